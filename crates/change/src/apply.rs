@@ -12,7 +12,7 @@ use crate::place::{Standing, Target, look};
 use crate::plan_file::Lasting;
 use crate::record::{Event, FailedStep, OwnedStep, Until};
 use crate::state::{State, StateError};
-use crate::undo::{PutBack, put_back, restore};
+use crate::undo::{PutBack, put_back, restore_for_good};
 
 /// A plan that was not applied. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
@@ -202,8 +202,12 @@ fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken,
 fn put_one_back(effects: &mut Effects<'_>, txn: u64, index: usize) -> Result<(), Failure> {
     let owed = effects.state.log().begun(txn).owed().into_iter().find(|owed| owed.intent.step == index);
     let Some(owed) = owed else { return Ok(()) };
-    match restore(effects, &owed).into_iter().find(|file| !file.is_undone()) {
-        None => Ok(effects.record(Event::Undone { txn, step: index })?),
+    match restore_for_good(effects, &owed).into_iter().find(|file| !file.is_undone()) {
+        None => {
+            effects.record(Event::Undone { txn, step: index })?;
+            owed.intent.paths().for_each(|path| effects.tidy(path));
+            Ok(())
+        }
         Some(file) => Err(Failure::File { path: file.path, why: "its value could not be put back".to_owned() }),
     }
 }
@@ -225,8 +229,15 @@ fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> 
     }
     effects.intend(what, &before)?;
     let found = write_and_read_back(effects, target, &step.wanted).map_err(failed)?;
+    let sides: Vec<String> = before.side_effects.iter().map(|side| side.path.clone()).collect();
     let side_effects = changed(effects.root, before.side_effects);
+    let idle: Vec<String> =
+        sides.into_iter().filter(|path| side_effects.iter().all(|side| side.path != *path)).collect();
     effects.record(Event::Done { txn, step: index, found, side_effects })?;
+    for path in idle {
+        // Where this fails, the next journal that leaves the file passes on to us what it could put back itself.
+        let _ = effects.hold_idly((txn, index), &path);
+    }
     Ok(true)
 }
 

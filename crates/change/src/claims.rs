@@ -12,6 +12,9 @@ pub(crate) const CLAIMS_DIR: &str = "/run/evenkeel";
 /// The longest name of a lock, in bytes. Linux takes 255.
 const MAX_NAME_BYTES: usize = 240;
 
+/// How much of it is in the name of a register, in bytes.
+const MAX_REGISTER_NAME_BYTES: usize = 200;
+
 /// The places that are ours until this is dropped.
 #[derive(Default)]
 pub(crate) struct Claims {
@@ -43,6 +46,22 @@ impl Claims {
         self.held.insert(name, lock);
         Ok(())
     }
+
+    /// Whether `path` is ours alone: it was taken, and there is a place for locks.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        matches!(self.held.get(&name_of(path)), Some(Some(_)))
+    }
+}
+
+/// The file beside the locks that tells which journals hold `path`. Other paths have other names, even where they share a lock.
+pub(crate) fn register_name(path: &str) -> String {
+    let name = name_of(path);
+    // The hash by Fowler, Noll and Vo, of 64 bits.
+    let hash = path
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let cut = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= MAX_REGISTER_NAME_BYTES);
+    format!("{}.{hash:016x}.holders", &name[cut.unwrap_or(0)..])
 }
 
 /// The lock of a path. All interrupts share one, and all CPUs, queues and devices of a kind: a machine may have thousands, and a process no more than so

@@ -52,9 +52,12 @@ impl Effects<'_> {
         Ok(txn)
     }
 
-    /// Puts on disk what undoes the write that follows.
+    /// Puts on disk what undoes the write that follows. The registers have it first: whoever is killed in between is found to hold nothing.
     pub(crate) fn intend(&mut self, what: Intended<'_>, before: &Before) -> Result<(), StateError> {
         let Intended { txn, index, step, target, wanted } = what;
+        let sides = before.side_effects.iter().map(|side| (side.path.as_str(), side.before.as_str()));
+        let own = (target.path, before.value.as_str());
+        let is_registered = self.hold((txn, index), std::iter::once(own).chain(sides))?;
         let intent = Intent {
             txn,
             step: index,
@@ -67,6 +70,7 @@ impl Effects<'_> {
             before_text: before.text.clone(),
             side_effects: before.side_effects.clone(),
             undo: String::new(),
+            is_registered,
         };
         self.record(Event::Intent(intent.with_undo()))
     }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::apply::Failure;
 use crate::edit;
 use crate::effects::Effects;
+use crate::holders::revert_command;
 use crate::keep::{Content, Keep, KeptCommand, KeptFile};
 use crate::record::{CommandIntent, Event, FileIntent};
 use crate::shell;
@@ -143,6 +144,8 @@ fn take_file(
         return Ok(false);
     }
     let folders = tree.missing_folders(path)?;
+    effects.state.claim(effects.root, path)?;
+    effects.hold((kept.txn, kept.index), [(path.as_str(), "")])?;
     let undo = undo_line(path, &before, &folders) + readers;
     effects.record(Event::File(FileIntent {
         txn: kept.txn,
@@ -210,7 +213,10 @@ pub(crate) fn put_kept_back(effects: &mut Effects<'_>, txn: u64, back: &mut PutB
     };
     for file in &files {
         let undo = restore(effects, &tree, file);
-        back.settle(effects, txn, file.step, KeptUndo { what: file.path.clone(), undo });
+        let is_recorded = back.settle(effects, txn, file.step, KeptUndo { what: file.path.clone(), undo });
+        if is_recorded {
+            effects.tidy(&file.path);
+        }
     }
     if effects.root.kind() == RootKind::Mounted && !files.is_empty() {
         back.kept.extend(to_run(effects, txn));
@@ -240,22 +246,45 @@ fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<KeptUndo> {
 }
 
 impl PutBack {
-    fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: KeptUndo) {
-        if undo.is_undone() {
-            self.note(effects.record_undone(Event::Undone { txn, step }));
-        } else {
-            self.all_undone = false;
-        }
+    /// Gives whether the journal has it now.
+    fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: KeptUndo) -> bool {
+        let recorded = undo.is_undone().then(|| effects.record_undone(Event::Undone { txn, step }));
+        self.all_undone &= undo.is_undone();
         self.kept.push(undo);
+        let is_recorded = matches!(recorded, Some(Ok(())));
+        self.note(recorded.unwrap_or(Ok(())));
+        is_recorded
     }
 }
 
 fn restore(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> KeptOutcome {
+    if let Err(why) = refuse_if_covered(effects, tree, file) {
+        return KeptOutcome::Failed { why };
+    }
     restore_file(effects, tree, file).unwrap_or_else(|error| match error.errno {
         // Somebody took the folder away, and our file with it.
         errno if errno.is_absence() && file.before == Entry::Absent => KeptOutcome::AsBefore,
         _ => KeptOutcome::Failed { why: error.to_string() },
     })
+}
+
+/// A file of ours that another journal has written anew is that one's: to put back what was before ours would take out theirs. Lines and
+/// arguments in the files of others are taken out each by itself.
+fn refuse_if_covered(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<(), String> {
+    effects.state.claim(effects.root, &file.path).map_err(|busy| busy.to_string())?;
+    if matches!(file.content, Content::KernelArguments { .. })
+        || tree.look(&file.path).is_ok_and(|now| now == file.before)
+    {
+        return Ok(());
+    }
+    match effects.later_holder((file.txn, file.step), &file.path) {
+        Ok(None) => Ok(()),
+        Ok(Some(dir)) => {
+            let (dir, command) = (dir.display().to_string(), revert_command(&dir));
+            Err(format!("the journal in {dir} changed {} after this one: run `{command}` first", file.path))
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn restore_file(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<KeptOutcome, TreeError> {

@@ -162,6 +162,16 @@ impl Log {
         })
     }
 
+    /// Whether a change of `path` is still to be put back, that of this transaction's step or a later one.
+    pub(crate) fn owes(&self, path: &str, txn: u64, step: usize) -> bool {
+        self.transactions.range(txn..).any(|(id, logged)| {
+            let changes = |at: &usize| (*id, *at) >= (txn, step) && !logged.undone.contains(at);
+            let of_value = |(at, intent): (&usize, &Intent)| changes(at) && intent.paths().any(|own| own == path);
+            let of_file = |(at, file): (&usize, &FileIntent)| changes(at) && file.path == path;
+            !logged.is_closed() && (logged.intents.iter().any(of_value) || logged.files.iter().any(of_file))
+        })
+    }
+
     pub(crate) fn next_id(&self) -> Option<u64> {
         let last = self.transactions.last_key_value().map_or(0, |(last, _)| *last);
         last.max(self.left_out.newest).checked_add(1)
@@ -415,9 +425,7 @@ impl Logged {
 
     /// Every file that it changes, side effects included.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
-        let values = self.intents.values().flat_map(|intent| {
-            std::iter::once(intent.path.as_str()).chain(intent.side_effects.iter().map(|side| side.path.as_str()))
-        });
+        let values = self.intents.values().flat_map(Intent::paths);
         values.chain(self.files.values().map(|file| file.path.as_str()))
     }
 }

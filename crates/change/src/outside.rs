@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use evenkeel_sys::{Entry, Errno, Hand, Root, RootKind, Tree, TreeError, WriteError};
+use rustix::fs::AtFlags;
 
 use crate::{claims, command};
 
@@ -27,6 +28,11 @@ pub(crate) trait Outside: Send {
     /// Gives a file of `dir` another name, in the place of what has that name.
     fn rename(&mut self, dir: &File, from: &str, to: &str) -> Result<(), Errno> {
         Ok(rustix::fs::renameat(dir, from, dir, to)?)
+    }
+
+    /// Removes a file of `dir`.
+    fn remove(&mut self, dir: &File, name: &str) -> Result<(), Errno> {
+        Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
     }
 
     fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {

@@ -174,9 +174,23 @@ pub(crate) struct Intent {
     pub(crate) side_effects: Vec<SideEffect>,
     /// The same for a person with a shell and without this program.
     pub(crate) undo: String,
+    /// The registers of its files have it, so that other journals know of it.
+    #[serde(default, rename = "registered", skip_serializing_if = "is_false")]
+    pub(crate) is_registered: bool,
+}
+
+/// For fields that are left out where they say no.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+pub(crate) fn is_false(is: &bool) -> bool {
+    !*is
 }
 
 impl Intent {
+    /// The files that it changes: its own, then those that the kernel may change along.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.path.as_str()).chain(self.side_effects.iter().map(|side| side.path.as_str()))
+    }
+
     /// With the shell commands that put it back.
     pub(crate) fn with_undo(mut self) -> Intent {
         self.undo = undo_commands(&self.path, self.reading, &self.before, &self.side_effects);
@@ -323,6 +337,7 @@ mod tests {
             before_text: "always [madvise] never\n".into(),
             side_effects: vec![side],
             undo: String::new(),
+            is_registered: false,
         }
         .with_undo()
     }

@@ -141,6 +141,6 @@ impl Drop for Session<'_> {
 fn why_not(file: FileUndo) -> Option<String> {
     match file.undo {
         Undo::Failed { why } | Undo::Gone { why } => Some(why),
-        Undo::AsBefore | Undo::Restored { .. } | Undo::Foreign { .. } => None,
+        Undo::AsBefore | Undo::Restored { .. } | Undo::Foreign { .. } | Undo::PassedOn { .. } => None,
     }
 }

@@ -10,12 +10,12 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use crate::ancestors::refuse_if_replaceable;
 use crate::claims::Claims;
 use crate::compact::{Limits, compact};
-use crate::journal::{JOURNAL, Journal, JournalFile, MAX_JOURNAL_BYTES, RUN_OUT, noted};
+use crate::journal::{JOURNAL, Journal, JournalFile, RUN_OUT, noted};
 use crate::log::Log;
-use crate::loss::{Loss, listed};
 use crate::outside::{Outside, Real};
-use crate::record::{Event, MAX_RECORD_BYTES};
+use crate::record::Event;
 use crate::scan::{Scan, scan};
+pub use crate::state_error::StateError;
 
 const LOCK: &str = "lock";
 
@@ -29,111 +29,13 @@ const LOCK_PAUSE_NS: u64 = 20_000_000;
 /// The state directory, locked for as long as this lives. Reading alone needs no lock: [`Log::read`].
 pub struct State {
     journal: Journal,
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     log: Log,
     pub(crate) outside: Box<dyn Outside>,
-    claims: Claims,
+    pub(crate) claims: Claims,
     pub(crate) limits: Limits,
     /// None where the folder can only be read and has no lock.
     _lock: Option<Lock>,
-}
-
-/// The journal can't be had, read or added to. Reads well after "failed to".
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StateError {
-    /// The kernel refused.
-    #[error("{doing} {path}: {errno}")]
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// To what.
-        path: String,
-        /// What the kernel said.
-        errno: Errno,
-    },
-    /// A record could not be added: most often the disk is full.
-    #[error("add to {path}: {errno}")]
-    Add {
-        /// The file.
-        path: String,
-        /// What the kernel said.
-        errno: Errno,
-    },
-    /// Somebody else could change what is written there.
-    #[error("trust the state directory {path}: {why}")]
-    Unsafe {
-        /// The directory or the file in it.
-        path: String,
-        /// Why not, and what to do.
-        why: String,
-    },
-    /// Another evenkeel holds the lock.
-    #[error("lock {path}: another evenkeel ({holder}) is changing this host; wait until it ends, or end it")]
-    Busy {
-        /// The lock.
-        path: String,
-        /// Who holds it, as far as the file tells.
-        holder: String,
-    },
-    /// The journal lost something, or a part of it can't be read.
-    #[error(
-        "read the journal {path}: {}. Nothing was changed. `evenkeel revert` puts back what the rest of it tells; each line tells under \
-         \"undo\" which shell command undoes it. Then move the file away",
-        listed(losses)
-    )]
-    Damaged {
-        /// The journal.
-        path: String,
-        /// What is missing, or can't be read.
-        losses: Vec<Loss>,
-    },
-    /// No record can be added any more.
-    #[error("add to the journal {path}: {why}")]
-    Unwritable {
-        /// The journal.
-        path: String,
-        /// Why not, and what to do.
-        why: String,
-    },
-    /// A newer evenkeel wrote the journal.
-    #[error(
-        "read the journal {path}: byte {offset}: format {format} is not known to this evenkeel; use the one that wrote it"
-    )]
-    UnknownFormat {
-        /// The journal.
-        path: String,
-        /// Where the line starts.
-        offset: u64,
-        /// The number that it gives.
-        format: String,
-    },
-    /// The journal is as long as it may be.
-    #[error(
-        "add to the journal {path}: it may not grow over {MAX_JOURNAL_BYTES} bytes, and all of it is still in force; put it back with \
-         `evenkeel revert`"
-    )]
-    Full {
-        /// The journal.
-        path: String,
-    },
-    /// A record would be longer than it may be.
-    #[error(
-        "add to the journal: the record would have {len_bytes} bytes, and may have {MAX_RECORD_BYTES}; change less at once"
-    )]
-    TooLong {
-        /// How long it would be.
-        len_bytes: usize,
-    },
-}
-
-impl StateError {
-    pub(crate) fn io(doing: &'static str, path: &Path, errno: impl Into<Errno>) -> StateError {
-        StateError::Io { doing, path: path.display().to_string(), errno: errno.into() }
-    }
-
-    pub(crate) fn add(path: &Path, errno: Errno) -> StateError {
-        StateError::Add { path: path.display().to_string(), errno }
-    }
 }
 
 impl State {

@@ -5,11 +5,13 @@ use evenkeel_sys::WriteError;
 use serde::Serialize;
 
 use crate::effects::Effects;
+use crate::holders::{Leaver, Share};
 use crate::kept::{KeptOutcome, KeptUndo, put_kept_back};
 use crate::log::{Owed, boot_id};
 use crate::place::{Blind, Target, look, same};
-use crate::record::Event;
+use crate::record::{Event, Intent};
 use crate::renumber::renumbered;
+use crate::state::StateError;
 use crate::twins::{self, Old};
 
 /// What became of one transaction that was to be put back.
@@ -65,6 +67,13 @@ pub enum Undo {
         /// Their value, which is gone now.
         found: String,
     },
+    /// Another journal changed it since. It stays as it is, and the next journal now has `before` to put back.
+    PassedOn {
+        /// The value in force.
+        found: String,
+        /// The next journal's state directory.
+        to: String,
+    },
     /// It is no more: there is nothing left to put back.
     Gone {
         /// In words, with the path.
@@ -100,9 +109,13 @@ pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> Pu
     for owed in owed {
         let owed = if is_this_boot { Some(owed) } else { still_ours(effects, txn, owed) };
         let Some(owed) = owed else { continue };
-        let files = restore(effects, &owed);
+        let files = restore_for_good(effects, &owed);
         if files.iter().all(FileUndo::is_undone) {
-            back.note(effects.record_undone(Event::Undone { txn, step: owed.intent.step }));
+            let recorded = effects.record_undone(Event::Undone { txn, step: owed.intent.step });
+            if recorded.is_ok() {
+                owed.intent.paths().for_each(|path| effects.tidy(path));
+            }
+            back.note(recorded);
         } else {
             back.all_undone = false;
         }
@@ -131,7 +144,10 @@ fn still_ours(effects: &mut Effects<'_>, txn: u64, mut owed: Owed) -> Option<Owe
         return Some(owed);
     }
     let is_ours = match look(effects.root, &owed.intent.path, owed.intent.reading) {
-        Ok(now) => owed.done.as_ref().is_some_and(|done| same(&now, &done.found)),
+        // Another journal that found it so has to put back what was there before us.
+        Ok(now) => owed.done.as_ref().is_some_and(|done| {
+            same(&now, &done.found) || effects.has_follower(&owed.intent.path, &done.found).unwrap_or(true)
+        }),
         // To pass over what can't be read would call it undone.
         Err(blind) => matches!(blind, Blind::Refused(_)) && !blind.is_gone(),
     };
@@ -167,46 +183,70 @@ impl PutBack {
 /// Puts one step's file back, then what the kernel changes along with it: writing the file changes those again. Of two
 /// spellings of one limit, the one that was in use comes first: writing it zeroes the other.
 pub(crate) fn restore(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
-    let Owed { intent, done } = owed;
-    let mut sheets = vec![Sheet {
-        path: &intent.path,
-        reading: intent.reading,
-        before: &intent.before,
-        ours: done.as_ref().map(|done| done.found.as_str()),
-    }];
-    for side in &intent.side_effects {
-        let after = done.as_ref().map(|done| {
-            let changed = done.side_effects.iter().find(|changed| changed.path == side.path);
-            changed.and_then(|changed| changed.after.as_deref()).unwrap_or(&side.before)
-        });
-        sheets.push(Sheet { path: &side.path, reading: Reading::Plain, before: &side.before, ours: after });
+    let sheets = Sheet::all_of(owed);
+    if let Err(busy) = claim(effects, &sheets) {
+        return failed(&owed.intent, &sheets, &busy);
     }
-    let own = Old { path: &intent.path, text: &intent.before };
+    let found = sheets.iter().map(|sheet| look(effects.root, sheet.path, sheet.reading)).collect();
+    put_sheets_back(effects, &owed.intent, sheets, found)
+}
+
+/// The same for a change that is undone for good. What another journal changed since stays, and that one gets what it has to put back.
+pub(crate) fn restore_for_good(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
+    let Owed { intent, done } = owed;
+    let mut sheets = Sheet::all_of(owed);
+    if let Err(busy) = claim(effects, &sheets) {
+        return failed(intent, &sheets, &busy);
+    }
+    let found: Vec<_> = sheets.iter().map(|sheet| look(effects.root, sheet.path, sheet.reading)).collect();
+    let mut shares = Vec::new();
+    for (sheet, found) in sheets.iter().zip(&found) {
+        let is_own = sheet.path == intent.path;
+        let wanted = intent.wanted.as_deref().filter(|_| is_own && done.is_none());
+        let leaver = Leaver {
+            intent,
+            path: sheet.path,
+            before: &sheet.before,
+            ours: sheet.ours.or(wanted),
+            found: found.as_deref().ok(),
+        };
+        match effects.leave(&leaver) {
+            Ok(share) => shares.push(share),
+            Err(error) => return failed(intent, &sheets, &error),
+        }
+    }
+    for ((sheet, share), found) in sheets.iter_mut().zip(shares).zip(&found) {
+        sheet.take(share, found);
+    }
+    put_sheets_back(effects, intent, sheets, found)
+}
+
+/// Takes the files before they are read: what is there now may be what another evenkeel tries.
+fn claim(effects: &mut Effects<'_>, sheets: &[Sheet<'_>]) -> Result<(), StateError> {
+    sheets.iter().try_for_each(|sheet| effects.state.claim(effects.root, sheet.path))
+}
+
+fn failed(intent: &Intent, sheets: &[Sheet<'_>], error: &StateError) -> Vec<FileUndo> {
+    let undo = Undo::Failed { why: error.to_string() };
+    sheets.iter().map(|sheet| sheet.report(intent, undo.clone())).collect()
+}
+
+/// `found` is what the side effects read before our own write changed them.
+fn put_sheets_back(
+    effects: &mut Effects<'_>,
+    intent: &Intent,
+    mut sheets: Vec<Sheet<'_>>,
+    mut found: Vec<Result<String, Blind>>,
+) -> Vec<FileUndo> {
+    let own = Old { path: &intent.path, text: &sheets[0].before };
     if twins::goes_last(own, intent.side_effects.iter().map(|side| side.path.as_str())) {
         sheets.rotate_left(1);
+        found.rotate_left(1);
     }
-    // Claimed before it is read: what is there now may be what another evenkeel tries.
-    if let Some(busy) = sheets.iter().find_map(|sheet| effects.state.claim(effects.root, sheet.path).err()) {
-        let failed = |sheet: &Sheet<'_>| FileUndo {
-            knob: intent.knob.clone(),
-            place: intent.place.clone(),
-            path: sheet.path.to_owned(),
-            before: sheet.before.to_owned(),
-            undo: Undo::Failed { why: busy.to_string() },
-        };
-        return sheets.iter().map(failed).collect();
-    }
-    // What the side effects read is looked at before our own write changes them.
-    let found: Vec<_> = sheets.iter().map(|sheet| look(effects.root, sheet.path, sheet.reading)).collect();
     let mut files = Vec::new();
     for (sheet, found) in sheets.iter().zip(found) {
-        files.push(FileUndo {
-            knob: intent.knob.clone(),
-            place: intent.place.clone(),
-            path: sheet.path.to_owned(),
-            before: sheet.before.to_owned(),
-            undo: sheet.put_back(effects, found),
-        });
+        let undo = sheet.put_back(effects, found);
+        files.push(sheet.report(intent, undo));
     }
     files
 }
@@ -215,11 +255,72 @@ pub(crate) fn restore(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
 struct Sheet<'a> {
     path: &'a str,
     reading: Reading,
-    before: &'a str,
+    before: String,
     ours: Option<&'a str>,
+    /// The journal to which the file belongs from now on, what it will put back, and what the file reads.
+    passed_on: Option<PassedOn>,
 }
 
-impl Sheet<'_> {
+struct PassedOn {
+    to: String,
+    before: String,
+    found: String,
+}
+
+impl<'a> Sheet<'a> {
+    /// The step's own file, then those that the kernel changes along.
+    fn all_of(owed: &'a Owed) -> Vec<Sheet<'a>> {
+        let Owed { intent, done } = owed;
+        let mut sheets = vec![Sheet {
+            path: &intent.path,
+            reading: intent.reading,
+            before: intent.before.clone(),
+            ours: done.as_ref().map(|done| done.found.as_str()),
+            passed_on: None,
+        }];
+        for side in &intent.side_effects {
+            let after = done.as_ref().map(|done| {
+                let changed = done.side_effects.iter().find(|changed| changed.path == side.path);
+                changed.and_then(|changed| changed.after.as_deref()).unwrap_or(&side.before)
+            });
+            let (path, before) = (&side.path, side.before.clone());
+            sheets.push(Sheet { path, reading: Reading::Plain, before, ours: after, passed_on: None });
+        }
+        sheets
+    }
+
+    /// What the register says. A file of another journal keeps its value, though our own write may change it along.
+    fn take(&mut self, share: Share, found: &Result<String, Blind>) {
+        match share {
+            Share::Back(before) => self.before = before,
+            Share::PassedOn { to, before } => {
+                let (Ok(found) | Err(Blind::Odd { text: found, .. })) = found else { return };
+                self.before.clone_from(found);
+                self.ours = None;
+                self.passed_on = Some(PassedOn { to: to.display().to_string(), before, found: found.clone() });
+            }
+        }
+    }
+
+    fn report(&self, intent: &Intent, undo: Undo) -> FileUndo {
+        let (before, undo) = match (&self.passed_on, undo) {
+            (Some(passed), Undo::AsBefore | Undo::Restored { .. }) if same(&passed.found, &passed.before) => {
+                (&passed.before, Undo::AsBefore)
+            }
+            (Some(PassedOn { to, before, found }), Undo::AsBefore | Undo::Restored { .. }) => {
+                (before, Undo::PassedOn { found: found.clone(), to: to.clone() })
+            }
+            (_, undo) => (&self.before, undo),
+        };
+        FileUndo {
+            knob: intent.knob.clone(),
+            place: intent.place.clone(),
+            path: self.path.to_owned(),
+            before: before.clone(),
+            undo,
+        }
+    }
+
     /// `found` is what the file read before anything was put back.
     fn put_back(&self, effects: &mut Effects<'_>, found: Result<String, Blind>) -> Undo {
         let found = match found {
@@ -227,8 +328,8 @@ impl Sheet<'_> {
             Err(blind) if blind.is_gone() => return Undo::Gone { why: blind.why() },
             Err(blind) => return Undo::Failed { why: blind.why() },
         };
-        let was_before = same(&found, self.before);
-        match is_back(look(effects.root, self.path, self.reading), self.before) {
+        let was_before = same(&found, &self.before);
+        match is_back(look(effects.root, self.path, self.reading), &self.before) {
             Ok(true) => return if was_before { Undo::AsBefore } else { self.restored(found) },
             Ok(false) => {}
             Err(why) => return Undo::Failed { why },
@@ -241,22 +342,22 @@ impl Sheet<'_> {
             };
         }
         match look(effects.root, self.path, self.reading) {
-            Ok(now) if same(&now, self.before) => self.restored(found),
+            Ok(now) if same(&now, &self.before) => self.restored(found),
             Ok(now) => Undo::Failed { why: format!("put {:?} back in {}: it reads {now:?}", self.before, self.path) },
             Err(blind) => Undo::Failed { why: blind.why() },
         }
     }
 
     fn write(&self, effects: &mut Effects<'_>) -> Result<(), WriteError> {
-        match twins::zeroed_by(Old { path: self.path, text: self.before }) {
-            None => effects.write(self.path, &self.reading.text(self.before)),
+        match twins::zeroed_by(Old { path: self.path, text: &self.before }) {
+            None => effects.write(self.path, &self.reading.text(&self.before)),
             // The share was 0 as well, or putting it back would have zeroed these bytes.
             Some(share) => ["1", "0"].into_iter().try_for_each(|text| effects.write(share, text)),
         }
     }
 
     fn restored(&self, found: String) -> Undo {
-        let theirs = !same(&found, self.before) && self.ours.is_some_and(|ours| !same(&found, ours));
+        let theirs = !same(&found, &self.before) && self.ours.is_some_and(|ours| !same(&found, ours));
         if theirs { Undo::Foreign { found } } else { Undo::Restored { found } }
     }
 }

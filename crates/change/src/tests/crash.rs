@@ -2,9 +2,10 @@
 //! to the host. Whatever was reached, `revert` puts every file back, side effects included.
 
 use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evenkeel_sys::{Entry, Errno, Hand, Tree, TreeError, WriteError};
+use evenkeel_sys::{Entry, Errno, Hand, Root, Tree, TreeError, WriteError};
 
 use super::{Quick, Stage, lasting, plan, step};
 use crate::outside::Outside;
@@ -12,7 +13,10 @@ use crate::{Session, State, Which, apply, revert};
 
 /// Lets so many boundaries pass, then nothing: what a killed process does from then on.
 #[derive(Clone)]
-pub(crate) struct Fuse(Arc<Mutex<Burn>>);
+pub(crate) struct Fuse {
+    burn: Arc<Mutex<Burn>>,
+    claims: Option<PathBuf>,
+}
 
 struct Burn {
     passed: usize,
@@ -22,11 +26,16 @@ struct Burn {
 
 impl Fuse {
     pub(crate) fn new(dies_at: usize) -> Fuse {
-        Fuse(Arc::new(Mutex::new(Burn { passed: 0, dies_at, is_dead: false })))
+        Fuse { burn: Arc::new(Mutex::new(Burn { passed: 0, dies_at, is_dead: false })), claims: None }
+    }
+
+    /// On a machine whose locks and registers are in this folder.
+    pub(crate) fn claiming(self, claims: &Path) -> Fuse {
+        Fuse { claims: Some(claims.to_owned()), ..self }
     }
 
     fn boundary(&self) -> Result<(), Errno> {
-        let mut burn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut burn = self.burn.lock().unwrap_or_else(PoisonError::into_inner);
         burn.is_dead |= burn.passed == burn.dies_at;
         if burn.is_dead {
             return Err(Errno::IO);
@@ -36,7 +45,7 @@ impl Fuse {
     }
 
     pub(crate) fn has_died(&self) -> bool {
-        self.0.lock().unwrap().is_dead
+        self.burn.lock().unwrap().is_dead
     }
 }
 
@@ -67,6 +76,16 @@ impl Outside for Fuse {
         self.boundary()?;
         Quick.rename(dir, from, to)?;
         self.boundary()
+    }
+
+    fn remove(&mut self, dir: &File, name: &str) -> Result<(), Errno> {
+        self.boundary()?;
+        Quick.remove(dir, name)?;
+        self.boundary()
+    }
+
+    fn claims_dir(&self, _: &Root) -> Option<PathBuf> {
+        self.claims.clone()
     }
 
     fn put(&mut self, tree: &Tree, path: &str, entry: &Entry) -> Result<(), TreeError> {

@@ -5,6 +5,7 @@ mod apply;
 mod compact;
 mod crash;
 mod exact;
+mod holders;
 mod journal;
 mod lasting;
 mod losses;
@@ -55,6 +56,11 @@ pub(crate) static GAME: LazyLock<ServiceName> = LazyLock::new(|| "game.service".
 pub(crate) const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 pub(crate) const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+/// A folder in memory, where there is such, for tests that would wait for the disk at each step and are no tests of the disk.
+pub(crate) fn in_memory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
 
 pub(crate) struct Stage {
     pub(crate) root: Root,

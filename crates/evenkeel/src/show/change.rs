@@ -139,6 +139,13 @@ fn files(page: &mut Page, back: &PutBack) {
             Undo::AsBefore => (GOOD, "as before", String::new()),
             Undo::Restored { found } => (GOOD, "put back", was(found)),
             Undo::Foreign { found } => (WARN, "put back", format!("somebody else had made it {found:?}")),
+            Undo::PassedOn { found, to } => {
+                let rest = format!(
+                    "other journals hold it, and it is {}; the next one, in {to}, puts this back",
+                    value(found)
+                );
+                (WARN, "left", rest)
+            }
             Undo::Gone { why } => (DIM, "gone", why.clone()),
             Undo::Failed { why } => (BAD, "NOT put back", why.clone()),
         };
@@ -200,10 +207,21 @@ pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String 
                 page.paragraph(Indent::all(0), WARN, &told);
             }
         }
+        (true, false) if passed_on(report) => {
+            let text =
+                "Nothing of this journal is left to put back. What is marked as left is in force by other journals.";
+            page.paragraph(Indent::all(0), WARN, text);
+        }
         (true, false) => page.line(GOOD, "Everything is as it was."),
         (false, _) => page.line(BAD, "Not everything is as it was: see above."),
     }
     page.finish()
+}
+
+/// Whether other journals have got something to put back.
+fn passed_on(report: &RevertReport) -> bool {
+    let mut files = report.transactions.iter().flat_map(|back| &back.files);
+    files.any(|file| matches!(file.undo, Undo::PassedOn { .. }))
 }
 
 fn losses(page: &mut Page, losses: &[Loss]) {

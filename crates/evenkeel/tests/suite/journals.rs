@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use evenkeel_testkit::{needs_root, skipped};
 use serde_json::Value;
 
+use crate::live_host::Live;
 use crate::support::{Scene, Seen};
 
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness = ";
@@ -187,4 +188,52 @@ fn a_journal_that_is_too_long_is_compacted_by_revert() {
     assert_eq!((code, ids.last()), (0, Some(&142)), "{ids:?}");
     let left_out = answer["journal"]["left_out"].as_u64().unwrap();
     assert_eq!(left_out + ids.len() as u64, 142);
+}
+
+/// Reverted oldest first they left a value in force that the machine never had before them, each with exit code 0.
+#[test]
+fn twenty_journals_that_change_one_value_leave_it_as_the_first_found_it() {
+    const COUNT: usize = 20;
+    let Some(live) = Live::take() else { return };
+    let before: usize = live.before.trim().parse().unwrap();
+    let program = |journal: usize, line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+        let state = live.folder.path().join(format!("state-{journal}"));
+        command.args(line.split(' ')).arg("--state").arg(state).env_clear().stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let value = |journal: usize| 20 + journal + usize::from(20 + journal >= before);
+    let mut waiting: Vec<usize> = (0..COUNT).collect();
+    while !waiting.is_empty() {
+        let apply =
+            |journal: usize| program(journal, &format!("apply vm.swappiness={}", value(journal))).spawn().unwrap();
+        let running: Vec<_> = waiting.drain(..).map(|journal| (journal, apply(journal))).collect();
+        for (journal, child) in running {
+            let seen = Seen::from(child.wait_with_output().unwrap());
+            // Who finds the value held by another evenkeel changes nothing, and tries again.
+            match seen.code {
+                0 => {}
+                4 if seen.stderr.contains("another evenkeel") => waiting.push(journal),
+                _ => panic!("{journal}: {seen}"),
+            }
+        }
+    }
+    let begun = |journal: &usize| {
+        let seen = Seen::from(program(*journal, "--json history").output().unwrap());
+        let answer: Value = serde_json::from_str(&seen.stdout).unwrap();
+        answer["transactions"].as_array().unwrap().last().unwrap()["at_ns"].as_u64().unwrap()
+    };
+    let mut oldest_first: Vec<usize> = (0..COUNT).collect();
+    oldest_first.sort_by_key(begun);
+    let mut left = 0;
+    for journal in oldest_first {
+        let seen = Seen::from(program(journal, "revert").output().unwrap());
+        assert_eq!(seen.code, 0, "{journal}: {seen}");
+        let is_left = seen.stdout.lines().any(|line| line.starts_with("left "));
+        assert_ne!(is_left, seen.stdout.contains("Everything is as it was."), "{journal}: {seen}");
+        left += usize::from(is_left);
+    }
+    assert_eq!(live.now(), live.before, "{left} of {COUNT} left it to another journal");
+    assert!(left > 0);
 }

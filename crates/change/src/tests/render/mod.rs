@@ -17,7 +17,7 @@ use evenkeel_host::{Action, Facts, Knob, Reading, Setting, Step, Values, knobs};
 use evenkeel_sys::{Capture, Root};
 use tempfile::TempDir;
 
-use super::Quick;
+use super::{Quick, in_memory};
 use crate::keep::{Content, Keep, KeptCommand, KeptFile};
 use crate::persist::Ground;
 use crate::plan_file::{Lasting, PlanFile};
@@ -159,11 +159,6 @@ pub(super) fn one_step(path: &str, reading: Reading, wanted: &str) -> PlanFile {
     let planned = serde_json::from_value(planned).unwrap();
     let settings = vec![format!("a.knob={wanted}")];
     PlanFile { format: 1, evenkeel: "0".into(), title: "one".into(), settings, steps: vec![planned], keep: None }
-}
-
-/// A folder in memory, where there is such: a script waits for the disk at each step, and this is no test of the disk.
-fn in_memory() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// What is at a path: a file's text and mode, a link's target, or a folder.

@@ -1,0 +1,211 @@
+//! Reads and writes the registers, which list the journals that hold a file of the host. The caller holds the lock of the file.
+//!
+//! The register has a holder before its journal has the intent, and until its journal has the undoing. An evenkeel that is killed between
+//! the two leaves a holder whose journal has nothing to undo, which the next one drops, or one that still finds itself in the register.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use evenkeel_sys::Errno;
+use rustix::fs::OFlags;
+
+use crate::effects::Effects;
+use crate::log::{Log, boot_id};
+use crate::place::same;
+use crate::record::Intent;
+use crate::register::{Change, Holder, JournalDir, Leaving, MAX_REGISTER_BYTES, Register};
+use crate::state::{StateDir, StateError};
+use crate::{claims, shell};
+
+/// An open register.
+struct Held {
+    dir: StateDir,
+    name: String,
+    /// As it was read.
+    was: Option<Register>,
+    register: Register,
+}
+
+/// One file of a change that is undone for good.
+pub(crate) struct Leaver<'a> {
+    pub(crate) intent: &'a Intent,
+    pub(crate) path: &'a str,
+    /// The value from before, by the journal.
+    pub(crate) before: &'a str,
+    /// What our change made of it, where that is known.
+    pub(crate) ours: Option<&'a str>,
+    /// What it reads now, where that can be read.
+    pub(crate) found: Option<&'a str>,
+}
+
+/// What becomes of a file when one of its holders leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// This value goes back.
+    Back(String),
+    /// The file stays as it is: it is that journal's, which puts `before` back later.
+    PassedOn { to: PathBuf, before: String },
+}
+
+impl Effects<'_> {
+    /// Adds a change to the registers of its files, each with the value that it has now. Gives whether every file has a register.
+    pub(crate) fn hold<'p>(
+        &mut self,
+        (txn, step): (u64, usize),
+        files: impl IntoIterator<Item = (&'p str, &'p str)>,
+    ) -> Result<bool, StateError> {
+        let mut all = true;
+        for (path, before) in files {
+            let Some(mut held) = self.held(path)? else {
+                all = false;
+                continue;
+            };
+            let journal = self.journal_dir();
+            held.register.add(Change { journal: &journal, txn, step }, before);
+            self.keep(held)?;
+        }
+        Ok(all)
+    }
+
+    /// Notes that the kernel did not change this file along with the step's own.
+    pub(crate) fn hold_idly(&mut self, (txn, step): (u64, usize), path: &str) -> Result<(), StateError> {
+        let Some(mut held) = self.held(path)? else { return Ok(()) };
+        let journal = self.journal_dir();
+        held.register.set_idle(Change { journal: &journal, txn, step });
+        self.keep(held)
+    }
+
+    /// Decides what becomes of a file when a change of it is undone. What is passed on to another journal is in the register on return.
+    pub(crate) fn leave(&mut self, leaver: &Leaver<'_>) -> Result<Share, StateError> {
+        let Leaver { intent, path, before, ours, found } = *leaver;
+        let back = || Share::Back(before.to_owned());
+        let Some(mut held) = self.held(path)? else { return Ok(back()) };
+        let journal = self.journal_dir();
+        let change = Change { journal: &journal, txn: intent.txn, step: intent.step };
+        let share = match held.register.leave(change, before) {
+            Leaving::Last { before } => Share::Back(before),
+            Leaving::PassedOn { to, before } => Share::PassedOn { to: to.0, before },
+            Leaving::Unknown => match ours.and_then(|ours| held.register.leave_by_value(ours, before)) {
+                Some(to) => Share::PassedOn { to: to.0, before: before.to_owned() },
+                None => {
+                    let is_known = found.is_none_or(|found| {
+                        same(found, before) || ours.is_none_or(|ours| same(found, ours)) || intent.ignores_register()
+                    });
+                    if !is_known && (intent.is_registered || !held.register.is_empty()) {
+                        return Err(doubt(leaver));
+                    }
+                    back()
+                }
+            },
+        };
+        self.keep(held)?;
+        Ok(share)
+    }
+
+    /// Brings a register up to date after the journal has recorded that something is undone. That this fails does no harm: whoever looks
+    /// next does it.
+    pub(crate) fn tidy(&mut self, path: &str) {
+        if let Ok(Some(held)) = self.held(path) {
+            let _ = self.keep(held);
+        }
+    }
+
+    /// The journal that changed a configuration file after this change.
+    pub(crate) fn later_holder(&self, (txn, step): (u64, usize), path: &str) -> Result<Option<PathBuf>, StateError> {
+        let Some(held) = self.held(path)? else { return Ok(None) };
+        let journal = self.journal_dir();
+        let later = held.register.later_than(Change { journal: &journal, txn, step });
+        Ok(later.map(|JournalDir(dir)| dir.clone()))
+    }
+
+    /// Whether somebody found what we had set a file to, and changed it.
+    pub(crate) fn has_follower(&self, path: &str, ours: &str) -> Result<bool, StateError> {
+        Ok(self.held(path)?.is_some_and(|held| held.register.has_follower(ours)))
+    }
+
+    /// The register of a file, with those alone who still hold it. None where no register can be had, or where the file is not claimed.
+    fn held(&self, path: &str) -> Result<Option<Held>, StateError> {
+        let Some(dir) = self.state.outside.claims_dir(self.root).filter(|_| self.state.claims.has(path)) else {
+            return Ok(None);
+        };
+        let dir = StateDir::open_or_make(&dir)?;
+        let name = claims::register_name(path);
+        let was = read(&dir, &name, boot_id(self.root), path)?;
+        let mut register = was.clone().unwrap_or_else(|| Register::new(boot_id(self.root), path));
+        let own = self.journal_dir();
+        let log = self.state.log();
+        register.drop_gone(|holder| match holder.journal.0 == own {
+            true => log.owes(path, holder.txn, holder.step),
+            false => still_holds(holder, path),
+        });
+        Ok(Some(Held { dir, name, was, register }))
+    }
+
+    /// Writes a register where it is another than it was.
+    fn keep(&mut self, held: Held) -> Result<(), StateError> {
+        let Held { dir, name, was, register } = held;
+        let path = dir.path.join(&name);
+        let io = |errno: Errno| StateError::io("write the register", &path, errno);
+        if register.is_empty() {
+            return match was {
+                None => Ok(()),
+                Some(_) => self.state.outside.remove(&dir.dir, &name).map_err(io),
+            };
+        }
+        if was.as_ref() == Some(&register) {
+            return Ok(());
+        }
+        let text = register.to_text().map_err(|why| damaged(&path, why))?;
+        let draft = format!("{name}.new");
+        let file = dir.file(&draft, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
+        let out = &mut self.state.outside;
+        out.append(&file, text.as_bytes()).and_then(|()| out.rename(&dir.dir, &draft, &name)).map_err(io)
+    }
+
+    /// Our state directory, by a path that means the same to everybody.
+    fn journal_dir(&self) -> PathBuf {
+        let dir = &self.state.dir;
+        std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).unwrap_or_else(|_| dir.clone())
+    }
+}
+
+impl Intent {
+    /// A trial sets several values, and does not tell which one was the last.
+    fn ignores_register(&self) -> bool {
+        self.wanted.is_none()
+    }
+}
+
+fn read(dir: &StateDir, name: &str, boot_id: Option<String>, path: &str) -> Result<Option<Register>, StateError> {
+    let file = match dir.file(name, OFlags::RDONLY) {
+        Err(StateError::Io { errno: Errno::NOENT, .. }) => return Ok(None),
+        opened => opened?,
+    };
+    let at = dir.path.join(name);
+    let mut bytes = Vec::new();
+    let read = file.take(MAX_REGISTER_BYTES as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| StateError::io("read the register", &at, Errno::from(&error)))?;
+    Register::from_bytes(&bytes, boot_id, path).map(Some).map_err(|why| damaged(&at, why))
+}
+
+/// Whether another journal has something of this file to put back. One that can't be read is taken to have; one that is gone is not.
+fn still_holds(holder: &Holder, path: &str) -> bool {
+    match Log::read_damaged(&holder.journal.0) {
+        Ok(log) => log.owes(path, holder.txn, holder.step) || (!log.losses().is_empty() && !log.has(holder.txn)),
+        Err(_) => true,
+    }
+}
+
+fn damaged(path: &Path, why: String) -> StateError {
+    StateError::Register { path: path.display().to_string(), why }
+}
+
+fn doubt(leaver: &Leaver<'_>) -> StateError {
+    let Leaver { path, before, found, .. } = *leaver;
+    StateError::Doubt { path: path.to_owned(), before: before.to_owned(), found: found.unwrap_or_default().to_owned() }
+}
+
+/// The command that puts back what a journal in `dir` tells of.
+pub(crate) fn revert_command(dir: &Path) -> String {
+    format!("evenkeel revert --state {}", shell::word(&dir.to_string_lossy()))
+}

@@ -1,0 +1,237 @@
+//! `Register`: the journals that hold one file of the host, the oldest change first. Each found what the one before it had set. So whoever
+//! leaves in between hands the value from before to the next, and the last one to leave puts back what the first one found.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::place::same;
+use crate::record::is_false;
+
+const FORMAT: u64 = 1;
+
+/// The longest register, in bytes: some thousand journals that change one file in turns.
+pub(crate) const MAX_REGISTER_BYTES: usize = 1 << 20;
+
+/// Who holds one file in this boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Register {
+    format: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot_id: Option<String>,
+    path: String,
+    holders: Vec<Holder>,
+}
+
+/// Changes of one journal, with none of another journal between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holder {
+    pub(crate) journal: JournalDir,
+    /// The transaction and the step of the first of them.
+    pub(crate) txn: u64,
+    pub(crate) step: usize,
+    /// What goes back when the first of them is undone; nothing for a configuration file, whose journal has it.
+    pub(crate) before: String,
+    /// The kernel might have changed the file along with another one, and did not.
+    #[serde(default, skip_serializing_if = "is_false")]
+    is_idle: bool,
+    /// Who got what it had to put back; its own journal may not have recorded it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left_to: Option<JournalDir>,
+}
+
+/// A state directory. JSON has it as text, or as bytes where it is no UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "Spelled", into = "Spelled")]
+pub(crate) struct JournalDir(pub(crate) PathBuf);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Spelled {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<Spelled> for JournalDir {
+    fn from(spelled: Spelled) -> JournalDir {
+        JournalDir(match spelled {
+            Spelled::Text(text) => text.into(),
+            Spelled::Bytes(bytes) => OsString::from_vec(bytes).into(),
+        })
+    }
+}
+
+impl From<JournalDir> for Spelled {
+    fn from(dir: JournalDir) -> Spelled {
+        match dir.0.into_os_string().into_string() {
+            Ok(text) => Spelled::Text(text),
+            Err(other) => Spelled::Bytes(other.as_bytes().to_vec()),
+        }
+    }
+}
+
+/// One change of the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) journal: &'a Path,
+    pub(crate) txn: u64,
+    pub(crate) step: usize,
+}
+
+/// What is left to do for one who leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// Nobody changed the file since: this goes back.
+    Last { before: String },
+    /// What is in force is this journal's, which has got what was to be put back.
+    PassedOn { to: JournalDir, before: String },
+    /// The register does not have the change.
+    Unknown,
+}
+
+impl Register {
+    pub(crate) fn new(boot_id: Option<String>, path: &str) -> Register {
+        Register { format: FORMAT, boot_id, path: path.to_owned(), holders: Vec::new() }
+    }
+
+    /// Reads one; says why not. That of an earlier boot is empty: the kernel has forgotten those values.
+    pub(crate) fn from_bytes(bytes: &[u8], boot_id: Option<String>, path: &str) -> Result<Register, String> {
+        if bytes.len() > MAX_REGISTER_BYTES {
+            return Err(format!("it has more than {MAX_REGISTER_BYTES} bytes"));
+        }
+        let register: Register = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if register.format != FORMAT {
+            return Err(format!("format {} is not known to this evenkeel", register.format));
+        }
+        if register.path != path {
+            return Err(format!("it is that of {:?}", register.path));
+        }
+        Ok(if register.boot_id == boot_id { register } else { Register::new(boot_id, path) })
+    }
+
+    /// Its text; why not, where it would be too long to be read again.
+    pub(crate) fn to_text(&self) -> Result<String, String> {
+        let text = serde_json::to_string(self).map_err(|error| error.to_string())? + "\n";
+        if text.len() > MAX_REGISTER_BYTES {
+            return Err(format!(
+                "it would have more than {MAX_REGISTER_BYTES} bytes: revert some of the changes in it"
+            ));
+        }
+        Ok(text)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.holders.is_empty()
+    }
+
+    /// Drops those whose journal has nothing to put back any more. What such a one had to put back goes to the next, unless it has it.
+    pub(crate) fn drop_gone(&mut self, mut is_held: impl FnMut(&Holder) -> bool) {
+        let mut at = 0;
+        while at < self.holders.len() {
+            if is_held(&self.holders[at]) {
+                at += 1;
+                continue;
+            }
+            let gone = self.holders.remove(at);
+            if gone.left_to.is_none() {
+                self.hand_down(at, &gone.before);
+            }
+        }
+    }
+
+    /// Adds a change that is about to happen; `before` is what the file reads.
+    pub(crate) fn add(&mut self, change: Change<'_>, before: &str) {
+        let last = self.holders.iter().rev().find(|holder| holder.left_to.is_none());
+        // The later changes of one journal are undone first, by what the journal itself has.
+        if last.is_some_and(|last| last.journal.0 == change.journal && !last.is_idle) {
+            return;
+        }
+        self.holders.push(Holder {
+            journal: JournalDir(change.journal.to_owned()),
+            txn: change.txn,
+            step: change.step,
+            before: before.to_owned(),
+            is_idle: false,
+            left_to: None,
+        });
+    }
+
+    /// Notes that the file did not change along after all.
+    pub(crate) fn set_idle(&mut self, change: Change<'_>) {
+        if let Some(at) = self.position(change)
+            && self.is_first(at, change)
+        {
+            self.holders[at].is_idle = true;
+        }
+    }
+
+    /// A change is undone: what it has to put back, unless another journal changed the file since. `own` is what its journal found.
+    pub(crate) fn leave(&mut self, change: Change<'_>, own: &str) -> Leaving {
+        let Some(at) = self.position(change) else { return Leaving::Unknown };
+        let is_first = self.is_first(at, change);
+        let before = if is_first { self.holders[at].before.clone() } else { own.to_owned() };
+        if let (true, Some(to)) = (is_first, &self.holders[at].left_to) {
+            return Leaving::PassedOn { to: to.clone(), before };
+        }
+        self.hand_down(at + 1, &before);
+        match self.later(at).map(|later| later.journal.clone()) {
+            None => Leaving::Last { before },
+            Some(to) => {
+                if is_first {
+                    self.holders[at].left_to = Some(to.clone());
+                }
+                Leaving::PassedOn { to, before }
+            }
+        }
+    }
+
+    /// The same for a change that the register does not have: whoever found what it had set comes right after it.
+    pub(crate) fn leave_by_value(&mut self, ours: &str, before: &str) -> Option<JournalDir> {
+        let at = self.follower(ours)?;
+        self.hand_down(at, before);
+        Some(self.holders[at].journal.clone())
+    }
+
+    /// Whether somebody found what was set to `ours`, and changed it.
+    pub(crate) fn has_follower(&self, ours: &str) -> bool {
+        self.follower(ours).is_some()
+    }
+
+    /// The journal that changed the file after this change.
+    pub(crate) fn later_than(&self, change: Change<'_>) -> Option<&JournalDir> {
+        self.later(self.position(change)?).map(|later| &later.journal)
+    }
+
+    fn follower(&self, ours: &str) -> Option<usize> {
+        let follows = |holder: &Holder| holder.left_to.is_none() && !holder.is_idle && same(&holder.before, ours);
+        self.holders.iter().position(follows)
+    }
+
+    fn later(&self, at: usize) -> Option<&Holder> {
+        let journal = &self.holders[at].journal;
+        let mut later = self.holders[at + 1..].iter();
+        later.find(|later| later.left_to.is_none() && !later.is_idle && later.journal != *journal)
+    }
+
+    fn hand_down(&mut self, from: usize, before: &str) {
+        for holder in self.holders[from..].iter_mut().filter(|holder| holder.left_to.is_none()) {
+            before.clone_into(&mut holder.before);
+            // Whoever changed nothing found what the next one found too.
+            if !holder.is_idle {
+                break;
+            }
+        }
+    }
+
+    fn position(&self, change: Change<'_>) -> Option<usize> {
+        self.holders.iter().rposition(|holder| {
+            holder.journal.0 == change.journal && (holder.txn, holder.step) <= (change.txn, change.step)
+        })
+    }
+
+    fn is_first(&self, at: usize, change: Change<'_>) -> bool {
+        (self.holders[at].txn, self.holders[at].step) == (change.txn, change.step)
+    }
+}
