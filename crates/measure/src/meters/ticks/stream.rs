@@ -198,7 +198,10 @@ impl Stream {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let from_ns = self.from_ns;
         match word {
-            "span" => self.to_ns = from_ns.checked_add(number(rest)?).ok_or("too long")?,
+            "span" => match number(rest)? {
+                0 => return Err("a recording lasts at least 1 ns"),
+                ns => self.to_ns = from_ns.checked_add(ns).ok_or("too long")?,
+            },
             "function" => self.function = Some(printable(rest).chars().take(FUNCTION_MAX).collect()),
             "unwatched" => self.unwatched = usize::try_from(number(rest)?).map_err(|_| "too many")?,
             "unseen" => {
@@ -384,6 +387,7 @@ mod tests {
             ("evenkeel ticks 3\n", "expected the first line"),
             ("evenkeel ticks 2\nspan 9\nthread 1 2 3 a\nentered 5\nentered 4\n", "the entry before it is later"),
             ("evenkeel ticks 1\nspan x\n", "expected a whole number"),
+            ("evenkeel ticks 1\nspan 0\n", "at least 1 ns"),
             ("evenkeel ticks 1\nspan 5\n1 1 1 0\n", "expected a thread first"),
             ("evenkeel ticks 1\nspan 5\nthread 1 2 3 a\n1 1 2 0\n", "longer on a CPU than awake"),
             ("evenkeel ticks 1\nspan 5\nthread 1 2 3 a\n1 9 2 0\n1 1 1 0\n", "before the one before it"),
