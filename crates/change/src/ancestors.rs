@@ -1,5 +1,6 @@
-//! Who else could replace the state directory: whoever may write to a folder above it, or owns one, can give it another name and put one of
-//! their own in its place.
+//! Who else could replace the state directory: whoever may write to a folder above it can give it another name and put one of their own in
+//! its place. The owner of a folder above may do so too, and is trusted: root works in the folders of its users, with `sudo` and in containers
+//! that mount them, and named the folder itself.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -38,14 +39,6 @@ pub(crate) fn refuse_if_replaceable(dir: &File, path: &Path) -> Result<(), State
 /// Why a folder above must not be trusted, and what mends it.
 fn why_not(stat: &Stat, folder: &dyn Fn() -> String) -> Option<String> {
     let mode = Mode::from_raw_mode(stat.st_mode);
-    let owner = rustix::process::geteuid().as_raw();
-    if stat.st_uid != 0 && stat.st_uid != owner && !is_unmapped(stat.st_uid) {
-        let (folder, user) = (folder(), stat.st_uid);
-        return Some(format!(
-            "the folder {folder} above it belongs to user {user}, who can replace it: give the folder to root with `chown root {folder}`, or \
-             name another directory with --state DIR"
-        ));
-    }
     if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
         let (folder, mode) = (folder(), mode.as_raw_mode());
         return Some(format!(
@@ -56,13 +49,6 @@ fn why_not(stat: &Stat, folder: &dyn Fn() -> String) -> Option<String> {
     None
 }
 
-/// Whether this is the user that a user namespace shows in the place of every user whom it does not know, the real root among them.
-fn is_unmapped(user: u32) -> bool {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let overflow = read("/proc/sys/kernel/overflowuid").trim().parse() == Ok(user);
-    overflow && !read("/proc/self/uid_map").split_whitespace().eq(["0", "0", "4294967295"])
-}
-
 /// The folder so many levels above `path`, for people.
 fn shown(path: &Path, level: usize) -> String {
     let above: PathBuf = std::iter::once(path).chain(std::iter::repeat_n(Path::new(".."), level)).collect();
@@ -71,7 +57,7 @@ fn shown(path: &Path, level: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use crate::{Log, State};
 
@@ -111,21 +97,5 @@ mod tests {
         std::fs::set_permissions(parent.join("a"), PermissionsExt::from_mode(0o777)).unwrap();
         let error = why(&parent.join("link/state")).unwrap();
         assert!(error.contains(&format!("`chmod o-w {}`", parent.join("a").display())), "{error}");
-    }
-
-    #[test]
-    fn a_folder_above_that_another_user_owns_is_refused() {
-        let parent = tempfile::tempdir().unwrap();
-        let folder = parent.path().canonicalize().unwrap().join("theirs");
-        std::fs::create_dir(&folder).unwrap();
-        if chown(&folder, Some(12345), None).is_err() {
-            evenkeel_testkit::skipped("only root can give a directory away");
-            return;
-        }
-        for mode in [0o755, 0o1755] {
-            std::fs::set_permissions(&folder, PermissionsExt::from_mode(mode)).unwrap();
-            let error = why(&folder.join("state")).unwrap();
-            assert!(error.contains(&format!("folder {} above it belongs to user 12345", folder.display())), "{error}");
-        }
     }
 }
