@@ -6,6 +6,7 @@ use std::io;
 use anyhow::anyhow;
 use evenkeel_change::{PutBack, Transaction};
 use evenkeel_sys::Errno;
+use evenkeel_sys::user_file::UserFileError;
 use serde::Serialize;
 
 use crate::exit::{self, Exit};
@@ -47,6 +48,11 @@ impl Failure {
     pub(crate) fn io(otherwise: Exit, tried: impl Display, error: &io::Error) -> Failure {
         let errno = Errno::from(error);
         Failure::text(exit_of(errno, otherwise), tried, errno)
+    }
+
+    /// Of a file that the user named and that can't be read.
+    pub(crate) fn user_file(tried: impl Display, error: &UserFileError) -> Failure {
+        Failure::text(if error.is_denial() { exit::NOT_ALLOWED } else { exit::WRONG_USE }, tried, error)
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {

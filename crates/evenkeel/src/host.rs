@@ -37,7 +37,7 @@ impl MetadataArgs {
 
 fn exit_of_load(error: &LoadError) -> exit::Exit {
     match error {
-        LoadError::Unreadable { errno, .. } => exit_of(*errno, exit::WRONG_USE),
-        LoadError::TooLong { .. } | LoadError::Malformed { .. } => exit::WRONG_USE,
+        LoadError::Unreadable { error, .. } if error.is_denial() => exit::NOT_ALLOWED,
+        LoadError::Unreadable { .. } | LoadError::TooLong { .. } | LoadError::Malformed { .. } => exit::WRONG_USE,
     }
 }

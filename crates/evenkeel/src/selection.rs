@@ -1,14 +1,12 @@
 //! What a user wants set, as every command that plans takes it: settings, a plan's file, or all that is advised; here, or for
 //! good.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use evenkeel_change::persist::{Ground, boot_files};
 use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError, ServiceName};
 use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
-use evenkeel_sys::{Root, RootKind};
+use evenkeel_sys::{Root, RootKind, user_file};
 
 use crate::args::GoalArgs;
 use crate::exit;
@@ -145,11 +143,8 @@ fn setting_of(advice: Advice) -> Option<Result<Setting, SettingError>> {
 
 fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
     let tried = || format!("read the plan {}", file.display());
-    let unreadable = |error: std::io::Error| Failure::io(exit::WRONG_USE, tried(), &error);
-    let mut text = String::new();
-    // One byte more than a plan may have, so that a longer one is seen as such.
-    let limit = MAX_PLAN_BYTES as u64 + 1;
-    File::open(file).and_then(|file| file.take(limit).read_to_string(&mut text)).map_err(unreadable)?;
+    let text =
+        user_file::read_text(file, MAX_PLAN_BYTES as u64).map_err(|error| Failure::user_file(tried(), &error))?;
     PlanFile::parse(&text).map_err(|error| {
         Failure::text(exit::WRONG_USE, file.display(), error)
             .hint("`evenkeel plan --output FILE KNOB=VALUE` writes a plan")

@@ -1,12 +1,11 @@
 //! Waivers: findings that somebody has decided to live with, until a day that they name. A file of TOML, so that the decision has
 //! a reason, an end, and a history where other configuration has one.
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, State, knobs};
+use evenkeel_sys::user_file;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
@@ -79,13 +78,7 @@ impl Waivers {
     /// The waivers in a file that was named.
     pub(crate) fn read(file: &Path) -> Result<Waivers, Failure> {
         let tried = || format!("read the waivers {}", file.display());
-        let mut bytes = Vec::new();
-        File::open(file)
-            .and_then(|open| open.take(BYTES_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
-        if bytes.len() as u64 > BYTES_MAX {
-            return Err(Failure::text(exit::WRONG_USE, tried(), format_args!("longer than {BYTES_MAX} bytes")));
-        }
+        let bytes = user_file::read(file, BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error))?;
         let text = String::from_utf8(bytes)
             .map_err(|error| Failure::text(exit::WRONG_USE, tried(), error.utf8_error()).hint(HINT))?;
         match parse(&text) {

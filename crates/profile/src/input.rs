@@ -29,23 +29,39 @@ const OTHERS: &[(&[u8], &str)] = &[
     (b"\x7fELF", "it is a program, and no recording"),
 ];
 
+/// Looks at the first bytes of a file, as many as there are up to some thousands: whether the rest may be a recording.
+///
+/// # Errors
+/// If it can't be one.
+pub fn check_head(head: &[u8]) -> Result<(), ReadError> {
+    if head.is_empty() {
+        return Err(ReadError::NotKnown("it is empty"));
+    }
+    if is_perf_data(head) {
+        return Ok(());
+    }
+    if let Some((_, what)) = OTHERS.iter().find(|(beginning, _)| head.starts_with(beginning)) {
+        return Err(ReadError::NotKnown(what));
+    }
+    if head.iter().take(4096).any(|byte| *byte == 0) {
+        return Err(ReadError::NotKnown("it is neither a perf.data file nor text that perf script printed"));
+    }
+    Ok(())
+}
+
+fn is_perf_data(head: &[u8]) -> bool {
+    head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP")
+}
+
 /// Reads a recording: a `perf.data` file, of disk or of a pipe, or what `perf script` printed. Where samples carry pieces of the user's stack,
 /// `unwind` follows them.
 ///
 /// # Errors
 /// If it is neither, or is damaged, with the place.
 pub fn read(bytes: &[u8], unwind: &mut dyn Unwind) -> Result<Recording, ReadError> {
-    if bytes.is_empty() {
-        return Err(ReadError::NotKnown("it is empty"));
+    check_head(bytes)?;
+    match is_perf_data(bytes) {
+        true => Ok(PerfFile::parse(bytes)?.recording(unwind)?),
+        false => Ok(text::parse(bytes)?),
     }
-    if bytes.starts_with(b"PERFILE2") || bytes.starts_with(b"2ELIFREP") {
-        return Ok(PerfFile::parse(bytes)?.recording(unwind)?);
-    }
-    if let Some((_, what)) = OTHERS.iter().find(|(beginning, _)| bytes.starts_with(beginning)) {
-        return Err(ReadError::NotKnown(what));
-    }
-    if bytes.iter().take(4096).any(|byte| *byte == 0) {
-        return Err(ReadError::NotKnown("it is neither a perf.data file nor text that perf script printed"));
-    }
-    Ok(text::parse(bytes)?)
 }

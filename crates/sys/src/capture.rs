@@ -29,6 +29,7 @@ use std::path::Path;
 
 use crate::errno::Errno;
 use crate::root::Why;
+use crate::user_file::{self, UserFileError};
 
 const HEADER: &str = "evenkeel-capture 1";
 const FOOTER: &str = "end";
@@ -60,12 +61,12 @@ pub struct CaptureError {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file can't be read.
-    #[error("read the capture {path}: {errno}")]
+    #[error("read the capture {path}: {error}")]
     Unreadable {
         /// The file.
         path: String,
-        /// What the kernel said.
-        errno: Errno,
+        /// Why.
+        error: UserFileError,
     },
     /// The file is longer than [`MAX_CAPTURE_BYTES`].
     #[error("read the capture {path}: it is longer than {MAX_CAPTURE_BYTES} bytes, the most a capture may have")]
@@ -89,15 +90,11 @@ impl Capture {
     /// # Errors
     /// If the file can't be read, is too long, or is no whole capture.
     pub fn load(path: &Path) -> Result<Capture, LoadError> {
-        use std::io::Read;
         let name = || path.display().to_string();
-        let unreadable = |error: std::io::Error| LoadError::Unreadable { path: name(), errno: Errno::from(&error) };
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(MAX_CAPTURE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() > MAX_CAPTURE_BYTES {
-            return Err(LoadError::TooLong { path: name() });
-        }
+        let bytes = user_file::read(path, MAX_CAPTURE_BYTES as u64).map_err(|error| match error {
+            UserFileError::TooLong { .. } => LoadError::TooLong { path: name() },
+            error => LoadError::Unreadable { path: name(), error },
+        })?;
         Capture::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| LoadError::Malformed { path: name(), error })
     }
 

@@ -66,6 +66,7 @@ mod tree;
 pub mod tsc;
 pub mod udp;
 mod usage;
+pub mod user_file;
 pub mod waking;
 pub mod wide;
 

@@ -1,9 +1,8 @@
 //! `evenkeel prove --compare`: reports of several machines side by side.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use evenkeel_sys::user_file;
 use evenkeel_trial::saved::{BYTES_MAX, Saved, SavedError, across};
 
 use crate::exit;
@@ -50,10 +49,6 @@ fn refuse_twice(reports: &[(String, Saved)]) -> Result<(), Failure> {
 
 fn read(file: &Path) -> Result<Saved, Failure> {
     let tried = || format!("read the report {}", file.display());
-    let mut bytes = Vec::new();
-    // One byte more than a report may have tells that it is too long.
-    let opened = File::open(file).and_then(|opened| opened.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
-    opened.map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
-    let text = String::from_utf8(bytes).map_err(|_| Failure::text(exit::WRONG_USE, tried(), "it is no text"))?;
+    let text = user_file::read_text(file, BYTES_MAX as u64).map_err(|error| Failure::user_file(tried(), &error))?;
     Saved::parse(&text).map_err(|error: SavedError| Failure::text(exit::WRONG_USE, tried(), error))
 }

@@ -21,6 +21,7 @@ mod gaps;
 mod images;
 mod journals;
 mod kept;
+mod limits;
 mod live_host;
 mod meter_faults;
 mod mutations;

@@ -1,9 +1,11 @@
 //! The state on disk: written whole, synced and renamed, so that a power cut leaves the one from before or the new one.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use evenkeel_sys::user_file;
 
 use super::state::{BYTES_MAX, BootsState, parse};
 
@@ -63,9 +65,7 @@ pub fn read(path: &Path) -> Result<Option<BootsState>, BootsFileError> {
     if let Some(why) = why {
         return Err(BootsFileError::Unsafe { path: named(), why });
     }
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|why| io("open", why))?;
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|why| io("read", why))?;
+    let bytes = user_file::read(path, BYTES_MAX).map_err(|error| io("read", error.into()))?;
     parse(&bytes).map(Some).map_err(|why| BootsFileError::Damaged { path: named(), why })
 }
 

@@ -1,10 +1,11 @@
 //! `Log`: the windows of a search on disk, a line of JSON each, from which it goes on after a kill.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use evenkeel_sys::user_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -109,15 +110,13 @@ impl Log {
     /// If it can't be read, or is none.
     pub fn open(path: &Path) -> Result<(Header, Log), LogError> {
         let failed = |why| LogError::File { tried: "read", path: path.to_owned(), why };
-        let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(failed)?;
-        let mut bytes = Vec::new();
-        Read::by_ref(&mut file).take(LOG_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+        let file = user_file::open_to_append(path).map_err(|error| failed(error.into()))?;
+        let bytes = user_file::read(path, LOG_BYTES_MAX).map_err(|error| failed(error.into()))?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let text = String::from_utf8_lossy(&bytes[..whole]);
         let (header, entries) =
             parse_log(&text).map_err(|(line, why)| LogError::Text { path: path.to_owned(), line, why })?;
         file.set_len(whole as u64).map_err(failed)?;
-        file.seek(SeekFrom::End(0)).map_err(failed)?;
         Ok((header, Log { entries, file: Some((path.to_owned(), file)) }))
     }
 

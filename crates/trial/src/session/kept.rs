@@ -2,11 +2,11 @@
 //! took the terminal with it, what was measured is still there, and can be reported or gone on with.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::Errno;
+use evenkeel_sys::{Errno, user_file};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Arm;
@@ -151,7 +151,7 @@ impl Keep {
             path: path.display().to_string(),
             why: error.to_string(),
         };
-        let file = OpenOptions::new().append(true).open(path).map_err(failed)?;
+        let file = user_file::open_to_append(path).map_err(|error| failed(error.into()))?;
         file.set_len(kept.whole_bytes).map_err(failed)?;
         Ok(Keep { file: Some((path.to_owned(), file)), trouble: None })
     }
@@ -216,12 +216,7 @@ pub struct Kept {
 /// If it can't be read, or is none.
 pub fn read(path: &Path) -> Result<Kept, KeepError> {
     let failed = |why: String| KeepError::Io { doing: "read the session", path: path.display().to_string(), why };
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    let mut bytes = Vec::new();
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(failed(format!("it is longer than {BYTES_MAX} bytes")));
-    }
+    let bytes = user_file::read(path, BYTES_MAX).map_err(|error| failed(std::io::Error::from(error).to_string()))?;
     parse(&bytes).map_err(|(line, why)| KeepError::Unreadable { path: path.display().to_string(), line, why })
 }
 

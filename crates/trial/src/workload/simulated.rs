@@ -3,12 +3,11 @@
 //! whole trials and searches by it.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use evenkeel_stats::Direction;
-use evenkeel_sys::Root;
+use evenkeel_sys::{Root, user_file};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;
@@ -217,12 +216,8 @@ impl Simulated {
 
 fn read_script(path: &Path) -> Result<Script, TrialError> {
     let refused = |why: String| TrialError::Design(format!("set script={}: {why}", path.display()));
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| refused(error.to_string()))?;
-    let read = file.take(SCRIPT_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| refused(error.to_string()))?;
-    if read as u64 > SCRIPT_BYTES_MAX {
-        return Err(refused(format!("longer than {SCRIPT_BYTES_MAX} bytes")));
-    }
+    let text = user_file::read_text(path, SCRIPT_BYTES_MAX)
+        .map_err(|error| refused(std::io::Error::from(error).to_string()))?;
     serde_json::from_str(&text).map_err(|error| refused(error.to_string()))
 }
 

@@ -1,10 +1,9 @@
 //! `evenkeel measure compare`: two cards side by side.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use evenkeel_measure::card::{Card, CardError, Comparison, MAX_CARD_BYTES, Taken, Trait, compare};
+use evenkeel_sys::user_file;
 use serde::Serialize;
 
 use super::Context;
@@ -55,10 +54,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
 
 fn read(file: &Path) -> Result<Card, Failure> {
     let tried = || format!("read the card {}", file.display());
-    let mut bytes = Vec::new();
-    // One byte more than a card may have tells that it is too long.
-    let opened = File::open(file).and_then(|opened| opened.take(MAX_CARD_BYTES as u64 + 1).read_to_end(&mut bytes));
-    opened.map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
-    let text = String::from_utf8(bytes).map_err(|_| Failure::text(exit::WRONG_USE, tried(), "it is no text"))?;
+    let text =
+        user_file::read_text(file, MAX_CARD_BYTES as u64).map_err(|error| Failure::user_file(tried(), &error))?;
     Card::parse(&text).map_err(|error: CardError| Failure::text(exit::WRONG_USE, tried(), error))
 }

@@ -1,12 +1,12 @@
 //! `evenkeel measure ticks`.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use evenkeel_measure::meters::ticks;
 use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_sys::user_file;
 
 use super::Context;
 use crate::exit;
@@ -77,14 +77,6 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
 
 fn read(file: &Path) -> Result<Stream, Failure> {
     let tried = || format!("read {}", file.display());
-    let refused = |error: std::io::Error| Failure::io(exit::WRONG_USE, tried(), &error);
-    let mut bytes = Vec::new();
-    let opened = std::fs::File::open(file).map_err(refused)?;
-    opened.take(RECORDING_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(refused)?;
-    if bytes.len() as u64 > RECORDING_BYTES_MAX {
-        let why = format!("it is longer than {} MiB", RECORDING_BYTES_MAX >> 20);
-        return Err(Failure::text(exit::WRONG_USE, tried(), why));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| Failure::text(exit::WRONG_USE, tried(), "it is no text"))?;
+    let text = user_file::read_text(file, RECORDING_BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error))?;
     Stream::parse(&text).map_err(|why| Failure::text(exit::WRONG_USE, tried(), why))
 }

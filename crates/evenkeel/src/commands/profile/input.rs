@@ -1,7 +1,6 @@
 //! What every question is asked of: a recording, read from its file, with the names of its functions.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
@@ -11,7 +10,8 @@ use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::symbols::{Doubts, Settings, Symbols};
 use evenkeel_profile::unwind::Unwinder;
-use evenkeel_sys::{Errno, process};
+use evenkeel_sys::process;
+use evenkeel_sys::user_file::{UserFile, UserFileError};
 
 use crate::exit;
 use crate::failure::Failure;
@@ -35,8 +35,12 @@ static KEPT_IN: OnceLock<Option<PathBuf>> = OnceLock::new();
 /// Where root's are, by the file system hierarchy standard.
 const SYSTEM_CACHE: &str = "/var/cache/evenkeel/symbols";
 
+/// A longer recording is not read: all of it is held in memory.
+const FILE_BYTES_MAX: u64 = 8 << 30;
 /// What is no file is not read beyond this.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
+/// So much of a file tells what it is.
+const HEAD_BYTES: usize = 64 << 10;
 
 /// Chooses where names are kept, before the first recording is opened; later choices are none.
 pub(crate) fn keep_names_in(folder: Option<PathBuf>) {
@@ -71,21 +75,18 @@ pub(crate) struct Whole {
     written: Option<SystemTime>,
 }
 
-/// All of a file; a pipe or a device may have no end, and is read up to a bound.
-pub(crate) fn whole(file: &Path) -> io::Result<Whole> {
-    let mut opened = File::open(file)?;
-    let known = opened.metadata()?;
-    let written = known.modified().ok();
-    let mut bytes = Vec::new();
-    if known.is_file() {
-        opened.read_to_end(&mut bytes)?;
-        return Ok(Whole { bytes, written });
-    }
-    opened.take(STREAM_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > STREAM_BYTES_MAX {
-        true => Err(io::Error::from_raw_os_error(Errno::FBIG.raw())),
-        false => Ok(Whole { bytes, written }),
-    }
+/// All of a file whose head says that it may be what is wanted. What is not is refused before it takes memory.
+pub(crate) fn whole<E: Display>(
+    file: &Path,
+    tried: &str,
+    check_head: impl FnOnce(&[u8]) -> Result<(), E>,
+) -> Result<Whole, Failure> {
+    let refused = |error: UserFileError| Failure::user_file(tried, &error);
+    let mut opened = UserFile::open(file, FILE_BYTES_MAX).map_err(refused)?.limit_stream(STREAM_BYTES_MAX);
+    check_head(opened.head(HEAD_BYTES).map_err(refused)?)
+        .map_err(|error| Failure::text(exit::WRONG_USE, tried, error))?;
+    let written = opened.modified();
+    Ok(Whole { bytes: opened.into_bytes().map_err(refused)?, written })
 }
 
 /// Reads a recording from its file.
@@ -95,7 +96,7 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
 
 /// The same, less what `narrow` takes out of it before names are found.
 pub(crate) fn open_of(file: &Path, narrow: Narrow<'_>) -> Result<Opened, Failure> {
-    let whole = whole(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(file), &error))?;
+    let whole = whole(file, &tried(file), input::check_head)?;
     opened_of(file, &whole, narrow)
 }
 
@@ -106,7 +107,8 @@ pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Resul
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error))
 }
 
-fn tried(file: &Path) -> String {
+/// What is being done, for the message where it fails.
+pub(crate) fn tried(file: &Path) -> String {
     format!("read the recording {}", file.display())
 }
 
@@ -128,12 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_end_is_not_read_for_ever() {
-        let refused = |file: &str| whole(Path::new(file)).err().map(|error| Errno::from(&error));
-        assert_eq!(refused("/dev/zero"), Some(Errno::FBIG));
-        assert_eq!(refused("/nonexistent"), Some(Errno::NOENT));
-        assert_eq!(refused("/"), Some(Errno::ISDIR));
-        assert_eq!(whole(Path::new("/dev/null")).unwrap().bytes, b"");
-        assert!(!whole(Path::new("/proc/self/status")).unwrap().bytes.is_empty());
+    fn what_is_no_recording_is_refused_by_its_head() {
+        let refused = |file: &str| whole(Path::new(file), "read", input::check_head).err().map(|error| error.message());
+        let table = [
+            ("/dev/zero", "failed to read: it is neither a perf.data file nor text that perf script printed"),
+            ("/nonexistent", "failed to read: no such file or directory (ENOENT)"),
+            ("/", "failed to read: is a directory (EISDIR)"),
+            ("/dev/null", "failed to read: it is empty"),
+        ];
+        for (file, message) in table {
+            assert_eq!(refused(file).as_deref(), Some(message), "{file}");
+        }
+        assert_eq!(refused("/proc/self/status"), None, "its length is said to be zero");
     }
 }

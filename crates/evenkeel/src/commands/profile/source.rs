@@ -11,9 +11,6 @@ use super::pick::{By, Pick, Picked};
 use crate::exit;
 use crate::failure::Failure;
 
-/// So much of a file tells what it is.
-const HEAD_BYTES: usize = 64 << 10;
-
 /// What a file holds.
 pub(crate) enum Source {
     /// A recording.
@@ -25,9 +22,13 @@ pub(crate) enum Source {
 /// Reads a recording or folded text, whichever a file is.
 pub(crate) fn open(file: &Path) -> Result<Source, Failure> {
     let tried = || format!("read {}", file.display());
-    let whole = input::whole(file).map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
-    let head = whole.bytes.get(..HEAD_BYTES).unwrap_or(&whole.bytes);
-    if !Folded::is_likely(head) {
+    let mut is_folded = false;
+    let check_head = |head: &[u8]| {
+        is_folded = Folded::is_likely(head);
+        if is_folded { Ok(()) } else { evenkeel_profile::input::check_head(head) }
+    };
+    let whole = input::whole(file, &input::tried(file), check_head)?;
+    if !is_folded {
         return Ok(Source::Recording(Box::new(input::opened_of(file, &whole, &mut |_| {})?)));
     }
     let folded = Folded::parse(&String::from_utf8_lossy(&whole.bytes))

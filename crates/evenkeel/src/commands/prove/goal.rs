@@ -2,12 +2,11 @@
 //! machine as it is now.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use evenkeel_change::MAX_PLAN_BYTES;
 use evenkeel_host::Facts;
+use evenkeel_sys::user_file;
 use evenkeel_trial::search::{Evidence, GoalFile, HostWords, WorkloadSpec};
 use evenkeel_trial::workload::SETTING_PREFIX;
 
@@ -83,12 +82,8 @@ fn wrong(file: &Path, why: impl Display) -> Failure {
 
 fn read(file: &Path) -> Result<GoalFile, Failure> {
     let tried = || format!("read the goal {}", file.display());
-    let mut text = String::new();
-    // One byte more than a goal may have, so that a longer one is seen as such.
-    let limit = MAX_PLAN_BYTES as u64 + 1;
-    File::open(file)
-        .and_then(|file| file.take(limit).read_to_string(&mut text))
-        .map_err(|error| Failure::io(exit::WRONG_USE, tried(), &error))?;
+    let text =
+        user_file::read_text(file, MAX_PLAN_BYTES as u64).map_err(|error| Failure::user_file(tried(), &error))?;
     GoalFile::parse(&text).map_err(|error| wrong(file, error))
 }
 

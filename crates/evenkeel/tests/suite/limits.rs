@@ -1,0 +1,150 @@
+//! Files without a limit: what is read is refused before it takes memory, and nothing is waited for that never comes.
+
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{Scene, Seen};
+
+/// Catches a hang; nothing here takes as long.
+const HANGS_AFTER: Duration = Duration::from_secs(120);
+
+/// What became of it; it is killed, and the test fails, if it does not end.
+fn ended(mut child: Child, line: &str) -> Seen {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > HANGS_AFTER {
+            child.kill().unwrap();
+            panic!("{line} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap().into()
+}
+
+fn started(mut command: Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Every command that reads a file which the user names.
+const READERS: &[&str] = &[
+    "inspect --host FILE",
+    "audit --host FILE",
+    "capture --host FILE",
+    "audit --host host.txt --waivers FILE",
+    "plan --host host.txt FILE",
+    "diff --host host.txt FILE",
+    "measure compare FILE card.json",
+    "measure ticks --recording FILE",
+    "profile view FILE",
+    "profile diff FILE a.txt",
+    "profile diff a.txt FILE",
+    "profile switches FILE",
+    "profile imbalance FILE",
+    "profile ticks FILE",
+    "profile scopes FILE",
+    "profile scopes scopes.json --recording FILE",
+    "profile scopes scopes.json --telemetry FILE",
+    "prove --from FILE --state state",
+    "prove process.timer_slack_ns=1 --workload simulated --resume FILE --state state",
+    "prove --goal FILE --state state",
+    "prove --compare FILE report.json",
+    "prove process.timer_slack_ns=1 --workload simulated --set script=FILE --state state",
+    "tune --resume FILE --state state",
+];
+
+fn scene_of_readers() -> Scene {
+    let scene = Scene::new();
+    scene.write("a.txt", "main;f 3\n");
+    scene.write("scopes.json", "[]");
+    scene.write("card.json", "{}");
+    scene.write("report.json", "{}");
+    std::fs::create_dir(scene.path("state")).unwrap();
+    scene
+}
+
+#[test]
+fn a_pipe_without_a_writer_is_waited_for_by_no_command() {
+    let scene = scene_of_readers();
+    assert!(Command::new("mkfifo").arg(scene.path("fifo")).status().unwrap().success());
+    // They run beside each other: each has a state of its own, or one trial would refuse the next.
+    let own_state =
+        |(at, line): (usize, &&str)| line.replace("FILE", "fifo").replace("state state", &format!("state state/{at}"));
+    let lines: Vec<String> = READERS.iter().enumerate().map(own_state).collect();
+    let children: Vec<Child> = lines.iter().map(|line| started(scene.command(line))).collect();
+    for (line, child) in lines.iter().zip(children) {
+        let seen = ended(child, line);
+        assert!([2, 4].contains(&seen.code) && seen.stdout.is_empty(), "{line}: {seen}");
+        // These want an ordinary file, which they write to, or share with the server.
+        let words = if line.contains("--telemetry") || line.contains("--resume") && !line.contains("--workload") {
+            ["it is no ordinary file", "invalid argument (EINVAL)"]
+        } else {
+            ["no program has open for writing"; 2]
+        };
+        assert!(words.iter().any(|words| seen.stderr.contains(words)), "{line}: {seen}");
+    }
+}
+
+/// What a shell makes of `<(…)` is a pipe with a writer.
+#[test]
+fn a_pipe_with_a_writer_is_read_as_far_as_a_file_may_go() {
+    let scene = scene_of_readers();
+    let piped = |script: &str| {
+        let mut command = Command::new("/bin/bash");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_evenkeel")]).current_dir(scene.path("")).stdin(Stdio::null());
+        ended(started(command), script)
+    };
+    let of_file = scene.run("audit --host host.txt");
+    for script in [
+        "\"$0\" audit --host <(cat host.txt)",
+        "\"$0\" audit --host <(sleep 0.1; head -c 100 host.txt; sleep 0.1; tail -c +101 host.txt)",
+        "cat host.txt | \"$0\" audit --host /dev/stdin",
+        "\"$0\" audit --host /dev/stdin < host.txt",
+        "mkfifo named; cat host.txt > named & \"$0\" audit --host named",
+    ] {
+        let seen = piped(script);
+        assert_eq!((seen.code, seen.stdout.as_str()), (of_file.code, of_file.stdout.as_str()), "{script}: {seen}");
+    }
+    assert_eq!(piped("\"$0\" profile view <(cat a.txt)").code, 0);
+    assert_eq!(
+        piped("\"$0\" audit --host host.txt --waivers <(true)").code,
+        of_file.code,
+        "nobody has anything to say"
+    );
+    for script in [
+        "\"$0\" audit --host host.txt --waivers <(yes)",
+        "\"$0\" plan --host host.txt <(yes)",
+        "yes | \"$0\" measure compare /dev/stdin card.json",
+    ] {
+        let seen = piped(script);
+        assert!(seen.code == 2 && seen.stderr.contains("longer than"), "{script}: {seen}");
+    }
+}
+
+/// With less memory than the file says that it has.
+#[test]
+fn what_is_too_large_is_refused_before_it_takes_memory() {
+    const KIB: u64 = 400_000;
+    let scene = scene_of_readers();
+    let sparse = |name: &str, head: &[u8]| {
+        scene.write(name, head);
+        File::options().write(true).open(scene.path(name)).unwrap().set_len(7 << 30).unwrap();
+    };
+    sparse("zeros", b"");
+    sparse("perf.data", b"PERFILE2");
+    sparse("scopes", b"[{\"name\":\"a\"}");
+    let reads_json = |line: &str| line.contains("scopes FILE");
+    for file in ["/dev/zero", "zeros", "perf.data", "scopes"] {
+        for line in READERS.iter().filter(|line| file != "scopes" || reads_json(line)) {
+            let line = line.replace("FILE", file);
+            let script = format!("ulimit -v {KIB}; exec \"$0\" {line}");
+            let mut command = Command::new("/bin/sh");
+            command
+                .args(["-c", &script, env!("CARGO_BIN_EXE_evenkeel")])
+                .current_dir(scene.path(""))
+                .stdin(Stdio::null());
+            let seen = ended(started(command), &line);
+            assert!([2, 4].contains(&seen.code) && seen.stdout.is_empty(), "{line}: {seen}");
+        }
+    }
+}
