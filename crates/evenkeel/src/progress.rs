@@ -8,6 +8,7 @@ use evenkeel_trial::{ArmSoFar, Design, Stretch};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::report::choice;
+use crate::show::escape;
 use crate::show::live::{Live, LiveArm};
 use crate::show::page::WIDTH;
 
@@ -100,7 +101,7 @@ impl Progress {
     pub(crate) fn say(&self, words: &str) {
         self.drawn.suspend(|| {
             // Whoever read it may be gone, as above; what matters is in the report too.
-            let _ = writeln!(std::io::stderr(), "{words}");
+            let _ = writeln!(std::io::stderr(), "{}", escape::styled(words));
         });
     }
 

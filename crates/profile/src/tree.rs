@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use evenkeel_sys::characters;
 use rustc_hash::FxHashMap;
 
 /// Stacks deeper than this end in [`MORE`]: recursion without an end has as many frames as it is given.
@@ -268,9 +269,7 @@ pub fn clean(name: &str) -> String {
         return "[unknown]".to_owned();
     }
     let is_odd = |letter: char| {
-        letter == ';'
-            || letter.is_control()
-            || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+        letter == ';' || characters::acts(letter) || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
     };
     let fit = |letter: char| if is_odd(letter) { ':' } else { letter };
     // A line that begins so is a remark to those who read such lines.
@@ -335,6 +334,7 @@ mod tests {
             ("# remark", "remark"),
             ("#hash", "#hash"),
             ("\u{202e}gpj.exe\u{ffff}", ":gpj.exe:"),
+            ("a\u{9b}2J\u{200f}\u{61c}\u{2069}\u{2028}b", "a:2J::::b"),
             ("<img src=x>", "<img src=x>"),
         ];
         for (name, expected) in table {

@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use crate::characters::acts;
 use crate::errno::Errno;
 use crate::root::Why;
 use crate::user_file::{self, UserFileError};
@@ -220,7 +221,8 @@ fn write_text(f: &mut fmt::Formatter<'_>, path: &str, text: &str) -> fmt::Result
     }
 }
 
-/// Control characters and the backslash as `\xNN`; so are spaces where they would end a path or be trimmed by an editor.
+/// Control characters, those that set the direction of text, and the backslash as `\xNN` or `\u{NNNN}`; so are spaces where they would end a
+/// path or be trimmed by an editor.
 fn escape(text: &str, spaces: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     let last = text.len().saturating_sub(1);
@@ -229,7 +231,7 @@ fn escape(text: &str, spaces: bool) -> String {
             '\\' => true,
             '\t' => spaces,
             ' ' => spaces || at == last,
-            _ => character.is_control(),
+            _ => acts(character),
         };
         if must && character.is_ascii() {
             escaped.push_str(&format!("\\x{:02x}", u32::from(character)));

@@ -11,6 +11,7 @@ pub mod asleep;
 mod capture;
 pub mod cgroup;
 pub mod chain;
+pub mod characters;
 pub mod clock;
 pub mod cpu_limit;
 mod cpuset;

@@ -8,6 +8,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::exit;
 use crate::failure::Failure;
 use crate::show::blocks::{Block, Timeline, quantity};
+use crate::show::escape;
 
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 16.0;
@@ -17,7 +18,7 @@ const POINTS_MAX: usize = 5000;
 
 /// Writes the page.
 pub(crate) fn write(file: &Path, title: &str, blocks: &[Block]) -> Result<(), Failure> {
-    std::fs::write(file, page(title, blocks).into_string())
+    std::fs::write(file, escape::page(&page(title, blocks).into_string()))
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format_args!("write {}", file.display()), &error))
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::show::json;
+use crate::show::{escape, json};
 
 pub(crate) mod across;
 pub(crate) mod blocks;
@@ -175,7 +175,7 @@ pub(crate) fn write_page(folder: &Path, name: &str, text: &str) -> Result<PathBu
     let failed = |path: &Path, error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", path.display()), &error);
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
     let path = folder.join(name);
-    std::fs::write(&path, text).map_err(|error| failed(&path, error))?;
+    std::fs::write(&path, escape::page(text)).map_err(|error| failed(&path, error))?;
     Ok(path)
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::exit;
 use crate::failure::{Aftermath, Failure};
+use crate::show::escape;
 
 /// The number of the format of every answer. A field may be added under the same number; none changes its meaning.
 pub(crate) const FORMAT: u32 = 1;
@@ -45,10 +46,13 @@ pub(crate) fn answer_of_trial<T: Serialize>(answer: &T) -> Result<String, Failur
 /// The text of an answer in a format of its own.
 pub(crate) fn answer_in<T: Serialize>(format: u32, answer: &T) -> Result<String, Failure> {
     let envelope = Envelope { format, answer };
-    match serde_json::to_string_pretty(&envelope) {
-        Ok(text) => Ok(text + "\n"),
-        Err(error) => Err(Failure::text(exit::NOT_POSSIBLE, "write the answer as JSON", error)),
-    }
+    document(&envelope).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the answer as JSON", error))
+}
+
+/// Any document as text: the one place where JSON for standard output is made.
+pub(crate) fn document<T: Serialize>(document: &T) -> Result<String, serde_json::Error> {
+    let text = serde_json::to_string_pretty(document)?;
+    Ok(escape::json(&text).into_owned() + "\n")
 }
 
 /// The text of a failure. It is made of texts and numbers alone, which always have a JSON form.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use evenkeel_trial::Outcome;
 
 use crate::report::words::{as_change, range, trim};
+use crate::show::escape;
 
 /// Cells of the bar that stands for the interval; odd, so that "no difference" has a cell of its own.
 const BAR_CELLS: usize = 31;
@@ -74,7 +75,7 @@ impl Live<'_> {
             arm.ratio.map(|ratio| format!("; {} is {} so far{between}", arm.name, as_change(ratio)))
         };
         let known: String = self.arms.iter().filter_map(known).collect();
-        crate::show::page::plain(&format!("{}: {}{known}", self.title, self.counts()))
+        escape::plain(&format!("{}: {}{known}", self.title, self.counts()))
     }
 
     /// Of one arm there is room for a bar.
@@ -161,7 +162,7 @@ fn time(left: Duration) -> String {
 
 /// No longer than the terminal is wide: a line that wraps makes the others jump.
 fn cut(line: &str, columns: usize) -> String {
-    let line = crate::show::page::plain(line);
+    let line = escape::plain(line);
     if line.chars().count() < columns || columns < 2 {
         return line;
     }

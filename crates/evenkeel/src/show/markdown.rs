@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::show::advice::{Audit, Group, commands, effect, is_to_set, name};
-use crate::show::page::plain;
+use crate::show::escape::plain;
 
 /// The columns of what can be set.
 const TO_SET: [&str; 7] = ["finding", "now", "wanted", "effect", "why", "risk", "commands"];
@@ -91,6 +91,7 @@ mod tests {
             ("<script>", "&lt;script&gt;"),
             ("`evenkeel prove x`", "`evenkeel prove x`"),
             ("a\nb", "a\u{fffd}b"),
+            ("a\u{202e}b\u{9b}", "a\u{fffd}b\u{fffd}"),
             ("net.core.rmem_max", "net.core.rmem_max"),
         ];
         for (given, expected) in table {

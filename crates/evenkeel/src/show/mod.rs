@@ -6,6 +6,7 @@ pub(crate) mod blocks;
 pub(crate) mod boots;
 pub(crate) mod change;
 pub(crate) mod disturbers;
+pub(crate) mod escape;
 pub(crate) mod facts;
 pub(crate) mod json;
 pub(crate) mod knob;
@@ -73,7 +74,7 @@ impl Out {
 
     /// Prints an answer whose JSON is a document of its own, with a format's number in it.
     pub(crate) fn plain(&self, document: &str, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        let text = if self.looks.json { document.to_owned() } else { text() };
+        let text = if self.looks.json { escape::json(document).into_owned() } else { text() };
         self.text(&text)
     }
 
@@ -84,20 +85,21 @@ impl Out {
 
     /// Prints an answer in a form that was asked for by an argument of its own.
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
-        self.print(text).map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
+        self.print(&escape::styled(text))
+            .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
     }
 
     /// Tells how far a long command is, at once. With `--json` the answer alone goes to standard output.
     pub(crate) fn say(&self, text: &str) {
         if !self.looks.json {
             // What can't be told now is in the answer.
-            let _ = self.print(&format!("{text}\n"));
+            let _ = self.print(&format!("{}\n", escape::styled(text)));
         }
     }
 
     /// Tells something beside the answer, or beside what another program says: on standard error.
     pub(crate) fn aside(&self, text: &str) {
-        self.complain(text);
+        self.complain(&escape::styled(text));
     }
 
     /// Whether somebody watches who wants to see progress.
@@ -123,9 +125,9 @@ impl Out {
         } else if let Some(aftermath) = &failure.aftermath {
             let _ = self.print(&change::aftermath(aftermath));
         }
-        let mut text = format!("{BAD}evenkeel:{BAD:#} {}\n", page::plain(&message));
+        let mut text = format!("{BAD}evenkeel:{BAD:#} {}\n", escape::plain(&message));
         for line in failure.hint.iter().flat_map(|hint| hint.lines()) {
-            text.push_str(&format!("  {}\n", page::plain(line)));
+            text.push_str(&format!("  {}\n", escape::plain(line)));
         }
         self.complain(&text);
         failure.exit

@@ -6,6 +6,8 @@ use anstyle::{AnsiColor, Style};
 use evenkeel_host::Fact;
 use evenkeel_sys::Errno;
 
+use crate::show::escape::plain;
+
 /// What every terminal has; a fixed width also keeps the output the same in a pipe, a log and a test.
 pub(crate) const WIDTH: usize = 80;
 
@@ -151,11 +153,6 @@ pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
             format!("odd: {why}: {head:?}{more}")
         }
     }
-}
-
-/// The text without control characters, which could move a terminal's cursor: captures come from elsewhere.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }
 
 /// Breaks at white space; inside a word only where it is longer than a line, and then after a slash if there is one.

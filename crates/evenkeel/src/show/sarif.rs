@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::exit;
 use crate::failure::Failure;
 use crate::show::advice::{Audit, Finding, effect, name};
+use crate::show::json;
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
@@ -42,10 +43,7 @@ pub(crate) fn log(audit: &Audit<'_>, facts: &Facts) -> Result<String, Failure> {
             "results": results,
         }],
     });
-    match serde_json::to_string_pretty(&log) {
-        Ok(text) => Ok(text + "\n"),
-        Err(error) => Err(Failure::text(exit::NOT_POSSIBLE, "write the answer as SARIF", error)),
-    }
+    json::document(&log).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the answer as SARIF", error))
 }
 
 fn rule(knob: &Knob) -> Value {

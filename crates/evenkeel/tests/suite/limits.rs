@@ -1,13 +1,34 @@
-//! Files without a limit: what is read is refused before it takes memory, and nothing is waited for that never comes.
+//! Files without a limit, and names that act: what is read is refused before it takes memory, and nothing is waited
+//! for that never comes.
 
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Scene, Seen};
+use crate::support::{HOST, Scene, Seen};
 
 /// Catches a hang; nothing here takes as long.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
+
+/// The machine with other lines in place of those of these paths.
+fn host(changed: &[(&str, &str)]) -> String {
+    let line_of = |line: &str| {
+        let path = line.split(' ').next().unwrap_or_default().to_owned();
+        changed.iter().find(|(changed, _)| *changed == path).map(|(path, rest)| format!("{path} {rest}\n"))
+    };
+    let mut text: String = HOST.lines().map(|line| line_of(line).unwrap_or_else(|| format!("{line}\n"))).collect();
+    let (_, rest) = changed[0];
+    assert!(text.contains(rest), "the machine has no line of {}", changed[0].0);
+    for (path, rest) in changed.iter().filter(|(path, _)| !HOST.contains(&format!("\n{path} "))) {
+        text = text.replace("\nend\n", &format!("\n{path} {rest}\nend\n"));
+    }
+    text
+}
+
+/// A machine whose first program has this name.
+fn host_started_by(name: &str) -> String {
+    host(&[("/run/systemd/system", "->! ENOENT"), ("/proc/1/comm", &format!("= {name}"))])
+}
 
 /// What became of it; it is killed, and the test fails, if it does not end.
 fn ended(mut child: Child, line: &str) -> Seen {
@@ -24,6 +45,100 @@ fn ended(mut child: Child, line: &str) -> Seen {
 
 fn started(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Controls of each kind, and all of Unicode's `Bidi_Control`: U+009B begins a control sequence as ESC [ does, and U+202E turns the order of
+/// what follows.
+const ACTING: &str = "\u{7f}\u{85}\u{9b}2J\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}gnp\u{2066}\u{2067}\u{2068}\u{2069}.exe";
+
+fn assert_none_acts(seen: &Seen, line: &str) {
+    let acts = |letter: char| {
+        !matches!(letter, '\n' | '\t') && (letter.is_control() || ACTING.contains(letter) && !letter.is_ascii())
+    };
+    assert!(!seen.stdout.contains(acts) && !seen.stderr.contains(acts), "{line}: {seen}");
+}
+
+#[test]
+fn no_name_acts_on_a_terminal() {
+    let scene = Scene::new();
+    let escaped: String = ACTING
+        .chars()
+        .map(
+            |letter| {
+                if letter.is_ascii_graphic() { letter.to_string() } else { format!("\\u{{{:x}}}", u32::from(letter)) }
+            },
+        )
+        .collect();
+    scene.write("escaped.txt", host_started_by(&escaped));
+    // One that was written by hand need not escape what sets the direction.
+    let by_hand: String = ACTING
+        .chars()
+        .map(|letter| if letter.is_control() { format!("\\u{{{:x}}}", u32::from(letter)) } else { letter.to_string() })
+        .collect();
+    scene.write("by-hand.txt", host_started_by(&by_hand));
+    for file in ["escaped.txt", "by-hand.txt"] {
+        for line in [
+            "inspect",
+            "inspect --json",
+            "inspect --topology",
+            "inspect --topology=svg",
+            "audit",
+            "audit --json",
+            "audit --md",
+            "audit --sarif",
+            "explain --json",
+            "capture",
+        ] {
+            let line = format!("{line} --host {file}");
+            let seen = scene.run(&line);
+            assert_eq!(seen.code, 0, "{line}: {seen}");
+            assert_none_acts(&seen, &line);
+        }
+        let (_, answer) = scene.json(&format!("inspect --host {file}"));
+        assert_eq!(answer["facts"]["boot"]["init"]["other"], ACTING, "JSON says what it is all the same");
+    }
+    scene.write("captured.txt", scene.run("capture --host by-hand.txt").stdout);
+    assert_eq!(scene.json("inspect --host captured.txt").1, scene.json("inspect --host escaped.txt").1);
+}
+
+#[test]
+fn no_function_or_thread_acts_on_a_terminal() {
+    let scene = Scene::new();
+    let name = ACTING.replace('\u{85}', "");
+    scene.write("a.folded", format!("{name};{name};f 3\n{name};g 4\n"));
+    for line in [
+        "profile view a.folded",
+        "profile view --json a.folded",
+        "profile diff a.folded a.folded",
+        "profile diff --json a.folded a.folded",
+    ] {
+        let seen = scene.run(line);
+        assert_eq!(seen.code, 0, "{line}: {seen}");
+        assert_none_acts(&seen, line);
+    }
+    for file in ["a.svg", "a.html", "b.folded"] {
+        assert_eq!(scene.run(&format!("profile view a.folded --output {file}")).code, 0);
+        let written = Seen { code: 0, stdout: scene.read(file), stderr: String::new() };
+        assert_none_acts(&written, file);
+    }
+}
+
+#[test]
+fn no_argument_acts_on_a_terminal() {
+    let scene = Scene::new();
+    for line in [
+        "apply --json KNOB=1 --host host.txt",
+        "apply KNOB=1 --host host.txt",
+        "inspect --host KNOB",
+        "KNOB",
+        "--json KNOB",
+        "explain KNOB",
+    ] {
+        let line = line.replace("KNOB", &format!("vm.{}", ACTING.replace('\u{85}', "")));
+        let seen = scene.run(&line);
+        assert_ne!(seen.code, 0, "{line}: {seen}");
+        assert_none_acts(&seen, &line);
+    }
 }
 
 /// Every command that reads a file which the user names.

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use evenkeel_host::Facts;
 
 use super::{By, Core, Domain, NicView, Region, Topology, letter};
-use crate::show::page::plain;
+use crate::show::escape::plain;
 
 /// All lengths are in the picture's pixels.
 const MARGIN: usize = 16;
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn no_name_becomes_markup() {
-        assert_eq!(escape("<a href=\"&\">\u{1}"), "&lt;a href=&quot;&amp;&quot;&gt;\u{fffd}");
+        assert_eq!(escape("<a href=\"&\">\u{1}\u{2067}"), "&lt;a href=&quot;&amp;&quot;&gt;\u{fffd}\u{fffd}");
         assert_eq!(shortened("mlx5_comp0@pci:0000:17:00.0"), "mlx5_comp0@pci:00…");
         assert_eq!(shortened("ens5-Tx-Rx-0"), "ens5-Tx-Rx-0");
     }

@@ -1,0 +1,97 @@
+//! Characters that act on a terminal instead of being shown on it: control characters (C0, DEL, C1), and those that set the direction of
+//! the text around them. Names and values come from elsewhere; none of these characters may reach a terminal out of them, as text or in JSON.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use evenkeel_sys::characters::acts;
+
+/// What a page shows in place of such a character.
+const REPLACEMENT: char = '\u{fffd}';
+
+/// The text without characters that act, line ends included.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|character| if acts(character) { REPLACEMENT } else { character }).collect()
+}
+
+/// The same of a text of several lines with styles of ours: line ends, tabs and the sequences that set colours stay.
+pub(crate) fn styled(text: &str) -> String {
+    let mut cleaned = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let length = style_bytes(rest).unwrap_or(character.len_utf8());
+        let (taken, after) = rest.split_at(length);
+        match character {
+            '\n' | '\t' => cleaned.push(character),
+            '\x1b' if length > 1 => cleaned.push_str(taken),
+            _ if acts(character) => cleaned.push(REPLACEMENT),
+            _ => cleaned.push(character),
+        }
+        rest = after;
+    }
+    cleaned
+}
+
+/// The same of a page without styles: line ends and tabs stay.
+pub(crate) fn page(text: &str) -> String {
+    let kept = |character: char| matches!(character, '\n' | '\t') || !acts(character);
+    text.chars().map(|character| if kept(character) { character } else { REPLACEMENT }).collect()
+}
+
+/// How long the sequence is that sets a style (`ESC [ 1;31 m`), if the text begins with one.
+fn style_bytes(text: &str) -> Option<usize> {
+    let parameters = text.strip_prefix("\x1b[")?;
+    let length = parameters.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
+    (parameters.as_bytes().get(length) == Some(&b'm')).then_some(length + 3)
+}
+
+/// A JSON text with such characters as `\u` and four digits. They stand in its strings alone, where that means the same.
+pub(crate) fn json(text: &str) -> Cow<'_, str> {
+    let is_escaped = |character: char| character != '\n' && acts(character);
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 64);
+    for character in text.chars() {
+        if is_escaped(character) {
+            let _ = write!(escaped, "\\u{:04x}", u32::from(character));
+        } else {
+            escaped.push(character);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of Unicode's `Bidi_Control`, and controls of each kind.
+    const ACTING: &str = "\0\x07\x1b\x7f\u{80}\u{85}\u{9b}\u{9f}\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\
+                          \u{2066}\u{2067}\u{2068}\u{2069}";
+
+    #[test]
+    fn no_character_that_acts_is_left() {
+        assert_eq!(plain(&format!("a{ACTING}\nb")), format!("a{}b", "\u{fffd}".repeat(ACTING.chars().count() + 1)));
+        assert_eq!(plain("שלום, 世界 – é\u{300}"), "שלום, 世界 – é\u{300}");
+        let json = json(&serde_json::to_string_pretty(&[ACTING]).unwrap()).into_owned();
+        assert!(!json.chars().any(|character| acts(character) && character != '\n'), "{json}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&json).unwrap(), [ACTING]);
+    }
+
+    #[test]
+    fn styles_stay_and_nothing_else() {
+        let table = [
+            ("\x1b[1;31mx\x1b[0m\ny", "\x1b[1;31mx\x1b[0m\ny"),
+            ("\x1b[2Jx", "\u{fffd}[2Jx"),
+            ("\x1b]0;t\x07", "\u{fffd}]0;t\u{fffd}"),
+            ("\x1b[", "\u{fffd}["),
+            ("\x1b[1;", "\u{fffd}[1;"),
+            ("a\u{202e}b\u{9b}2J", "a\u{fffd}b\u{fffd}2J"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(styled(text), expected);
+        }
+        assert_eq!(page("\x1b[1ma\u{202e}\tb\r\n"), "\u{fffd}[1ma\u{fffd}\tb\u{fffd}\n");
+    }
+}

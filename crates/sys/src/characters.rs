@@ -1,0 +1,11 @@
+//! Characters that act where they are shown, instead of being shown. Names and values come from elsewhere, and may hold them.
+
+/// Whether it sets the direction of text (Unicode's `Bidi_Control`): what follows could be shown in another order than it is read.
+pub fn is_bidirectional(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Whether a terminal acts on it: a control character (C0, DEL, C1), or one that sets the direction of text.
+pub fn acts(character: char) -> bool {
+    character.is_control() || is_bidirectional(character)
+}
