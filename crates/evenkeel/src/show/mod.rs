@@ -125,9 +125,9 @@ impl Out {
         } else if let Some(aftermath) = &failure.aftermath {
             let _ = self.print(&change::aftermath(aftermath));
         }
-        let mut text = format!("{BAD}evenkeel:{BAD:#} {}\n", escape::plain(&message));
+        let mut text = format!("{BAD}evenkeel:{BAD:#} {}\n", page::one_line(&message));
         for line in failure.hint.iter().flat_map(|hint| hint.lines()) {
-            text.push_str(&format!("  {}\n", escape::plain(line)));
+            text.push_str(&format!("  {}\n", page::one_line(line)));
         }
         self.complain(&text);
         failure.exit

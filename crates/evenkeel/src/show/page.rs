@@ -1,5 +1,6 @@
 //! A page of text for people: headings, labelled rows, tables and wrapped paragraphs that fit 80 columns.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
 use anstyle::{AnsiColor, Style};
@@ -16,6 +17,13 @@ const VALUE_COLUMN: usize = 20;
 
 /// The most of an odd text that a page shows, in characters; JSON has more of it.
 const RAW_CHARS_MAX: usize = 60;
+
+/// The most of a word, or of a table's cell, that a page shows, in characters; JSON has all of it. Names of functions have some hundreds.
+/// `format!` panics at a width of 65,536.
+const WORD_CHARS_MAX: usize = 1000;
+
+/// The most of a line or a paragraph: four times what a kernel's command line may have.
+const LINE_CHARS_MAX: usize = 16_384;
 
 pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const HEADING: Style = Style::new().bold();
@@ -57,7 +65,7 @@ impl Page {
 
     /// One line as it is, however long: for commands that are to be copied.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
-        let text = plain(text);
+        let text = one_line(text);
         let text = text.trim_end();
         if text.is_empty() || style == PLAIN {
             self.text.push_str(text);
@@ -71,8 +79,8 @@ impl Page {
     pub(crate) fn parts(&mut self, parts: &[(Style, &str)]) {
         for (style, text) in parts {
             let _ = match *style == PLAIN {
-                true => write!(self.text, "{}", plain(text)),
-                false => write!(self.text, "{style}{}{style:#}", plain(text)),
+                true => write!(self.text, "{}", one_line(text)),
+                false => write!(self.text, "{style}{}{style:#}", one_line(text)),
             };
         }
         self.text.push('\n');
@@ -91,7 +99,7 @@ impl Page {
     pub(crate) fn row(&mut self, label: &str, style: Style, value: &str) {
         for (at, line) in wrap(value, WIDTH - VALUE_COLUMN).iter().enumerate() {
             let label = if at == 0 { label } else { "" };
-            let _ = write!(self.text, "  {:width$}", plain(label), width = VALUE_COLUMN - 2);
+            let _ = write!(self.text, "  {:width$}", cut(&plain(label), WORD_CHARS_MAX), width = VALUE_COLUMN - 2);
             self.line(style, line);
         }
     }
@@ -111,21 +119,25 @@ impl Page {
 
     /// Rows in columns as wide as their widest cell; indented by two.
     pub(crate) fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
-        let widths: Vec<usize> = header
-            .iter()
-            .enumerate()
-            .map(|(column, title)| {
-                let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-                cells.max().unwrap_or(0).max(title.chars().count())
-            })
-            .collect();
-        let join = |cells: &mut dyn Iterator<Item = &str>| {
-            let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:width$}", width = *width));
+        // A column is as wide as its widest cell in every row: one cell of a megabyte would make each row one.
+        let cells = |row: &mut dyn Iterator<Item = &str>| -> Vec<String> {
+            row.map(|cell| cut(&plain(cell), WORD_CHARS_MAX).into_owned()).collect()
+        };
+        let header = cells(&mut header.iter().copied());
+        let rows: Vec<Vec<String>> = rows.iter().map(|row| cells(&mut row.iter().map(String::as_str))).collect();
+        let mut widths: Vec<usize> = header.iter().map(|title| title.chars().count()).collect();
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let join = |cells: &[String]| {
+            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}", width = *width));
             format!("  {}", padded.collect::<Vec<_>>().join("  "))
         };
-        self.line(DIM, &join(&mut header.iter().copied()));
-        for row in rows {
-            self.line(PLAIN, &join(&mut row.iter().map(String::as_str)));
+        self.line(DIM, &join(&header));
+        for row in &rows {
+            self.line(PLAIN, &join(row));
         }
     }
 
@@ -155,39 +167,90 @@ pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
     }
 }
 
+/// The text, cut to at most this many characters, with how many are missing.
+fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
+    // Most texts have fewer bytes than that, and need not be counted.
+    let end = if text.len() > chars_max { text.char_indices().nth(chars_max) } else { None };
+    match end {
+        None => Cow::Borrowed(text),
+        Some((end, _)) => {
+            let (kept, rest) = text.split_at(end);
+            Cow::Owned(kept.to_owned() + &missing(rest))
+        }
+    }
+}
+
+/// What stands in place of a text that is not shown.
+fn missing(text: &str) -> String {
+    format!("… ({} more characters)", text.chars().count())
+}
+
+/// One line for a terminal: without characters that act on it, and not longer than a page's lines.
+pub(crate) fn one_line(text: &str) -> String {
+    cut(&plain(text), LINE_CHARS_MAX).into_owned()
+}
+
 /// Breaks at white space; inside a word only where it is longer than a line, and then after a slash if there is one.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in text.split_whitespace() {
-        let mut word: Vec<char> = word.chars().collect();
-        if used > 0 && used + 1 + word.len() <= width {
+    for word in words(text).iter().flat_map(|word| word.split_whitespace()) {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length <= width {
             if let Some(line) = lines.last_mut() {
                 line.push(' ');
-                line.extend(&word);
+                line.push_str(word);
             }
-            used += 1 + word.len();
+            used += 1 + length;
             continue;
         }
         if used > 0 {
             lines.push(String::new());
         }
-        while word.len() > width {
-            let slash = word[..width].iter().rposition(|letter| *letter == '/');
-            let rest = word.split_off(slash.map_or(width, |at| at + 1));
-            if let Some(line) = lines.last_mut() {
-                line.extend(&word);
+        used = 0;
+        for piece in pieces(word, width) {
+            if used > 0 {
+                lines.push(String::new());
             }
-            lines.push(String::new());
-            word = rest;
-        }
-        used = word.len();
-        if let Some(line) = lines.last_mut() {
-            line.extend(&word);
+            if let Some(line) = lines.last_mut() {
+                line.push_str(piece);
+            }
+            used = piece.chars().count();
         }
     }
     lines
+}
+
+/// The words of a paragraph, each cut to its length, up to that of a paragraph.
+fn words(text: &str) -> Vec<Cow<'_, str>> {
+    let (mut words, mut chars) = (Vec::new(), 0);
+    let mut rest = text.trim();
+    while !rest.is_empty() && chars < LINE_CHARS_MAX {
+        let (word, after) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+        let word = cut(word, WORD_CHARS_MAX);
+        chars += word.chars().count() + 1;
+        words.push(word);
+        rest = after.trim_start();
+    }
+    if !rest.is_empty() {
+        words.push(Cow::Owned(missing(rest)));
+    }
+    words
+}
+
+/// A word in pieces that each fit a line.
+fn pieces(word: &str, width: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = word;
+    while let Some((end, _)) = rest.char_indices().nth(width) {
+        let (line, _) = rest.split_at(end);
+        let (piece, after) = rest.split_at(line.rfind('/').map_or(end, |slash| slash + 1));
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
 }
 
 /// `35.8 MiB`: binary units, one decimal where it is not whole.
@@ -219,6 +282,39 @@ mod tests {
         assert_eq!(wrapped("ab", 0), "a|b");
     }
 
+    /// A cell of 65,536 characters ended the program, and the time of a long word grew with its square: no time is asserted, but twenty
+    /// megabytes would not end.
+    #[test]
+    fn what_is_too_long_is_cut_and_says_so() {
+        let said = |text: String| {
+            let text = anstream::adapter::strip_str(&text).to_string();
+            text.lines().map(str::trim).collect::<Vec<_>>().join("").replace(' ', "")
+        };
+        for length in [1001, 65_534, 65_536, 70_000] {
+            let mut page = Page::default();
+            page.table(&["name", "count"], &[vec!["x".repeat(length), "1".to_owned()], vec!["y".to_owned()]]);
+            page.row(&"l".repeat(length), PLAIN, &"v".repeat(length));
+            page.paragraph(Indent::all(2), PLAIN, &"p".repeat(length));
+            let page = page.finish();
+            assert!(page.lines().all(|line| line.chars().count() < 2 * WORD_CHARS_MAX), "{length}");
+            let words = format!("…({}morecharacters)", length - WORD_CHARS_MAX);
+            assert_eq!(said(page).matches(&words).count(), 4, "{length}");
+        }
+        let whole = "w".repeat(WORD_CHARS_MAX);
+        let mut page = Page::default();
+        page.row("name", PLAIN, &whole);
+        page.table(&["name"], &[vec![whole.clone()]]);
+        assert_eq!(said(page.finish()), format!("name{whole}name{whole}"));
+        for long in ["x".repeat(20_000_000), "some words ".repeat(1_000_000), "ä/".repeat(1_000_000)] {
+            let mut page = Page::default();
+            page.row("name", PLAIN, &long);
+            page.line(PLAIN, &long);
+            page.parts(&[(PLAIN, &long)]);
+            let page = page.finish();
+            assert!(page.len() < 5 * LINE_CHARS_MAX && page.contains("more characters)"), "{} bytes", page.len());
+        }
+    }
+
     #[test]
     fn sizes_read_as_people_say_them() {
         let table = [
@@ -239,7 +335,10 @@ mod tests {
         let mut page = Page::default();
         page.row("a\x1b[2J", PLAIN, "b\x07 \x1b]0;title\x07");
         page.parts(&[(PLAIN, "\u{9b}2J")]);
+        page.table(&["a\u{202e}b"], &[vec!["\u{2066}c".to_owned()]]);
         page.line(PLAIN, "x\r\ny");
-        assert!(!page.finish().chars().any(|character| character.is_control() && character != '\n'));
+        let page = anstream::adapter::strip_str(&page.finish()).to_string();
+        assert_eq!(page.matches('\u{fffd}').count(), 9, "{page}");
+        assert!(!page.chars().any(|character| character.is_control() && character != '\n'));
     }
 }
