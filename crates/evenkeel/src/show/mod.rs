@@ -137,8 +137,10 @@ impl Out {
     pub(crate) fn refusal_of_arguments(&self, error: &clap::Error) -> Exit {
         let help = error.render().ansi().to_string();
         if !error.use_stderr() {
-            let _ = self.print(&help);
-            return exit::WELL;
+            return match self.text(&help) {
+                Ok(()) => exit::WELL,
+                Err(failure) => self.failure(&failure),
+            };
         }
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             if self.looks.json {

@@ -26,7 +26,23 @@ fn a_reader_that_has_gone_is_no_error() {
 #[test]
 fn an_answer_that_can_not_be_written_is_an_error() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
-    for line in ["inspect --host host.txt", "capture --host host.txt"] {
+    let pages = [
+        "inspect --host host.txt",
+        "capture --host host.txt",
+        "inspect --host host.txt --json",
+        "--help",
+        "--version",
+        "help",
+        "profile --help",
+        "help profile record",
+        "man",
+        "man profile record",
+        "completions bash",
+        "completions zsh --json",
+        "explain",
+        "prove --list-workloads",
+    ];
+    for line in pages {
         let seen: Seen = Scene::new().command(line).stdout(full()).stderr(Stdio::piped()).output().unwrap().into();
         assert_eq!(seen.code, 4, "{line}: {seen}");
         assert!(seen.stderr.contains("standard output: no space left on device (ENOSPC)"), "{line}: {seen}");
