@@ -4,6 +4,7 @@
 //! become a [`Recording`](recording::Recording): samples and switches, with each stack kept once. [`Names`](names::Names) say which
 //! functions its frames are in. What a user sees is made of the two: [`Folded`](fold::Folded) stacks, and graphs and tables of them.
 
+pub mod binaries;
 pub mod convert;
 pub mod firefox;
 pub mod fold;

@@ -158,7 +158,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
         "two words of a program's file: a table of cases is beside it",
     ),
     ("profile/src/symbols/perf_map.rs", "parse_perf_map", "its own property test has it"),
-    ("profile/src/symbols/place.rs", "parse_status", "the kernel's status of a process"),
+    ("profile/src/binaries/place.rs", "parse_status", "the kernel's status of a process"),
     ("evenkeel/src/tick_function.rs", "parse", "a command's argument: a place, which has its own target"),
     ("evenkeel/src/commands/profile/begins.rs", "parse_until", "a command's argument: two words, or a place"),
     (
@@ -180,7 +180,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("profile/src/live/already.rs", "parse_map", OWN_KERNEL),
     ("profile/src/live/lives.rs", "parse_stat", OWN_KERNEL),
     ("profile/src/symbols/cache.rs", "parse_entry", "what the program writes itself: its own property test has it"),
-    ("profile/src/symbols/place.rs", "parse_status", OWN_KERNEL),
+    ("profile/src/binaries/place.rs", "parse_status", OWN_KERNEL),
     ("sys/src/cpu_limit.rs", "parse_cpu_max", OWN_KERNEL),
     ("sys/src/perf_probe.rs", "parse_bit", OWN_KERNEL),
     ("sys/src/cpu_limit.rs", "parse_groups", OWN_KERNEL),

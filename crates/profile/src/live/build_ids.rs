@@ -12,6 +12,7 @@ use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
 
+use crate::binaries::place;
 use crate::perf::write::BuildId;
 use crate::symbols::parse_build_id;
 
@@ -100,14 +101,10 @@ impl BuildIds {
 fn opened(mapped: &Mapped<'_>) -> Option<File> {
     let Mapped { pid, start, end, device, inode, path } = *mapped;
     let held = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
-    let ordinary = |path: &Path| std::fs::metadata(path).is_ok_and(|about| about.is_file());
-    if ordinary(Path::new(&held))
-        && let Ok(file) = File::open(&held)
-    {
-        return Some(file);
+    if let Ok(opened) = place::open(Path::new(&held)) {
+        return Some(opened.file);
     }
-    let seen = format!("/proc/{pid}/root{path}");
-    let file = if ordinary(Path::new(&seen)) { File::open(&seen).ok()? } else { return None };
+    let file = place::open(Path::new(&format!("/proc/{pid}/root{path}"))).ok()?.file;
     let about = file.metadata().ok()?;
     let of = (rustix::fs::major(about.dev()), rustix::fs::minor(about.dev()));
     (of == device && about.ino() == inode).then_some(file)

@@ -9,8 +9,9 @@ use super::cache::{Cache, Grade, Kept};
 use super::demangle::demangle;
 use super::elf::{self, Image};
 use super::perf_map::{PerfMap, parse_perf_map};
-use super::place::{self, NotOpen};
 use super::{Finding, Mapped, Reason, Settings, Why, files, identity};
+use crate::binaries::NotFound;
+use crate::binaries::place::{self, NotOpen};
 use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::{Frame, ModuleId};
@@ -82,8 +83,8 @@ fn map(settings: &Settings, pid: u32) -> Result<PerfMap, Reason> {
         Some(live) if live.has_own_root => place::open_of(live, &format!("/tmp/perf-{}.map", live.own_pid)),
         _ => place::open(&PathBuf::from(format!("/tmp/perf-{pid}.map"))),
     };
-    let opened =
-        opened.map_err(|not| if not == NotOpen::Gone { Reason::from(Why::NoMap) } else { Reason::from(not) })?;
+    let opened = opened
+        .map_err(|not| if not == NotOpen::Gone { Why::NoMap.into() } else { Reason::from(NotFound::from(not)) })?;
     let own = rustix::process::geteuid().as_raw();
     let owners = [Some(0), live.map_or(Some(own), |live| Some(live.uid))];
     if !owners.contains(&Some(opened.uid)) {
@@ -92,7 +93,7 @@ fn map(settings: &Settings, pid: u32) -> Result<PerfMap, Reason> {
     }
     let mut bytes = Vec::new();
     let read = opened.file.take(MAP_MAX_BYTES).read_to_end(&mut bytes);
-    read.map_err(|error| NotOpen::Other(error.to_string()))?;
+    read.map_err(|error| NotFound::Malformed(error.to_string()))?;
     Ok(parse_perf_map(&String::from_utf8_lossy(&bytes)))
 }
 

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::files::hex;
+use crate::binaries::hex;
 use crate::names::Function;
 
 /// How an entry begins. Another number is another format, and such an entry is made anew.

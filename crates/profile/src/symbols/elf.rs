@@ -1,76 +1,19 @@
-//! `Image`: an ELF file that somebody else wrote, read in pieces: which functions are where in it. Nothing is mapped into memory, since a file
-//! that shrinks meanwhile would end this program; and no more is read than a bound allows, whatever the file says of itself.
+//! `Image`: an ELF file that somebody else wrote: which functions are where in it.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 
+use object::read::ReadRef;
 use object::read::elf::{ElfFile, FileHeader, Sym};
-use object::read::{ReadCache, ReadRef};
 use object::{Object, ObjectSection, ObjectSegment, SectionIndex, SectionKind, SegmentFlags, elf};
 
 use super::plt::{self, Piece};
+use crate::binaries::Links;
+use crate::binaries::source::Odd;
 
-/// A file that is longer is not read.
-const FILE_MAX_BYTES: u64 = 8 << 30;
 /// No more is unpacked of a file than this.
 const UNPACKED_MAX_BYTES: u64 = 2 << 30;
 /// No section that was packed unpacks to more than so many times its size: deflate can't do more.
 const PACKED_MAX_TIMES: u64 = 1100;
-
-/// What is wrong with a file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Odd(pub(crate) String);
-
-impl From<addr2line::gimli::Error> for Odd {
-    fn from(error: addr2line::gimli::Error) -> Odd {
-        Odd(error.to_string())
-    }
-}
-
-impl From<object::Error> for Odd {
-    fn from(error: object::Error) -> Odd {
-        Odd(error.to_string())
-    }
-}
-
-/// A file that is read only so far.
-#[derive(Debug)]
-pub(crate) struct Bounded {
-    file: File,
-    left_bytes: u64,
-}
-
-impl Read for Bounded {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(to)?;
-        self.left_bytes = self.left_bytes.checked_sub(read as u64).ok_or(io::ErrorKind::FileTooLarge)?;
-        Ok(read)
-    }
-}
-
-impl Seek for Bounded {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.file.seek(to)
-    }
-}
-
-/// Where an image is read from.
-pub(crate) type Source = ReadCache<Bounded>;
-
-/// Makes an open file readable here.
-///
-/// # Errors
-/// If it is too long.
-pub(crate) fn source(file: File) -> Result<Source, Odd> {
-    let length = file.metadata().map_err(|error| Odd(error.to_string()))?.len();
-    if length > FILE_MAX_BYTES {
-        return Err(Odd(format!("it has {length} bytes; no more than {FILE_MAX_BYTES} are read")));
-    }
-    // Sections of a file that is well do not lie over each other: once for each, and once more for names.
-    Ok(ReadCache::new(Bounded { file, left_bytes: length.saturating_mul(2).saturating_add(1 << 20) }))
-}
 
 /// A function, as the file's own table has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +64,14 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
         let debug_link = file.gnu_debuglink()?;
         let shared_link = file.gnu_debugaltlink()?;
         Ok(Image { file, build_id, debug_link, shared_link })
+    }
+
+    /// What tells it from others, and which separate file belongs to it.
+    pub(crate) fn links(&self) -> Links {
+        Links {
+            build_id: self.build_id.map(<[u8]>::to_vec),
+            debug_link: self.debug_link.map(|(name, checksum)| (name.to_vec(), checksum)),
+        }
     }
 
     /// Whether its numbers have their lowest byte first.

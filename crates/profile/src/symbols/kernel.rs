@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::cache::{Cache, Grade, Kept, Key, Scope};
 use super::demangle::demangle;
 use super::{Finding, Mapped, Reason, Why};
+use crate::binaries::same_build;
 use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::Frame;
@@ -102,7 +103,7 @@ pub(crate) enum Relation {
 /// Compares the two. What is told of both decides: the build id before the release.
 pub(crate) fn relation(recorded: &Identity, here: &Identity, kallsyms: &Kallsyms) -> Relation {
     let is_same = match (&recorded.build_id, &here.build_id) {
-        (Some(one), Some(other)) => super::same_build(one, other),
+        (Some(one), Some(other)) => same_build(one, other),
         _ => match (&recorded.release, &here.release) {
             (Some(one), Some(other)) => one == other,
             // Nothing is told but the place of a mark: kernels of two boots have it at one place by chance alone.

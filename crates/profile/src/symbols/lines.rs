@@ -12,8 +12,9 @@ use addr2line::{Context, LookupContinuation, LookupResult, SplitDwarfLoad};
 use object::read::ReadRef;
 
 use super::demangle::demangle;
-use super::elf::{Image, Odd, unpacked_max_bytes};
+use super::elf::{Image, unpacked_max_bytes};
 use super::split::{self, Split, Units};
+use crate::binaries::source::Odd;
 use crate::names::Function;
 
 /// No more functions than this are told to lie within one.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Why;
-use super::place;
+use crate::binaries::place;
 
 /// More packages than any machine has.
 const PACKAGES_MAX: usize = 100_000;

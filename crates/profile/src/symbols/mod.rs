@@ -13,7 +13,6 @@ mod lines;
 mod mend;
 mod pclntab;
 mod perf_map;
-mod place;
 mod plt;
 mod split;
 
@@ -23,12 +22,12 @@ use std::time::SystemTime;
 
 pub use demangle::demangle;
 pub use doubts::{Doubts, Share, Unnamed, Why};
-pub(crate) use files::separate;
 pub use kernel::{Kallsyms, KernelSymbol, parse_build_id, parse_kallsyms};
 pub use pclntab::{GoFunctions, parse_pclntab};
 pub use perf_map::{PerfMap, parse_perf_map};
 
 use self::cache::Cache;
+use crate::binaries::Lookup;
 use crate::names::{Function, Names};
 use crate::recording::{Mapping, Recording};
 use crate::stack::{Frame, ModuleId};
@@ -51,7 +50,15 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { recorded_until: None, cache_folder: None, debug_folders: vec![PathBuf::from("/usr/lib/debug")] }
+        let Lookup { recorded_until, debug_folders } = Lookup::default();
+        Settings { recorded_until, cache_folder: None, debug_folders }
+    }
+}
+
+impl Settings {
+    /// Where files are looked for.
+    pub fn lookup(&self) -> Lookup {
+        Lookup { recorded_until: self.recorded_until, debug_folders: self.debug_folders.clone() }
     }
 }
 
@@ -180,10 +187,4 @@ fn identity(recording: &Recording) -> [u8; 20] {
         *to = from;
     }
     identity
-}
-
-/// Whether two build ids are one. Some writers fill them up with zeros.
-fn same_build(one: &[u8], other: &[u8]) -> bool {
-    let bare = |id: &[u8]| id.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    !one.is_empty() && one.get(..bare(one)) == other.get(..bare(other))
 }

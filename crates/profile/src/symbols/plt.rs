@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use object::read::ReadRef;
 use object::{Architecture, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget};
 
-use super::elf::Odd;
+use crate::binaries::source::Odd;
 
 /// Bytes of one piece.
 pub(crate) const PIECE_BYTES: usize = 16;

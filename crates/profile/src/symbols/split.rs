@@ -12,8 +12,9 @@ use addr2line::SplitDwarfLoad;
 use addr2line::gimli::{Dwarf, DwarfPackageSections, DwarfSections, DwoId, EndianSlice, RunTimeEndian, SectionId};
 use object::read::ReadRef;
 
-use super::elf::{self, Image, Odd, Source, unpacked_max_bytes};
+use super::elf::{Image, unpacked_max_bytes};
 use super::lines::Reader;
+use crate::binaries::source::{Odd, Source, source};
 
 /// No more files of units are tried for one program.
 const FILES_MAX: usize = 4096;
@@ -39,7 +40,7 @@ pub(super) struct Split<'o, 'a> {
 /// The file with all units of a program; of its own name, or of that with its separate debug information.
 pub(super) fn package(open: Open<'_>, programs: &[&Path]) -> Option<Source> {
     programs.iter().find_map(|program| {
-        let source = elf::source(open(&package_path(program))?).ok()?;
+        let source = source(open(&package_path(program))?).ok()?;
         Image::parse(&source).is_ok().then_some(source)
     })
 }
@@ -120,7 +121,7 @@ impl<'o> Units<'o> {
         let file = (self.open)(path)?;
         let length = file.metadata().ok()?.len();
         let mut left_bytes = self.left_bytes.get().checked_sub(length).filter(|_| length <= FILE_MAX_BYTES)?;
-        let source = elf::source(file).ok()?;
+        let source = source(file).ok()?;
         let image = Image::parse(&source).ok()?;
         let sections = DwarfSections::load(|id| section(id, &image, &mut left_bytes).map(Cow::into_owned)).ok();
         self.left_bytes.set(left_bytes);

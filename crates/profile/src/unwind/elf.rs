@@ -6,6 +6,8 @@ use object::elf::{self, FileHeader64};
 use object::read::ReadRef;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
 
+use crate::binaries::NotFound;
+
 type Header = FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
 
@@ -21,8 +23,8 @@ const NOTES_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// Nobody has it here.
-    #[error("its file is not here")]
-    NotHere,
+    #[error(transparent)]
+    NotFound(#[from] NotFound),
     /// It is none.
     #[error("it is no 64-bit ELF file of this byte order")]
     NoElf,

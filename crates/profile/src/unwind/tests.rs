@@ -7,6 +7,8 @@ use super::registers::{Memory, Registers};
 use super::rule::Left;
 use super::table::Table;
 use super::{End, FRAMES_MAX, Unwind, Unwinder, Wound, find};
+use crate::binaries::Lookup;
+use crate::binaries::tests::Contained;
 use crate::maps::{Map, Maps};
 use crate::recording::Machine;
 use crate::stack::{Module, ModuleId, Modules};
@@ -215,6 +217,26 @@ fn the_kernels_own_piece_of_a_program_has_a_table() {
 }
 
 /// Asks it for rules, and follows each.
+/// Both the container's file and the host's have a table: by the wrong one, its frames would be made up.
+#[test]
+fn a_containers_stack_is_followed_by_the_containers_file() {
+    let table = |path: &std::path::Path| Image::parse(std::fs::read(path).unwrap().as_slice()).unwrap().eh_frame;
+    let lookup = Lookup::default();
+    for build_id in ["none", "md5"] {
+        let Some(contained) = Contained::start(build_id) else { return };
+        let (own, others) = (table(&contained.inside), table(&contained.path));
+        assert!(own.is_some() && own != others);
+        let own_id = Image::parse(std::fs::read(&contained.inside).unwrap().as_slice()).unwrap().build_id;
+        // The kernel fills a short one up to 20 bytes where it is asked for a fixed length.
+        let filled = own_id.clone().map(|id| [id, vec![0; 4]].concat());
+        for told in [own_id, filled] {
+            let (module, mapping) = contained.module(told);
+            let found = find::image(&module, mapping, &Machine::default(), &lookup).unwrap();
+            assert!(found.eh_frame == own, "{build_id}");
+        }
+    }
+}
+
 fn asked(bytes: &[u8], addresses: impl IntoIterator<Item = u64>) {
     let Ok(image) = Image::parse(bytes) else { return };
     let mut table = Table::of(image);

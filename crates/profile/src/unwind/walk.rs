@@ -7,19 +7,32 @@ use super::registers::{Memory, Registers};
 use super::rule::Left;
 use super::table::Table;
 use super::{End, FRAMES_MAX, Unwind, Wound, find};
+use crate::binaries::Lookup;
 use crate::maps::{Map, Maps};
-use crate::stack::{ModuleId, Modules};
+use crate::recording::Mapping;
+use crate::stack::{Module, ModuleId, Modules};
+
+/// A file is not looked for by more processes.
+const PROCESSES_MAX: usize = 8;
 
 /// Follows the stacks of one recording: files are known by their numbers there.
 #[derive(Debug, Default)]
 pub struct Unwinder {
+    lookup: Lookup,
     pub(super) tables: HashMap<ModuleId, Result<Table, Unusable>>,
+    /// The processes by which a file was looked for, and not found: another one may have it still.
+    tried: HashMap<ModuleId, Vec<u32>>,
 }
 
 impl Unwinder {
     /// One that knows no file yet.
     pub fn new() -> Unwinder {
         Unwinder::default()
+    }
+
+    /// One that looks for files there.
+    pub fn looking(lookup: Lookup) -> Unwinder {
+        Unwinder { lookup, ..Unwinder::default() }
     }
 
     /// The files that stacks led through and that can't say how to leave their functions, and why; in the order of their numbers.
@@ -51,11 +64,28 @@ impl Unwinder {
         if !map.is_file && !is_vdso {
             return None;
         }
-        let made = || find::image(module, place.wound.pid, place.wound.machine).map(Table::of);
-        let table = self.tables.entry(map.module).or_insert_with(made).as_mut().ok()?;
+        self.find(map, module, place.wound);
+        let table = self.tables.get_mut(&map.module)?.as_mut().ok()?;
         let offset = if is_vdso { place.at.checked_sub(map.start)? } else { map.offset_of(place.at) };
         let address = table.image().address_of(offset)?;
         Some((table, address))
+    }
+}
+
+impl Unwinder {
+    /// Looks for the file that is mapped there, unless it was found or sought by this process before.
+    fn find(&mut self, map: &Map, module: &Module, wound: &Wound<'_>) {
+        if matches!(self.tables.get(&map.module), Some(Ok(_))) {
+            return;
+        }
+        let tried = self.tried.entry(map.module).or_default();
+        if tried.contains(&wound.pid) || tried.len() >= PROCESSES_MAX {
+            return;
+        }
+        tried.push(wound.pid);
+        let mapping = Mapping { at_ns: 0, pid: wound.pid, start: map.start, end: map.end, module: map.module };
+        let found = find::image(module, mapping, wound.machine, &self.lookup).map(Table::of);
+        self.tables.insert(map.module, found);
     }
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn opened(bytes: &[u8], narrow: Narrow<'_>) -> Result<Opened, ReadErr
 }
 
 fn named(bytes: &[u8], settings: Settings, narrow: Narrow<'_>) -> Result<Opened, ReadError> {
-    let mut recording = input::read(bytes, &mut Unwinder::new())?;
+    let mut recording = input::read(bytes, &mut Unwinder::looking(settings.lookup()))?;
     narrow(&mut recording);
     let mut symbols = Symbols::new(settings);
     let names = symbols.names(&recording);

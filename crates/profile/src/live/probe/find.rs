@@ -1,7 +1,6 @@
 //! Which file of which process a place is in, and which byte of it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,9 +9,10 @@ use evenkeel_sys::perf_probe::Probe;
 
 use super::search::{self, Begins, Near};
 use super::{Asked, LIBRARY, LIBRARY_BEGINS, LIBRARY_ENDS, NoPlace, Note, Probed, Spot, Until, notes};
+use crate::binaries::source::{Odd, Source, source};
+use crate::binaries::{Lookup, NotFound, place, separate};
 use crate::live::already::{self, Map};
-use crate::symbols::elf::{self, Image, Odd, Source, unpacked_max_bytes};
-use crate::symbols::{Settings, separate};
+use crate::symbols::elf::{Image, unpacked_max_bytes};
 
 /// More files of a process are not looked through for marks.
 const FILES_MAX: usize = 512;
@@ -35,8 +35,8 @@ impl Runs {
     }
 
     fn image(&self) -> Result<Source, Odd> {
-        let file = File::open(&self.open).map_err(|error| Odd(error.to_string()))?;
-        elf::source(file)
+        let opened = place::open(&self.open).map_err(|not| Odd(NotFound::from(not).to_string()))?;
+        source(opened.file)
     }
 }
 
@@ -144,12 +144,13 @@ fn sites(asked: &Asked, pids: &[u32]) -> Result<(Runs, Vec<Site>), NoPlace> {
 fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>, name: &str) -> Result<u64, NoPlace> {
     let asked = || name.to_owned();
     let odd = |error: Odd| NoPlace::Odd { asked: asked(), file: file.path.clone(), why: error.0 };
-    let separate = separate(image, Path::new(&file.path), &Settings::default());
+    let separate = separate(&image.links(), Path::new(&file.path), &Lookup::default());
     let separate = separate.as_ref().and_then(|(source, _)| Image::parse(source).ok());
     let separate = separate.as_ref().filter(|separate| separate.has_own_names());
-    let found = match separate {
-        Some(separate) => search::by_name(separate, name),
-        None => search::by_name(image, name),
+    let is_stripped = separate.is_none() && !image.has_own_names();
+    let functions = match separate {
+        Some(separate) => separate.all_functions(),
+        None => image.all_functions(),
     };
     // Addresses are the same in both, offsets of what was taken out are not.
     let offset = |address: u64| {
@@ -157,11 +158,9 @@ fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>,
             .offset_of(address)
             .ok_or_else(|| odd(Odd(format!("no part of the file is at {address:#x}, where it says it is"))))
     };
-    match found.map_err(odd)? {
+    match search::by_name(&functions.map_err(odd)?, name) {
         Near::Here(address) => offset(address),
-        Near::None(_) if separate.is_none() && !image.has_own_names() => {
-            Err(NoPlace::Stripped { asked: asked(), file: file.path.clone() })
-        }
+        Near::None(_) if is_stripped => Err(NoPlace::Stripped { asked: asked(), file: file.path.clone() }),
         Near::None(near) => Err(NoPlace::NoSymbol { asked: asked(), file: file.path.clone(), near }),
         Near::Several(all) => {
             let near =
@@ -275,7 +274,7 @@ fn runs(pid: u32) -> Result<Vec<Runs>, Errno> {
         if found.len() < FILES_MAX && found.iter().all(|file| file.path != map.path) {
             let open = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
             // Who may not look there takes the file of this name.
-            let open = if File::open(&open).is_ok() { open } else { PathBuf::from(map.path) };
+            let open = if place::open(&open).is_ok() { open } else { PathBuf::from(map.path) };
             found.push(Runs { open, path: map.path.to_owned() });
         }
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
 use object::read::ReadRef;
 
+use crate::binaries::source::Odd;
 use crate::symbols::demangle;
-use crate::symbols::elf::{Image, Odd, unpacked_max_bytes};
+use crate::symbols::elf::{Image, Symbol, unpacked_max_bytes};
 
 /// So many names that are near are told.
 const NEAR_MAX: usize = 5;
@@ -41,15 +42,11 @@ enum Match {
     Tail,
 }
 
-/// A function by its name, among those of the file's own table.
-///
-/// # Errors
-/// If its tables are not where it says.
-pub(super) fn by_name<'a, R: ReadRef<'a>>(image: &Image<'a, R>, asked: &str) -> Result<Near, Odd> {
-    let functions = image.all_functions()?;
+/// A function by its name, among all names of a file's functions.
+pub(super) fn by_name(functions: &[Symbol<'_>], asked: &str) -> Near {
     let mut best: Option<Match> = None;
     let mut found = BTreeMap::new();
-    for symbol in &functions {
+    for symbol in functions {
         let raw = String::from_utf8_lossy(symbol.name);
         let written = demangle(&raw);
         let Some(how) = matched(asked, &raw, &written) else { continue };
@@ -60,11 +57,11 @@ pub(super) fn by_name<'a, R: ReadRef<'a>>(image: &Image<'a, R>, asked: &str) -> 
             found.entry(symbol.start).or_insert(written);
         }
     }
-    Ok(match found.first_key_value() {
+    match found.first_key_value() {
         Some((address, _)) if found.len() == 1 => Near::Here(*address),
         Some(_) => Near::Several(found),
         None => Near::None(near(asked, functions.iter().map(|symbol| String::from_utf8_lossy(symbol.name)))),
-    })
+    }
 }
 
 fn matched(asked: &str, raw: &str, written: &str) -> Option<Match> {

@@ -1,0 +1,228 @@
+//! Where the programs and libraries of a recording are now, and the files with what was taken out of them. Names are looked for in them, and
+//! stacks are followed by them: both ask here, so that they read the same file. A container's file is looked for in the container; a file is
+//! used only if its build id says that it is the one that ran, or, without one, if nothing speaks against it.
+
+mod debug;
+pub(crate) mod place;
+pub(crate) mod source;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use object::Object as _;
+
+pub(crate) use debug::{by_build_id, debug_paths, separate};
+
+use self::place::{Live, NotOpen, Opened};
+use self::source::{Odd, Source, source};
+use crate::recording::{Machine, Mapping};
+use crate::stack::Module;
+
+/// What the kernel says at the end of the name of a file that has none any more.
+const DELETED: &str = " (deleted)";
+
+/// Where files are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// When the recording ended, if that is known: what was made later was not in it.
+    pub recorded_until: Option<SystemTime>,
+    /// Where separate files with debug information are.
+    pub debug_folders: Vec<PathBuf>,
+}
+
+impl Default for Lookup {
+    fn default() -> Lookup {
+        Lookup { recorded_until: None, debug_folders: vec![PathBuf::from("/usr/lib/debug")] }
+    }
+}
+
+/// Why the file that ran can't be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotFound {
+    /// The recording does not tell its path.
+    #[error("its path is not known")]
+    NotTold,
+    /// There is none.
+    #[error("its file is not here")]
+    Gone,
+    /// It may not be read.
+    #[error("its file may not be read")]
+    Denied,
+    /// It was recorded on another machine, and has no build id that would tell it from a file of this one.
+    #[error("it was recorded on another machine, and has no build id")]
+    OtherMachine,
+    /// Another file has its path now.
+    #[error("another file has its path now{}", told(detail))]
+    Replaced {
+        /// How it is known.
+        detail: Option<String>,
+    },
+    /// It can't be read, or is none of ours.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+fn told(detail: &Option<String>) -> String {
+    detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"))
+}
+
+impl From<NotOpen> for NotFound {
+    fn from(not: NotOpen) -> NotFound {
+        match not {
+            NotOpen::Gone => NotFound::Gone,
+            NotOpen::Denied => NotFound::Denied,
+            NotOpen::Other(detail) => NotFound::Malformed(detail),
+        }
+    }
+}
+
+impl From<Odd> for NotFound {
+    fn from(odd: Odd) -> NotFound {
+        NotFound::Malformed(odd.0)
+    }
+}
+
+/// What tells a file from others, and which separate file belongs to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Links {
+    /// Its build id.
+    pub(crate) build_id: Option<Vec<u8>>,
+    /// The name of the file with what was taken out of it, and that file's checksum.
+    pub(crate) debug_link: Option<(Vec<u8>, u32)>,
+}
+
+impl Links {
+    /// Those that a file tells.
+    ///
+    /// # Errors
+    /// If it is no program, or its heads can't be.
+    pub(crate) fn of(source: &Source) -> Result<Links, Odd> {
+        let file = object::File::parse(source)?;
+        let build_id = file.build_id()?.map(<[u8]>::to_vec);
+        let debug_link = file.gnu_debuglink()?.map(|(name, checksum)| (name.to_vec(), checksum));
+        Ok(Links { build_id, debug_link })
+    }
+}
+
+/// A file that ran, as the recording tells of it.
+#[derive(Debug)]
+pub(crate) struct Sought<'r> {
+    module: &'r Module,
+    /// Those that had it mapped and run still, and where.
+    live: Vec<(Live, Mapping)>,
+    is_of_here: bool,
+}
+
+impl<'r> Sought<'r> {
+    /// One that these processes had mapped.
+    pub(crate) fn new(machine: &Machine, mappings: &[Mapping], module: &'r Module, lookup: &Lookup) -> Sought<'r> {
+        let here = rustix::system::uname();
+        let is_other = |told: &Option<String>, here: &std::ffi::CStr| {
+            told.as_ref().is_some_and(|told| here.to_str().is_ok_and(|here| here != told))
+        };
+        let is_of_here = !is_other(&machine.host, here.nodename()) && !is_other(&machine.architecture, here.machine());
+        let mappings = mappings.iter().filter(|_| is_of_here);
+        let live = mappings.filter_map(|mapping| Some((place::live(mapping.pid, lookup.recorded_until)?, *mapping)));
+        Sought { module, live: live.collect(), is_of_here }
+    }
+
+    /// Whether some process had it in a root of its own.
+    pub(crate) fn is_of_container(&self) -> bool {
+        self.live.iter().any(|(live, _)| live.has_own_root)
+    }
+
+    /// Opens what the file names: a path of a container's is looked for in the container alone.
+    pub(crate) fn open_beside(&self, path: &Path) -> Option<File> {
+        let mut of_containers = self.live.iter().map(|(live, _)| live).filter(|live| live.has_own_root).peekable();
+        if of_containers.peek().is_none() {
+            return Some(place::open(path).ok()?.file);
+        }
+        let path = path.to_str()?;
+        of_containers.find_map(|live| Some(place::open_of(live, path).ok()?.file))
+    }
+
+    /// Opens the file that ran, and tells its path. One that is another file, or may be one, is not opened.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn open(&self, lookup: &Lookup) -> Result<(Opened, PathBuf), NotFound> {
+        let path = self.module.path.strip_suffix(DELETED).unwrap_or(&self.module.path);
+        if !path.starts_with('/') {
+            return Err(NotFound::NotTold);
+        }
+        let mut reason = None;
+        let mut not = |why: NotFound| {
+            // What was found and is another file says more than that there is none.
+            if reason.as_ref().is_none_or(|known| *known == NotFound::Gone) {
+                reason = Some(why);
+            }
+        };
+        let of_containers = self.live.iter().map(|(live, _)| live).filter(|live| live.has_own_root);
+        for live in of_containers {
+            match place::open_of(live, path).map_err(NotFound::from).and_then(|opened| self.checked(opened, lookup)) {
+                Ok(opened) => return Ok((opened, path.into())),
+                Err(why) => not(why),
+            }
+        }
+        // A path of a container's is another file here; only its build id could tell that it is the same.
+        if !self.live.iter().all(|(live, _)| live.has_own_root)
+            || self.live.is_empty()
+            || self.module.build_id.is_some()
+        {
+            let opened = place::open(Path::new(path)).map_err(NotFound::from);
+            match opened.and_then(|opened| self.checked(opened, lookup)) {
+                Ok(opened) => return Ok((opened, path.into())),
+                Err(why) => not(why),
+            }
+        }
+        // A file that was replaced or deleted is still there for who has it mapped.
+        for (live, Mapping { start, end, .. }) in &self.live {
+            let held = format!("/proc/{}/map_files/{start:x}-{end:x}", live.pid);
+            if let Ok(opened) = place::open(Path::new(&held))
+                && let Ok(opened) = self.checked(opened, lookup)
+            {
+                return Ok((opened, path.into()));
+            }
+        }
+        Err(reason.unwrap_or(NotFound::Gone))
+    }
+
+    /// Whether it is the file that ran.
+    fn checked(&self, opened: Opened, lookup: &Lookup) -> Result<Opened, NotFound> {
+        let Some(told) = &self.module.build_id else {
+            if !self.is_of_here {
+                return Err(NotFound::OtherMachine);
+            }
+            if lookup.recorded_until.is_some_and(|until| opened.changed > until) {
+                return Err(NotFound::Replaced { detail: None });
+            }
+            return Ok(opened);
+        };
+        let again = opened.file.try_clone().map_err(|error| NotFound::Malformed(error.to_string()))?;
+        let detail = match Links::of(&source(again)?)?.build_id {
+            Some(found) if same_build(told, &found) => return Ok(opened),
+            Some(found) => format!("its build id is {}", hex(&found)),
+            None => "it has no build id".to_owned(),
+        };
+        Err(NotFound::Replaced { detail: Some(detail) })
+    }
+}
+
+/// A build id as people write it.
+pub(crate) fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether two build ids are one.
+pub(crate) fn same_build(one: &[u8], other: &[u8]) -> bool {
+    !one.is_empty() && bare(one) == bare(other)
+}
+
+/// A build id without the zeros that some writers fill it up with.
+fn bare(id: &[u8]) -> &[u8] {
+    let length = id.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    id.get(..length).unwrap_or(id)
+}

@@ -1,0 +1,64 @@
+//! `Source`: a file that somebody else wrote, read in pieces. Nothing is mapped into memory, since a file that shrinks meanwhile would end
+//! this program; and no more is read than a bound allows, whatever the file says of itself.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use object::read::ReadCache;
+
+/// A file that is longer is not read.
+const FILE_MAX_BYTES: u64 = 8 << 30;
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Odd(pub(crate) String);
+
+impl From<addr2line::gimli::Error> for Odd {
+    fn from(error: addr2line::gimli::Error) -> Odd {
+        Odd(error.to_string())
+    }
+}
+
+impl From<object::Error> for Odd {
+    fn from(error: object::Error) -> Odd {
+        Odd(error.to_string())
+    }
+}
+
+/// A file that is read only so far.
+#[derive(Debug)]
+pub(crate) struct Bounded {
+    file: File,
+    left_bytes: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(to)?;
+        self.left_bytes = self.left_bytes.checked_sub(read as u64).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(read)
+    }
+}
+
+impl Seek for Bounded {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+/// Where an image is read from.
+pub(crate) type Source = ReadCache<Bounded>;
+
+/// Makes an open file readable here.
+///
+/// # Errors
+/// If it is too long.
+pub(crate) fn source(file: File) -> Result<Source, Odd> {
+    let length = file.metadata().map_err(|error| Odd(error.to_string()))?.len();
+    if length > FILE_MAX_BYTES {
+        return Err(Odd(format!("it has {length} bytes; no more than {FILE_MAX_BYTES} are read")));
+    }
+    // Sections of a file that is well do not lie over each other: once for each, and once more for names.
+    Ok(ReadCache::new(Bounded { file, left_bytes: length.saturating_mul(2).saturating_add(1 << 20) }))
+}
