@@ -3,6 +3,7 @@
 //! used only if its build id says that it is the one that ran, or, without one, if nothing speaks against it.
 
 mod debug;
+mod mini;
 pub(crate) mod place;
 pub(crate) mod source;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::time::SystemTime;
 use object::Object as _;
 
 pub(crate) use debug::{by_build_id, debug_paths, separate};
+pub(crate) use mini::unpacked as mini_debug_info;
 
 use self::place::{Live, NotOpen, Opened};
 use self::source::{Odd, Source, source};

@@ -15,7 +15,7 @@ use crate::binaries::hex;
 use crate::names::Function;
 
 /// How an entry begins. Another number is another format, and such an entry is made anew.
-const HEAD: &str = "evenkeel symbols 1";
+const HEAD: &str = "evenkeel symbols 2";
 /// An entry that would be longer is not kept.
 const ENTRY_MAX_BYTES: u64 = 16 << 20;
 /// All entries together; the oldest go first.

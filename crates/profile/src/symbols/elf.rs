@@ -7,11 +7,13 @@ use object::read::elf::{ElfFile, FileHeader, Sym};
 use object::{Object, ObjectSection, ObjectSegment, SectionIndex, SectionKind, SegmentFlags, elf};
 
 use super::plt::{self, Piece};
-use crate::binaries::Links;
 use crate::binaries::source::Odd;
+use crate::binaries::{Links, mini_debug_info};
 
 /// No more is unpacked of a file than this.
 const UNPACKED_MAX_BYTES: u64 = 2 << 30;
+/// Where the names of a stripped program's own functions may be.
+const MINI_DEBUG_INFO: &str = ".gnu_debugdata";
 /// No section that was packed unpacks to more than so many times its size: deflate can't do more.
 const PACKED_MAX_TIMES: u64 = 1100;
 
@@ -72,6 +74,12 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
             build_id: self.build_id.map(<[u8]>::to_vec),
             debug_link: self.debug_link.map(|(name, checksum)| (name.to_vec(), checksum)),
         }
+    }
+
+    /// The small file with the names of its own functions, unpacked; none in a file that has none, or a damaged one.
+    pub(crate) fn mini_debug_info(&self) -> Option<Vec<u8>> {
+        let section = self.section(MINI_DEBUG_INFO, &mut unpacked_max_bytes()).ok()?;
+        mini_debug_info(&section)
     }
 
     /// Whether its numbers have their lowest byte first.
@@ -137,6 +145,30 @@ impl<'a, R: ReadRef<'a>> Image<'a, R> {
     /// If its tables are not where it says.
     pub(crate) fn functions(&self) -> Result<Vec<Symbol<'a>>, Odd> {
         self.all_functions().map(settled)
+    }
+
+    /// The same, with those of the small file that [`Image::mini_debug_info`] unpacks: it has what others may not see, and not what they may.
+    ///
+    /// # Errors
+    /// If this file's tables are not where it says. A small file that is damaged has no functions.
+    pub(crate) fn functions_with<'b>(&self, mini: Option<&Image<'b, &'b [u8]>>) -> Result<Vec<Symbol<'b>>, Odd>
+    where
+        'a: 'b,
+    {
+        self.all_functions_with(mini).map(settled)
+    }
+
+    /// The same with all names of each.
+    ///
+    /// # Errors
+    /// If this file's tables are not where it says.
+    pub(crate) fn all_functions_with<'b>(&self, mini: Option<&Image<'b, &'b [u8]>>) -> Result<Vec<Symbol<'b>>, Odd>
+    where
+        'a: 'b,
+    {
+        let mut found: Vec<Symbol<'b>> = self.all_functions()?;
+        found.extend(mini.and_then(|mini| mini.all_functions().ok()).into_iter().flatten());
+        Ok(found)
     }
 
     /// The same with all names of each.

@@ -138,9 +138,11 @@ fn named<'a, R: ReadRef<'a>>(
     let separate = separate.map(|(image, _)| image);
 
     let with_names = separate.as_ref().filter(|separate| separate.has_own_names());
+    let mini = if with_names.is_none() && !image.has_own_names() { image.mini_debug_info() } else { None };
+    let mini = mini.as_ref().and_then(|bytes| Image::parse(bytes.as_slice()).ok());
     let functions = match with_names {
         Some(separate) => separate.functions()?,
-        None => image.functions()?,
+        None => image.functions_with(mini.as_ref())?,
     };
     let places: Vec<(u64, u64)> =
         offsets.iter().filter_map(|offset| Some((*offset, image.address_of(*offset)?))).collect();
@@ -151,7 +153,7 @@ fn named<'a, R: ReadRef<'a>>(
         _ => None,
     };
     let lines = sections.as_ref().and_then(|sections| sections.lines().ok());
-    let has_own_names = image.has_own_names();
+    let has_own_names = image.has_own_names() || mini.is_some();
     let go_table = if with_names.is_none() && !has_own_names { GoTable::of(image) } else { None };
     let go = go_table.as_ref().and_then(GoTable::functions);
     let of_go = |address| go.as_ref().and_then(|go| go.at(address)).map(|name| demangle(&name));

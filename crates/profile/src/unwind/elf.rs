@@ -13,6 +13,8 @@ const ENDIAN: LittleEndian = LittleEndian;
 
 /// The tables of the largest programs are a tenth of this.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
+/// More than is ever unpacked.
+const MINI_BYTES_MAX: u64 = 32 << 20;
 /// More parts than a linked program has. The name of each is read.
 const SECTIONS_MAX: usize = 4096;
 const SEGMENTS_MAX: usize = 4096;
@@ -66,6 +68,8 @@ pub(super) struct Image {
     pub(super) eh_frame_hdr: Option<Part>,
     /// `.debug_frame`.
     pub(super) debug_frame: Option<Part>,
+    /// `.gnu_debugdata`, packed.
+    pub(super) mini_debug_info: Option<Vec<u8>>,
     /// Where `.text` begins: tables may count from there.
     pub(super) text: u64,
     /// Where `.got` begins.
@@ -119,6 +123,10 @@ impl Image {
         }
         for section in sections.iter() {
             let Ok(name) = sections.section_name(ENDIAN, section) else { continue };
+            if name == b".gnu_debugdata" && section.sh_size(ENDIAN) <= MINI_BYTES_MAX {
+                self.mini_debug_info = section.data(ENDIAN, data).ok().map(<[u8]>::to_vec);
+                continue;
+            }
             let (place, what) = match name {
                 b".eh_frame" => (&mut self.eh_frame, ".eh_frame"),
                 b".eh_frame_hdr" => (&mut self.eh_frame_hdr, ".eh_frame_hdr"),

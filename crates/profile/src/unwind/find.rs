@@ -6,7 +6,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 
 use super::elf::{Image, Unusable};
 use crate::binaries::source::source;
-use crate::binaries::{Links, Lookup, NotFound, Sought, separate};
+use crate::binaries::{Links, Lookup, NotFound, Sought, mini_debug_info, separate};
 use crate::recording::{Machine, Mapping};
 use crate::stack::Module;
 
@@ -26,13 +26,17 @@ pub(super) fn image(module: &Module, mapping: Mapping, machine: &Machine, lookup
     let (opened, path) = Sought::new(machine, &[mapping], module, lookup).open(lookup)?;
     let source = source(opened.file).map_err(NotFound::from)?;
     let mut image = Image::parse(&source)?;
+    let mini = image.mini_debug_info.take();
     if image.has_table() {
         return Ok(image);
     }
     // What one has been stripped of is mapped nowhere.
     let links = Links::of(&source).map_err(NotFound::from)?;
     let separate = separate(&links, &path, lookup).and_then(|(separate, _)| Image::parse(&separate).ok());
-    image.debug_frame = separate.and_then(|separate| separate.debug_frame);
+    image.debug_frame = separate.and_then(|separate| separate.debug_frame).or_else(|| {
+        let mini = mini_debug_info(&mini?)?;
+        Image::parse(mini.as_slice()).ok()?.debug_frame
+    });
     if image.has_table() { Ok(image) } else { Err(Unusable::NoTable) }
 }
 

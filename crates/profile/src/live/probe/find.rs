@@ -148,9 +148,11 @@ fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>,
     let separate = separate.as_ref().and_then(|(source, _)| Image::parse(source).ok());
     let separate = separate.as_ref().filter(|separate| separate.has_own_names());
     let is_stripped = separate.is_none() && !image.has_own_names();
+    let mini = if is_stripped { image.mini_debug_info() } else { None };
+    let mini = mini.as_ref().and_then(|bytes| Image::parse(bytes.as_slice()).ok());
     let functions = match separate {
         Some(separate) => separate.all_functions(),
-        None => image.all_functions(),
+        None => image.all_functions_with(mini.as_ref()),
     };
     // Addresses are the same in both, offsets of what was taken out are not.
     let offset = |address: u64| {
@@ -160,7 +162,9 @@ fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>,
     };
     match search::by_name(&functions.map_err(odd)?, name) {
         Near::Here(address) => offset(address),
-        Near::None(_) if is_stripped => Err(NoPlace::Stripped { asked: asked(), file: file.path.clone() }),
+        Near::None(_) if is_stripped && mini.is_none() => {
+            Err(NoPlace::Stripped { asked: asked(), file: file.path.clone() })
+        }
         Near::None(near) => Err(NoPlace::NoSymbol { asked: asked(), file: file.path.clone(), near }),
         Near::Several(all) => {
             let near =

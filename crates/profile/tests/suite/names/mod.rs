@@ -1,5 +1,6 @@
 //! Names of real programs: compiled here, with and without what tells the names, replaced, damaged.
 
+mod mini;
 mod split;
 
 use std::collections::BTreeMap;
