@@ -33,13 +33,24 @@ pub(super) struct Features {
     pub(super) event_names: Vec<String>,
     /// Build ids by path.
     pub(super) build_ids: HashMap<String, Vec<u8>>,
+    /// By what records are compressed, if some are.
+    pub(super) compression: Option<Compression>,
+}
+
+/// By what records are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compression {
+    /// zstd, which is all that perf knows.
+    Zstd,
+    /// Another one, by perf's number.
+    Other(u32),
 }
 
 impl Features {
     /// Takes in what one feature says. Those of no use here are passed over.
     ///
     /// # Errors
-    /// If it is shorter than it says of itself, with the place; or if it says that records are compressed.
+    /// If it is shorter than it says of itself, with the place.
     pub(super) fn take(&mut self, number: u64, mut at: Cursor<'_>) -> Result<(), Malformed> {
         let machine = &mut self.machine;
         match number {
@@ -59,7 +70,12 @@ impl Features {
             }
             feature::EVENT_DESC => self.event_names = event_names(&mut at)?,
             feature::BUILD_ID => self.build_ids(at)?,
-            feature::COMPRESSED => return Err(compressed(at.offset())),
+            feature::COMPRESSED => {
+                const ZSTD: u32 = 1;
+                let _version = at.u32()?;
+                let method = at.u32()?;
+                self.compression = Some(if method == ZSTD { Compression::Zstd } else { Compression::Other(method) });
+            }
             _ => {}
         }
         Ok(())
@@ -89,12 +105,6 @@ impl Features {
         self.build_ids.insert(path, room[..length].to_vec());
         Ok(())
     }
-}
-
-/// That records can't be read, since they are compressed.
-pub(super) fn compressed(offset: u64) -> Malformed {
-    let what = "its records are compressed, which is not read here: record without -z";
-    Malformed { what: what.to_owned(), offset }
 }
 
 /// A text with its length before it, which counts the zeros behind it too.

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use super::bytes::{Cursor, Malformed};
-use super::features::{self, FEATURES, Features};
+use super::compressed::{Unpacked, has_packed, is_packed, unpacked};
+use super::features::{FEATURES, Features};
 use super::layout::{Layout, SMALLEST_BYTES};
-use super::record::{self, HEAD_BYTES, Record, What, kind};
+use super::record::{self, HEAD_BYTES, What, kind};
 use super::walk::{Piece, Walk};
 use crate::convert::Converter;
 use crate::recording::{Event, EventId, Recording, Unit};
@@ -34,6 +35,10 @@ pub struct PerfFile<'a> {
     ids: Ids,
     data: Cursor<'a>,
     end: End,
+    /// Whether some of its records are packed: those of plain files are neither looked through for that nor copied.
+    has_packed: bool,
+    /// Its records, where some of them were packed.
+    unpacked: Option<Unpacked>,
 }
 
 /// What the end of the records tells.
@@ -85,6 +90,8 @@ impl<'a> PerfFile<'a> {
             ids: Ids::default(),
             data: at,
             end: End::Told,
+            has_packed: false,
+            unpacked: None,
         };
         match at.u64()? {
             FILE_HEAD_BYTES => file.of_disk(at)?,
@@ -93,6 +100,9 @@ impl<'a> PerfFile<'a> {
         }
         if file.layouts.is_empty() {
             return Err(wrong("it has no events", file.data.offset()));
+        }
+        if file.has_packed {
+            file.unpacked = Some(unpacked(file.data, file.features.compression, file.end == End::NotTold)?);
         }
         file.name_events();
         file.ids = Ids::of(&file.layouts);
@@ -113,6 +123,8 @@ impl<'a> PerfFile<'a> {
             let rest = (self.bytes.len() as u64).saturating_sub(data.0);
             self.data = self.part((data.0, rest))?;
             self.end = End::NotTold;
+            // The feature that tells of it is not there either.
+            self.has_packed = has_packed(self.data);
             return Ok(());
         }
         self.data = self.part(data)?;
@@ -122,6 +134,7 @@ impl<'a> PerfFile<'a> {
             let place = (table.u64()?, table.u64()?);
             self.features.take(number, self.part(place)?)?;
         }
+        self.has_packed = self.features.compression.is_some();
         Ok(())
     }
 
@@ -131,6 +144,7 @@ impl<'a> PerfFile<'a> {
         let mut walk = Walk::over(at);
         // A cut off end is told of when the records are read.
         while let Ok(Some(piece)) = walk.next() {
+            self.has_packed |= is_packed(piece.head);
             let mut at = piece.body();
             match piece.head.kind {
                 kind::HEADER_ATTR => {
@@ -230,8 +244,8 @@ impl<'a> PerfFile<'a> {
         converter.build_ids(self.features.build_ids.clone());
         for place in self.places(&mut converter)? {
             let Some(layout) = self.layouts.get(usize::from(place.event)) else { continue };
-            let whole = self.bytes.get(place.at..).unwrap_or_default();
-            let record = record::parse(whole, layout, place.at as u64)?;
+            let whole = self.bytes_of_records().get(place.at..).unwrap_or_default();
+            let record = record::parse(whole, layout, place.at as u64).map_err(|wrong| self.in_records(wrong))?;
             converter.take(&record, place.event, layout);
         }
         Ok(converter.finish())
@@ -239,27 +253,30 @@ impl<'a> PerfFile<'a> {
 
     /// Where each record is, in the order of time. Those of each CPU are in order in the file, and not all of them.
     fn places(&self, converter: &mut Converter<'_>) -> Result<Vec<Place>, Malformed> {
-        let mut walk = Walk::over(self.data);
+        let records = self.unpacked.as_ref().map_or(self.data, |unpacked| Cursor::new(&unpacked.bytes, 0));
+        let mut walk = Walk::over(records);
         let mut places = Vec::new();
         let mut latest_ns = 0;
         loop {
             let piece = match walk.next() {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,
-                Err(malformed) if self.end == End::NotTold => {
+                // perf flushes its compressor once a record, and what that holds back at the end is lost.
+                Err(malformed) if self.end == End::NotTold || self.unpacked.is_some() && walk.is_cut_off() => {
                     converter.doubt(format!("its end is missing, and was not read: {malformed}"));
                     break;
                 }
-                Err(malformed) => return Err(malformed),
+                Err(malformed) => return Err(self.in_records(malformed)),
             };
-            if matches!(piece.head.kind, kind::COMPRESSED | kind::COMPRESSED2) {
-                return Err(features::compressed(piece.offset));
+            if is_packed(piece.head) {
+                let what = "a compressed record in a file that tells of none".to_owned();
+                return Err(self.in_records(Malformed { what, offset: piece.offset }));
             }
             let Some((event, layout)) = self.event_of(&piece) else {
                 converter.odd();
                 continue;
             };
-            let record: Record<'_> = record::parse(piece.whole, layout, piece.offset)?;
+            let record = record::parse(piece.whole, layout, piece.offset).map_err(|wrong| self.in_records(wrong))?;
             if matches!(record.what, What::Other(_)) {
                 continue;
             }
@@ -268,11 +285,27 @@ impl<'a> PerfFile<'a> {
             latest_ns = latest_ns.max(at_ns);
             places.push(Place { at_ns, at: piece.offset as usize, event });
         }
+        if let Some(doubt) = self.unpacked.as_ref().and_then(|unpacked| unpacked.doubt.as_ref()) {
+            converter.doubt(format!("its end is missing, and was not read: {doubt}"));
+        }
         if self.end == End::NotTold && self.is_of_disk() {
             converter.doubt("perf did not come to its end: what it writes last is missing".to_owned());
         }
         places.sort_by_key(|place| place.at_ns);
         Ok(places)
+    }
+
+    /// What places of records count in.
+    fn bytes_of_records(&self) -> &[u8] {
+        self.unpacked.as_ref().map_or(self.bytes, |unpacked| &unpacked.bytes)
+    }
+
+    /// That something is wrong with a record: its place is none in the file where records were compressed.
+    fn in_records(&self, malformed: Malformed) -> Malformed {
+        match self.unpacked {
+            None => malformed,
+            Some(_) => Malformed { what: format!("{} (of its decompressed records)", malformed.what), ..malformed },
+        }
     }
 
     fn is_of_disk(&self) -> bool {

@@ -12,6 +12,8 @@ pub(super) struct Piece<'a> {
     pub(super) head: Head,
     /// The whole record, head included.
     pub(super) whole: &'a [u8],
+    /// The same with the bytes behind it that are no record.
+    pub(super) with_what_follows: &'a [u8],
 }
 
 impl<'a> Piece<'a> {
@@ -23,12 +25,20 @@ impl<'a> Piece<'a> {
 
 /// A walk over records.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walk<'a>(Cursor<'a>);
+pub(super) struct Walk<'a> {
+    at: Cursor<'a>,
+    is_cut_off: bool,
+}
 
 impl<'a> Walk<'a> {
     /// Over all that is left of `at`.
     pub(super) fn over(at: Cursor<'a>) -> Walk<'a> {
-        Walk(at)
+        Walk { at, is_cut_off: false }
+    }
+
+    /// Whether it ended since the last record is not whole, as against one that can't be.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.is_cut_off
     }
 
     /// The next one; none at the end.
@@ -36,25 +46,29 @@ impl<'a> Walk<'a> {
     /// # Errors
     /// If the next is cut off, or can't be. There is no way to go on then: nobody knows where the one after it begins.
     pub(super) fn next(&mut self) -> Result<Option<Piece<'a>>, Malformed> {
-        if self.0.left() == 0 {
+        let left = self.at.left();
+        if left == 0 {
             return Ok(None);
         }
-        let offset = self.0.offset();
-        let cut_off = |length: usize, left: usize| Malformed {
-            what: format!("a record of {length} bytes is cut off after {left}"),
-            offset,
-        };
-        if self.0.left() < HEAD_BYTES {
-            return Err(cut_off(HEAD_BYTES, self.0.left()));
+        let offset = self.at.offset();
+        if left < HEAD_BYTES {
+            return Err(self.cut_off(HEAD_BYTES, left, offset));
         }
-        let mut ahead = self.0;
-        let head = Head::parse(ahead.take(HEAD_BYTES)?, offset)?;
-        let left = self.0.left();
-        let whole = self.0.take(head.length).map_err(|_| cut_off(head.length, left))?;
-        let piece = Piece { offset, head, whole };
-        let behind = behind(&piece)?;
-        self.0.take(behind).map_err(|_| cut_off(head.length.saturating_add(behind), left))?;
-        Ok(Some(piece))
+        let head = Head::parse(self.at.ahead(HEAD_BYTES), offset)?;
+        if left < head.length {
+            return Err(self.cut_off(head.length, left, offset));
+        }
+        let piece = Piece { offset, head, whole: self.at.ahead(head.length), with_what_follows: &[] };
+        let length = head.length.saturating_add(behind(&piece)?);
+        if left < length {
+            return Err(self.cut_off(length, left, offset));
+        }
+        Ok(Some(Piece { with_what_follows: self.at.take(length)?, ..piece }))
+    }
+
+    fn cut_off(&mut self, length: usize, left: usize, offset: u64) -> Malformed {
+        self.is_cut_off = true;
+        Malformed { what: format!("a record of {length} bytes is cut off after {left}"), offset }
     }
 }
 

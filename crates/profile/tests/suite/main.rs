@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test fails")]
 
+mod compressed;
 mod convert;
 mod files;
 mod graphs;
