@@ -124,9 +124,11 @@ pub fn be_spared_when_memory_is_short() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
 }
 
-/// Makes the child lead a session of its own, and ignore the end of a terminal: it outlives whoever starts it.
+/// Makes the child lead a session of its own, without a terminal: the end of the caller's terminal sends it no signal, and it outlives whoever
+/// starts it.
 pub fn detach(command: &mut Command) -> &mut Command {
-    // SAFETY: as above: one system call in the forked child, and one that sets how a signal is handled, both safe there.
+    // SAFETY: `pre_exec` runs in the forked child, where only what is safe in a signal handler may be called: this is one system call
+    // (setsid), and an error of it allocates nothing.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;
