@@ -10,8 +10,8 @@ use evenkeel_change::{ServiceName, State};
 use evenkeel_host::{Action, Facts, Plan};
 use evenkeel_sys::{Root, process};
 use evenkeel_trial::search::{
-    Answer, Header, HostWords, LeftOut, Live, Log, Offer, SearchDesign, Tools, Verdict, Wanted, WorkloadSpec, offer,
-    restarts, search,
+    Answer, Header, HostWords, LeftOut, LeftOutReason, Live, Log, Offer, SearchDesign, Tools, Verdict, Wanted,
+    WorkloadSpec, offer, restarts, search,
 };
 use evenkeel_trial::{Beside, Rules, Switch, TrialError, Watch, Workload};
 use resume::Context;
@@ -290,14 +290,14 @@ fn keep_what_is_allowed(offer: &mut Offer) {
         if offer.plans[at].steps.iter().any(|step| step.action != Action::Process) {
             let knob = offer.plans.remove(at).steps.first().map(|step| step.knob.clone()).unwrap_or_default();
             offer.candidates.remove(at);
-            offer.left_out.push(LeftOut { knob, why: "it is the whole host's, and takes root".to_owned() });
+            offer.left_out.push(LeftOut { knob, why: LeftOutReason::NeedsRoot });
         }
     }
 }
 
 fn nothing_to_try(left_out: &[LeftOut]) -> Failure {
-    let takes_root = !process::is_root() && left_out.iter().any(|left| left.why.ends_with("takes root"));
-    let code = if takes_root { exit::NOT_ALLOWED } else { exit::NOT_POSSIBLE };
+    let needs_root = left_out.iter().any(|left| left.why == LeftOutReason::NeedsRoot);
+    let code = if needs_root { exit::NOT_ALLOWED } else { exit::NOT_POSSIBLE };
     let whys: Vec<String> = left_out.iter().map(|LeftOut { knob, why }| format!("{knob}: {why}")).collect();
     Failure::text(code, "find a knob that can be tried here", whys.join("; "))
 }

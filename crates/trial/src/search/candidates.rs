@@ -9,9 +9,9 @@ use evenkeel_host::{
     Action, Advice, Device, Facts, Knob, Place, Plan, Setting, State, Step, TakesEffect, Values, Wish, advise, knobs,
 };
 use evenkeel_sys::Root;
-use serde::Serialize;
 
 use super::design::{CANDIDATES_MAX, Candidate};
+use super::left_out::{LeftOut, LeftOutReason};
 use crate::error::TrialError;
 use crate::switch::setting_name;
 use crate::workload::Workload;
@@ -60,15 +60,6 @@ pub struct Offer {
     pub left_out: Vec<LeftOut>,
 }
 
-/// A knob that is not tried.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
-    /// The knob's id.
-    pub knob: String,
-    /// Why.
-    pub why: String,
-}
-
 /// What can be tried on the machine that `facts` tell of and `root` reads.
 pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer {
     let advice = advise(facts, wish);
@@ -103,7 +94,7 @@ pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer 
                 offer.candidates.push(candidate);
                 offer.plans.push(plan);
             }
-            Ok(_) => offer.leave_out(knob.id, format!("{CANDIDATES_MAX} others go first")),
+            Ok(_) => offer.leave_out(knob.id, LeftOutReason::TooMany { candidates: CANDIDATES_MAX }),
             Err(why) => offer.leave_out(knob.id, why),
         }
     }
@@ -111,19 +102,19 @@ pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer 
 }
 
 impl Offer {
-    fn leave_out(&mut self, knob: &str, why: String) {
+    fn leave_out(&mut self, knob: &str, why: LeftOutReason) {
         self.left_out.push(LeftOut { knob: knob.to_owned(), why });
     }
 
     /// Tries a setting of the workload itself, whose value in force only the workload knows: from there its ladder begins.
-    fn try_setting(&mut self, at: usize, step: &Step, workload: &mut dyn Workload) -> Result<(), String> {
+    fn try_setting(&mut self, at: usize, step: &Step, workload: &mut dyn Workload) -> Result<(), LeftOutReason> {
         let mut set = |value: Option<&str>| match setting_name(&step.knob) {
             None => workload.set_process(&step.knob, value),
             Some(name) => workload.configure(&[(name, value)]).map(|in_force| in_force.join(" ")),
         };
         let current = words(set(Some(&step.wanted)).and_then(|_| set(None)))?;
         if current == step.wanted {
-            return Err("it is so already".to_owned());
+            return Err(LeftOutReason::AlreadyInForce);
         }
         let ways = &mut self.candidates[at].ways;
         match setting_name(&step.knob) {
@@ -136,7 +127,7 @@ impl Offer {
     /// Leaves out what this server can't be switched to: properties of its process, new sockets, a new start.
     pub fn keep_what_reaches(&mut self, workload: &mut dyn Workload) {
         // Asked once each: a start takes its time.
-        let (mut reopens, mut restarts) = (None::<Result<(), String>>, None::<Result<(), String>>);
+        let (mut reopens, mut restarts) = (None::<Result<(), LeftOutReason>>, None::<Result<(), LeftOutReason>>);
         let mut at = 0;
         while at < self.plans.len() {
             let Some(step) = self.plans[at].steps.first().cloned() else {
@@ -164,10 +155,12 @@ impl Offer {
 }
 
 /// Why a workload can't, in its own words.
-fn words<T>(result: Result<T, TrialError>) -> Result<T, String> {
+fn words<T>(result: Result<T, TrialError>) -> Result<T, LeftOutReason> {
     result.map_err(|error| match error {
-        TrialError::Workload { why, .. } | TrialError::Switch { why, .. } => format!("the workload: {why}"),
-        other => other.to_string(),
+        TrialError::Workload { why, .. } | TrialError::Switch { why, .. } => {
+            LeftOutReason::Workload(format!("the workload: {why}"))
+        }
+        other => LeftOutReason::Workload(other.to_string()),
     })
 }
 
@@ -181,15 +174,15 @@ fn at_all_places(facts: &Facts, settings: &[Setting]) -> Vec<Setting> {
 }
 
 /// Why a knob that nobody named can do nothing here, by the advice on each of its places.
-fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<String> {
+fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutReason> {
     let mut found = advice.iter().filter(|found| found.knob == knob.id);
     let first = found.clone().next().filter(|_| !matches!(wanted, Wanted::Named(_)))?;
     let is_out = |found: &Advice| matches!(found.state, State::NotHere | State::Removed | State::Blocked);
-    found.all(is_out).then(|| first.reason.clone())
+    found.all(is_out).then(|| LeftOutReason::Advice(first.reason.clone()))
 }
 
 /// The first value that is worth a trial and not in force.
-fn worth_a_trial(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Setting>, String> {
+fn worth_a_trial(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Setting>, LeftOutReason> {
     let values = WORTH_A_TRIAL.iter().find(|(id, _)| *id == knob.id).map_or(&[][..], |(_, values)| *values);
     let setting = |value: &&str| Setting { knob, place: None, value: (*value).to_owned() };
     let is_so = |setting: &Setting| {
@@ -197,7 +190,7 @@ fn worth_a_trial(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<
         plan.is_ok_and(|plan| plan.steps.iter().all(|step| step.already_so))
     };
     let found = values.iter().map(setting).find(|setting| !is_so(setting));
-    found.map(|setting| vec![setting]).ok_or_else(|| "no value is advised for it here: name one".to_owned())
+    found.map(|setting| vec![setting]).ok_or(LeftOutReason::NoValue)
 }
 
 /// The candidate of these settings, or why they can't be tried here.
@@ -207,30 +200,30 @@ fn possible(
     wanted: &Wanted,
     knob: &'static Knob,
     settings: Vec<Setting>,
-) -> Result<(Candidate, Plan), String> {
+) -> Result<(Candidate, Plan), LeftOutReason> {
     if matches!(wanted, Wanted::All) && is_of_a_network_device(knob) {
-        return Err("it is a network device's, and a change may cut the line: only when asked for".to_owned());
+        return Err(LeftOutReason::NetworkDevice);
     }
     if knob.takes_effect == TakesEffect::NewInterfaces {
-        return Err("it takes effect on interfaces that are brought up afterwards".to_owned());
+        return Err(LeftOutReason::NewInterfaces);
     }
-    let file = PlanFile::of(root, facts, &settings, "", None).map_err(|error| error.why)?;
+    let file = PlanFile::of(root, facts, &settings, "", None).map_err(|error| LeftOutReason::NoPlan(error.why))?;
     for planned in &file.steps {
         match &planned.step.action {
-            Action::KernelArgument { .. } => return Err("it takes effect after a reboot".to_owned()),
-            Action::ByHand { todo } => return Err(format!("it is done by hand: {todo}")),
+            Action::KernelArgument { .. } => return Err(LeftOutReason::NeedsReboot),
+            Action::ByHand { todo } => return Err(LeftOutReason::ByHand { todo: todo.clone() }),
             Action::Write { .. } | Action::Hold { .. } | Action::Process => {}
         }
         if let Some(why) = planned.unseen.as_ref().or(planned.doubt.as_ref()) {
-            return Err(why.clone());
+            return Err(LeftOutReason::Unreadable(why.clone()));
         }
         // Who names a knob knows who else sets it; the other program would set it back in the middle of a search.
         if let (Some(owner), false) = (&planned.owned, matches!(wanted, Wanted::Named(_))) {
-            return Err(owner.clone());
+            return Err(LeftOutReason::Owned(owner.clone()));
         }
     }
     if file.steps.iter().all(|planned| planned.already_so) {
-        return Err("it is so already".to_owned());
+        return Err(LeftOutReason::AlreadyInForce);
     }
     let current = file.steps.first().and_then(|planned| planned.seen.as_deref());
     let ways = settings.first().map_or_else(Vec::new, |setting| {
@@ -314,7 +307,7 @@ end
             assert!(settings.iter().any(|setting| setting == expected), "{expected}: {settings:?}");
         }
         assert_eq!(offer.candidates.len(), offer.plans.len());
-        let why = |knob: &str| offer.left_out.iter().find(|left| left.knob == knob).map(|left| left.why.as_str());
+        let why = |knob: &str| offer.left_out.iter().find(|left| left.knob == knob).map(|left| &left.why);
         assert!(why("net.core.busy_read").is_some(), "{:?}", offer.left_out);
         // Without the idle driver that reads it, the file is there and does nothing.
         let without = HOST.replace("current_driver = haltpoll", "current_driver = none");
@@ -322,7 +315,7 @@ end
         let facts = Facts::probe(&root);
         let offer = super::offer(&root, &facts, &Wish::default(), &Wanted::All);
         let left = offer.left_out.iter().find(|left| left.knob == "haltpoll.guest_halt_poll_ns").unwrap();
-        assert!(left.why.contains("no idle driver here"), "{left:?}");
+        assert!(left.why.to_string().contains("no idle driver here"), "{left:?}");
     }
 
     #[test]
@@ -334,8 +327,8 @@ end
         let poll = knobs::find("haltpoll.guest_halt_poll_ns").unwrap();
         let offer = of(&Wanted::Named(named.into_iter().chain([(poll, None)]).collect()));
         assert_eq!(settings(&offer), ["vm.swappiness=30", "haltpoll.guest_halt_poll_ns=200000"]);
-        let whys: Vec<&str> = offer.left_out.iter().map(|left| left.why.as_str()).collect();
-        assert_eq!(whys, ["it takes effect after a reboot", "it is so already"]);
+        let whys: Vec<_> = offer.left_out.iter().map(|left| &left.why).collect();
+        assert_eq!(whys, [&LeftOutReason::NeedsReboot, &LeftOutReason::AlreadyInForce]);
     }
 
     #[test]
@@ -351,7 +344,7 @@ end
         let ways = |text: &str| of(text).candidates[0].ways.clone();
         assert_eq!(ways("vm.nr_hugepages=1000")[0], ["2000"], "4000 would be 8 GiB of 8");
         assert_eq!(ways("vm.nr_hugepages=2000"), [["1000", "500", "250"]]);
-        assert!(of("vm.nr_hugepages=4000").left_out[0].why.starts_with("4000 pages of 2 MiB are 7.8 GiB"));
+        assert!(of("vm.nr_hugepages=4000").left_out[0].why.to_string().starts_with("4000 pages of 2 MiB are 7.8 GiB"));
     }
 
     #[test]

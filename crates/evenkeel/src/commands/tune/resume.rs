@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evenkeel_host::{Goal, Plan, Wish};
 use evenkeel_trial::Guard;
-use evenkeel_trial::search::{Header, LeftOut, Log, SearchDesign, WorkloadSpec, is_over};
+use evenkeel_trial::search::{Header, LeftOut, LeftOutReason, Log, SearchDesign, WorkloadSpec, is_over};
 use serde::{Deserialize, Serialize};
 
 use super::{Args, BUDGET, Ground, Ready, STOP_AT, WINDOW_MS, not_possible, start, workload_of};
@@ -56,7 +56,7 @@ impl Context {
             (WORKLOAD, "the usual workload".to_owned()),
         ];
         let chosen = chosen.into_iter().map(|(name, words)| (name.to_owned(), words));
-        let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.clone() };
+        let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.to_string() };
         Context { workload, left_out: left_out.iter().map(words).collect(), asked: chosen.chain(asked(args)).collect() }
     }
 }
@@ -196,7 +196,11 @@ pub(super) fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> 
     }
     let workload = start(&context.workload, header.design.seed, &ground.stop).map_err(not_possible)?;
     out.say(&format!("going on after {} windows", log.entries().len()));
-    let left_out = context.left_out.into_iter().map(|LeftOutWords { knob, why }| LeftOut { knob, why }).collect();
+    let left_out = context
+        .left_out
+        .into_iter()
+        .map(|LeftOutWords { knob, why }| LeftOut { knob, why: LeftOutReason::Logged(why) })
+        .collect();
     Ok(Ready { design: header.design, plans, left_out, spec: context.workload, workload, log })
 }
 
