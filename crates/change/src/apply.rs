@@ -8,6 +8,7 @@ use crate::effects::{Effects, Intended};
 use crate::history::{Transaction, summary};
 use crate::kept::take_kept;
 use crate::outcome::{Kind, Miss, SideEffect, StepFailure};
+use crate::owner::Owner;
 use crate::place::{Standing, Target, look};
 use crate::plan_file::Lasting;
 use crate::record::{Event, FailedStep, OwnedStep, Until};
@@ -104,6 +105,8 @@ pub struct Job<'a> {
     /// The steps whose places belong to somebody else, who will set them again. They are taken, since they were asked for; what is told
     /// of them afterwards is this, and not that they are in force.
     pub owned: &'a [OwnedStep],
+    /// The trial that it belongs to.
+    pub owner: Option<&'a Owner>,
 }
 
 /// What a step that does not come about means for the others.
@@ -119,7 +122,8 @@ pub enum OnFailure {
 impl<'a> Job<'a> {
     /// Steps on the running machine alone, all of them or none.
     pub fn of(plan: &'a Plan, title: &'a str) -> Job<'a> {
-        Job { plan, title, settings: &[], lasting: None, until: None, on_failure: OnFailure::PutBack, owned: &[] }
+        let on_failure = OnFailure::PutBack;
+        Job { plan, title, settings: &[], lasting: None, until: None, on_failure, owned: &[], owner: None }
     }
 }
 

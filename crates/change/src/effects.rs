@@ -48,6 +48,7 @@ impl Effects<'_> {
             settings: job.settings.to_vec(),
             lasting: job.lasting.cloned(),
             until: job.until,
+            owner: job.owner.cloned(),
         })?;
         Ok(txn)
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::deadline::overdue;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::outcome::{Kind, Outcome};
+use crate::owner::Owner;
 use crate::persist::HOLDER;
 use crate::plan_file::Lasting;
 
@@ -21,6 +22,9 @@ pub struct Transaction {
     pub kind: Kind,
     /// What it was for.
     pub title: String,
+    /// The trial that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
     /// What became of it.
     pub status: Status,
     /// What became of each step.
@@ -99,6 +103,7 @@ pub(crate) fn summary(logged: &Logged, boot_id: Option<&str>) -> Transaction {
         at_ns: logged.at_ns,
         kind: logged.kind,
         title: logged.title.clone(),
+        owner: logged.owner.clone(),
         status: status(logged, boot_id),
         steps: steps.collect(),
         kept: kept(logged),

@@ -122,6 +122,7 @@ mod tests {
                             settings: Vec::new(),
                             lasting: None,
                             until: None,
+                            owner: None,
                         })
                         .unwrap();
                     assert!(std::fs::metadata(dir.path().join("was/lib/evenkeel/journal")).unwrap().len() > 0);

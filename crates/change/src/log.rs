@@ -7,6 +7,7 @@ use evenkeel_sys::{Root, RootKind};
 
 use crate::loss::Loss;
 use crate::outcome::{Kind, SideEffect};
+use crate::owner::Owner;
 use crate::plan_file::Lasting;
 use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
 
@@ -49,6 +50,7 @@ pub(crate) struct Logged {
     pub(crate) settings: Vec<String>,
     pub(crate) lasting: Option<Lasting>,
     pub(crate) until: Option<Until>,
+    pub(crate) owner: Option<Owner>,
     pub(crate) is_confirmed: bool,
     pub(crate) intents: BTreeMap<usize, Intent>,
     pub(crate) files: BTreeMap<usize, FileIntent>,
@@ -249,12 +251,13 @@ impl Log {
                 self.left_out.newest = self.left_out.newest.max(txn);
                 return Ok(());
             }
-            Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until } => {
+            Event::Begin { txn, kind, title, boot_id, steps, settings, lasting, until, owner } => {
                 if self.transactions.last_key_value().is_some_and(|(last, _)| *last >= id) {
                     return Err(format!("transaction {id} begins a second time"));
                 }
+                let owner = owner.or_else(|| Owner::from_title(&title));
                 let new = Logged::new(txn);
-                let logged = Logged { at_ns, kind, title, boot_id, steps, settings, lasting, until, ..new };
+                let logged = Logged { at_ns, kind, title, boot_id, steps, settings, lasting, until, owner, ..new };
                 self.transactions.insert(id, logged);
             }
             event => {
@@ -282,6 +285,7 @@ impl Logged {
             settings: Vec::new(),
             lasting: None,
             until: None,
+            owner: None,
             is_confirmed: false,
             intents: BTreeMap::new(),
             files: BTreeMap::new(),

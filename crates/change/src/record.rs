@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keep::Content;
 use crate::outcome::{Kind, Miss, SideEffect};
+use crate::owner::Owner;
 use crate::plan_file::Lasting;
 use crate::undo_text::undo_commands;
 
@@ -55,6 +56,9 @@ pub(crate) enum Event {
         /// When it undoes itself unless somebody confirms it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Until>,
+        /// The trial that it belongs to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<Owner>,
     },
     /// A file of the kernel is about to be written: what undoes it.
     Intent(Intent),
@@ -345,7 +349,7 @@ mod tests {
     fn begin(until: Option<Until>) -> Event {
         let boot_id = Some("b".into());
         let (title, steps, settings) = ("t".into(), vec![], vec![]);
-        Event::Begin { txn: 1, kind: Kind::Apply, title, boot_id, steps, settings, lasting: None, until }
+        Event::Begin { txn: 1, kind: Kind::Apply, title, boot_id, steps, settings, lasting: None, until, owner: None }
     }
 
     /// Those that only concern what outlives a boot or undoes itself.

@@ -1,12 +1,12 @@
-//! The changes to the host that a trial over boots makes. Each is a transaction of the journal, known by its title: the unit, and
-//! the settings of arm B. There is no other memory of them, so that `evenkeel revert` and a damaged state lose nothing.
+//! The changes to the host that a trial over boots makes. Each is a transaction of the journal, found by its owner: the unit, and the
+//! settings of arm B. There is no other memory of them, so that `evenkeel revert` and a damaged state lose nothing.
 
 use std::path::{Path, PathBuf};
 
 use evenkeel_change::persist::{Ground, boots_unit};
 use evenkeel_change::{
-    Cannot, Job, Lasting, Log, PlanFile, RevertReport, State, Status, Transaction, Undo, Which, carry_out, history,
-    revert,
+    BootsPart, Cannot, Job, Lasting, Log, Owner, PlanFile, RevertReport, State, Status, Transaction, Undo, Which,
+    carry_out, history, revert,
 };
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_sys::{Hand, Root};
@@ -14,19 +14,9 @@ use evenkeel_sys::{Hand, Root};
 use super::patience::{Wait, patiently};
 use crate::arm::ArmName;
 
-const TITLE: &str = "prove over boots";
-const UNIT_TITLE: &str = "goes on after a boot";
-
-/// The beginning of the titles of one trial's transactions.
-pub fn boots_title(id: &str) -> String {
-    format!("{TITLE} [{id}]: ")
-}
-
-/// Whether a transaction's title is that of a trial over boots, whichever.
-pub fn is_of_boots(title: &str) -> bool {
-    let rest = title.strip_prefix(TITLE).and_then(|rest| rest.strip_prefix(" ["));
-    let id = rest.and_then(|rest| rest.split_once("]: ")).map(|(id, _)| id);
-    id.is_some_and(|id| id.len() == 8 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
+/// The title of one of a trial's transactions, for people.
+fn title(id: &str, what: &str) -> String {
+    format!("prove over boots [{id}]: {what}")
 }
 
 /// The hands of one trial.
@@ -54,18 +44,24 @@ impl<'a> Hands<'a> {
 
     /// The transactions of this trial of which something may be left, the newest first.
     fn open_ones(&self, log: &Log) -> Vec<Transaction> {
-        let ours = boots_title(&self.id);
+        let is_ours = |owner: &Owner| match owner {
+            Owner::Boots { trial, .. } => self.id.is_empty() || *trial == self.id,
+        };
         let mut open = history(self.root, log);
         open.retain(|done| {
-            let is_ours = done.title.starts_with(&ours) || (self.id.is_empty() && is_of_boots(&done.title));
-            is_ours && matches!(done.status, Status::InForce | Status::Interrupted)
+            let is_open = matches!(done.status, Status::InForce | Status::Interrupted);
+            is_open && done.owner.as_ref().is_some_and(is_ours)
         });
         open.reverse();
         open
     }
 
     fn is_unit(&self, done: &Transaction) -> bool {
-        done.title == format!("{}{UNIT_TITLE}", boots_title(&self.id))
+        done.owner.as_ref() == Some(&self.owner(BootsPart::Unit))
+    }
+
+    fn owner(&self, part: BootsPart) -> Owner {
+        Owner::Boots { trial: self.id.clone(), part }
     }
 
     /// What would make arm B last, as a plan; nothing is changed.
@@ -108,8 +104,9 @@ impl<'a> Hands<'a> {
         let facts = Facts::probe(self.root);
         let keep = boots_unit(&facts, program, &self.dir, file)?;
         let lasting = Lasting { unit: None, keep };
-        let (plan, title) = (Plan::default(), format!("{}{UNIT_TITLE}", boots_title(&self.id)));
-        let job = Job { lasting: Some(&lasting), ..Job::of(&plan, &title) };
+        let (plan, title) = (Plan::default(), title(&self.id, "goes on after a boot"));
+        let owner = self.owner(BootsPart::Unit);
+        let job = Job { lasting: Some(&lasting), owner: Some(&owner), ..Job::of(&plan, &title) };
         patiently(wait, || {
             let mut state = self.open()?;
             carry_out(self.root, &self.hand, &mut state, &job, |_| Ok(())).map_err(|error| error.to_string())?;
@@ -164,13 +161,15 @@ impl<'a> Hands<'a> {
             return Ok(());
         }
         let words: Vec<String> = self.settings.iter().map(ToString::to_string).collect();
-        let title = format!("{}{}", boots_title(&self.id), words.join(" "));
+        let title = title(&self.id, &words.join(" "));
         let plan = Hands::plan(self.root, state.log(), &self.settings, &title).map_err(|(why, _)| why)?;
         let (steps, owned) = (plan.plan(), plan.owned());
+        let owner = self.owner(BootsPart::Settings);
         let job = Job {
             settings: &plan.settings,
             lasting: plan.keep.as_ref(),
             owned: &owned,
+            owner: Some(&owner),
             ..Job::of(&steps, &plan.title)
         };
         carry_out(self.root, &self.hand, &mut state, &job, |_| Ok(())).map_err(|error| error.to_string())?;

@@ -24,7 +24,7 @@ pub use at_work::{BOOT_COUNTERS_MAX, BootCounters};
 pub use disk::{BootsFileError, read, write};
 pub use drive::{Ending, Machine, Windows, go_on};
 pub use guards::GuardOfBoots;
-pub use hands::{Hands, boots_title, is_of_boots};
+pub use hands::Hands;
 pub use next::{Action, Sight, next};
 pub use patience::Wait;
 pub use state::{

@@ -172,21 +172,6 @@ fn a_file_that_others_could_have_written_is_not_read() {
     assert!(read(&file).unwrap_err().to_string().contains("no plain file"));
 }
 
-#[test]
-fn only_titles_of_ours_are_ours() {
-    assert!(is_of_boots(&boots_title("0123abcd")) && is_of_boots("prove over boots [0123abcd]: cmdline.x=1"));
-    for title in [
-        "",
-        "prove over boots",
-        "prove over boots []: x",
-        "prove over boots [0123abc]: x",
-        "prove over boots [0123abcg]: x",
-        "x",
-    ] {
-        assert!(!is_of_boots(title), "{title}");
-    }
-}
-
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), json in "\\PC{0,200}") {
