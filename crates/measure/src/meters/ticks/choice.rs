@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::function::TickFunction;
 use super::loops::{self, TickLoop, Waits};
 use super::stream::Stream;
-use super::tempo::NoTick;
+use super::tempo::{NoTick, Pacing};
 
 /// A tick holds at least this share of the server's CPU time,
 const WORK_SHARE_MIN: f64 = 0.3;
@@ -14,6 +14,8 @@ const WORK_SHARE_MIN: f64 = 0.3;
 const AHEAD: f64 = 2.5;
 /// So many of its times have a tick.
 const PRESENCE_MIN: f64 = 0.6;
+/// Where several threads make up a loop that keeps neither set times nor a chain, more must: bursts of work of their own may cover every second tick.
+const PRESENCE_LOOSE_MIN: f64 = 0.85;
 /// A server that uses less of a CPU than this does so little that a tick can't be told from a timer that looks after something.
 const BUSY_MIN: f64 = 0.001;
 /// A loop whose period is no longer than this many times the time of its poll is that poll.
@@ -235,7 +237,8 @@ fn clear_tick(stream: &Stream, loops: &[TickLoop], without: &[(u32, NoTick)]) ->
     if first.waits == Waits::WokenBefore {
         return Err(Unclear::Woken { hz });
     }
-    if first.tempo.presence < PRESENCE_MIN {
+    let is_loose = first.carriers.len() > 1 && first.tempo.pacing == Pacing::Unknown;
+    if first.tempo.presence < if is_loose { PRESENCE_LOOSE_MIN } else { PRESENCE_MIN } {
         return Err(Unclear::Sparse { hz, presence: first.tempo.presence });
     }
     more_than_a_poll(first)

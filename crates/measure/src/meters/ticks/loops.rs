@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::account::{self, beats, ticks};
 use super::entries::ticks_of;
+use super::finer::{Finer, finer};
 use super::stream::{Stream, ThreadLog};
 use super::tempo::{self, NoTick, Tempo};
 use super::track::{Beat, Followed};
@@ -36,7 +37,7 @@ const EARLY_NS: u64 = 1_000_000;
 /// A rate that only the works of wakes show must have a tick at so many of its times.
 const CLEAR_PRESENCE: f64 = 0.85;
 /// A slower loop within a faster one has ticks that are so many times as much work as the wakes between.
-const HEAVIER: f64 = 1.4;
+pub(super) const HEAVIER: f64 = 1.4;
 /// Ticks whose works are searched for a slower rhythm, at the most; and how clear it must be.
 const RHYTHM_TICKS_MAX: usize = 1024;
 const RHYTHM_MIN: f64 = 8.0;
@@ -234,13 +235,20 @@ fn of_view(stream: &Stream, view: &View) -> Result<Vec<LoopTicks>, NoTick> {
         slower_at(&beats, &ticks, fast.listed.heavier_hz.filter(|_| is_poll)?)
     });
     let Some((tempo, followed)) = slow else { return Ok(vec![fast]) };
-    let mut slow = described(stream, view, tempo, &followed);
+    let (mut slow, either) = match finer(&beats, &tempo, &followed) {
+        Some(Finer { tempo, followed, is_sure: true }) => (described(stream, view, tempo, &followed), None),
+        Some(finer) => {
+            let finer = described(stream, view, finer.tempo, &finer.followed);
+            (described(stream, view, tempo, &followed), Some(finer))
+        }
+        None => (described(stream, view, tempo, &followed), None),
+    };
     (fast.listed.holds_hz, slow.listed.within_hz) = (Some(slow.listed.tempo.hz()), Some(fast.listed.tempo.hz()));
     // What the slower one does is not done by the faster.
     let left = |all: f64, of_slow: f64| (all - of_slow).max(0.0);
     fast.listed.work_share = left(fast.listed.work_share, slow.listed.work_share);
     fast.listed.cpu_share = left(fast.listed.cpu_share, slow.listed.cpu_share);
-    Ok(vec![slow, fast])
+    Ok([slow, fast].into_iter().chain(either).collect())
 }
 
 fn is_clear(tempo: &Tempo) -> bool {

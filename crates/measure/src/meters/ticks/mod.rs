@@ -21,6 +21,7 @@
 pub mod account;
 pub mod choice;
 pub mod entries;
+mod finer;
 pub mod function;
 pub mod loops;
 pub mod pacing;

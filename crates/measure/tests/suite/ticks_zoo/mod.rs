@@ -52,6 +52,9 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("java-rate-pool-idle", Truth::SetTimes(20.0)),
     ("minetest-idle", Truth::Chained(11.06)),
     // The main thread, which paces it, counts 8 to 11 steps a second as the world grows.
+    // The bursts of another thread cover every second step.
+    ("minetest-emerging", Truth::Chained(11.09)),
+    ("minetest-emerging-more", Truth::Chained(11.09)),
     ("minetest-load", Truth::Chained(10.97)),
     ("mosquitto-idle", Truth::None),
     ("mosquitto-load", Truth::None),
@@ -67,6 +70,9 @@ const TRUTHS: &[(&str, Truth)] = &[
     ("teeworlds-idle", Truth::SetTimes(50.0)),
     ("teeworlds-joining", Truth::SetTimes(50.0)),
     ("teeworlds-load", Truth::SetTimes(50.0)),
+    // Players get a snapshot with every second tick, which is three times as much work.
+    ("teeworlds-snapshots", Truth::SetTimes(50.0)),
+    ("teeworlds-snapshots-light", Truth::SetTimes(50.0)),
     ("teeworlds-players", Truth::SetTimes(50.0)),
     ("tokio-idle", Truth::SetTimes(60.0)),
     ("beanstalkd-idle", Truth::None),

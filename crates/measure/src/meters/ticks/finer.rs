@@ -1,0 +1,88 @@
+//! `finer`: whether a loop whose ticks are the heavier ones is only every second, third or fourth tick of a faster one. A game server that sends to
+//! its players with every second tick does several times the work then, so that the ticks between pass for polls. They are told from those by
+//! two things: they come where the faster loop is due, and they do more there than wakes elsewhere between the ticks.
+
+use evenkeel_stats::median;
+
+use super::account;
+use super::loops::HEAVIER;
+use super::tempo::{self, Tempo};
+use super::track::{Beat, Followed, Gate};
+
+/// A server does more with every second tick, with every third or with every fourth.
+const DIVISORS: std::ops::RangeInclusive<u32> = 2..=4;
+/// So many of the times between the ticks must have a wake.
+const PRESENCE_MIN: f64 = 0.8;
+/// From here on what is done between the ticks is more than elsewhere; whether it is a tick is open up to [`HEAVIER`].
+const MAYBE_HEAVIER: f64 = 1.15;
+/// Places, in parts of the faster period, whose wakes are compared with those that are due.
+const ELSEWHERE: [f64; 4] = [0.25, 0.4, 0.6, 0.75];
+/// Ticks that are looked at, at the most.
+const TICKS_MAX: usize = 4096;
+
+/// A faster loop that holds the ticks of another.
+pub(super) struct Finer {
+    pub tempo: Tempo,
+    pub followed: Followed,
+    /// What it does between is well beyond what is done elsewhere. Else either may be the tick.
+    pub is_sure: bool,
+}
+
+/// The faster loop among `beats` whose heavier ticks are those of `slow`, if there is one.
+pub(super) fn finer(beats: &[Beat], slow: &Tempo, followed: &Followed) -> Option<Finer> {
+    let ticks: Vec<u64> = followed.slots.iter().filter_map(|slot| Some(beats.get(slot.beat()?)?.at_ns)).collect();
+    let gaps = Gaps { beats, ticks: &ticks[..ticks.len().min(TICKS_MAX)], slow };
+    DIVISORS.rev().filter_map(|divisor| gaps.divided_by(divisor)).max_by_key(|finer| finer.is_sure)
+}
+
+/// What a server does between the ticks of a loop.
+struct Gaps<'b> {
+    beats: &'b [Beat],
+    ticks: &'b [u64],
+    slow: &'b Tempo,
+}
+
+impl Gaps<'_> {
+    fn divided_by(&self, divisor: u32) -> Option<Finer> {
+        let period_ns = self.slow.period_ns / f64::from(divisor);
+        if !tempo::RATE_HZ.contains(&(1e9 / period_ns)) {
+            return None;
+        }
+        let gate = Gate::of(period_ns, self.slow.spread_ns);
+        let due = (1..divisor).map(|part| self.work_at(f64::from(part) * period_ns, gate));
+        let due = due.collect::<Option<Vec<f64>>>()?.into_iter().min_by(f64::total_cmp)?;
+        let parts = (0..divisor).flat_map(|part| ELSEWHERE.map(|place| (f64::from(part) + place) * period_ns));
+        let elsewhere = parts.filter_map(|after_ns| self.work_at(after_ns, gate)).chain(self.typical());
+        let elsewhere = elsewhere.max_by(f64::total_cmp)?;
+        if due < MAYBE_HEAVIER * elsewhere {
+            return None;
+        }
+        let known = Tempo {
+            period_ns,
+            rate_hz: self.slow.rate_hz * f64::from(divisor),
+            light_ns: (due * elsewhere).sqrt(),
+            ..*self.slow
+        };
+        let (tempo, followed) = account::keeps(self.beats, &known)?;
+        let is_sure = due >= HEAVIER * elsewhere;
+        (tempo.presence >= PRESENCE_MIN).then_some(Finer { tempo, followed, is_sure })
+    }
+
+    /// The median of the heaviest wakes so long after each tick; none where too few ticks have one there.
+    fn work_at(&self, after_ns: f64, gate: Gate) -> Option<f64> {
+        let heaviest = |tick_ns: &u64| {
+            let middle_ns = *tick_ns as f64 + after_ns;
+            let from = self.beats.partition_point(|beat| (beat.at_ns as f64) < middle_ns - gate.ns);
+            let near = self.beats[from..].iter().take_while(|beat| beat.at_ns as f64 <= middle_ns + gate.ns);
+            near.map(|beat| beat.weight).max_by(f64::total_cmp)
+        };
+        let found: Vec<f64> = self.ticks.iter().filter_map(heaviest).collect();
+        if (found.len() as f64) < PRESENCE_MIN * self.ticks.len() as f64 { None } else { median(&found) }
+    }
+
+    /// What a wake that is no tick does.
+    fn typical(&self) -> Option<f64> {
+        let is_tick = |beat: &&Beat| self.ticks.binary_search(&beat.at_ns).is_ok();
+        median(&self.beats.iter().filter(|beat| !is_tick(beat)).map(|beat| beat.weight).collect::<Vec<f64>>())
+    }
+}
