@@ -38,6 +38,8 @@ const WINDOW_MS: u32 = 1000;
 /// Turns of a window, where nothing else was asked; and the shortest.
 const TURNS: u32 = 4;
 const TURN_MIN: Duration = Duration::from_millis(250);
+/// What a turn holds at the least of what is measured, such as ticks.
+const TURN_EVENTS: f64 = 5.0;
 /// Of another process the kernel lets only root change the timer slack; two of our own servers change theirs by themselves.
 const WITHOUT_ROOT: &str = "run it as root; of process.* knobs only a real-time class takes it, and the timer slack of every workload but \
                             arena and tick";
@@ -373,7 +375,10 @@ fn usual_turns(workload: &dyn Workload, metric: &Metric, window: Duration) -> u3
     if !workload.takes_turns() || metric.is_tail() {
         return 1;
     }
-    let most = window.as_millis() / TURN_MIN.as_millis();
+    // Each turn holds some of what is measured: five ticks of a server that ticks seldom.
+    let events =
+        workload.events_per_s().map_or(Duration::ZERO, |hz| Duration::from_secs_f64(TURN_EVENTS / hz.max(0.1)));
+    let most = window.as_millis() / TURN_MIN.max(events).as_millis();
     u32::try_from(most).unwrap_or(TURNS).clamp(1, TURNS)
 }
 

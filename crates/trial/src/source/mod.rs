@@ -31,6 +31,11 @@ pub trait Source {
         None
     }
 
+    /// See [`Workload::takes_turns`](crate::Workload::takes_turns).
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
     /// A window begins: what was seen until now does not count.
     ///
     /// # Errors

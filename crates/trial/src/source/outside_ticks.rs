@@ -11,7 +11,7 @@ use evenkeel_measure::meters::ticks::tempo::Pacing;
 use evenkeel_measure::meters::ticks::threads::tasks;
 use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::watcher::{Watched, Watcher};
-use evenkeel_measure::meters::ticks::{self, tick_account};
+use evenkeel_measure::meters::ticks::{self, share_followed, tick_account};
 use evenkeel_stats::{Direction, quantile};
 use evenkeel_sys::clock;
 use evenkeel_sys::schedstat::parse_schedstat;
@@ -33,6 +33,13 @@ const LOOK_MOST_NS: u64 = 9_000_000_000;
 /// A quantile of ticks decides a trial only where a second holds so many of them.
 const P99_HZ_MIN: f64 = 500.0;
 const P90_HZ_MIN: f64 = 100.0;
+
+/// The arms of a trial may share a window in turns where the tick can be followed in so many stretches of so many ticks, and of this length at least.
+const TURNS_FOLLOWED_MIN: f64 = 0.9;
+const TURN_TICKS: f64 = 5.0;
+const TURN_NS: f64 = 250e6;
+/// A window with fewer ticks does not change the rate that they are looked for at.
+const TEMPO_TICKS_MIN: u64 = 12;
 
 /// What it yields; see [`OutsideTicks::metrics`] for the one that decides.
 pub const METRICS: &[Metric] = &[
@@ -67,6 +74,8 @@ pub const METRICS: &[Metric] = &[
 pub struct OutsideTicks {
     watcher: Watcher,
     tick: TickLoop,
+    /// A quarter of a second, or five ticks, suffices to follow it.
+    takes_turns: bool,
     /// Due times are known, so that ticks can be late.
     has_due: bool,
     /// How long after what was asked for the earliest ticks begin, as it was last seen.
@@ -140,7 +149,9 @@ impl OutsideTicks {
         let watcher = watcher.map_err(|errno| failed(format!("watch {}: {errno}", tick.workers())))?;
         let asked_ns = tick_account(&stream, &tick, None).ok().and_then(|account| account.asked_ns);
         let has_due = asked_ns.is_some() || tick.tempo.pacing == Pacing::Kept;
-        Ok(OutsideTicks { watcher, tick, has_due, asked_ns, begun: None, without_cpu: 0 })
+        let turn_ns = (TURN_TICKS * tick.tempo.period_ns).max(TURN_NS) as u64;
+        let takes_turns = share_followed(&stream, &tick, turn_ns) >= TURNS_FOLLOWED_MIN;
+        Ok(OutsideTicks { watcher, tick, takes_turns, has_due, asked_ns, begun: None, without_cpu: 0 })
     }
 
     /// Ticks a second.
@@ -252,6 +263,10 @@ impl Source for OutsideTicks {
         Some(self.hz())
     }
 
+    fn takes_turns(&self) -> bool {
+        self.takes_turns
+    }
+
     fn begin(&mut self) -> Result<(), TrialError> {
         self.begun = self.busiest().and_then(Counted::of);
         self.watcher.begin();
@@ -284,7 +299,11 @@ impl Source for OutsideTicks {
                 why: format!("no tick was to be seen in this window: {why} ({seen})"),
             }
         })?;
-        (self.tick.tempo, self.asked_ns) = (told.tempo, told.asked_ns.or(self.asked_ns));
+        self.asked_ns = told.asked_ns.or(self.asked_ns);
+        // Of a few ticks the rate is too rough to look for the next ones by.
+        if told.ticks >= TEMPO_TICKS_MIN {
+            self.tick.tempo = told.tempo;
+        }
         Ok(sample(&told, &stream))
     }
 }

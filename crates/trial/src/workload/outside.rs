@@ -153,6 +153,10 @@ impl Workload for Outside {
         self.sources.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
     }
 
+    fn takes_turns(&self) -> bool {
+        self.sources.iter().all(|source| source.takes_turns())
+    }
+
     /// Where its packets go is not known.
     fn passes_network_devices(&self) -> bool {
         true

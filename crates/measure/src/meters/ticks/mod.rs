@@ -263,3 +263,12 @@ pub fn tick_account(stream: &Stream, tick: &TickLoop, asked_ns: Option<f64>) -> 
     let timers = if tick.within_hz.is_some() { &[][..] } else { &view.timers[..] };
     account(&view.wakes, timers, Some(&tick.tempo), asked_ns)
 }
+
+/// Of windows of this length that `stream` is cut into, the share in which the tick can be followed; 0 if it has none that is whole.
+pub fn share_followed(stream: &Stream, tick: &TickLoop, window_ns: u64) -> f64 {
+    let windows = stream.span_ns() / window_ns.max(1);
+    let from_ns = |window: u64| stream.from_ns + window * window_ns;
+    let is_followed =
+        |window: &u64| tick_account(&stream.between(from_ns(*window), from_ns(window + 1)), tick, None).is_ok();
+    (0..windows).filter(is_followed).count() as f64 / windows.max(1) as f64
+}

@@ -64,6 +64,17 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// What is whole between two times.
+    pub fn between(&self, from_ns: u64, to_ns: u64) -> Stream {
+        let mut part = Stream { from_ns, to_ns, ..self.clone() };
+        for thread in &mut part.threads {
+            thread.wakes.retain(|wake| wake.start_ns >= from_ns && wake.end_ns < to_ns);
+            thread.asked.retain(|asked| (from_ns..to_ns).contains(&asked.at_ns));
+            thread.entries.retain(|entered_ns| (from_ns..to_ns).contains(entered_ns));
+        }
+        part
+    }
+
     /// How long it is, in nanoseconds; at least 1.
     pub fn span_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns).max(1)

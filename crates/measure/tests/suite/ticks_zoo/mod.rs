@@ -11,7 +11,7 @@ use std::path::Path;
 use evenkeel_measure::meters::ticks::choice::{Choice, Wanted, choose};
 use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_measure::meters::ticks::tempo::Pacing;
-use evenkeel_measure::meters::ticks::tick_account;
+use evenkeel_measure::meters::ticks::{share_followed, tick_account};
 use expect_test::expect_file;
 
 /// What a server truly does.
@@ -175,38 +175,43 @@ fn a_rate_that_the_user_names_is_found() {
     }
 }
 
-/// What a trial sees: the loop that was chosen, in one short window after the other. Another loop is never taken for it.
+/// What a trial sees: the loop that was chosen, in one short window after the other, and in one turn of a window after the other. Another loop is
+/// never taken for it.
 #[test]
-fn a_chosen_loop_is_followed_in_every_window() {
+fn a_chosen_loop_is_followed_in_every_window_and_in_most_turns() {
+    assert_eq!(not_followed(12e9, 1e9, 0.1), Vec::<String>::new());
+    // One late tick of five in a chain makes their rate a fifth lower; another loop is off by a half. Players' packets are about as often as its
+    // ticks, which a dozen ticks do not tell apart.
+    assert_eq!(not_followed(5e9, 0.25e9, 0.3), ["teeworlds-load: 32 of 32"]);
+}
+
+/// The servers that more than a quarter of their windows have no tick of. Each window holds `ticks` nanoseconds divided by the rate, `least_ns` at
+/// least. No rate is off by `off_max` of the tick's.
+fn not_followed(ticks: f64, least_ns: f64, off_max: f64) -> Vec<String> {
     let mut lost = Vec::new();
     for (name, _, stream) in recordings() {
         let Ok(tick) = choose(&stream, &Wanted::default()).tick().cloned() else { continue };
-        let window_ns = (12e9 / tick.tempo.hz()).max(1e9) as u64;
+        let window_ns = (ticks / tick.tempo.hz()).max(least_ns) as u64;
         let (mut windows, mut without) = (0, 0);
         let mut from_ns = stream.from_ns;
         while from_ns + window_ns <= stream.to_ns {
-            match tick_account(&between(&stream, from_ns, from_ns + window_ns), &tick, None) {
+            match tick_account(&stream.between(from_ns, from_ns + window_ns), &tick, None) {
                 Ok(account) => {
                     let off = (account.tempo.hz() / tick.tempo.hz() - 1.0).abs();
-                    assert!(off < 0.1, "{name}: {} Hz for {}", account.tempo.hz(), tick.tempo.hz());
+                    assert!(off < off_max, "{name}: {} Hz for {}", account.tempo.hz(), tick.tempo.hz());
                 }
                 Err(_) => without += 1,
             }
             windows += 1;
             from_ns += window_ns;
         }
+        assert!(
+            (share_followed(&stream, &tick, window_ns) - (1.0 - without as f64 / windows as f64)).abs() < 1e-9,
+            "{name}"
+        );
         if without * 4 > windows {
             lost.push(format!("{name}: {without} of {windows}"));
         }
     }
-    assert_eq!(lost, Vec::<String>::new());
-}
-
-fn between(stream: &Stream, from_ns: u64, to_ns: u64) -> Stream {
-    let mut part = Stream { from_ns, to_ns, ..stream.clone() };
-    for thread in &mut part.threads {
-        thread.wakes.retain(|wake| wake.start_ns >= from_ns && wake.end_ns < to_ns);
-        thread.asked.retain(|asked| (from_ns..to_ns).contains(&asked.at_ns));
-    }
-    part
+    lost
 }

@@ -404,6 +404,12 @@ impl Workload for Command {
         self.sights.events_per_s()
     }
 
+    /// Its tick seen from outside does; lines, pages and a load that runs once in each window do not.
+    fn takes_turns(&self) -> bool {
+        let is_load_steady = self.load.as_ref().is_none_or(|load| load.settings().runs != Runs::PerWindow);
+        is_load_steady && self.sources.sources.is_empty() && self.sights.takes_turns()
+    }
+
     /// Where its packets go is not known.
     fn passes_network_devices(&self) -> bool {
         true

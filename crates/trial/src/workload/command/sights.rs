@@ -62,6 +62,11 @@ impl Sights {
         self.open.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
     }
 
+    /// Whether all that is looked at takes turns, and something is.
+    pub(super) fn takes_turns(&self) -> bool {
+        !self.open.is_empty() && self.open.iter().all(|source| source.takes_turns())
+    }
+
     /// Looks at these processes until they are ended. To find a tick takes some three seconds.
     pub(super) fn open(&mut self, pids: &[u32], stop: &AtomicBool) -> Result<(), TrialError> {
         self.close();
