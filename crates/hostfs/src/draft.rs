@@ -9,9 +9,9 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
+use evenkeel_sys::Errno;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 
-use crate::errno::Errno;
 use crate::tree::Entry;
 
 /// How many names a draft may have.

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::clock;
+use evenkeel_sys::clock;
 
 /// What is read of one file's description: a set of sockets has a line for each of them.
 const TEXT_BYTES_MAX: usize = 1 << 16;
@@ -99,7 +99,7 @@ mod tests {
     use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
     use super::*;
-    use crate::timer_fd::Alarm;
+    use evenkeel_sys::timer_fd::Alarm;
 
     #[test]
     fn descriptions_are_read() {

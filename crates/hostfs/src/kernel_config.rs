@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use crate::errno::Errno;
+use evenkeel_sys::Errno;
 
 /// The most that is read of a configuration, in bytes; those of distributions have 300 KB.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;

@@ -5,10 +5,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use evenkeel_sys::{Errno, clock};
 use rustix::process::{Pid, PidfdFlags, Signal};
-
-use crate::clock;
-use crate::errno::Errno;
 
 /// What every group that we make is called; only such are removed.
 pub const PREFIX: &str = "evenkeel-";

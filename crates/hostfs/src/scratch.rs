@@ -3,10 +3,8 @@
 use std::fs::File;
 use std::path::Path;
 
+use evenkeel_sys::{Errno, clock};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-
-use crate::clock;
-use crate::errno::Errno;
 
 /// Names that are tried where the file system has no files without one.
 const NAMES_MAX: u32 = 16;

@@ -1,8 +1,7 @@
 //! The kernel's log, as far as evenkeel asks: why it gave a clock up stands nowhere else.
 
+use evenkeel_sys::Errno;
 use rustix::fs::{Mode, OFlags};
-
-use crate::errno::Errno;
 
 /// A record is at most so long, in bytes: the kernel refuses a shorter buffer than the record needs (`devkmsg_read`).
 const RECORD_BYTES_MAX: usize = 8 << 10;

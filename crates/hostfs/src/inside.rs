@@ -6,9 +6,8 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use evenkeel_sys::Errno;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
-
-use crate::errno::Errno;
 
 /// What a link may do on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
+use evenkeel_sys::Errno;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Capture;
 use crate::draft;
-use crate::errno::Errno;
 use crate::inside::{self, Links};
 use crate::root::lock;
 

@@ -1,19 +1,15 @@
 //! `Hand`: the one way to write to a host. It knows only /proc and /sys, so that no path that comes from data can reach
 //! anything else.
 
-use std::fs::File;
-use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
+use evenkeel_sys::Errno;
+use evenkeel_sys::dma_latency::{self, DmaLatency};
 use rustix::fs::{Mode, OFlags};
 
 use crate::capture::Capture;
-use crate::errno::Errno;
 use crate::pretend;
 use crate::root::{Why, lock};
-
-/// The device that limits how long a CPU may take to leave idle, for as long as it is held open.
-const DMA_LATENCY: &str = "/dev/cpu_dma_latency";
 
 /// A hand on the live machine or on a captured one.
 #[derive(Clone, Debug)]
@@ -84,18 +80,14 @@ impl Hand {
     /// # Errors
     /// What the kernel said: root may, and the kernel needs an idle driver.
     pub fn hold_dma_latency_us(&self, us: i32) -> Result<HeldLatency, WriteError> {
-        let refused = |errno| WriteError { path: DMA_LATENCY.to_owned(), value: us.to_string(), errno };
+        let refused = |errno| WriteError { path: dma_latency::DEVICE.to_owned(), value: us.to_string(), errno };
         match &self.target {
-            Target::Live => {
-                let flags = OFlags::RDWR | OFlags::CLOEXEC;
-                let device =
-                    rustix::fs::open(DMA_LATENCY, flags, Mode::empty()).map_err(|errno| refused(errno.into()))?;
-                let mut device = File::from(device);
-                device.write_all(&us.to_ne_bytes()).map_err(|error| refused(Errno::from(&error)))?;
-                Ok(HeldLatency { device: Some(device), us })
-            }
+            Target::Live => match DmaLatency::hold_us(us) {
+                Ok(held) => Ok(HeldLatency { held: Some(held), us }),
+                Err(errno) => Err(refused(errno)),
+            },
             Target::Captured(capture) => match lock(capture).entries("/sys/devices/system/cpu/cpuidle") {
-                Ok(_) => Ok(HeldLatency { device: None, us }),
+                Ok(_) => Ok(HeldLatency { held: None, us }),
                 Err(Why::Errno(errno)) => Err(refused(errno)),
                 Err(Why::NotCaptured) => Err(refused(Errno::NOENT)),
             },
@@ -107,7 +99,8 @@ impl Hand {
 /// A limit on idle exit latency that ends when this is dropped.
 #[derive(Debug)]
 pub struct HeldLatency {
-    device: Option<File>,
+    /// None on a captured host.
+    held: Option<DmaLatency>,
     us: i32,
 }
 
@@ -117,12 +110,7 @@ impl HeldLatency {
     /// # Errors
     /// What the kernel said to the read.
     pub fn in_force_us(&mut self) -> Result<i32, Errno> {
-        let Some(device) = &mut self.device else {
-            return Ok(self.us);
-        };
-        let mut bytes = [0; 4];
-        device.read_exact(&mut bytes).map_err(|error| Errno::from(&error))?;
-        Ok(i32::from_ne_bytes(bytes))
+        self.held.as_mut().map_or(Ok(self.us), DmaLatency::in_force_us)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is no file, under paths that begin with `@`, so that it enters the same capture as the files do.
 
-use crate::errno::Errno;
+use evenkeel_sys::{Errno, clock, dma_latency};
+
 use crate::{ethtool, kernel_config, kernel_log, package};
 
 /// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings`,
@@ -17,7 +18,7 @@ pub(crate) fn text(path: &str) -> Result<String, Errno> {
         (Some("ethtool"), Some(interface), Some("channels"), None) => ethtool::channels(interface),
         (Some("ethtool"), Some(interface), Some("rings"), None) => ethtool::rings(interface),
         (Some("ethtool"), Some(interface), Some("coalesce"), None) => ethtool::coalesce(interface),
-        (Some("tick_ns"), None, ..) => Ok(tick_ns()),
+        (Some("tick_ns"), None, ..) => Ok(format!("{}\n", clock::kernel_tick_ns())),
         (Some("cpu_dma_latency_us"), None, ..) => cpu_dma_latency_us(),
         (Some("kernel-log"), Some("tsc"), None, _) => {
             kernel_log::lines(|line| line.contains("TSC") || line.contains("tsc"))
@@ -36,19 +37,12 @@ fn open(path: &str) -> rustix::io::Result<std::fs::File> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// `KTIME_LOW_RES` of the kernel's `kernel/time/posix-timers.c` is `TICK_NSEC`: unlike the file that tells `CONFIG_HZ`, every
-/// kernel tells this to everybody.
-fn tick_ns() -> String {
-    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
-    format!("{}\n", i128::from(tick.tv_sec) * 1_000_000_000 + i128::from(tick.tv_nsec))
-}
-
 /// To open the device is to ask for the default, which bounds nothing; closing it takes that back (`cpu_latency_qos_open` in
 /// `kernel/power/qos.c`).
 fn cpu_dma_latency_us() -> Result<String, Errno> {
     use std::io::Read;
     let mut bytes = [0; 4];
-    open("/dev/cpu_dma_latency")?.read_exact(&mut bytes).map_err(|error| Errno::from(&error))?;
+    open(dma_latency::DEVICE)?.read_exact(&mut bytes).map_err(|error| Errno::from(&error))?;
     Ok(format!("{}\n", i32::from_ne_bytes(bytes)))
 }
 

@@ -6,9 +6,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use evenkeel_sys::Errno;
 use rustix::fs::{Mode, OFlags};
 
-use crate::errno::Errno;
 use crate::inside::{self, Links};
 
 /// The folders of a mounted root; [`Root::image`](crate::Root::image) gives it.

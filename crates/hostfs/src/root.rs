@@ -6,8 +6,9 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use evenkeel_sys::Errno;
+
 use crate::capture::Capture;
-use crate::errno::Errno;
 use crate::hand::{Hand, NoHand};
 use crate::image::Image;
 use crate::metadata::Metadata;

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
-use crate::errno::Errno;
+use evenkeel_sys::Errno;
 
 /// What dpkg keeps of its packages: Debian, Ubuntu.
 const STATUS: &str = "/var/lib/dpkg/status";

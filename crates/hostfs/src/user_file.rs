@@ -8,11 +8,10 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::SystemTime;
 
+use evenkeel_sys::Errno;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::time::Timespec;
-
-use crate::errno::Errno;
 
 /// How long a FIFO may be without a writer: in `program > fifo & evenkeel … fifo` the writer may come second.
 const WRITER_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };

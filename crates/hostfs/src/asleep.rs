@@ -7,8 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::clock;
-use crate::errno::Errno;
+use evenkeel_sys::{Errno, clock};
 
 const MS_NS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -311,17 +310,17 @@ mod tests {
         let (say, hear) = std::sync::mpsc::channel();
         // It is not waited for: its sleep ends with the process.
         std::thread::spawn(move || {
-            let due_ns = crate::clock::monotonic_ns() + 10 * MINUTE_NS;
-            say.send((crate::thread::id(), due_ns)).unwrap();
-            crate::clock::sleep_until_ns(due_ns);
+            let due_ns = evenkeel_sys::clock::monotonic_ns() + 10 * MINUTE_NS;
+            say.send((evenkeel_sys::thread::id(), due_ns)).unwrap();
+            evenkeel_sys::clock::sleep_until_ns(due_ns);
         });
         let (tid, due_ns) = hear.recv().unwrap();
         match Sleeper::of(tid) {
             Ok(seen) => {
-                let give_up_ns = crate::clock::monotonic_ns() + MINUTE_NS;
+                let give_up_ns = evenkeel_sys::clock::monotonic_ns() + MINUTE_NS;
                 let wait_now = || seen.asleep().map(|asleep| asleep.wait);
                 let mut wait = wait_now();
-                while wait != Ok(Wait::Until(due_ns)) && crate::clock::monotonic_ns() < give_up_ns {
+                while wait != Ok(Wait::Until(due_ns)) && evenkeel_sys::clock::monotonic_ns() < give_up_ns {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                     wait = wait_now();
                 }

@@ -27,8 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use evenkeel_sys::Errno;
+
 use crate::characters::acts;
-use crate::errno::Errno;
 use crate::root::Why;
 use crate::user_file::{self, UserFileError};
 

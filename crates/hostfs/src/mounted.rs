@@ -5,9 +5,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use evenkeel_sys::Errno;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 
-use crate::errno::Errno;
 use crate::inside::{self, Links};
 use crate::root::{absolute, read_text};
 use crate::{kernel_config, package, pseudo};
@@ -95,8 +95,10 @@ impl Mounted {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use evenkeel_sys::Errno;
+
+    use crate::RootKind;
     use crate::root::{Root, Why};
-    use crate::{Errno, RootKind};
 
     #[test]
     fn links_stay_inside() {

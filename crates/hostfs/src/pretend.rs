@@ -4,9 +4,9 @@
 //! Each rule follows the kernel function named beside it. A file without a rule is refused with `EACCES`, as a file
 //! without a write method is: a pretence that accepted everything would hide a wrong path.
 
+use evenkeel_sys::{CpuSet, Errno};
+
 use crate::capture::Capture;
-use crate::cpuset::CpuSet;
-use crate::errno::Errno;
 use crate::root::Why;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
