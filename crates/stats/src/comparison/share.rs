@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::student::incomplete_beta;
+use crate::comparison::student::incomplete_beta;
 
 /// The interval holds the true share in at least this share of all measurements.
 const CONFIDENCE: f64 = 0.95;

@@ -14,11 +14,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::{Options, VALUE_RANGE};
-use crate::error::StatsError;
-use crate::pairs::{Order, PairDesign};
-use crate::verdict::{LogEffect, Verdict};
-use crate::walsh::WalshAverages;
+use crate::comparison::compare::{Options, VALUE_RANGE};
+use crate::comparison::error::StatsError;
+use crate::comparison::pairs::{Order, PairDesign};
+use crate::comparison::verdict::{LogEffect, Verdict};
+use crate::comparison::walsh::WalshAverages;
 
 /// Boots of a block.
 pub const BOOTS_BLOCK: usize = 4;

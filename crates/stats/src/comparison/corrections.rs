@@ -1,7 +1,7 @@
 //! Many knobs tried, many claims to be made: what may be claimed of all of them together. Twenty settings that do nothing,
 //! each tried at 5 %, give a false winner in 64 runs of 100.
 
-use crate::error::StatsError;
+use crate::comparison::error::StatsError;
 
 /// Which of the e-values may be claimed, in their order, so that the share of false ones among the claims is on average
 /// at most `error` (0.05 is usual): the k largest, for the largest k of which each is n / (k error) or more (R. Wang,

@@ -8,8 +8,8 @@
 //! [`CLIP`] scales weigh less (Huber, "Robust Regression", 1973), and the error is that of this estimate.
 
 use super::{DesignError, Level};
+use crate::comparison::student::two_sided_p_value;
 use crate::quantile::median;
-use crate::student::two_sided_p_value;
 
 /// The most effects that are estimated at once.
 pub const TERMS_MAX: usize = 256;
@@ -309,7 +309,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::designs::{Design, factorial, screening};
+    use crate::comparison::designs::{Design, factorial, screening};
 
     /// Autocorrelated (0.7 from window to window), with tails of Student's t with 3 degrees of freedom.
     struct Noise {

@@ -1,7 +1,7 @@
 //! The promises of the sequential test: exact cases row by row, and properties that hold for any pairs.
 
 use super::*;
-use crate::compare::tests::{mirrored, near, options, pairs};
+use crate::comparison::compare::tests::{mirrored, near, options, pairs};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 

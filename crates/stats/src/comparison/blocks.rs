@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use crate::error::StatsError;
+use crate::comparison::error::StatsError;
 
 /// The most arms of a block. Its windows should still be neighbours in time.
 pub const MAX_ARMS: usize = 64;

@@ -5,10 +5,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use crate::compare::{Options, Pair};
-use crate::error::StatsError;
-use crate::sequential::{Look, Sequential};
-use crate::verdict::Verdict;
+use crate::comparison::compare::{Options, Pair};
+use crate::comparison::error::StatsError;
+use crate::comparison::sequential::{Look, Sequential};
+use crate::comparison::verdict::Verdict;
 
 /// Runs made up from the stretch.
 const RUNS: usize = 200;

@@ -5,10 +5,10 @@ use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
-use crate::error::StatsError;
-use crate::signed_rank::{critical_rank, two_sided_p_value};
-use crate::verdict::{Direction, LogEffect, Verdict};
-use crate::walsh::WalshAverages;
+use crate::comparison::error::StatsError;
+use crate::comparison::signed_rank::{critical_rank, two_sided_p_value};
+use crate::comparison::verdict::{Direction, LogEffect, Verdict};
+use crate::comparison::walsh::WalshAverages;
 
 /// The most pairs that one comparison takes: far beyond any trial, and still done in an instant.
 pub const MAX_PAIRS: usize = 10_000;

@@ -4,10 +4,10 @@ mod bets;
 
 use serde::Serialize;
 
-use crate::compare::{MAX_PAIRS, Options, Pair, check_options, log_ratio};
-use crate::error::StatsError;
-use crate::verdict::{Direction, Verdict};
-use crate::walsh::WalshAverages;
+use crate::comparison::compare::{MAX_PAIRS, Options, Pair, check_options, log_ratio};
+use crate::comparison::error::StatsError;
+use crate::comparison::verdict::{Direction, Verdict};
+use crate::comparison::walsh::WalshAverages;
 use bets::{MOST_DEVIATIONS, Purse, scale_of};
 
 /// Halvings of the range in which an end of the interval is sought: 2^-50 of it is below what the doubles at hand can tell.
