@@ -1,7 +1,7 @@
 //! `apply`: a plan as one transaction. All of its steps come about, or none stays.
 
 use evenkeel_host::{Action, Plan};
-use evenkeel_sys::{Hand, Root, RootKind};
+use evenkeel_hostfs::{Hand, Root, RootKind};
 
 use crate::arguments;
 use crate::effects::{Effects, Intended};

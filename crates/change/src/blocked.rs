@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use evenkeel_sys::{Errno, Root, RootKind, process};
+use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_sys::{Errno, process};
 use serde::{Deserialize, Serialize};
 
 /// Who does not let a value be changed.
@@ -82,7 +83,7 @@ fn is_container(root: &Root) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::Capture;
+    use evenkeel_hostfs::Capture;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! `confirm`: a change that would undo itself may stay. And the other end: what the watchdog, or whoever comes first where there is none any
 //! more, does when nobody said so.
 
-use evenkeel_sys::{Hand, Root};
+use evenkeel_hostfs::{Hand, Root};
 
 use crate::deadline::{is_waiting, unconfirmed};
 use crate::record::Event;

@@ -1,6 +1,7 @@
 //! When changes that were made for a time are over: what waits to be confirmed, and what nobody confirmed in time.
 
-use evenkeel_sys::{Root, RootKind, clock};
+use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_sys::clock;
 
 use crate::log::{Log, Logged, boot_id};
 use crate::record::Until;

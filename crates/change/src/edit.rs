@@ -5,7 +5,7 @@ mod kernel_line;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use evenkeel_sys::Entry;
+use evenkeel_hostfs::Entry;
 
 use crate::keep::Content;
 

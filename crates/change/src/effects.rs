@@ -1,7 +1,7 @@
 //! `Effects`: one root to read, one hand to write, one journal to write first. All that a transaction does goes through it.
 
 use evenkeel_host::Step;
-use evenkeel_sys::{Hand, Root, WriteError};
+use evenkeel_hostfs::{Hand, Root, WriteError};
 
 use crate::apply::Job;
 use crate::log::boot_id;

@@ -1,7 +1,7 @@
 //! `history`: what was done to this host, and what became of it, as the journal tells.
 
 use evenkeel_host::{Action, Step};
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::deadline::overdue;

@@ -1,7 +1,8 @@
 //! The journal of an image: opened through the image's own folder, so that nothing outside of it is opened or made, whatever links it
 //! holds and whoever changes it meanwhile.
 
-use evenkeel_sys::{Errno, Image};
+use evenkeel_hostfs::Image;
+use evenkeel_sys::Errno;
 
 use crate::log::Log;
 use crate::outside::Real;
@@ -80,7 +81,7 @@ fn in_image(image: &Image, doing: &'static str, folder: &str, errno: Errno) -> S
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use evenkeel_sys::Root;
+    use evenkeel_hostfs::Root;
 
     use super::*;
     use crate::outcome::Kind;

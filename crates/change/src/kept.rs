@@ -1,6 +1,7 @@
 //! Carrying out a [`Keep`] and taking it back: configuration files, then the commands that make programs read them.
 
-use evenkeel_sys::{Entry, Errno, Root, RootKind, Tree, TreeError};
+use evenkeel_hostfs::{Entry, Root, RootKind, Tree, TreeError};
+use evenkeel_sys::Errno;
 use serde::Serialize;
 
 use crate::apply::Failure;

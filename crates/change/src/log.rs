@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_host::{Action, Place, Setting, Step};
-use evenkeel_sys::{Root, RootKind};
+use evenkeel_hostfs::{Root, RootKind};
 
 use crate::loss::Loss;
 use crate::outcome::{Kind, SideEffect};

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use evenkeel_host::Step;
-use evenkeel_sys::{Errno, Root};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::blocked::{Blocker, blocker};

@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use evenkeel_sys::{Entry, Errno, Hand, Root, RootKind, Tree, TreeError, WriteError};
+use evenkeel_hostfs::{Entry, Hand, Root, RootKind, Tree, TreeError, WriteError};
+use evenkeel_sys::Errno;
 use rustix::fs::AtFlags;
 
 use crate::{claims, command};

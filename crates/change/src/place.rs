@@ -1,7 +1,8 @@
 //! What holds at the place of a step: reading a value, what is needed to put it back, and judging what is in force.
 
 use evenkeel_host::{Action, Reading, Step};
-use evenkeel_sys::{CpuSet, Refusal, Root, Why, clock};
+use evenkeel_hostfs::{Refusal, Root, Why};
+use evenkeel_sys::{CpuSet, clock};
 
 use crate::blocked::blocker;
 use crate::outcome::{Miss, SideEffect};

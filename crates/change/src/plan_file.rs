@@ -4,7 +4,7 @@
 use evenkeel_host::{
     Action, Advice, Facts, Plan, PlanError, Setting, SettingError, State, Step, TakesEffect, Wish, advise, knobs,
 };
-use evenkeel_sys::{Root, TreeError};
+use evenkeel_hostfs::{Root, TreeError};
 use serde::{Deserialize, Serialize};
 
 use crate::keep::Keep;

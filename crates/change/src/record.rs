@@ -4,7 +4,7 @@
 //! over comes with a new format number, which it refuses.
 
 use evenkeel_host::{Reading, Step};
-use evenkeel_sys::Entry;
+use evenkeel_hostfs::Entry;
 use serde::{Deserialize, Serialize};
 
 use crate::keep::Content;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_sys::{Hand, Root};
+use evenkeel_hostfs::{Hand, Root};
 use serde::Serialize;
 
 use crate::effects::Effects;

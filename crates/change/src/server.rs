@@ -1,6 +1,7 @@
 //! The server's own process, by its systemd unit: whether it runs with what the unit's drop-in says, or was started before.
 
-use evenkeel_sys::{CpuSet, Root};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::CpuSet;
 
 /// The first process of a unit, under either version of control groups; none where it does not run.
 pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
@@ -62,7 +63,7 @@ pub(crate) fn has(root: &Root, pid: u32, knob: &str, wanted: &str) -> Option<boo
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::Capture;
+    use evenkeel_hostfs::Capture;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! `Session`: knobs that a trial sets to one value after another, and that are as before when it ends, however it ends.
 
 use evenkeel_host::{Plan, Step};
-use evenkeel_sys::{Hand, Root};
+use evenkeel_hostfs::{Hand, Root};
 
 use crate::apply::{Job, write_and_read_back};
 use crate::effects::{Effects, Intended};

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::{Errno, Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::{Errno, clock};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::ancestors::refuse_if_replaceable;

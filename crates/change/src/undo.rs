@@ -1,7 +1,7 @@
 //! Putting back what a transaction changed: the one way for a plan that failed, a trial that ended, and `revert`.
 
 use evenkeel_host::{Facts, Reading};
-use evenkeel_sys::WriteError;
+use evenkeel_hostfs::WriteError;
 use serde::Serialize;
 
 use crate::effects::Effects;
@@ -374,7 +374,8 @@ fn is_back(now: Result<String, Blind>, before: &str) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Errno, Refusal, Why};
+    use evenkeel_hostfs::{Refusal, Why};
+    use evenkeel_sys::Errno;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_host::{Action, Advice, Fact, Facts, Step, Wish, advise};
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::apply::is_booted_with;
@@ -324,7 +324,7 @@ fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, fil
             verification.holds += 1;
             return;
         }
-        Ok(evenkeel_sys::Entry::Absent) => {
+        Ok(evenkeel_hostfs::Entry::Absent) => {
             let why = format!("somebody removed the file that transaction {} wrote", logged.id);
             (Fact::absent("the file is not there"), why)
         }

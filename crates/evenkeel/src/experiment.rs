@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use evenkeel_change::{State, StateError};
 use evenkeel_host::{Action, Fact, Facts, Plan, Setting};
-use evenkeel_sys::{CpuSet, Root};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::CpuSet;
 use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};

@@ -5,8 +5,8 @@ use std::io;
 
 use anyhow::anyhow;
 use evenkeel_change::{PutBack, Transaction};
+use evenkeel_hostfs::user_file::UserFileError;
 use evenkeel_sys::Errno;
-use evenkeel_sys::user_file::UserFileError;
 use serde::Serialize;
 
 use crate::exit::{self, Exit};

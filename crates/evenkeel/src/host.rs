@@ -1,6 +1,6 @@
 //! From `--host FILE`, `--root DIR` or neither to the machine that is read.
 
-use evenkeel_sys::{Capture, LoadError, Root};
+use evenkeel_hostfs::{Capture, LoadError, Root};
 
 use crate::args::{HostArgs, MetadataArgs};
 use crate::exit;

@@ -1,7 +1,7 @@
 //! Changes that were not confirmed in time, and that nothing has undone: the watchdog was killed. Whatever command comes next undoes them.
 
 use evenkeel_change::{Log, PutBack, State, expire};
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 use crate::args::StateArgs;
 use crate::show::{self, Out};

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use evenkeel_host::{Fact, Facts, Knob};
-use evenkeel_sys::{Refusal, Root, Why};
+use evenkeel_hostfs::{Refusal, Root, Why};
 use serde::Serialize;
 
 /// The most files of one directory that are read.
@@ -199,7 +199,7 @@ fn files(told: &str, root: &Root) -> Vec<Reading> {
 #[cfg(test)]
 mod tests {
     use evenkeel_host::knobs;
-    use evenkeel_sys::Capture;
+    use evenkeel_hostfs::Capture;
     use expect_test::{Expect, expect};
 
     use super::*;

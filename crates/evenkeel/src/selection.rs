@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_change::persist::{Ground, boot_files};
 use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError, ServiceName};
 use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
-use evenkeel_sys::{Root, RootKind, user_file};
+use evenkeel_hostfs::{Root, RootKind, user_file};
 
 use crate::args::GoalArgs;
 use crate::exit;

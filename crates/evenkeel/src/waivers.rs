@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, State, knobs};
-use evenkeel_sys::user_file;
+use evenkeel_hostfs::user_file;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize, Serializer};
 use toml::Spanned;
@@ -185,7 +185,7 @@ fn as_text<S: Serializer>(date: &Date, serializer: S) -> Result<S::Ok, S::Error>
 #[cfg(test)]
 mod tests {
     use evenkeel_host::{Facts, Goal, advise};
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::{Expect, expect};
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use evenkeel_sys::{Refusal, Why};
+use evenkeel_hostfs::{Refusal, Why};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The most of a text that an [`Fact::Odd`] keeps, in bytes; the rest is counted.

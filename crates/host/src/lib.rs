@@ -1,6 +1,6 @@
 //! What a machine is and what would suit it.
 //!
-//! [`Facts::probe`] reads a [`Root`](evenkeel_sys::Root) once; from then on everything is a pure function of facts:
+//! [`Facts::probe`] reads a [`Root`](evenkeel_hostfs::Root) once; from then on everything is a pure function of facts:
 //! [`advise`] gives [`Advice`] for each [`Knob`], and [`plan`](Plan::of) turns chosen settings into a [`Plan`] of steps. Nothing here
 //! can write: the hand that writes is not in this crate's vocabulary.
 

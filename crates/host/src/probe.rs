@@ -1,6 +1,7 @@
 //! Reading a fact: one look, one pure parser, and the reason where either gives nothing.
 
-use evenkeel_sys::{CpuSet, Errno, Refusal, Root, RootKind, Why};
+use evenkeel_hostfs::{Refusal, Root, RootKind, Why};
+use evenkeel_sys::{CpuSet, Errno};
 
 use crate::fact::Fact;
 
@@ -152,7 +153,7 @@ pub(crate) fn chosen_word(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::Capture;
+    use evenkeel_hostfs::Capture;
 
     use super::*;
 

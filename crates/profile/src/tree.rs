@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use evenkeel_sys::characters;
+use evenkeel_hostfs::characters;
 use rustc_hash::FxHashMap;
 
 /// Stacks deeper than this end in [`MORE`]: recursion without an end has as many frames as it is given.

@@ -28,6 +28,7 @@
 //!
 //! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
 
+#[cfg(feature = "agones")]
 pub mod agones;
 mod guard;
 pub mod jobs;

@@ -4,7 +4,8 @@
 use std::num::NonZeroU64;
 
 use crate::guard::Turn;
-use evenkeel_sys::{CpuSet, Errno, HeldLatency, Root, sched, thread};
+use evenkeel_sys::dma_latency::DmaLatency;
+use evenkeel_sys::{CpuSet, Errno, sched, thread};
 
 /// What to ask for. The default is what helps everywhere and needs no right.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ pub struct TickThread {
     report: ThreadReport,
     slice_ns: Option<u64>,
     fifo: Option<u8>,
-    _latency: Option<HeldLatency>,
+    _latency: Option<DmaLatency>,
 }
 
 impl TickThread {
@@ -96,8 +97,7 @@ impl TickThread {
         });
         let mut latency = None;
         let dma_latency = asked(wishes.dma_latency_us, |us| {
-            let hand = Root::live().hand().map_err(|_| Errno::ROFS)?;
-            let mut held = hand.hold_dma_latency_us(us).map_err(|error| error.errno)?;
+            let mut held = DmaLatency::hold_us(us)?;
             let in_force = held.in_force_us()? <= us;
             latency = Some(held);
             Ok(in_force)

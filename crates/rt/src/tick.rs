@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_stats::{Histogram, Summary};
-use evenkeel_sys::{Root, clock, cpu_limit, mark, thread};
+use evenkeel_sys::{clock, cpu_limit, mark, thread};
 
 use crate::guard::Guard;
 use crate::margin::{MOST_NS, Margin};
@@ -126,16 +126,15 @@ impl TickClock {
     /// Starts now: the first tick is due a period from here. All memory is taken here, and a thread is started that says what gaps in
     /// the CPU's time mean, unless ticks are never to be aligned.
     pub fn start(settings: TickSettings) -> TickClock {
-        let root = Root::live();
         let period_ns = u64::try_from(settings.period.as_nanos()).unwrap_or(u64::MAX);
         let most_ns = match settings.spinning {
             Spinning::Always => MOST_NS,
             Spinning::Never => 0,
-            Spinning::WhereThereIsRoom => room_ns(&root, period_ns),
+            Spinning::WhereThereIsRoom => room_ns(period_ns),
         };
         let now_ns = clock::monotonic_ns();
         let keeper = match settings.align {
-            Align::Measured => Keeper::start(&root, now_ns, period_ns),
+            Align::Measured => Keeper::start(now_ns, period_ns),
             Align::Never => None,
         };
         TickClock {
@@ -310,11 +309,11 @@ impl TickClock {
 
 /// The longest that may be waited out awake. With one CPU it would be the rest of the server that waits; under a limit it is paid for
 /// out of the tick's own time, of which a fortieth is little enough.
-fn room_ns(root: &Root, period_ns: u64) -> u64 {
+fn room_ns(period_ns: u64) -> u64 {
     if thread::allowed_cpus().map_or(1, |cpus| cpus) <= 1 {
         return 0;
     }
-    let given_ns = cpu_limit::tightest(root).map_or(u64::MAX, |limit| (limit.cpus() * period_ns as f64) as u64);
+    let given_ns = cpu_limit::tightest().map_or(u64::MAX, |limit| (limit.cpus() * period_ns as f64) as u64);
     (given_ns / 40).min(MOST_NS)
 }
 

@@ -40,33 +40,13 @@
 //! # Ok::<(), evenkeel_stats::StatsError>(())
 //! ```
 
-mod blocks;
-mod boots;
-mod calibration;
-mod compare;
-mod corrections;
-pub mod designs;
-mod error;
+#[cfg(feature = "comparison")]
+mod comparison;
 mod histogram;
-mod pairs;
 pub mod periodicity;
 mod quantile;
-mod sequential;
-mod share;
-mod signed_rank;
-mod student;
-mod verdict;
-mod walsh;
 
-pub use blocks::{BlockDesign, MAX_ARMS};
-pub use boots::{BOOTS_BLOCK, BOOTS_ERROR, BOOTS_MAX, Boot, BootsComparison, boot_order, compare_boots};
-pub use calibration::{Calibration, calibrate};
-pub use compare::{Comparison, MAX_PAIRS, Options, Pair, VALUE_RANGE, compare};
-pub use corrections::{e_benjamini_hochberg, holm};
-pub use error::StatsError;
+#[cfg(feature = "comparison")]
+pub use comparison::*;
 pub use histogram::{Bar, Histogram, Summary};
-pub use pairs::{Order, PairDesign};
 pub use quantile::{median, median_absolute_deviation, quantile};
-pub use sequential::{Look, Sequential};
-pub use share::{Share, ShareSum};
-pub use verdict::{Direction, Verdict};

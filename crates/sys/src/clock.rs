@@ -1,7 +1,7 @@
 //! Clocks, read without an allocation, and a sleep to an absolute time.
 
 use rustix::thread::{ClockId, clock_nanosleep_absolute};
-use rustix::time::{Timespec, clock_gettime};
+use rustix::time::{Timespec, clock_getres, clock_gettime};
 
 const NS: u64 = 1_000_000_000;
 
@@ -28,6 +28,12 @@ pub fn process_cpu_ns() -> u64 {
 /// CPU time that the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::ThreadCPUTime))
+}
+
+/// One tick of the kernel's timer, in nanoseconds: the resolution of its coarse clocks. `KTIME_LOW_RES` of the kernel's
+/// `kernel/time/posix-timers.c` is `TICK_NSEC`: unlike the file that tells `CONFIG_HZ`, every kernel tells this to everybody.
+pub fn kernel_tick_ns() -> u64 {
+    to_ns(clock_getres(rustix::time::ClockId::MonotonicCoarse))
 }
 
 /// Sleeps until the monotonic clock reads `deadline_ns`, signals notwithstanding. Returns at once if it has passed.

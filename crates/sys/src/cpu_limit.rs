@@ -7,8 +7,6 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::Root;
-
 /// Groups from ours up to the root that are looked at.
 const DEPTH_MAX: usize = 64;
 
@@ -43,31 +41,50 @@ impl CpuLimit {
     }
 
     /// What it has taken so far.
-    pub fn throttled(&self, root: &Root) -> Throttled {
-        root.text(&format!("{}/cpu.stat", self.group)).map_or_else(|_| Throttled::default(), |text| parse_stat(&text))
+    pub fn throttled(&self) -> Throttled {
+        self.throttled_by(&text)
+    }
+
+    fn throttled_by(&self, text: &Text<'_>) -> Throttled {
+        text(&format!("{}/cpu.stat", self.group)).map_or_else(Throttled::default, |text| parse_stat(&text))
     }
 }
 
 /// All limits that hold for the calling thread, the innermost first.
-pub fn all(root: &Root) -> Vec<CpuLimit> {
-    // In the first version's groups each thread may be elsewhere. What was captured may know only of the process.
-    let text = root.text("/proc/thread-self/cgroup").or_else(|_| root.text("/proc/self/cgroup"));
-    let groups = text.map_or_else(|_| Groups::default(), |text| parse_groups(&text));
+pub fn all() -> Vec<CpuLimit> {
+    all_by(&text)
+}
+
+/// The tightest of them, which is what counts: none if there is no limit, or nothing tells.
+pub fn tightest() -> Option<CpuLimit> {
+    tightest_of(all())
+}
+
+/// The text of a file, if it can be read.
+type Text<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+fn text(path: &str) -> Option<String> {
+    std::fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn all_by(text: &Text<'_>) -> Vec<CpuLimit> {
+    // In the first version's groups each thread may be elsewhere. Kernels before 3.17 tell only of the process.
+    let groups = text("/proc/thread-self/cgroup").or_else(|| text("/proc/self/cgroup"));
+    let groups = groups.map_or_else(Groups::default, |text| parse_groups(&text));
     let mut limits: Vec<CpuLimit> = Vec::new();
     for (path, mounts) in [(groups.second, SECOND), (groups.first, FIRST)] {
         let Some(path) = path else { continue };
         for folder in mounts.iter().flat_map(|mount| folders(mount, &path)) {
             if limits.iter().all(|limit| limit.group != folder) {
-                limits.extend(limit_of(root, folder));
+                limits.extend(limit_of(text, folder));
             }
         }
     }
     limits
 }
 
-/// The tightest of them, which is what counts: none if there is no limit, or nothing tells.
-pub fn tightest(root: &Root) -> Option<CpuLimit> {
-    all(root).into_iter().min_by(|one, other| one.cpus().total_cmp(&other.cpus()))
+fn tightest_of(limits: Vec<CpuLimit>) -> Option<CpuLimit> {
+    limits.into_iter().min_by(|one, other| one.cpus().total_cmp(&other.cpus()))
 }
 
 /// The counters of limits, kept open: read for as little as a read of a file, without taking memory.
@@ -150,11 +167,11 @@ fn folders(mount: &str, path: &str) -> Vec<String> {
     folders
 }
 
-fn limit_of(root: &Root, group: String) -> Option<CpuLimit> {
-    let (quota_us, period_us) = match root.text(&format!("{group}/cpu.max")) {
-        Ok(text) => parse_cpu_max(&text)?,
-        Err(_) => {
-            let number = |name| root.text(&format!("{group}/cpu.cfs_{name}_us")).ok()?.trim().parse::<i64>().ok();
+fn limit_of(text: &Text<'_>, group: String) -> Option<CpuLimit> {
+    let (quota_us, period_us) = match text(&format!("{group}/cpu.max")) {
+        Some(text) => parse_cpu_max(&text)?,
+        None => {
+            let number = |name| text(&format!("{group}/cpu.cfs_{name}_us"))?.trim().parse::<i64>().ok();
             (number("quota")?, number("period")?)
         }
     };
@@ -193,9 +210,10 @@ mod tests {
 
     use super::*;
 
-    fn host(texts: &[(&str, &str)]) -> Root {
+    fn host(texts: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
         let texts = texts.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
-        Root::from(texts.collect::<BTreeMap<_, _>>())
+        let texts: BTreeMap<_, _> = texts.collect();
+        move |path| texts.get(path).cloned()
     }
 
     /// Each limit: the group below the mounts, and its quota and period in microseconds.
@@ -204,7 +222,7 @@ mod tests {
             let group = limit.group.trim_start_matches("/sys/fs/cgroup").to_owned();
             (group, limit.quota_ns / 1000, limit.period_ns / 1000)
         };
-        all(&host(texts)).into_iter().map(plain).collect()
+        all_by(&host(texts)).into_iter().map(plain).collect()
     }
 
     const NESTED: [(&str, &str); 5] = [
@@ -257,10 +275,10 @@ mod tests {
 
     #[test]
     fn the_tightest_counts_and_says_what_it_took() {
-        let root = host(&NESTED);
-        let tightest = tightest(&root).unwrap();
+        let texts = host(&NESTED);
+        let tightest = tightest_of(all_by(&texts)).unwrap();
         assert_eq!((tightest.group.as_str(), tightest.cpus()), ("/sys/fs/cgroup/pods/one", 0.4));
-        assert_eq!(tightest.throttled(&root), Throttled { times: Some(7), ns: Some(9000) });
+        assert_eq!(tightest.throttled_by(&texts), Throttled { times: Some(7), ns: Some(9000) });
         let first = parse_stat("nr_periods 5\nnr_throttled 3\nthrottled_time 7000\n");
         assert_eq!(first, Throttled { times: Some(3), ns: Some(7000) });
         assert_eq!(parse_stat("usage_usec 1\nnr_throttled -1\n"), Throttled::default());
@@ -288,7 +306,7 @@ mod tests {
         #[test]
         fn no_text_is_a_panic(text in "\\PC{0,80}", groups in "([0-9]:[a-z,]{0,9}:/?[./a-z]{0,20}\n?){0,5}") {
             let _ = (parse_cpu_max(&text), parse_stat(&text), parse_groups(&text));
-            let _ = all(&host(&[("/proc/self/cgroup", &groups), ("/sys/fs/cgroup/cpu.max", &text)]));
+            let _ = all_by(&host(&[("/proc/self/cgroup", &groups), ("/sys/fs/cgroup/cpu.max", &text)]));
         }
     }
 }

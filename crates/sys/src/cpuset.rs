@@ -166,6 +166,7 @@ impl fmt::Display for CpuSet {
 }
 
 /// As the kernel's list, `"0-3,8"`: what users of `lscpu` and `taskset` read and paste.
+#[cfg(feature = "serde")]
 impl serde::Serialize for CpuSet {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use evenkeel_host::{Counter, Plan};
-use evenkeel_sys::{Root, RootKind, clock};
+use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::beside::Beside;
@@ -363,7 +364,7 @@ fn parse_used_bytes(meminfo: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::Capture;
+    use evenkeel_hostfs::Capture;
 
     use super::*;
 

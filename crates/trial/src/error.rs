@@ -1,8 +1,9 @@
 //! What can end a trial early. What was measured until then is kept: see [`Ended`](crate::Ended).
 
 use evenkeel_change::{SessionError, StateError};
+use evenkeel_hostfs::WriteError;
 use evenkeel_stats::VALUE_RANGE;
-use evenkeel_sys::{Errno, WriteError};
+use evenkeel_sys::Errno;
 
 /// Why a trial could not be begun or did not go on.
 #[derive(Debug, thiserror::Error)]

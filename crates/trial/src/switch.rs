@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_change::{FileUndo, Session, State, Undo};
 use evenkeel_host::{Action, Plan, Step, TakesEffect, knobs};
-use evenkeel_sys::{Hand, HeldLatency, Root};
+use evenkeel_hostfs::{Hand, HeldLatency, Root};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Level};

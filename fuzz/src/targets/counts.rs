@@ -1,8 +1,9 @@
 //! The targets of what is counted: by the kernel, and by a server on its page.
 
+use evenkeel_hostfs::Root;
 use evenkeel_measure::meters::rates::{Counts, Pages, PagesSeen, Seen, Target, between, parse_fields};
 use evenkeel_measure::meters::{disk, imbalance, memory};
-use evenkeel_sys::{CpuSet, Errno, MAX_CPUS, Root};
+use evenkeel_sys::{CpuSet, Errno, MAX_CPUS};
 
 /// What a kernel counts: every file that rates are made of says the text before the line `=`, and a second later the text after it.
 pub(super) fn rates(text: &str) {
@@ -47,9 +48,9 @@ pub(super) fn kernel_counts(text: &str) {
     for line in text.lines() {
         let _ = imbalance::parse_thread(line, 1);
         let _ = evenkeel_sys::schedstat::parse_schedstat(line.as_bytes());
-        let _ = evenkeel_sys::asleep::parse_syscall(line);
-        let _ = evenkeel_sys::timer_files::parse_timer(line);
-        let _ = evenkeel_sys::timer_files::parse_set(line);
+        let _ = evenkeel_hostfs::asleep::parse_syscall(line);
+        let _ = evenkeel_hostfs::timer_files::parse_timer(line);
+        let _ = evenkeel_hostfs::timer_files::parse_set(line);
     }
     let _ = evenkeel_sys::stall::parse_some_us(text);
     let _ = (evenkeel_sys::resident::parse_locked_kib(text), evenkeel_sys::resident::parse_swapped_in(text));

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use evenkeel_change::{Log, PlanFile, State, Which, history, revert};
 use evenkeel_host::{Facts, Goal, Server, Setting};
+use evenkeel_hostfs::{Capture, Root};
 use evenkeel_measure::card::{Card, compare};
-use evenkeel_sys::{Capture, Root};
 use tempfile::TempDir;
 
 use super::machines::{QUEUES, machine};

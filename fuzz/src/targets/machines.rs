@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use evenkeel_host::{Facts, Goal, advise};
-use evenkeel_sys::{Capture, Root};
+use evenkeel_hostfs::{Capture, Root};
 
 pub(super) const FOUR_CPUS: &str = include_str!("../../../hosts/qemu-4cpu-6.12.txt");
 pub(super) const FOUR_NODES: &str = include_str!("../../../hosts/qemu-4-nodes-6.1.txt");

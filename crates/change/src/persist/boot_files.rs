@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_host::facts::BootLoader;
-use evenkeel_sys::{MAX_FILE_BYTES, Root, Why};
+use evenkeel_hostfs::{MAX_FILE_BYTES, Root, Why};
 
 use super::Ground;
 use super::grub_defaults::{self, Origin, Word};

@@ -56,7 +56,7 @@ WantedBy=multi-user.target
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::expect;
 
     use super::*;

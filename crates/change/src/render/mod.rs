@@ -121,7 +121,7 @@ fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
 
 /// Lines of letters, as a configuration file must be.
 fn lines<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
-    if text.len() > evenkeel_sys::MAX_FILE_BYTES {
+    if text.len() > evenkeel_hostfs::MAX_FILE_BYTES {
         return Err(refused(what, text, "it is longer than a configuration file may be"));
     }
     if !text.chars().all(|letter| is_plain(letter) || letter == '\t' || letter == '\n') {

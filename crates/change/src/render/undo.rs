@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use evenkeel_host::Action;
-use evenkeel_sys::Entry;
+use evenkeel_hostfs::Entry;
 
 use super::sh::{argument, reading_name, words};
 use super::{RenderError, comment, config_path, kernel_path, line};

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 
-use evenkeel_sys::{Errno, Hand, WriteError};
+use evenkeel_hostfs::{Hand, WriteError};
+use evenkeel_sys::Errno;
 use expect_test::{Expect, expect};
 
 use super::{HOST, Quick, SWAPPINESS, Stage, plan, without_checksums};

@@ -5,7 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evenkeel_sys::{Entry, Errno, Hand, Root, Tree, TreeError, WriteError};
+use evenkeel_hostfs::{Entry, Hand, Root, Tree, TreeError, WriteError};
+use evenkeel_sys::Errno;
 
 use super::{Quick, Stage, lasting, plan, step};
 use crate::outside::Outside;

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::sync::{Arc, Mutex};
 
 use evenkeel_host::{Action, Facts, Setting};
-use evenkeel_sys::{Capture, Entry, Errno, Hand, Root, Tree, TreeError, WriteError};
+use evenkeel_hostfs::{Capture, Entry, Hand, Root, Tree, TreeError, WriteError};
+use evenkeel_sys::Errno;
 
 use super::Quick;
 use crate::outside::Outside;

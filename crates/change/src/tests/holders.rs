@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::{Entry, Errno, Root};
+use evenkeel_hostfs::{Entry, Root};
+use evenkeel_sys::Errno;
 use proptest::prelude::*;
 use tempfile::TempDir;
 

@@ -1,7 +1,8 @@
 //! What outlives a boot: files and commands of a transaction, their undoing, and what `verify` says after the boot.
 
 use evenkeel_host::{Facts, Plan};
-use evenkeel_sys::{Capture, Entry, Errno, Root, Tree, TreeError};
+use evenkeel_hostfs::{Capture, Entry, Root, Tree, TreeError};
+use evenkeel_sys::Errno;
 
 use super::{HOST, SWAPPINESS, Stage, plan};
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
@@ -347,7 +348,7 @@ fn an_image_is_told_what_its_first_boot_does() {
     }
     std::fs::write(dir.path().join("etc/default/irqbalance"), "IRQBALANCE_ARGS=\n").unwrap();
     let root = Root::mounted(dir.path()).unwrap();
-    let hand = evenkeel_sys::Hand::on_nothing();
+    let hand = evenkeel_hostfs::Hand::on_nothing();
     let journal = dir.path().join("var/lib/evenkeel");
     let (plan, lasting) = (steps("10"), lasting("10"));
     let settings = ["vm.swappiness=10".to_owned(), "cmdline.processor.max_cstate=1".to_owned()];

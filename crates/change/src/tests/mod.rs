@@ -19,7 +19,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use evenkeel_host::{Action, Plan, Reading, Step};
-use evenkeel_sys::{Capture, Errno, Hand, Root};
+use evenkeel_hostfs::{Capture, Hand, Root};
+use evenkeel_sys::Errno;
 use tempfile::TempDir;
 
 use crate::ServiceName;

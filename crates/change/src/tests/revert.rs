@@ -1,6 +1,7 @@
 //! `revert` and `history`.
 
-use evenkeel_sys::{Capture, Errno, Root};
+use evenkeel_hostfs::{Capture, Root};
+use evenkeel_sys::Errno;
 
 use super::{HOST, MIN_FREE, SWAPPINESS, Stage, THP, plan};
 use crate::{PutBack, RevertError, Status, Undo, Which, apply, history, revert};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 use super::{MIN_FREE, SWAPPINESS, Stage, THP, plan, step};
 use crate::outside::Outside;

@@ -1,7 +1,8 @@
 //! `verify`: drift, what waits for a boot, and what counts as in force.
 
 use evenkeel_host::Facts;
-use evenkeel_sys::{Capture, Errno, Root};
+use evenkeel_hostfs::{Capture, Root};
+use evenkeel_sys::Errno;
 use expect_test::expect;
 
 use super::{HOST, SWAPPINESS, Stage, THP, plan};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_change::{Session, State, Status, Which, apply, history, revert, verify};
 use evenkeel_host::{Action, Plan, Reading, Step};
-use evenkeel_sys::{Hand, Root};
+use evenkeel_hostfs::{Hand, Root};
 use evenkeel_testkit::{HostLock, skipped};
 
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";

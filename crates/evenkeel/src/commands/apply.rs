@@ -7,7 +7,8 @@ use evenkeel_change::{
     Until,
 };
 use evenkeel_host::Facts;
-use evenkeel_sys::{Root, RootKind, clock};
+use evenkeel_hostfs::{Root, RootKind};
+use evenkeel_sys::clock;
 use serde::Serialize;
 
 use crate::args::{HostArgs, StateArgs};

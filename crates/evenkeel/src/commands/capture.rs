@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Facts, files_of, knobs};
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::args::{HostArgs, MetadataArgs};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use evenkeel_change::ConfirmError;
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 use crate::args::StateArgs;
 use crate::exit;

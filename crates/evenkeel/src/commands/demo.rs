@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_host::{Advice, Facts, Goal, Setting, State as Advised, advise, knobs};
-use evenkeel_sys::{Root, process};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::process;
 use evenkeel_trial::workload::arena::Arena;
 use evenkeel_trial::{Beside, Design, Keep, Outcome as Verdict, Settle, Workload};
 

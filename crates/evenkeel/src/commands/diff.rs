@@ -2,7 +2,7 @@
 
 use evenkeel_change::{Lasting, PlanFile, PlannedStep, before_and_after};
 use evenkeel_host::Facts;
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::args::{HostArgs, StateArgs};

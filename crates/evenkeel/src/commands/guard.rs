@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use evenkeel_hostfs::cgroup;
 use evenkeel_measure::{Keeper, MeterError};
-use evenkeel_sys::{Errno, cgroup, clock, process};
+use evenkeel_sys::{Errno, clock, process};
 use evenkeel_trial::workload::command::end_left_by;
 
 use crate::exit;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use evenkeel_change::{ApplyError, Job, Log, OnFailure, PlanFile, RevertReport, State, Transaction, Which};
 use evenkeel_host::Facts;
-use evenkeel_sys::{Hand, Image, Root};
+use evenkeel_hostfs::{Hand, Image, Root};
 use serde::Serialize;
 
 use crate::commands::apply::half_way_failure;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use evenkeel_change::Log;
 use evenkeel_host::Facts;
-use evenkeel_sys::RootKind;
+use evenkeel_hostfs::RootKind;
 
 use crate::args::{HostArgs, StateArgs};
 use crate::exit;

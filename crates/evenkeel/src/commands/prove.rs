@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use evenkeel_host::{Action, Facts, Plan, Setting};
-use evenkeel_sys::{Root, process};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::process;
 use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::{Beside, Design, Ended, Guard, Keep, Metric, Settle, Stop, Workload};
 

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use evenkeel_change::render::{self, RenderError, RenderedFile, ToDo};
 use evenkeel_change::{Log, PlanFile};
 use evenkeel_host::{Action, Facts};
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::args::HostArgs;

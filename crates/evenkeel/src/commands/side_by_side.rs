@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::user_file;
+use evenkeel_hostfs::user_file;
 use evenkeel_trial::saved::{BYTES_MAX, Saved, SavedError, across};
 
 use crate::exit;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use evenkeel_change::{ServiceName, State};
 use evenkeel_host::{Action, Facts, Plan};
-use evenkeel_sys::{Root, process};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::process;
 use evenkeel_trial::search::{
     Answer, Header, HostWords, LeftOut, LeftOutReason, Live, Log, Offer, SearchDesign, Tools, Verdict, Wanted,
     WorkloadSpec, offer, restarts, search,

@@ -13,7 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use evenkeel_change::{Log, State, expire, is_waiting, unconfirmed};
-use evenkeel_sys::{Hand, Root, clock, process};
+use evenkeel_hostfs::{Hand, Root};
+use evenkeel_sys::{clock, process};
 
 use crate::exit;
 use crate::failure::{Failure, Outcome};

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use evenkeel_sys::characters::acts;
+use evenkeel_hostfs::characters::acts;
 
 /// What a page shows in place of such a character.
 const REPLACEMENT: char = '\u{fffd}';

@@ -10,7 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use evenkeel_host::{Facts, files_of, knobs};
-use evenkeel_sys::{Root, process};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::process;
 use evenkeel_testkit::HostLock;
 use serde_json::Value;
 

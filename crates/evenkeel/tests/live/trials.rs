@@ -2,7 +2,7 @@
 //! and the demo. What they find is the machine's business, unless the effect is known.
 
 use evenkeel_host::Facts;
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use evenkeel_testkit::live::not_judged;
 use serde_json::Value;
 use std::process::Output;

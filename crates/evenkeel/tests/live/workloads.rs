@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use evenkeel_hostfs::Root;
 use evenkeel_stats::{Direction, Pair, Sequential, Verdict};
-use evenkeel_sys::{CpuSet, Root, clock, process, sched, thread};
+use evenkeel_sys::{CpuSet, clock, process, sched, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live};
 use evenkeel_trial::workload::{Placement, Settable};

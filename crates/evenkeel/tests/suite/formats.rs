@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_sys::Capture;
+use evenkeel_hostfs::Capture;
 use serde_json::Value;
 
 use crate::support::Scene;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use evenkeel_host::Facts;
-use evenkeel_sys::{Root, Why};
+use evenkeel_hostfs::{Root, Why};
 
 #[path = "../../../../fuzz/src/targets/mod.rs"]
 mod targets;
@@ -98,10 +98,10 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("rt/src/agones/game_server.rs", "parse", "agones"),
     ("rt/src/agones/http.rs", "parse_chunk_length", "agones"),
     ("rt/src/agones/http.rs", "parse_head", "agones"),
-    ("sys/src/asleep.rs", "parse_syscall", "kernel-counts"),
-    ("sys/src/timer_files.rs", "parse_set", "kernel-counts"),
-    ("sys/src/timer_files.rs", "parse_timer", "kernel-counts"),
-    ("sys/src/capture.rs", "parse", "capture"),
+    ("hostfs/src/asleep.rs", "parse_syscall", "kernel-counts"),
+    ("hostfs/src/timer_files.rs", "parse_set", "kernel-counts"),
+    ("hostfs/src/timer_files.rs", "parse_timer", "kernel-counts"),
+    ("hostfs/src/capture.rs", "parse", "capture"),
     ("sys/src/cpuset.rs", "parse_list", "cpuset"),
     ("sys/src/cpuset.rs", "parse_mask", "cpuset"),
     ("sys/src/cpuset.rs", "parse_range", "cpuset"),
@@ -168,7 +168,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ),
     ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
     ("profile/src/fold.rs", "parse", "lines of stacks and numbers: its own property test has it"),
-    ("sys/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
+    ("hostfs/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
     ("evenkeel/src/commands/guard.rs", "parse", "lines that the program writes itself, to its own guard"),
@@ -299,7 +299,7 @@ fn sources(dir: &Path, files: &mut Vec<PathBuf>) {
 #[test]
 fn every_parser_has_a_target() {
     let mut files = Vec::new();
-    for dir in ["arena", "sys", "host", "change", "measure", "profile", "rt", "trial", "evenkeel"] {
+    for dir in ["arena", "sys", "hostfs", "host", "change", "measure", "profile", "rt", "trial", "evenkeel"] {
         sources(&top().join("crates").join(dir).join("src"), &mut files);
     }
     let mut found = BTreeSet::new();

@@ -9,19 +9,20 @@ use std::process::Command;
 const LINES_MAX: usize = 560;
 
 /// Which of our crates each of our crates may use.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("sys", &[]),
     ("stats", &[]),
+    ("hostfs", &["sys"]),
     ("testkit", &["stats", "sys"]),
-    ("host", &["sys"]),
-    ("change", &["host", "sys"]),
-    ("measure", &["stats", "sys"]),
-    ("trial", &["host", "change", "measure", "stats", "sys"]),
+    ("host", &["hostfs", "sys"]),
+    ("change", &["host", "hostfs", "sys"]),
+    ("measure", &["hostfs", "stats", "sys"]),
+    ("trial", &["host", "hostfs", "change", "measure", "stats", "sys"]),
     ("rt", &["stats", "sys"]),
     ("rt-c", &["rt"]),
     ("arena", &["rt"]),
-    ("profile", &["measure", "stats", "sys"]),
-    ("evenkeel", &["arena", "host", "change", "measure", "profile", "trial", "stats", "sys", "rt"]),
+    ("profile", &["hostfs", "measure", "stats", "sys"]),
+    ("evenkeel", &["arena", "host", "hostfs", "change", "measure", "profile", "trial", "stats", "sys", "rt"]),
 ];
 
 fn project() -> PathBuf {
@@ -107,7 +108,7 @@ fn the_host_crate_cannot_write() {
 
 #[test]
 fn reading_a_host_starts_no_child_process() {
-    for crate_name in ["sys", "host"] {
+    for crate_name in ["sys", "hostfs", "host"] {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
             // The files about child processes: one prepares what trials start, one holds what is recorded until the recorder is ready.
             if path.ends_with("sys/src/process.rs") || path.ends_with("sys/src/held.rs") {
@@ -123,7 +124,7 @@ fn reading_a_host_starts_no_child_process() {
 
 #[test]
 fn only_the_program_prints_and_exits() {
-    for crate_name in ["sys", "stats", "host", "change", "measure", "profile", "trial", "rt", "rt-c"] {
+    for crate_name in ["sys", "hostfs", "stats", "host", "change", "measure", "profile", "trial", "rt", "rt-c"] {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
             if path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs") {
                 continue;

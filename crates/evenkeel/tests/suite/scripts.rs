@@ -6,7 +6,8 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use evenkeel_sys::{Root, process};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::process;
 
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";

@@ -43,7 +43,7 @@ fn the_environment_does_not_matter() {
 fn no_source_that_reads_a_host_can_start_a_program() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut sources = Vec::new();
-    for dir in ["sys/src", "host/src", "evenkeel/src/show"] {
+    for dir in ["sys/src", "hostfs/src", "host/src", "evenkeel/src/show"] {
         collect(&crates.join(dir), &mut sources);
     }
     let commands = ["inspect", "capture", "audit", "explain"];

@@ -123,7 +123,8 @@ fn has_file(probe: Probe<'_>, dir: &str, end: &str) -> Fact<bool> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Errno, Root};
+    use evenkeel_hostfs::{Capture, Root};
+    use evenkeel_sys::Errno;
     use expect_test::expect;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Which control group we are in, and where its files are: version 1, version 2, or both mounted side by side.
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 use crate::fact::Fact;
 use crate::probe::{Probe, is_absence};

@@ -278,7 +278,7 @@ pub(crate) fn all_counted(count: u64) -> impl Fn(&mut super::Facts) {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::expect;
     use proptest::prelude::*;
 

@@ -205,7 +205,7 @@ fn parse_model(cpuinfo: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use proptest::prelude::*;
 
     use super::*;

@@ -116,7 +116,7 @@ fn timers(probe: Probe<'_>) -> Fact<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::expect;
 
     use super::*;

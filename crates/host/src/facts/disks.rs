@@ -234,7 +234,7 @@ fn parse_flag(text: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use proptest::prelude::*;
 
     use super::*;

@@ -198,7 +198,7 @@ fn number(text: &str, key: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use proptest::prelude::*;
 
     use super::*;

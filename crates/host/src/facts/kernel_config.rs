@@ -90,7 +90,7 @@ fn parse(text: &str) -> Option<KernelConfig> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::expect;
     use proptest::prelude::*;
 

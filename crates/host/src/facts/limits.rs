@@ -132,7 +132,7 @@ fn probe_cpus_allowed(probe: Probe<'_>, group: &Group) -> Fact<CpuSet> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use proptest::prelude::*;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::fact::Fact;

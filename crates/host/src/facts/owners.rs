@@ -200,7 +200,7 @@ fn probe_tuned(probe: Probe<'_>) -> Fact<String> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::expect;
     use proptest::prelude::*;
 

@@ -94,7 +94,7 @@ fn parse_modes(text: &str) -> Option<Modes> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use proptest::prelude::*;
 
     use super::super::kernel_config::Tick;

@@ -172,7 +172,7 @@ fn part_fits(pattern: &[u8], text: &[u8]) -> bool {
 mod tests {
     use std::fmt::Write;
 
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::expect;
     use proptest::prelude::*;
 

@@ -123,7 +123,7 @@ fn page_bytes(facts: &Facts, count: i64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::expect;
 
     use super::*;

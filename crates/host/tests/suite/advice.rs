@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, Facts, Goal, State, advise, knobs};
-use evenkeel_sys::{Capture, Root};
+use evenkeel_hostfs::{Capture, Root};
 use expect_test::expect_file;
 use serde_json::{Value, json};
 

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use evenkeel_host::Facts;
-use evenkeel_sys::{CpuSet, Root};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::CpuSet;
 use evenkeel_testkit::skipped;
 use serde_json::Value;
 

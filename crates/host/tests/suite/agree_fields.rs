@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use evenkeel_host::Facts;
-use evenkeel_sys::{Capture, Root};
+use evenkeel_hostfs::{Capture, Root};
 use evenkeel_testkit::skipped;
 use serde_json::Value;
 

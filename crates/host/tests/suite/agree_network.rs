@@ -6,7 +6,7 @@ use std::process::Command;
 
 use evenkeel_host::Facts;
 use evenkeel_host::facts::{Nic, NicKind};
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use evenkeel_testkit::skipped;
 use serde_json::Value;
 

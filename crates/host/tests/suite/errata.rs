@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use evenkeel_host::{Advice, Facts, Goal, Knob, Plan, Setting, State, Wish, advise, knobs};
-use evenkeel_sys::{Capture, CpuSet, Root};
+use evenkeel_hostfs::{Capture, Root};
+use evenkeel_sys::CpuSet;
 
 const C4: &str = "aws-c4.8xlarge-xen-3.14";
 const C5N: &str = "aws-c5n.xlarge-nitro-6.1";

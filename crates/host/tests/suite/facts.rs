@@ -6,7 +6,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Facts, knobs};
-use evenkeel_sys::{Capture, Errno, Root, Why};
+use evenkeel_hostfs::{Capture, Root, Why};
+use evenkeel_sys::Errno;
 use expect_test::expect_file;
 
 fn hosts() -> PathBuf {

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use evenkeel_host::{Facts, Goal, State, advise};
-use evenkeel_sys::{Capture, CpuSet, Root};
+use evenkeel_hostfs::{Capture, Root};
+use evenkeel_sys::CpuSet;
 
 /// A figure for each of several names.
 type Named<T> = &'static [(&'static str, T)];

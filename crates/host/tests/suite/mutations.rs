@@ -5,8 +5,8 @@ use std::fs;
 use std::process::Command;
 
 use evenkeel_host::{Facts, Goal, Plan, Server, Setting, State, Wish, advise};
+use evenkeel_hostfs::{Capture, Root};
 use evenkeel_sys::clock::thread_cpu_ns;
-use evenkeel_sys::{Capture, Root};
 use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
 
 /// How many mutations are tried unless told. `make lab` tries 100,000 of them, in a release build.

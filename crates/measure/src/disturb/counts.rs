@@ -1,6 +1,6 @@
 //! What the kernel counts by CPU in /proc/interrupts and /proc/softirqs: the account of a storm that is not our own.
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 /// The count of the row `label` (as `LOC`) for `cpu` in a table with a column a CPU; none where either is missing.
 pub(super) fn of(table: &str, label: &str, cpu: usize) -> Option<u64> {

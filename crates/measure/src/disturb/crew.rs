@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use evenkeel_sys::{CpuSet, Errno, Root, clock, process, sched, thread};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::{CpuSet, Errno, clock, process, sched, thread};
 
 use crate::error::MeterError;
 use crate::pinned::not_there;

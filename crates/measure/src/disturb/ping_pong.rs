@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use evenkeel_sys::{CpuSet, Errno, Root, clock, thread};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::{CpuSet, Errno, clock, thread};
 
 use crate::error::MeterError;
 use crate::meters::rates::parse_fields;

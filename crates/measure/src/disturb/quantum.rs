@@ -1,7 +1,8 @@
 //! `quantum`: takes CPUs away in fixed slots, as a hypervisor does that runs somebody else in its turn: one [`Thief`] a CPU, all on one
 //! grid, each a phase after the one before.
 
-use evenkeel_sys::{CpuSet, Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::{CpuSet, clock};
 use serde::Serialize;
 
 use super::crew::{check_cpus, no_real_time};

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::{Root, cgroup};
+use evenkeel_hostfs::{Root, cgroup};
 use serde::Serialize;
 
 use super::group::Place;

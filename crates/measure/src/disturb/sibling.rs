@@ -1,7 +1,8 @@
 //! `sibling`: what a neighbour on the other hyperthread of a core does: walks through more memory than the caches hold, and keeps the
 //! floating-point units busy, scalar and vector.
 
-use evenkeel_sys::{CpuSet, Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::{CpuSet, clock};
 use serde::Serialize;
 
 use super::crew::{Class, Crew, End, Post, check_cpus, is_off};

@@ -9,6 +9,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use evenkeel_hostfs::Root;
 use evenkeel_measure::disturb::memory::{bandwidth, headroom, pressure};
 use evenkeel_measure::disturb::spinner::Duty;
 use evenkeel_measure::disturb::storm::{packets, timers, wakes};
@@ -16,7 +17,7 @@ use evenkeel_measure::disturb::{all_cpus, quantum, sibling, spinner};
 use evenkeel_measure::meters::udp;
 use evenkeel_measure::{MeterError, Missing, Spin, Watch};
 use evenkeel_sys::tsc::Scale;
-use evenkeel_sys::{CpuSet, Root, clock, thread};
+use evenkeel_sys::{CpuSet, clock, thread};
 use evenkeel_testkit::fitness::{self, Machine, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 

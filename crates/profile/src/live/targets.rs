@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use evenkeel_hostfs::cgroup;
 use evenkeel_sys::perf_sampler::{Group, Whose, files_allowed};
-use evenkeel_sys::{CpuSet, Errno, cgroup};
+use evenkeel_sys::{CpuSet, Errno};
 
 use super::chosen::Chosen;
 use super::events::Plan;

@@ -10,6 +10,7 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
+use evenkeel_hostfs::{Root, cgroup};
 use evenkeel_measure::disturb::{Planted, Stretch, quota};
 use evenkeel_profile::input;
 use evenkeel_profile::live::{self, LiveError, Memory, Switches, Targets, Wishes};
@@ -20,7 +21,7 @@ use evenkeel_profile::stack::Frame;
 use evenkeel_profile::symbols::parse_kallsyms;
 use evenkeel_profile::unwind::NoUnwind;
 use evenkeel_sys::readiness::{Interest, Readiness};
-use evenkeel_sys::{Root, cgroup, clock, thread};
+use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 

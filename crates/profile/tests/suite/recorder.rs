@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::Scope;
 use std::time::Duration;
 
+use evenkeel_hostfs::cgroup;
 use evenkeel_profile::live::{LiveError, Memory, Outlet, Status, Switches, Targets, Told, Window, Wishes, record};
 use evenkeel_profile::perf::file::PerfFile;
 use evenkeel_profile::recording::{Recording, Turn};
 use evenkeel_profile::unwind::NoUnwind;
-use evenkeel_sys::{cgroup, clock, held::Held, thread};
+use evenkeel_sys::{clock, held::Held, thread};
 use evenkeel_testkit::skipped;
 
 pub(crate) const MS: u64 = 1_000_000;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use evenkeel_sys::job::{self, Gate, Link, Links, Ring, Sink, Source};
 use evenkeel_sys::lock::Mutex;
-use evenkeel_sys::{Root, cpu_limit, thread, tsc};
+use evenkeel_sys::{cpu_limit, thread, tsc};
 
 use super::seat::Seat;
 use super::settings::{Idling, JobSettings, Kind, QueueSettings};
@@ -233,7 +233,7 @@ fn sharing(settings: &JobSettings) -> Sharing {
     let mut cpus: Vec<usize> = own.iter().chain(wished.flat_map(|cpus| cpus.iter())).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    match cpu_limit::tightest(&Root::live()).map(|limit| limit.cpus()) {
+    match cpu_limit::tightest().map(|limit| limit.cpus()) {
         _ if cpus.len() <= 1 => Sharing::OneCpu,
         Some(share) if share < cpus.len() as f64 => Sharing::Limited,
         _ => Sharing::Several,

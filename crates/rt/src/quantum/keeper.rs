@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use evenkeel_stats::periodicity::{Gap, Label};
+use evenkeel_sys::clock;
 use evenkeel_sys::cpu_limit::{self, Counters};
-use evenkeel_sys::{Root, clock};
 
 use super::Aligned;
 use super::aligner::{Aligner, Given, Seen};
@@ -44,9 +44,9 @@ struct Work {
 
 impl Keeper {
     /// None where no thread can be started that says what gaps mean.
-    pub(crate) fn start(root: &Root, now_ns: u64, period_ns: u64) -> Option<Keeper> {
-        let limit = cpu_limit::tightest(root);
-        let tick_ns = root.text("@tick_ns").ok().and_then(|text| text.trim().parse().ok());
+    pub(crate) fn start(now_ns: u64, period_ns: u64) -> Option<Keeper> {
+        let limit = cpu_limit::tightest();
+        let tick_ns = Some(clock::kernel_tick_ns());
         let given = Given { limit: limit.as_ref().map(|limit| (limit.quota_ns, limit.period_ns)), tick_ns };
         own::prepare();
         Some(Keeper {

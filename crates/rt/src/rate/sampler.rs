@@ -3,7 +3,7 @@
 use evenkeel_sys::cpu_limit::Counters;
 use evenkeel_sys::schedstat::{Counted, RunDelay};
 use evenkeel_sys::stall::CpuStalls;
-use evenkeel_sys::{Root, cpu_limit, thread};
+use evenkeel_sys::{cpu_limit, thread};
 
 use super::decide::{Hardware, Readings};
 
@@ -32,7 +32,7 @@ impl Sampler {
             own: RunDelay::of_this_thread().ok(),
             pressure: CpuStalls::of_the_system().ok(),
             group_pressure: CpuStalls::of_this_group().ok(),
-            throttled: Counters::of(&cpu_limit::all(&Root::live())),
+            throttled: Counters::of(&cpu_limit::all()),
             last: Counts::default(),
         };
         sampler.last = sampler.counts();
@@ -50,7 +50,7 @@ impl Sampler {
     pub(super) fn hardware(&self) -> Hardware {
         Hardware {
             cpus: thread::allowed_cpus().unwrap_or(1),
-            cpu_limit: cpu_limit::tightest(&Root::live()).map(|limit| limit.cpus()),
+            cpu_limit: cpu_limit::tightest().map(|limit| limit.cpus()),
         }
     }
 

@@ -37,8 +37,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use evenkeel_sys::Errno;
 use evenkeel_sys::udp::{self, Sharing};
-use evenkeel_sys::{Errno, Root};
 
 pub use buffer::{BufferNeed, kernel_bytes};
 pub use failures::Failure;
@@ -262,5 +262,5 @@ fn bind(address: SocketAddr, sharing: Sharing) -> Result<UdpSocket, UdpError> {
 
 /// `net.core.rmem_max`: what an ordinary process may ask for; the kernel doubles it.
 fn rmem_max_bytes() -> Option<u64> {
-    Root::live().text("/proc/sys/net/core/rmem_max").ok()?.trim().parse().ok()
+    std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?.trim().parse().ok()
 }

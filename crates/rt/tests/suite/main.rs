@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is how a test says that it can't go on")]
 
+#[cfg(feature = "agones")]
 mod agones;
 mod inherit;
 mod jobs;

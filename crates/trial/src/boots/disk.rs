@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use evenkeel_sys::user_file;
+use evenkeel_hostfs::user_file;
 
 use super::state::{BYTES_MAX, BootsState, parse};
 

@@ -9,7 +9,7 @@ use evenkeel_change::{
     carry_out, history, revert,
 };
 use evenkeel_host::{Action, Facts, Plan, Setting};
-use evenkeel_sys::{Hand, Root};
+use evenkeel_hostfs::{Hand, Root};
 
 use super::patience::{Wait, patiently};
 use crate::arm::ArmName;

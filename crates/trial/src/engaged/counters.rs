@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_host::{Action, Counter, Plan};
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 use crate::session::Window;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 /// Names the driver; `none` where there is none, and no state that a knob could act on.
@@ -87,7 +87,7 @@ fn is_numbered(name: &str, prefix: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::Capture;
+    use evenkeel_hostfs::Capture;
 
     use super::*;
 

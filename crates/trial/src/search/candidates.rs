@@ -8,7 +8,7 @@ use evenkeel_change::PlanFile;
 use evenkeel_host::{
     Action, Advice, Device, Facts, Knob, Place, Plan, Setting, State, Step, TakesEffect, Values, Wish, advise, knobs,
 };
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 use super::design::{CANDIDATES_MAX, Candidate};
 use super::left_out::{LeftOut, LeftOutReason};
@@ -273,7 +273,7 @@ fn numbers(bounds: RangeInclusive<i64>, current: Option<&str>, wanted: &str) -> 
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::Capture;
+    use evenkeel_hostfs::Capture;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::user_file;
+use evenkeel_hostfs::user_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

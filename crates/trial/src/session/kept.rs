@@ -6,7 +6,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::{Errno, user_file};
+use evenkeel_hostfs::user_file;
+use evenkeel_sys::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Arm;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use evenkeel_hostfs::{Root, user_file};
 use evenkeel_stats::Direction;
-use evenkeel_sys::{Root, user_file};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Deserialize;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use evenkeel_change::{State, Which, revert};
 use evenkeel_host::{Facts, Plan, Setting, Wish};
-use evenkeel_sys::{Capture, Root};
+use evenkeel_hostfs::{Capture, Root};
 use evenkeel_trial::search::{
     Answer, Budget, Candidate, ClassSettle, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchDesign,
     SearchEnded, Settling, Stage, Tools, Verdict, Wanted, WorkloadSpec, longest_settle, offer, search,

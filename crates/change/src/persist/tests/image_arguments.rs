@@ -183,7 +183,7 @@ fn the_files_of_an_image_are_found() {
         write(path, path);
     }
     write("boot/loader/entries/x.conf", "linux /v\n");
-    write("boot/grub2/grubenv", &"#".repeat(evenkeel_sys::MAX_FILE_BYTES + 1));
+    write("boot/grub2/grubenv", &"#".repeat(evenkeel_hostfs::MAX_FILE_BYTES + 1));
     std::fs::create_dir_all(dir.path().join("etc/kernel/cmdline")).unwrap();
     let found: String = boot_files(&Root::mounted(dir.path()).unwrap())
         .iter()

@@ -9,7 +9,7 @@ mod script;
 mod tools;
 
 use evenkeel_host::{Facts, Place, Setting, Values, knobs};
-use evenkeel_sys::{Capture, Root};
+use evenkeel_hostfs::{Capture, Root};
 use expect_test::expect;
 
 use super::*;

@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use evenkeel_host::{Action, Facts, Knob, Reading, Setting, Step, Values, knobs};
-use evenkeel_sys::{Capture, Root};
+use evenkeel_hostfs::{Capture, Root};
 use tempfile::TempDir;
 
 use super::{Quick, in_memory};

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use evenkeel_host::{Action, Reading};
-use evenkeel_sys::{Capture, Entry, Errno, Hand, Root, WriteError};
+use evenkeel_hostfs::{Capture, Entry, Hand, Root, WriteError};
+use evenkeel_sys::Errno;
 
 use super::{At, Host, Place, THEIRS, applied, every_content, hosts, in_memory, well};
 use crate::edit;

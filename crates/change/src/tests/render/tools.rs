@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use evenkeel_testkit::skipped;
 
 use super::{Place, every_content, every_setting, hosts, planned, well};

@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use clap::ValueEnum;
+use evenkeel_hostfs::Root;
 use evenkeel_measure::disturb::{self, quantum, quota};
-use evenkeel_sys::{CpuSet, Root, process};
+use evenkeel_sys::{CpuSet, process};
 
 use super::context::{Context, Disturbance, RunArgs, What, failure};
 use super::values;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use evenkeel_hostfs::user_file;
 use evenkeel_measure::card::{Card, CardError, Comparison, MAX_CARD_BYTES, Taken, Trait, compare};
-use evenkeel_sys::user_file;
 use serde::Serialize;
 
 use super::Context;

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use evenkeel_hostfs::user_file;
 use evenkeel_measure::meters::ticks;
 use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_measure::meters::ticks::stream::Stream;
-use evenkeel_sys::user_file;
 
 use super::Context;
 use crate::exit;

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
+use evenkeel_hostfs::user_file::{UserFile, UserFileError};
 use evenkeel_profile::input::{self, ReadError};
 use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::symbols::{Doubts, Settings, Symbols};
 use evenkeel_profile::unwind::Unwinder;
 use evenkeel_sys::process;
-use evenkeel_sys::user_file::{UserFile, UserFileError};
 
 use crate::exit;
 use crate::failure::Failure;

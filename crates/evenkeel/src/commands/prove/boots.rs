@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use evenkeel_change::Log;
 use evenkeel_host::Place;
+use evenkeel_hostfs::Root;
 use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX};
-use evenkeel_sys::{Root, clock, process};
+use evenkeel_sys::{clock, process};
 use evenkeel_trial::boots::{
     BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, WINDOWS_MAX, go_on, read, write,
 };

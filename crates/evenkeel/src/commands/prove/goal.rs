@@ -6,7 +6,7 @@ use std::path::Path;
 
 use evenkeel_change::MAX_PLAN_BYTES;
 use evenkeel_host::Facts;
-use evenkeel_sys::user_file;
+use evenkeel_hostfs::user_file;
 use evenkeel_trial::search::{Evidence, GoalFile, HostWords, WorkloadSpec};
 use evenkeel_trial::workload::SETTING_PREFIX;
 
@@ -102,7 +102,7 @@ fn workload(spec: &WorkloadSpec, file: &Path) -> Result<WorkloadArgs, Failure> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
 
     use super::*;
     use crate::args::Looks;

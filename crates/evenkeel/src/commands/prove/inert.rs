@@ -20,7 +20,7 @@ fn why(advice: &[Advice], setting: &Setting) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
 
     use super::*;
 

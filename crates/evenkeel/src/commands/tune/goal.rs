@@ -4,7 +4,7 @@ use std::path::Path;
 
 use evenkeel_change::Cannot;
 use evenkeel_host::{Action, Facts, Plan, Setting};
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use evenkeel_trial::search::{Answer, Evidence, GoalFile, HostWords, SearchDesign, WorkloadSpec};
 use evenkeel_trial::workload::SETTING_PREFIX;
 

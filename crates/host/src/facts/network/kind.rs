@@ -2,7 +2,8 @@
 
 use std::cell::OnceCell;
 
-use evenkeel_sys::{Errno, Why};
+use evenkeel_hostfs::Why;
+use evenkeel_sys::Errno;
 use serde::Serialize;
 
 use super::{CLASS, NICS_MAX, Nic};

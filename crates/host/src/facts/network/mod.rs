@@ -254,7 +254,7 @@ fn probe_hardware(probe: Probe<'_>, nic: &mut Nic, interrupts: &Fact<Vec<Interru
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::{Capture, Root};
+    use evenkeel_hostfs::{Capture, Root};
     use expect_test::expect;
 
     use super::*;

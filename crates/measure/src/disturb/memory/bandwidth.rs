@@ -1,6 +1,7 @@
 //! Streaming threads: each copies from one half of its working set to the other, again and again.
 
-use evenkeel_sys::{CpuSet, Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::{CpuSet, clock};
 use serde::Serialize;
 
 use super::headroom;

@@ -3,7 +3,7 @@
 pub mod bandwidth;
 pub mod pressure;
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 
 use super::group::Place;
 

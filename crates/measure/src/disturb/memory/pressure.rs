@@ -6,8 +6,9 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_hostfs::Root;
 use evenkeel_sys::pages::Pages;
-use evenkeel_sys::{CpuSet, Root, clock};
+use evenkeel_sys::{CpuSet, clock};
 use serde::{Deserialize, Serialize};
 
 use super::headroom;

@@ -5,8 +5,9 @@ mod across;
 mod costs;
 mod sources;
 
+use evenkeel_hostfs::Root;
 use evenkeel_sys::asking::{self, Call};
-use evenkeel_sys::{Errno, Root, tsc};
+use evenkeel_sys::{Errno, tsc};
 use serde::Serialize;
 
 use crate::{Keeper, MeterError, Samples, Watch};

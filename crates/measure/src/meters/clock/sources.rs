@@ -1,9 +1,10 @@
 //! The clock sources: measures the one in use, or every one on offer in turns, and puts back what was in use. Whoever else changes the
 //! source meanwhile is noticed, because it is read before and after each turn, and keeps the last word.
 
+use evenkeel_hostfs::{Hand, Root};
 use evenkeel_sys::asking::Call;
+use evenkeel_sys::clock;
 use evenkeel_sys::tsc::Scale;
-use evenkeel_sys::{Hand, Root, clock};
 
 use super::costs::Kinds;
 use super::{Report, Skipped, Source, Sources, Way, way};

@@ -7,8 +7,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use evenkeel_sys::scratch::{self, Done};
-use evenkeel_sys::{Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_hostfs::scratch::{self, Done};
+use evenkeel_sys::clock;
 use serde::Serialize;
 
 pub use volume::{Shared, Volume, parse_mounts};

@@ -4,7 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 /// Layers of devices on devices that are followed.
@@ -156,7 +156,7 @@ fn minor(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::Capture;
+    use evenkeel_hostfs::Capture;
     use proptest::prelude::*;
 
     use super::*;

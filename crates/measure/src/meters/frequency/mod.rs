@@ -6,7 +6,7 @@ mod counters;
 mod siblings;
 mod vectors;
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use evenkeel_sys::tsc::Scale;
 use serde::Serialize;
 

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_hostfs::Root;
 use evenkeel_sys::tsc::Scale;
-use evenkeel_sys::{CpuSet, Root, chain, clock};
+use evenkeel_sys::{CpuSet, chain, clock};
 use serde::Serialize;
 
 use super::Settings;
@@ -165,7 +166,8 @@ mod tests {
             ("qemu-arm64-4cpu-6.1", 3, 0, &[(0, 1, false), (0, 2, false), (0, 3, false)]),
         ] {
             let path = format!("{}/../../hosts/{host}.txt", env!("CARGO_MANIFEST_DIR"));
-            let root = Root::captured(evenkeel_sys::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap());
+            let root =
+                Root::captured(evenkeel_hostfs::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap());
             let online = CpuSet::parse_list(&root.text("/sys/devices/system/cpu/online").unwrap()).unwrap();
             let groups: Vec<_> = online.iter().map(|cpu| (cpu, told_siblings(&root, cpu))).collect();
             let pairs = pairs(&groups);

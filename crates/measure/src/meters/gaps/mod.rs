@@ -14,11 +14,12 @@ mod turns;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_hostfs::Root;
 use evenkeel_stats::Share;
 use evenkeel_sys::cpu_limit::CpuLimit;
 use evenkeel_sys::tracepoint::{Ready, Tracepoint};
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Errno, Root, clock, cpu_limit, thread};
+use evenkeel_sys::{CpuSet, Errno, clock, cpu_limit, thread};
 use serde::Serialize;
 
 pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
@@ -178,8 +179,7 @@ impl From<&CpuLimit> for Limit {
 /// If a CPU can't be run on, or the settings can't be meant.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let cpus = check(settings)?;
-    let root = Root::live();
-    let limits = cpu_limit::all(&root);
+    let limits = cpu_limit::all();
     let looks = match settings.mode {
         Mode::Spin => Looks::All,
         Mode::Sample => Looks::OwnCounts,

@@ -4,7 +4,8 @@
 mod picture;
 mod reading;
 
-use evenkeel_sys::{Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::clock;
 use serde::Serialize;
 
 pub use picture::{BusyCpu, BusySource, BusyThread, FULL, IDLE, Picture, Shape, between};

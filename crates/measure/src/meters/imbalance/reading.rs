@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_sys::{Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::clock;
 
 /// Threads that one reading looks at, at the most: some 10 us each.
 const THREADS_MAX: usize = 20_000;

@@ -1,7 +1,8 @@
 //! Bandwidth of memory: reading, writing and copying far more than a core's own caches hold, by one thread and by one on each CPU.
 
+use evenkeel_hostfs::Root;
 use evenkeel_sys::mapping::{Mapping, Pages};
-use evenkeel_sys::{Root, wide};
+use evenkeel_sys::wide;
 use serde::Serialize;
 
 use super::latency;

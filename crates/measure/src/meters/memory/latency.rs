@@ -1,9 +1,10 @@
 //! Latency of memory: pointers in a random ring over all lines of a working set, so that nothing can guess the next address, with small
 //! pages and with huge ones in turns.
 
+use evenkeel_hostfs::Root;
+use evenkeel_sys::clock;
 use evenkeel_sys::mapping::{Mapping, Pages};
 use evenkeel_sys::ring::{LINE_BYTES, Ring};
-use evenkeel_sys::{Root, clock};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;

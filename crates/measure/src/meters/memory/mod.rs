@@ -8,7 +8,7 @@ mod nodes;
 mod room;
 mod windows;
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 pub use bandwidth::{Bandwidth, Kind};

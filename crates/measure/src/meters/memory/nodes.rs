@@ -1,6 +1,7 @@
 //! Latency between NUMA nodes: a CPU of one node, memory of another, every pair of the two.
 
-use evenkeel_sys::{CpuSet, Root};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
 use super::latency;
@@ -109,7 +110,7 @@ mod tests {
 
     fn captured(host: &str) -> Root {
         let path = format!("{}/../../hosts/{host}.txt", env!("CARGO_MANIFEST_DIR"));
-        Root::captured(evenkeel_sys::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap())
+        Root::captured(evenkeel_hostfs::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap())
     }
 
     /// `CPU's node, memory's node, CPU, distance` of every pair of captured hosts, where some CPUs are not ours.

@@ -1,7 +1,7 @@
 //! How much memory may be taken without anybody going short: half of what the kernel calls available, and half of what our control group
 //! and each above it have left.
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::MeterError;

@@ -8,7 +8,7 @@ mod siege;
 
 use evenkeel_stats::periodicity::{self, Count, Known, Label, Limit, Model, Periodicity, Reason, Slots};
 use evenkeel_sys::cpu_limit::CpuLimit;
-use evenkeel_sys::{CpuSet, Root, clock, cpu_limit, thread};
+use evenkeel_sys::{CpuSet, clock, cpu_limit, thread};
 use serde::Serialize;
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
@@ -166,10 +166,9 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         let why = format!("this process may run on {ours} only");
         return Err(MeterError::wrong_use(format!("CPU {cpu}"), why));
     }
-    let root = Root::live();
-    let limit = cpu_limit::tightest(&root);
+    let limit = cpu_limit::tightest();
     let reference_ns = clock::monotonic_ns();
-    let mut measured = measure(settings, &cpus, &root, limit.as_ref(), watch)?;
+    let mut measured = measure(settings, &cpus, limit.as_ref(), watch)?;
     for cpu in &mut measured {
         phase::place(cpu, reference_ns);
     }
@@ -189,13 +188,12 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
 fn measure(
     settings: &Settings,
     cpus: &[usize],
-    root: &Root,
     limit: Option<&CpuLimit>,
     watch: &Watch<'_>,
 ) -> Result<Vec<Cpu>, MeterError> {
     let one = |cpu: usize, watch: &Watch<'_>| -> Result<Cpu, MeterError> {
         match settings.method {
-            Method::Fold => fold(cpu, settings, root, limit, watch),
+            Method::Fold => fold(cpu, settings, limit, watch),
             Method::Siege => siege::run(cpu, watch).map(|(is_real_time, said)| as_siege(cpu, is_real_time, said)),
         }
     };
@@ -229,14 +227,8 @@ fn joined(result: std::thread::Result<Result<Cpu, MeterError>>) -> Result<Cpu, M
 }
 
 /// All gaps of one CPU, folded.
-fn fold(
-    cpu: usize,
-    settings: &Settings,
-    root: &Root,
-    place: Option<&CpuLimit>,
-    watch: &Watch<'_>,
-) -> Result<Cpu, MeterError> {
-    let before = place.map(|place| limit_now(place, root)).filter(|limit| limit.quota_ns < limit.period_ns);
+fn fold(cpu: usize, settings: &Settings, place: Option<&CpuLimit>, watch: &Watch<'_>) -> Result<Cpu, MeterError> {
+    let before = place.map(limit_now).filter(|limit| limit.quota_ns < limit.period_ns);
     // A limit does not hold for real-time threads: only an ordinary one meets it.
     let class = if before.is_some() && settings.class == Class::Auto { Class::Ordinary } else { settings.class };
     let watched = match probe::watch(cpu, class, settings.threshold_ns, settings.duration_ns, watch) {
@@ -245,24 +237,20 @@ fn fold(
         other => other?,
     };
     let limit = before.map(|before| {
-        let after = place.and_then(|place| place.throttled(root).times);
+        let after = place.and_then(|place| place.throttled().times);
         let throttled = before.throttled.zip(after).map(|(before, after)| after.saturating_sub(before));
         Limit { throttled, ..before }
     });
     let is_turn = settings.count == Count::All || matches!(watched.labels, Labels::None(_));
-    let turns_end_at_ns = if is_turn && !watched.is_real_time { tick_ns(root) } else { None };
+    let turns_end_at_ns = if is_turn && !watched.is_real_time { Some(clock::kernel_tick_ns()) } else { None };
     let said =
         periodicity::detect(&watched.windows, &watched.gaps, &Known { count: settings.count, limit, turns_end_at_ns });
     Ok(told(cpu, said, limit, watched))
 }
 
 /// The limit, with how often it has run out so far.
-fn limit_now(place: &CpuLimit, root: &Root) -> Limit {
-    Limit { quota_ns: place.quota_ns, period_ns: place.period_ns, throttled: place.throttled(root).times }
-}
-
-fn tick_ns(root: &Root) -> Option<u64> {
-    root.text("@tick_ns").ok()?.trim().parse().ok()
+fn limit_now(place: &CpuLimit) -> Limit {
+    Limit { quota_ns: place.quota_ns, period_ns: place.period_ns, throttled: place.throttled().times }
 }
 
 fn told(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watched) -> Cpu {

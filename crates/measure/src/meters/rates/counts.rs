@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_sys::{Errno, Refusal, Root, Why, schedstat};
+use evenkeel_hostfs::{Refusal, Root, Why};
+use evenkeel_sys::{Errno, schedstat};
 
 use super::group::{MemoryLimit, Place, Places, memory_limit};
 use super::parse::{Pairs, Process, Stalls, Stat, parse_fields, parse_pairs, parse_process, parse_stalls, parse_stat};

@@ -1,6 +1,6 @@
 //! Where a control group's files are: version 1, version 2, or both mounted side by side, and the groups around it, whose limits hold it too.
 
-use evenkeel_sys::{Root, Why};
+use evenkeel_hostfs::{Root, Why};
 
 use super::parse::{parse_limit, parse_membership};
 use super::seen::Seen;

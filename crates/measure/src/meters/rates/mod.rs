@@ -32,7 +32,8 @@ pub use timeline::Stretch;
 
 use std::fs;
 
-use evenkeel_sys::{Errno, Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::{Errno, clock};
 
 use crate::{MeterError, Watch};
 use spread::{Between, Course};

@@ -1,6 +1,6 @@
 //! `Seen`: a number, or why there is none. A counter that could not be read, or that went back, is never a 0.
 
-use evenkeel_sys::{Refusal, Why};
+use evenkeel_hostfs::{Refusal, Why};
 use serde::Serialize;
 
 /// A value, or the reason why there is none.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use evenkeel_sys::{Errno, Root};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::Errno;
 use expect_test::expect;
 use proptest::prelude::*;
 

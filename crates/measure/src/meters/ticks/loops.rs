@@ -3,8 +3,8 @@
 
 use std::fmt;
 
+use evenkeel_hostfs::asleep::{Call, Wait};
 use evenkeel_stats::{median, quantile};
-use evenkeel_sys::asleep::{Call, Wait};
 use serde::Serialize;
 
 use super::account::{self, beats, ticks};

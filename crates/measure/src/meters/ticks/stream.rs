@@ -1,7 +1,7 @@
 //! `Stream`: what all threads of a server did in a stretch of time, by the kernel's switch records. Every question about ticks is asked of
 //! this, whether it was recorded a moment ago or read from a file.
 
-use evenkeel_sys::asleep::{Asleep, Call, Wait};
+use evenkeel_hostfs::asleep::{Asleep, Call, Wait};
 
 use super::wakes::{Unseen, Wake};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_sys::asleep::Wait;
+use evenkeel_hostfs::asleep::Wait;
 
 use super::entries::ticks_of;
 use super::stream::{Asked, Stream, ThreadLog};

@@ -7,10 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use evenkeel_sys::asleep::Sleeper;
+use evenkeel_hostfs::asleep::Sleeper;
+use evenkeel_hostfs::timer_files::TimerFiles;
 use evenkeel_sys::perf_probe::Probe;
 use evenkeel_sys::perf_thread::ThreadSwitches;
-use evenkeel_sys::timer_files::TimerFiles;
 use evenkeel_sys::{Errno, clock, thread};
 
 use super::stream::{Asked, Stream, ThreadLog};

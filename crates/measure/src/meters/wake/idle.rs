@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_sys::Root;
+use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 /// More idle states than any driver has.

@@ -10,7 +10,8 @@ mod variant;
 
 use std::num::NonZeroU64;
 
-use evenkeel_sys::{Root, clock, thread};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::{clock, thread};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

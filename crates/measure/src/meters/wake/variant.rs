@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_sys::{Errno, HeldLatency, Root, clock, sched, thread};
+use evenkeel_hostfs::{HeldLatency, Root};
+use evenkeel_sys::{Errno, clock, sched, thread};
 use serde::Serialize;
 
 use crate::MeterError;

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 use evenkeel_change::{Log, State, Status, Which, history, revert};
 use evenkeel_host::Setting;
+use evenkeel_hostfs::{Capture, Root};
 use evenkeel_stats::Direction;
-use evenkeel_sys::{Capture, Root};
 use tempfile::TempDir;
 
 use super::*;
@@ -159,7 +159,7 @@ impl Sim {
     }
 
     fn is_there(&self, path: &str) -> bool {
-        self.root.tree().unwrap().look(path).unwrap() != evenkeel_sys::Entry::Absent
+        self.root.tree().unwrap().look(path).unwrap() != evenkeel_hostfs::Entry::Absent
     }
 
     fn reboot(&mut self) {

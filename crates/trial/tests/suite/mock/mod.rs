@@ -9,8 +9,8 @@ mod turns;
 
 use std::time::Duration;
 
+use evenkeel_hostfs::{Capture, Root};
 use evenkeel_stats::{Order, PairDesign};
-use evenkeel_sys::{Capture, Root};
 use evenkeel_trial::{
     Arm, ArmName, Design, DropReason, Dropped, Ended, Keep, Outcome, Stop, Stretch, Switch, Trial, Watch, run,
 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evenkeel_change::State;
 use evenkeel_host::{Facts, Plan, Setting};
-use evenkeel_sys::{Capture, Root};
+use evenkeel_hostfs::{Capture, Root};
 use evenkeel_trial::kept::Head;
 use evenkeel_trial::{
     Arm, Away, Design, Keep, Level, Metric, NetworkPath, Record, Report, Sample, Switch, Titles, Trial, TrialError,

@@ -18,9 +18,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::Facts;
+use evenkeel_hostfs::Root;
 use evenkeel_measure::card::{Better, Card, CardLine, KIND, Part, Reference, Taken};
 use evenkeel_measure::{MeterError, Samples, Unit, Watch};
-use evenkeel_sys::{Root, clock as time};
+use evenkeel_sys::clock as time;
 
 use super::Context;
 use crate::exit;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_host::Facts;
-use evenkeel_sys::{Root, clock};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::clock;
 use evenkeel_trial::boots::{
     BootCounters, BootWords, BootsDesign, BootsState, Hands, Machine, Sight, Windows, read, write,
 };

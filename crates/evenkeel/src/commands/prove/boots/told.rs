@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use evenkeel_hostfs::Root;
 use evenkeel_stats::Verdict;
-use evenkeel_sys::Root;
 use evenkeel_trial::boots::{BootsEnded, BootsReport, BootsState, Hands, read};
 
 use super::{Args, FILE, live, not_possible};

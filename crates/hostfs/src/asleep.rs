@@ -1,0 +1,335 @@
+//! `Sleeper`: until when a sleeping thread of any process asked the kernel to let it sleep, from the arguments of its system call
+//! (proc_pid_syscall(5)) and the one time that they point to. Nothing is stopped: whoever runs says nothing.
+//!
+//! A server's tick is due when it asked to be woken. From outside that is to be had in no other way: the wake itself comes later by what
+//! timer slack and the machine add.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use evenkeel_sys::{Errno, clock};
+
+const MS_NS: u64 = 1_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+/// `TIMER_ABSTIME`.
+const ABSOLUTE: u64 = 1;
+const MONOTONIC: u64 = libc::CLOCK_MONOTONIC as u64;
+const REALTIME: u64 = libc::CLOCK_REALTIME as u64;
+const FUTEX_COMMAND: u64 = 127;
+const FUTEX_WAIT: u64 = 0;
+const FUTEX_WAIT_BITSET: u64 = 9;
+const FUTEX_CLOCK_REALTIME: u64 = 256;
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It sleeps until the monotonic clock reads so much, at the latest.
+    Until(u64),
+    /// It sleeps so many nanoseconds from when it fell asleep, at the longest.
+    For(u64),
+    /// It sleeps, and asked for no end.
+    Open,
+    /// It runs, or is in a call that is not known to have an end.
+    Unknown,
+}
+
+/// The kind of system call that a thread sleeps in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    /// `nanosleep`, `clock_nanosleep`: nothing but the time ends it.
+    Sleep,
+    /// `poll`, `select`, `epoll_wait` and their like: a file or the time ends it.
+    Poll,
+    /// `futex`: another thread or the time ends it.
+    Futex,
+    /// Any other call, or none.
+    Other,
+}
+
+/// What a thread sleeps in, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asleep {
+    /// The kind of call.
+    pub call: Call,
+    /// Until when.
+    pub wait: Wait,
+}
+
+impl Asleep {
+    /// The same in a call that a timer ends, which is due then: nothing but the time decides.
+    fn with_timer(self, due_ns: u64, now_ns: u64) -> Asleep {
+        let is_sooner = match self.wait {
+            Wait::Until(ns) => due_ns < ns,
+            // It fell asleep before now, so that its own time ends before this.
+            Wait::For(ns) => due_ns < now_ns.saturating_add(ns),
+            Wait::Open | Wait::Unknown => true,
+        };
+        if is_sooner { Asleep { call: Call::Sleep, wait: Wait::Until(due_ns) } } else { self }
+    }
+}
+
+/// What a time is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counts {
+    FromTheCall,
+    Monotonic,
+    /// The time of day: an adjustment of it moves the end of the sleep.
+    Realtime,
+}
+
+/// Where a call keeps its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Ms(u64),
+    /// A `struct timespec` at this address.
+    Spec {
+        at: u64,
+        counts: Counts,
+    },
+    /// A `struct timeval` at this address.
+    Val {
+        at: u64,
+    },
+    Nothing,
+}
+
+/// The number and the arguments of the call that a thread is in: `230 0x1 0x1 0x7ffe… … SP PC`; none for `running` and what is no call.
+pub fn parse_syscall(text: &str) -> Option<(i64, [u64; 6])> {
+    let mut words = text.split_ascii_whitespace();
+    let number: i64 = words.next()?.parse().ok().filter(|number| *number >= 0)?;
+    let mut arguments = [0; 6];
+    for argument in &mut arguments {
+        *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    }
+    Some((number, arguments))
+}
+
+fn told(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> Told {
+    let spec = |at: u64, counts| Told::Spec { at, counts };
+    let number = number as libc::c_long;
+    match number {
+        libc::SYS_clock_nanosleep if a1 & ABSOLUTE == 0 => spec(a2, Counts::FromTheCall),
+        libc::SYS_clock_nanosleep if a0 == MONOTONIC => spec(a2, Counts::Monotonic),
+        libc::SYS_clock_nanosleep if a0 == REALTIME => spec(a2, Counts::Realtime),
+        libc::SYS_nanosleep => spec(a0, Counts::FromTheCall),
+        libc::SYS_ppoll => spec(a2, Counts::FromTheCall),
+        libc::SYS_pselect6 => spec(a4, Counts::FromTheCall),
+        libc::SYS_epoll_pwait => Told::Ms(a3),
+        // epoll_pwait2, of the same number everywhere.
+        441 => spec(a3, Counts::FromTheCall),
+        libc::SYS_futex => match (a1 & FUTEX_COMMAND, a1 & FUTEX_CLOCK_REALTIME) {
+            (FUTEX_WAIT, _) => spec(a3, Counts::FromTheCall),
+            (FUTEX_WAIT_BITSET, 0) => spec(a3, Counts::Monotonic),
+            (FUTEX_WAIT_BITSET, _) => spec(a3, Counts::Realtime),
+            _ => Told::Nothing,
+        },
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll => Told::Ms(a2),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => Told::Ms(a3),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_select => Told::Val { at: a4 },
+        _ => Told::Nothing,
+    }
+}
+
+/// The file whose readiness alone a call waits for: a set of files, or a file that is read. A timer may be in it.
+fn file(number: i64, [a0, ..]: [u64; 6]) -> Option<u32> {
+    match number as libc::c_long {
+        libc::SYS_epoll_pwait | 441 | libc::SYS_read => u32::try_from(a0).ok(),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => u32::try_from(a0).ok(),
+        _ => None,
+    }
+}
+
+fn kind(number: i64) -> Call {
+    match number as libc::c_long {
+        libc::SYS_clock_nanosleep | libc::SYS_nanosleep => Call::Sleep,
+        libc::SYS_futex => Call::Futex,
+        libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait | 441 => Call::Poll,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll | libc::SYS_epoll_wait | libc::SYS_select => Call::Poll,
+        _ => Call::Other,
+    }
+}
+
+/// A time of 64-bit programs: seconds, and parts of which a second has so many.
+fn time_ns(bytes: [u8; 16], parts: u64) -> Option<u64> {
+    let word = |at: usize| i64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+    let (seconds, rest) = (u64::try_from(word(0)).ok()?, u64::try_from(word(8)).ok()?);
+    if rest >= parts {
+        return None;
+    }
+    seconds.checked_mul(SECOND_NS)?.checked_add(rest * (SECOND_NS / parts))
+}
+
+/// A thread of any process that sleeps now and then.
+#[derive(Debug)]
+pub struct Sleeper {
+    call: File,
+    memory: File,
+}
+
+impl Sleeper {
+    /// The thread `tid`.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none, or the kernel tells of no calls; `EACCES` or `EPERM` if it is not ours to look into: that takes the
+    /// rights of a debugger (CAP_SYS_PTRACE).
+    pub fn of(tid: u32) -> Result<Sleeper, Errno> {
+        let open = |name: &str| File::open(format!("/proc/{tid}/{name}")).map_err(|error| Errno::from(&error));
+        Ok(Sleeper { call: open("syscall")?, memory: open("mem")? })
+    }
+
+    /// What it does now. It costs two reads, some 10 us.
+    ///
+    /// # Errors
+    /// `ESRCH` if it has ended; else what the kernel said.
+    pub fn asleep(&self) -> Result<Asleep, Errno> {
+        self.asleep_by(|_| None)
+    }
+
+    /// The same, where `timer_due_ns` says when the timer of a file is due, if it is one or a set that holds one: a thread that waits for such a
+    /// file sleeps until then, unless it asked for less.
+    ///
+    /// # Errors
+    /// As [`asleep`](Sleeper::asleep).
+    pub fn asleep_by(&self, timer_due_ns: impl FnOnce(u32) -> Option<u64>) -> Result<Asleep, Errno> {
+        let mut bytes = [0; 256];
+        let length = self.call.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
+        let call = std::str::from_utf8(&bytes[..length]).ok().and_then(parse_syscall);
+        let Some((number, arguments)) = call else { return Ok(Asleep { call: Call::Other, wait: Wait::Unknown }) };
+        let asleep = Asleep { call: kind(number), wait: self.wait(told(number, arguments)) };
+        let due_ns = file(number, arguments).and_then(timer_due_ns);
+        Ok(due_ns.map_or(asleep, |due_ns| asleep.with_timer(due_ns, clock::monotonic_ns())))
+    }
+
+    fn wait(&self, told: Told) -> Wait {
+        let (at, counts, parts) = match told {
+            Told::Nothing => return Wait::Unknown,
+            // A negative number of 32 bits is no end.
+            Told::Ms(ms) if (ms as u32).cast_signed() < 0 => return Wait::Open,
+            Told::Ms(ms) => return Wait::For(u64::from(ms as u32) * MS_NS),
+            Told::Spec { at: 0, .. } | Told::Val { at: 0 } => return Wait::Open,
+            Told::Spec { at, counts } => (at, counts, SECOND_NS),
+            Told::Val { at } => (at, Counts::FromTheCall, 1_000_000),
+        };
+        let mut time = [0; 16];
+        // What was told may be gone by now: the thread may have run on.
+        if self.memory.read_exact_at(&mut time, at).is_err() {
+            return Wait::Unknown;
+        }
+        match (time_ns(time, parts), counts) {
+            (None, _) => Wait::Unknown,
+            (Some(ns), Counts::FromTheCall) => Wait::For(ns),
+            (Some(ns), Counts::Monotonic) => Wait::Until(ns),
+            (Some(ns), Counts::Realtime) => {
+                let ahead_ns = clock::realtime_ns().saturating_sub(clock::monotonic_ns());
+                Wait::Until(ns.saturating_sub(ahead_ns))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn calls_are_read_with_their_arguments() {
+        let text = "230 0x1 0x1 0x7ffd9c0 0x0 0x5 0xffffffffffffffff 0x7ffd 0x7f\n";
+        assert_eq!(parse_syscall(text), Some((230, [1, 1, 0x7ffd9c0, 0, 5, u64::MAX])));
+        for odd in ["running\n", "-1 0x7ffd 0x7f\n", "", "230 0x1 0x1", "230 1 1 1 1 1 1", "x 0x1 0x1 0x1 0x1 0x1 0x1"]
+        {
+            assert_eq!(parse_syscall(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn times_are_of_both_kinds() {
+        let bytes = |seconds: i64, rest: i64| -> [u8; 16] {
+            [seconds.to_ne_bytes(), rest.to_ne_bytes()].concat().try_into().unwrap()
+        };
+        assert_eq!(time_ns(bytes(2, 5), SECOND_NS), Some(2_000_000_005));
+        assert_eq!(time_ns(bytes(2, 5), 1_000_000), Some(2_000_005_000));
+        for (seconds, rest) in [(-1, 0), (0, -1), (0, 1_000_000), (i64::MAX, 0)] {
+            assert_eq!(time_ns(bytes(seconds, rest), 1_000_000), None, "{seconds} {rest}");
+        }
+    }
+
+    #[test]
+    fn a_timer_that_is_read_as_a_file_ends_the_sleep_where_it_is_sooner() {
+        let until = Asleep { call: Call::Sleep, wait: Wait::Until(700) };
+        let table = [
+            (Call::Poll, Wait::Open, until),
+            (Call::Other, Wait::Unknown, until),
+            (Call::Poll, Wait::For(300), until),
+            (Call::Poll, Wait::For(100), Asleep { call: Call::Poll, wait: Wait::For(100) }),
+        ];
+        for (call, wait, expected) in table {
+            assert_eq!(Asleep { call, wait }.with_timer(700, 500), expected, "{call:?} {wait:?}");
+        }
+        assert_eq!(file(libc::SYS_read, [5, 0, 0, 0, 0, 0]), Some(5));
+        assert_eq!(file(libc::SYS_futex, [5, 0, 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn what_has_no_time_says_so() {
+        let no_end = [0, u64::MAX, 0, 0, 0, 0];
+        assert_eq!(told(libc::SYS_read, no_end), Told::Nothing);
+        assert_eq!(told(libc::SYS_clock_nanosleep, [2, 1, 5, 0, 0, 0]), Told::Nothing, "of a clock of CPU time");
+    }
+
+    #[test]
+    fn times_are_counted_from_what_the_call_says() {
+        let spec = |counts| Told::Spec { at: 5, counts };
+        assert_eq!(told(libc::SYS_clock_nanosleep, [0, 1, 5, 0, 0, 0]), spec(Counts::Realtime));
+        assert_eq!(told(libc::SYS_clock_nanosleep, [1, 1, 5, 0, 0, 0]), spec(Counts::Monotonic));
+        assert_eq!(told(libc::SYS_clock_nanosleep, [1, 0, 5, 0, 0, 0]), spec(Counts::FromTheCall));
+        assert_eq!(told(libc::SYS_futex, [0, 9 | 256, 0, 5, 0, 0]), spec(Counts::Realtime));
+        assert_eq!(told(libc::SYS_futex, [0, 128, 0, 5, 0, 0]), spec(Counts::FromTheCall));
+        assert_eq!(told(libc::SYS_futex, [0, 137, 0, 5, 0, 0]), spec(Counts::Monotonic));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_panic(text in "\\PC{0,80}", numbers in "[0-9]{1,4}( 0x[0-9a-f]{1,17}){0,8}") {
+            let _ = parse_syscall(&text);
+            if let Some((number, arguments)) = parse_syscall(&numbers) {
+                let _ = told(number, arguments);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sleeping_thread_tells_when_it_is_due() {
+        const MINUTE_NS: u64 = 60_000_000_000;
+        let (say, hear) = std::sync::mpsc::channel();
+        // It is not waited for: its sleep ends with the process.
+        std::thread::spawn(move || {
+            let due_ns = evenkeel_sys::clock::monotonic_ns() + 10 * MINUTE_NS;
+            say.send((evenkeel_sys::thread::id(), due_ns)).unwrap();
+            evenkeel_sys::clock::sleep_until_ns(due_ns);
+        });
+        let (tid, due_ns) = hear.recv().unwrap();
+        match Sleeper::of(tid) {
+            Ok(seen) => {
+                let give_up_ns = evenkeel_sys::clock::monotonic_ns() + MINUTE_NS;
+                let wait_now = || seen.asleep().map(|asleep| asleep.wait);
+                let mut wait = wait_now();
+                while wait != Ok(Wait::Until(due_ns)) && evenkeel_sys::clock::monotonic_ns() < give_up_ns {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    wait = wait_now();
+                }
+                assert_eq!(wait, Ok(Wait::Until(due_ns)));
+            }
+            Err(errno) => {
+                assert!(errno.is_denial() || errno == Errno::NOENT, "{errno}");
+                evenkeel_testkit::skipped(format_args!("this user may not see a thread's calls ({errno})"));
+            }
+        }
+    }
+}

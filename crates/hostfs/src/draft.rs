@@ -1,0 +1,173 @@
+//! Replaces a configuration file: the new one is written beside it as a draft, which then takes its place.
+//!
+//! A file or link under a draft's name is what a killed evenkeel left, and is removed. A folder, a device, or a file that can't be removed is
+//! somebody else's: then the draft takes the next name.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use evenkeel_sys::Errno;
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
+
+use crate::tree::Entry;
+
+/// How many names a draft may have.
+const NAMES_MAX: u32 = 8;
+
+/// Puts `entry` under `name` in the folder `dir`. It is on disk when this returns.
+///
+/// # Errors
+/// What the kernel said; `EEXIST` if every name of the draft is taken. What was there before is there still.
+pub(crate) fn put(dir: &OwnedFd, name: &str, entry: &Entry) -> Result<(), Errno> {
+    sweep(dir, name)?;
+    match entry {
+        Entry::Absent => match unlink(dir, name) {
+            Err(errno) if errno.is_absence() => Ok(()),
+            removed => removed,
+        },
+        Entry::File { text, mode } => replace(dir, name, |draft| make(dir, draft)?.fill(dir, name, text, *mode)),
+        Entry::Link { target } => {
+            replace(dir, name, |draft| Ok(rustix::fs::symlinkat(OsStr::from_bytes(target.as_bytes()), dir, draft)?))
+        }
+    }
+    .and_then(|()| Ok(rustix::fs::fsync(dir)?))
+}
+
+/// Removes what a killed [`put`] may have left.
+///
+/// # Errors
+/// What the kernel said to removing a file of ours.
+pub(crate) fn sweep(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
+    for draft in names(name) {
+        let Ok(stat) = rustix::fs::statat(dir, &draft, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Symlink) {
+            continue;
+        }
+        match unlink(dir, &draft) {
+            // It is marked as immutable, or something is mounted on it.
+            Err(errno) if !errno.is_absence() && errno != Errno::PERM && errno != Errno::BUSY => return Err(errno),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The names of a draft, which nobody reads: they end in no `.conf`, `.cfg` or `.service`.
+fn names(name: &str) -> impl Iterator<Item = String> + '_ {
+    (0..NAMES_MAX).map(move |number| match number {
+        0 => format!(".{name}.evenkeel-draft"),
+        _ => format!(".{name}.evenkeel-draft-{number}"),
+    })
+}
+
+/// Makes a draft under the first name that is free; it then takes the place of `name`.
+fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) -> Result<(), Errno> {
+    for draft in names(name) {
+        match make(&draft) {
+            Err(Errno::EXIST) => {}
+            made => {
+                return made
+                    .and_then(|()| Ok(rustix::fs::renameat(dir, &draft, dir, name)?))
+                    // What failed must not leave its half behind; that this fails too changes nothing.
+                    .inspect_err(|_| {
+                        let _ = unlink(dir, &draft);
+                    });
+            }
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// The draft of a file.
+struct Draft(File);
+
+/// Whatever has this name is neither opened nor followed.
+fn make(dir: &OwnedFd, draft: &str) -> Result<Draft, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(Draft(rustix::fs::openat(dir, draft, flags, Mode::RUSR | Mode::WUSR)?.into()))
+}
+
+impl Draft {
+    /// Owner and group are those of the file that it will replace.
+    fn fill(self, dir: &OwnedFd, name: &str, text: &str, mode: u32) -> Result<(), Errno> {
+        let Draft(mut file) = self;
+        if let Ok(old) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            rustix::fs::fchown(&file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)))?;
+        }
+        file.write_all(text.as_bytes()).map_err(|error| Errno::from(&error))?;
+        // After the owner, whose change clears bits; and whatever the umask is.
+        rustix::fs::fchmod(&file, Mode::from_bits_truncate(mode))?;
+        Ok(rustix::fs::fsync(&file)?)
+    }
+}
+
+fn unlink(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use crate::{Entry, Root};
+
+    const PATH: &str = "/etc/sysctl.d/90-x.conf";
+
+    /// Each kind of entry is put, swept and seen, and `theirs` stays.
+    fn works(dir: &Path, theirs: &str) {
+        let tree = Root::mounted(dir).unwrap().tree().unwrap();
+        let file = Entry::File { text: "a\n".to_owned(), mode: 0o644 };
+        for entry in [file, Entry::Link { target: "../x".into() }, Entry::Absent] {
+            tree.sweep(PATH).unwrap();
+            tree.put(PATH, &entry).unwrap();
+            assert_eq!(tree.look(PATH), Ok(entry), "{theirs}");
+        }
+        assert!(dir.join("etc/sysctl.d").join(theirs).exists(), "{theirs}");
+    }
+
+    /// A folder with the draft's name made every `put` and every `sweep` fail: what was changed could not be put back.
+    #[test]
+    fn what_somebody_else_gave_the_name_of_a_draft_is_not_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("etc/sysctl.d");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (number, theirs) in [".90-x.conf.evenkeel-draft", ".90-x.conf.evenkeel-draft-1"].into_iter().enumerate() {
+            std::fs::create_dir(folder.join(theirs)).unwrap();
+            std::fs::write(folder.join(theirs).join("theirs"), "").unwrap();
+            works(dir.path(), &format!("{theirs}/theirs"));
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), number + 1);
+        }
+        let fifo = folder.join(".90-x.conf.evenkeel-draft-2");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        works(dir.path(), ".90-x.conf.evenkeel-draft-2");
+        // What a killed one left behind them is swept all the same, and a link is never followed.
+        let (left, link) = (folder.join(".90-x.conf.evenkeel-draft-3"), folder.join(".90-x.conf.evenkeel-draft-5"));
+        std::fs::write(&left, "half").unwrap();
+        symlink("../../victim", &link).unwrap();
+        std::fs::write(dir.path().join("victim"), "theirs").unwrap();
+        works(dir.path(), ".90-x.conf.evenkeel-draft-2");
+        assert!(!left.exists() && std::fs::symlink_metadata(&link).is_err());
+        assert_eq!(std::fs::read_to_string(dir.path().join("victim")).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn without_a_free_name_the_error_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("etc/sysctl.d");
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in super::names("90-x.conf") {
+            std::fs::create_dir(folder.join(name)).unwrap();
+        }
+        let tree = Root::mounted(dir.path()).unwrap().tree().unwrap();
+        let error = tree.put(PATH, &Entry::File { text: String::new(), mode: 0o644 }).unwrap_err().to_string();
+        assert!(error.contains(".evenkeel-draft") && error.contains("move them away"), "{error}");
+        // To remove a file takes no draft.
+        std::fs::write(folder.join("90-x.conf"), "ours").unwrap();
+        tree.put(PATH, &Entry::Absent).unwrap();
+        assert_eq!(tree.look(PATH), Ok(Entry::Absent));
+    }
+}

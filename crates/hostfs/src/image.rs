@@ -1,0 +1,92 @@
+//! `Image`: folders of a root that does not run, such as the one of its journal. Nothing outside of the root is opened or made,
+//! whoever changes the root meanwhile.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use evenkeel_sys::Errno;
+use rustix::fs::{Mode, OFlags};
+
+use crate::inside::{self, Links};
+
+/// The folders of a mounted root; [`Root::image`](crate::Root::image) gives it.
+///
+/// A link on the way that stays below the root by itself is followed. One that leads out is refused with `EXDEV`, and so is every
+/// absolute one. `/var -> /mnt/var` means the image's own folder to the machine that boots from it, and the folder of this machine to
+/// every program here; what we write has to be where both look.
+#[derive(Clone, Debug)]
+pub struct Image {
+    dir: Arc<OwnedFd>,
+    path: PathBuf,
+}
+
+impl Image {
+    pub(crate) fn new(dir: Arc<OwnedFd>, path: &Path) -> Image {
+        Image { dir, path: path.to_owned() }
+    }
+
+    /// Where a folder is, for messages alone: by then something else may be there.
+    pub fn shown(&self, folder: &str) -> PathBuf {
+        self.path.join(folder)
+    }
+
+    /// Opens a folder, such as `var/lib`; a link at its end is refused with `ENOTDIR`.
+    ///
+    /// # Errors
+    /// What the kernel said; `EXDEV` where a link leads out.
+    pub fn open_folder(&self, folder: &str) -> Result<File, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        Ok(File::from(inside::open(&self.dir, folder, flags, Links::Beneath)?))
+    }
+
+    /// Makes a folder, with these permission bits less the mask of this process, and puts its name on disk. Gives whether it was not
+    /// there before.
+    ///
+    /// # Errors
+    /// As [`Image::open_folder`], of the folder that it lies in.
+    pub fn make_folder(&self, folder: &str, mode: u32) -> Result<bool, Errno> {
+        let (parent, name) = folder.rsplit_once('/').unwrap_or((".", folder));
+        let parent = inside::open(&self.dir, parent, OFlags::RDONLY | OFlags::DIRECTORY, Links::Beneath)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::from_bits_truncate(mode)) {
+            Err(rustix::io::Errno::EXIST) => Ok(false),
+            made => {
+                made?;
+                rustix::fs::fsync(&parent)?;
+                Ok(true)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::Root;
+
+    #[test]
+    fn folders_are_made_and_opened_inside() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let image = Root::mounted(dir.path()).unwrap().image().unwrap();
+        assert_eq!(image.make_folder("var", 0o755), Ok(true));
+        assert_eq!(image.make_folder("var", 0o755), Ok(false));
+        assert_eq!(image.make_folder("mnt", 0o755), Ok(true));
+        assert_eq!(image.make_folder("no/parent", 0o755), Err(Errno::NOENT));
+        assert!(image.open_folder("var").is_ok());
+        symlink("../mnt", dir.path().join("var/near")).unwrap();
+        symlink("/mnt", dir.path().join("var/absolute")).unwrap();
+        symlink(outside.path(), dir.path().join("var/out")).unwrap();
+        assert_eq!(image.make_folder("var/near/lib", 0o755), Ok(true));
+        for link in ["var/absolute", "var/out"] {
+            assert_eq!(image.make_folder(&format!("{link}/lib"), 0o755), Err(Errno::XDEV), "{link}");
+            assert_eq!(image.open_folder(link).unwrap_err(), Errno::NOTDIR, "{link}");
+        }
+        assert!(dir.path().join("mnt/lib").is_dir());
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+        assert!(Root::live().image().is_none());
+    }
+}

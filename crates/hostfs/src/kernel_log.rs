@@ -1,0 +1,79 @@
+//! The kernel's log, as far as evenkeel asks: why it gave a clock up stands nowhere else.
+
+use evenkeel_sys::Errno;
+use rustix::fs::{Mode, OFlags};
+
+/// A record is at most so long, in bytes: the kernel refuses a shorter buffer than the record needs (`devkmsg_read`).
+const RECORD_BYTES_MAX: usize = 8 << 10;
+/// The most records that are read: a log of a megabyte has about ten thousand.
+const RECORDS_MAX: usize = 1 << 14;
+/// The most lines that are kept.
+const LINES_MAX: usize = 16;
+
+/// The messages of the log that `is_meant` picks, the first ones, a line each.
+pub(crate) fn lines(is_meant: impl Fn(&str) -> bool) -> Result<String, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let log = rustix::fs::open("/dev/kmsg", flags, Mode::empty())?;
+    let mut buffer = vec![0; RECORD_BYTES_MAX];
+    let mut kept = Vec::new();
+    for _ in 0..RECORDS_MAX {
+        match rustix::io::read(&log, &mut buffer[..]) {
+            Ok(0) => break,
+            Ok(length) => kept.extend(message(&buffer[..length]).filter(|line| is_meant(line))),
+            // The log has no more for now.
+            Err(rustix::io::Errno::AGAIN) => break,
+            // Records were overwritten while we read, or are longer than any: the next ones count.
+            Err(rustix::io::Errno::PIPE | rustix::io::Errno::INVAL) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        if kept.len() == LINES_MAX {
+            break;
+        }
+    }
+    Ok(kept.iter().map(|line| format!("{line}\n")).collect())
+}
+
+/// `6,1,0,-;text` and, on lines of their own, what belongs to the record; the text alone.
+fn message(record: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(record);
+    let (_, message) = text.lines().next()?.split_once(';')?;
+    Some(message.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_its_message() {
+        let table: [(&[u8], Option<&str>); 4] = [
+            (
+                b"4,77,5021,-;tsc: Marking TSC unstable due to TSC halts in idle\n SUBSYSTEM=cpu\n",
+                Some("tsc: Marking TSC unstable due to TSC halts in idle"),
+            ),
+            (b"6,1,0,-;", Some("")),
+            (b"6,1,0,-", None),
+            (b"", None),
+        ];
+        for (record, expected) in table {
+            assert_eq!(message(record).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn the_log_is_read_or_refused() {
+        match lines(|_| true) {
+            Ok(text) => assert!(text.lines().count() <= LINES_MAX, "{text}"),
+            Err(errno) => assert!(errno.is_denial() || errno.is_absence(), "{errno}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_record_makes_it_panic(record in prop::collection::vec(any::<u8>(), 0..40)) {
+            let _ = message(&record);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A host as files: everything evenkeel reads of a host or writes to it goes through here.
+//!
+//! [`Root`] reads, from one of three sources behind one type: the live machine, a mounted root such as `/host`, or a
+//! captured machine held in memory. It remembers every look, refusals included, so that a capture is no more than
+//! "probe, then print what was seen". [`Hand`] writes, and can be had only from a live or a captured root.
+//!
+//! What takes unsafe code to ask (ioctls, mappings) is in `evenkeel-sys`, behind safe functions.
+#![forbid(unsafe_code)]
+
+pub mod asleep;
+mod capture;
+pub mod cgroup;
+pub mod characters;
+mod draft;
+mod ethtool;
+mod hand;
+mod image;
+mod inside;
+mod kernel_config;
+mod kernel_log;
+mod metadata;
+mod mounted;
+mod package;
+mod pretend;
+mod pseudo;
+mod root;
+pub mod scratch;
+pub mod timer_files;
+mod tree;
+pub mod user_file;
+
+pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
+pub use hand::{Hand, HeldLatency, NoHand, WriteError};
+pub use image::Image;
+pub use root::{MAX_LOOK_BYTES, Refusal, Root, RootError, RootKind, Why};
+pub use tree::{Entry, MAX_FILE_BYTES, Tree, TreeError};

@@ -1,0 +1,115 @@
+//! What is no file, under paths that begin with `@`, so that it enters the same capture as the files do.
+
+use evenkeel_sys::{Errno, clock, dma_latency};
+
+use crate::{ethtool, kernel_config, kernel_log, package};
+
+/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings`,
+/// `coalesce`, `features`, `rss` or `stats` for WHAT; `@tick_ns`, the resolution of the kernel's coarse clocks, which is one tick of its timer, in nanoseconds;
+/// `@cpu_dma_latency_us`, the least of all requests that processes hold at that device; `@kernel-config`;
+/// `@kernel-log/tsc`, what the kernel's log says of the time-stamp counter; `@package/NAME`, the version of an
+/// installed package.
+pub(crate) fn text(path: &str) -> Result<String, Errno> {
+    let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some("uname"), None, ..) => Ok(uname()),
+        (Some("cpuid"), Some(leaf), None, _) => cpuid(u32::from_str_radix(leaf, 16).map_err(|_| Errno::INVAL)?),
+        (Some("ethtool"), Some(interface), Some("drvinfo"), None) => ethtool::driver_info(interface),
+        (Some("ethtool"), Some(interface), Some("channels"), None) => ethtool::channels(interface),
+        (Some("ethtool"), Some(interface), Some("rings"), None) => ethtool::rings(interface),
+        (Some("ethtool"), Some(interface), Some("coalesce"), None) => ethtool::coalesce(interface),
+        (Some("tick_ns"), None, ..) => Ok(format!("{}\n", clock::kernel_tick_ns())),
+        (Some("cpu_dma_latency_us"), None, ..) => cpu_dma_latency_us(),
+        (Some("kernel-log"), Some("tsc"), None, _) => {
+            kernel_log::lines(|line| line.contains("TSC") || line.contains("tsc"))
+        }
+        (Some("package"), Some(name), None, _) => package::version(name, |path| Ok(open(path)?)),
+        (Some("kernel-config"), None, ..) => kernel_config::text(|path| Ok(open(path)?)),
+        (Some("ethtool"), Some(interface), Some("features"), None) => ethtool::features(interface),
+        (Some("ethtool"), Some(interface), Some("rss"), None) => ethtool::rss(interface),
+        (Some("ethtool"), Some(interface), Some("stats"), None) => ethtool::stats(interface),
+        _ => Err(Errno::NOENT),
+    }
+}
+
+fn open(path: &str) -> rustix::io::Result<std::fs::File> {
+    use rustix::fs::{Mode, OFlags};
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
+/// To open the device is to ask for the default, which bounds nothing; closing it takes that back (`cpu_latency_qos_open` in
+/// `kernel/power/qos.c`).
+fn cpu_dma_latency_us() -> Result<String, Errno> {
+    use std::io::Read;
+    let mut bytes = [0; 4];
+    open(dma_latency::DEVICE)?.read_exact(&mut bytes).map_err(|error| Errno::from(&error))?;
+    Ok(format!("{}\n", i32::from_ne_bytes(bytes)))
+}
+
+fn uname() -> String {
+    let uname = rustix::system::uname();
+    let part = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    format!("sysname={}\nrelease={}\nmachine={}\n", part(uname.sysname()), part(uname.release()), part(uname.machine()))
+}
+
+/// The four registers, `eax ebx ecx edx`, each as eight hexadecimal digits.
+#[cfg(target_arch = "x86_64")]
+fn cpuid(leaf: u32) -> Result<String, Errno> {
+    use std::arch::x86_64::__cpuid;
+    // The first leaf of a range tells its highest. Hypervisors have ranges of 256 leaves each: KVM moves to the second one
+    // when it also answers as Hyper-V.
+    let range = if leaf >> 16 == 0x4000 { leaf & 0xffff_ff00 } else { leaf & 0xffff_0000 };
+    if leaf > range && leaf > __cpuid(range).eax {
+        return Err(Errno::NOENT);
+    }
+    let registers = __cpuid(leaf);
+    Ok(format!("{:08x} {:08x} {:08x} {:08x}\n", registers.eax, registers.ebx, registers.ecx, registers.edx))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cpuid(_leaf: u32) -> Result<String, Errno> {
+    Err(Errno::NOENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_pseudo_paths_are_absent() {
+        for path in ["@", "@nothing", "@uname/x", "@ethtool/lo", "@ethtool/lo/drvinfo/x", "@cpuid"] {
+            assert_eq!(text(path), Err(Errno::NOENT), "{path}");
+        }
+        assert_eq!(text("@cpuid/xyz"), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn the_tick_is_a_fraction_of_a_second() {
+        let tick: u64 = text("@tick_ns").unwrap().trim().parse().unwrap();
+        assert!((1_000_000..=10_000_000).contains(&tick), "{tick}");
+    }
+
+    #[test]
+    fn the_latency_that_processes_ask_for_is_a_number_or_refused() {
+        match text("@cpu_dma_latency_us") {
+            Ok(text) => assert!(text.trim().parse::<i32>().unwrap() >= 0, "{text}"),
+            Err(errno) => assert!(errno.is_denial() || errno.is_absence(), "{errno}"),
+        }
+    }
+
+    #[test]
+    fn uname_agrees_with_proc() {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert!(text("@uname").unwrap().contains(&format!("release={release}")));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_vendor_agrees_with_cpuinfo() {
+        let registers = text("@cpuid/0").unwrap();
+        let words: Vec<u32> = registers.split_whitespace().map(|word| u32::from_str_radix(word, 16).unwrap()).collect();
+        let vendor: Vec<u8> = [words[1], words[3], words[2]].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        assert!(cpuinfo.contains(std::str::from_utf8(&vendor).unwrap()));
+    }
+}

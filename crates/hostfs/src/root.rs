@@ -1,0 +1,340 @@
+//! `Root`: the one way to read a host, whichever of its three sources it comes from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use evenkeel_sys::Errno;
+
+use crate::capture::Capture;
+use crate::hand::{Hand, NoHand};
+use crate::image::Image;
+use crate::metadata::Metadata;
+use crate::mounted::Mounted;
+use crate::pseudo;
+use crate::tree::Tree;
+
+/// The most that one look reads, in bytes. Files under /proc and /sys that evenkeel asks for are far below it, even with
+/// 4,096 CPUs; a longer one is refused with `EFBIG` rather than held in memory.
+pub const MAX_LOOK_BYTES: usize = 4 << 20;
+
+/// A host that can be read. Cheap to clone: clones share the source and what was seen.
+#[derive(Clone, Debug)]
+pub struct Root {
+    source: Arc<Source>,
+    seen: Arc<Mutex<Capture>>,
+}
+
+/// Which of the three sources a [`Root`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootKind {
+    /// The machine this process runs on.
+    Live,
+    /// A directory that holds another root, such as `/host` in a container or an unpacked image.
+    Mounted,
+    /// A captured machine held in memory.
+    Captured,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// With the service that tells instance metadata, where it may be asked.
+    Live(Option<Metadata>),
+    Mounted(Mounted),
+    Captured(Arc<Mutex<Capture>>),
+}
+
+/// A look that gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was looked at.
+    pub path: String,
+    /// Why it gave nothing.
+    pub why: Why,
+}
+
+/// Why a look gave nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The kernel said so.
+    Errno(Errno),
+    /// The capture does not hold this path: whoever took it never looked.
+    NotCaptured,
+}
+
+/// A mounted root that can't be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("open the root {path}: {errno}")]
+pub struct RootError {
+    /// The directory that was given.
+    pub path: String,
+    /// What the kernel said.
+    pub errno: Errno,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.why {
+            Why::Errno(errno) => write!(f, "read {}: {errno}", self.path),
+            Why::NotCaptured => write!(f, "read {}: not in the capture", self.path),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Root {
+    /// The machine this process runs on.
+    pub fn live() -> Root {
+        Root::from_source(Source::Live(None))
+    }
+
+    /// The machine this process runs on, which may also ask its cloud for instance metadata: `@metadata/ec2/instance-type`,
+    /// `@metadata/gce/machine-type`, `@metadata/azure/vm-size`. Such a look takes up to 100 ms; the address is link-local.
+    pub fn live_with_metadata() -> Root {
+        Root::from_source(Source::Live(Some(Metadata::link_local())))
+    }
+
+    /// The root that is mounted or unpacked at `dir`. Symbolic links are followed inside it only.
+    ///
+    /// # Errors
+    /// If `dir` is not a directory that this process may open.
+    pub fn mounted(dir: &Path) -> Result<Root, RootError> {
+        let mounted = Mounted::open(dir).map_err(|errno| RootError { path: dir.display().to_string(), errno })?;
+        Ok(Root::from_source(Source::Mounted(mounted)))
+    }
+
+    /// A captured machine. Writes through its [`Hand`] change this root (and its clones) alone.
+    pub fn captured(capture: Capture) -> Root {
+        Root::from_source(Source::Captured(Arc::new(Mutex::new(capture))))
+    }
+
+    fn from_source(source: Source) -> Root {
+        Root { source: Arc::new(source), seen: Arc::default() }
+    }
+
+    /// Which source this root reads.
+    pub fn kind(&self) -> RootKind {
+        match *self.source {
+            Source::Live(_) => RootKind::Live,
+            Source::Mounted(_) => RootKind::Mounted,
+            Source::Captured(_) => RootKind::Captured,
+        }
+    }
+
+    /// The text of a file. Bytes that are no UTF-8 become U+FFFD.
+    ///
+    /// A path that begins with `@` names what is no file: `@cpuid/40000000`, `@uname`, `@ethtool/eth0/drvinfo`.
+    /// `@metadata/…` is `ENOENT` unless the root was made by [`Root::live_with_metadata`].
+    ///
+    /// # Errors
+    /// What the kernel said, or that the capture does not hold the path.
+    pub fn text(&self, path: &str) -> Result<String, Refusal> {
+        let look = match &*self.source {
+            Source::Live(Some(metadata)) if path.starts_with("@metadata/") => metadata.text(path).map_err(Why::Errno),
+            Source::Live(_) if path.starts_with('@') => pseudo::text(path).map_err(Why::Errno),
+            Source::Live(_) => live_text(path).map_err(Why::Errno),
+            Source::Mounted(mounted) => mounted.text(path).map_err(Why::Errno),
+            Source::Captured(capture) => lock(capture).text(path),
+        };
+        self.remember(path, &look, Capture::saw_text);
+        look.map_err(|why| Refusal { path: path.to_owned(), why })
+    }
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// As [`Root::text`].
+    pub fn entries(&self, dir: &str) -> Result<Vec<String>, Refusal> {
+        let look = match &*self.source {
+            Source::Live(_) => live_entries(dir).map_err(Why::Errno),
+            Source::Mounted(mounted) => mounted.entries(dir).map_err(Why::Errno),
+            Source::Captured(capture) => lock(capture).entries(dir),
+        };
+        self.remember(dir, &look, Capture::saw_entries);
+        look.map_err(|why| Refusal { path: dir.to_owned(), why })
+    }
+
+    /// Where a symbolic link points, as it is written in the link.
+    ///
+    /// # Errors
+    /// As [`Root::text`]; `EINVAL` where the path is no link.
+    pub fn link(&self, path: &str) -> Result<String, Refusal> {
+        let look = match &*self.source {
+            Source::Live(_) => live_link(path).map_err(Why::Errno),
+            Source::Mounted(mounted) => mounted.link(path).map_err(Why::Errno),
+            Source::Captured(capture) => lock(capture).link(path),
+        };
+        self.remember(path, &look, Capture::saw_link);
+        look.map_err(|why| Refusal { path: path.to_owned(), why })
+    }
+
+    /// Everything that was looked at so far, refusals included; of a captured root, all that it holds.
+    pub fn capture(&self) -> Capture {
+        match &*self.source {
+            Source::Captured(capture) => lock(capture).clone(),
+            _ => lock(&self.seen).clone(),
+        }
+    }
+
+    /// The hand that writes to this host.
+    ///
+    /// # Errors
+    /// A mounted root is read only: nothing runs there that could say whether a write took.
+    pub fn hand(&self) -> Result<Hand, NoHand> {
+        match &*self.source {
+            Source::Live(_) => Ok(Hand::live()),
+            Source::Mounted(_) => Err(NoHand),
+            Source::Captured(capture) => Ok(Hand::captured(Arc::clone(capture))),
+        }
+    }
+
+    /// The configuration files of this host, to be changed. Those of a captured root are held in memory.
+    ///
+    /// # Errors
+    /// What the kernel said to opening `/`.
+    pub fn tree(&self) -> Result<Tree, RootError> {
+        match &*self.source {
+            Source::Live(_) => Tree::live().map_err(|errno| RootError { path: "/".to_owned(), errno }),
+            Source::Mounted(mounted) => Ok(Tree::image(mounted.handle())),
+            Source::Captured(capture) => Ok(Tree::captured(Arc::clone(capture))),
+        }
+    }
+
+    /// The folders of a mounted root; none of another, whose folders a path names.
+    pub fn image(&self) -> Option<Image> {
+        match &*self.source {
+            Source::Mounted(mounted) => Some(Image::new(mounted.handle(), mounted.path())),
+            Source::Live(_) | Source::Captured(_) => None,
+        }
+    }
+
+    fn remember<T: Clone>(
+        &self,
+        path: &str,
+        look: &Result<T, Why>,
+        saw: impl FnOnce(&mut Capture, &str, Result<T, Errno>),
+    ) {
+        let outcome = match look {
+            Ok(value) => Ok(value.clone()),
+            Err(Why::Errno(errno)) => Err(*errno),
+            Err(Why::NotCaptured) => return,
+        };
+        saw(&mut lock(&self.seen), path, outcome);
+    }
+}
+
+/// A panic in another thread leaves the map of looks whole: every change to it is one insertion.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn live_text(path: &str) -> Result<String, Errno> {
+    // Directories open too; the read then says EISDIR, which is the answer wanted.
+    let file = rustix::fs::open(
+        absolute(path)?,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK,
+        rustix::fs::Mode::empty(),
+    )?;
+    read_text(std::fs::File::from(file))
+}
+
+/// Reads at most [`MAX_LOOK_BYTES`] of an open file.
+pub(crate) fn read_text(file: std::fs::File) -> Result<String, Errno> {
+    let mut bytes = Vec::new();
+    file.take(MAX_LOOK_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| Errno::from(&error))?;
+    if bytes.len() > MAX_LOOK_BYTES {
+        return Err(Errno::FBIG);
+    }
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+fn live_entries(dir: &str) -> Result<Vec<String>, Errno> {
+    let entries = std::fs::read_dir(absolute(dir)?).map_err(|error| Errno::from(&error))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| Errno::from(&error))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn live_link(path: &str) -> Result<String, Errno> {
+    let target = std::fs::read_link(absolute(path)?).map_err(|error| Errno::from(&error))?;
+    Ok(target.to_string_lossy().into_owned())
+}
+
+/// Paths are absolute: a relative one would depend on where the program was started.
+pub(crate) fn absolute(path: &str) -> Result<&str, Errno> {
+    if path.starts_with('/') && !path.contains('\0') { Ok(path) } else { Err(Errno::INVAL) }
+}
+
+/// The text of each of `paths` as a map, for tests and examples that need a small host.
+impl From<BTreeMap<String, String>> for Root {
+    fn from(texts: BTreeMap<String, String>) -> Root {
+        let mut capture = Capture::default();
+        for (path, text) in texts {
+            capture.saw_text(&path, Ok(text));
+        }
+        Root::captured(capture)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_remembered_with_their_refusals() {
+        let root = Root::live();
+        assert!(root.text("/proc/version").is_ok());
+        let refusal = root.text("/proc/evenkeel-has-no-such-file").unwrap_err();
+        assert_eq!(refusal.why, Why::Errno(Errno::NOENT));
+        assert!(root.text("/proc").is_err_and(|refusal| refusal.why == Why::Errno(Errno::ISDIR)));
+        assert!(root.text("proc/version").is_err_and(|refusal| refusal.why == Why::Errno(Errno::INVAL)));
+        assert!(root.link("/proc/self").is_ok());
+        assert!(root.entries("/proc/sys/vm").is_ok_and(|names| names.contains(&"swappiness".to_owned())));
+
+        let replay = Root::captured(root.capture());
+        assert_eq!(replay.text("/proc/version"), root.text("/proc/version"));
+        assert_eq!(replay.text("/proc/evenkeel-has-no-such-file"), Err(refusal));
+        assert_eq!(replay.link("/proc/self"), root.link("/proc/self"));
+        assert_eq!(replay.entries("/proc/sys/vm"), root.entries("/proc/sys/vm"));
+        assert_eq!(replay.text("/proc/uptime").map_err(|refusal| refusal.why), Err(Why::NotCaptured));
+    }
+
+    #[test]
+    fn nothing_asks_the_network_unless_it_was_told_to() {
+        let refusal = Root::live().text("@metadata/ec2/instance-type").unwrap_err();
+        assert_eq!(refusal.why, Why::Errno(Errno::NOENT));
+        let refusal = Root::live_with_metadata().text("@metadata/ec2/user-data").unwrap_err();
+        assert_eq!(refusal.why, Why::Errno(Errno::NOENT));
+    }
+
+    #[test]
+    fn a_long_file_is_refused_not_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("long");
+        std::fs::File::create(&path).unwrap().set_len(MAX_LOOK_BYTES as u64 + 1).unwrap();
+        let refusal = Root::live().text(path.to_str().unwrap()).unwrap_err();
+        assert_eq!(refusal.why, Why::Errno(Errno::FBIG));
+    }
+
+    #[test]
+    fn a_fifo_does_not_hang() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert_eq!(Root::live().text(path.to_str().unwrap()), Ok(String::new()));
+    }
+}

@@ -1,0 +1,446 @@
+//! `Tree`: the one way to write configuration files of a host, below `/etc` and `/boot` alone. Each change is whole or not at
+//! all, and is on disk when the call returns. An image's own links can't lead out of it.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use evenkeel_sys::Errno;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::capture::Capture;
+use crate::draft;
+use crate::inside::{self, Links};
+use crate::root::lock;
+
+/// The longest file that is read or written, in bytes: `grub.cfg` of a host with many kernels has some 50,000.
+pub const MAX_FILE_BYTES: usize = 256 << 10;
+
+/// Nothing outside these is touched, whatever a plan says.
+const WRITABLE: [&str; 2] = ["/etc/", "/boot/"];
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "kebab-case")]
+pub enum Entry {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File {
+        /// Its whole text.
+        text: String,
+        /// Its permission bits, such as 0o644.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Link {
+        /// Where it points, as written in it.
+        target: String,
+    },
+}
+
+/// A configuration file that could not be read or changed. Reads well after "failed to".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{doing} {path}: {why}")]
+pub struct TreeError {
+    /// What was being done.
+    pub doing: &'static str,
+    /// To what.
+    pub path: String,
+    /// What the kernel said.
+    pub errno: Errno,
+    /// The same in words, with what to do where that is known.
+    pub why: String,
+}
+
+/// The configuration files of one host.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Disk { dir: Arc<OwnedFd>, links: Links },
+    Captured(Arc<Mutex<Capture>>),
+}
+
+impl Tree {
+    pub(crate) fn live() -> Result<Tree, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = Arc::new(rustix::fs::open("/", flags, Mode::empty())?);
+        Ok(Tree { source: Source::Disk { dir, links: Links::InRoot } })
+    }
+
+    /// Every link that leads out of `dir` is refused, absolute ones included: they mean the running host's files.
+    pub(crate) fn image(dir: Arc<OwnedFd>) -> Tree {
+        Tree { source: Source::Disk { dir, links: Links::Beneath } }
+    }
+
+    pub(crate) fn captured(capture: Arc<Mutex<Capture>>) -> Tree {
+        Tree { source: Source::Captured(capture) }
+    }
+
+    /// What is at `path`; a link at its end is not followed.
+    ///
+    /// # Errors
+    /// What the kernel said; `EFBIG` for more than [`MAX_FILE_BYTES`], `EILSEQ` for what is no UTF-8, `EINVAL` for what is
+    /// neither file nor link, or lies outside `/etc` and `/boot`.
+    pub fn look(&self, path: &str) -> Result<Entry, TreeError> {
+        let inside = checked(path)?;
+        match &self.source {
+            Source::Disk { dir, links } => look_at(dir, *links, inside),
+            Source::Captured(capture) => Ok(captured_entry(&lock(capture), path)),
+        }
+        .map_err(|errno| error("read", path, errno))
+    }
+
+    /// Puts `entry` at `path`, in the place of what is there. Owner and group of a file that is replaced stay.
+    ///
+    /// # Errors
+    /// What the kernel said; then what was there before is there still.
+    pub fn put(&self, path: &str, entry: &Entry) -> Result<(), TreeError> {
+        let inside = checked(path)?;
+        let doing = if *entry == Entry::Absent { "remove" } else { "write" };
+        match &self.source {
+            Source::Disk { dir, links } => {
+                Folder::of(dir, *links, inside).and_then(|folder| draft::put(&folder.dir, folder.name, entry))
+            }
+            Source::Captured(capture) => {
+                put_captured(&mut lock(capture), path, entry);
+                Ok(())
+            }
+        }
+        .map_err(|errno| error(doing, path, errno))
+    }
+
+    /// Removes what a killed [`Tree::put`] may have left beside `path`.
+    ///
+    /// # Errors
+    /// What the kernel said; that there is no such folder is no error.
+    pub fn sweep(&self, path: &str) -> Result<(), TreeError> {
+        let inside = checked(path)?;
+        let Source::Disk { dir, links } = &self.source else {
+            return Ok(());
+        };
+        match Folder::of(dir, *links, inside).and_then(|folder| draft::sweep(&folder.dir, folder.name)) {
+            Err(errno) if !errno.is_absence() => Err(error("clear a half-written", path, errno)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The folders above `path` that are not there, the outermost first.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn missing_folders(&self, path: &str) -> Result<Vec<String>, TreeError> {
+        checked(path)?;
+        let Source::Disk { dir, links } = &self.source else {
+            return Ok(Vec::new());
+        };
+        let mut missing = Vec::new();
+        let ends = path.char_indices().skip(1).filter(|(_, letter)| *letter == '/').map(|(at, _)| at);
+        for folder in ends.map(|end| &path[..end]) {
+            match inside::open(dir, &folder[1..], OFlags::PATH | OFlags::DIRECTORY, *links) {
+                Ok(_) => {}
+                Err(errno) if errno.is_absence() => missing.push(folder.to_owned()),
+                Err(errno) => return Err(error("open", folder, errno)),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Makes one folder; that it is there already is no error.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn make_folder(&self, path: &str) -> Result<(), TreeError> {
+        let inside = checked(path)?;
+        let Source::Disk { dir, links } = &self.source else {
+            return Ok(());
+        };
+        let made = Folder::of(dir, *links, inside).and_then(|parent| {
+            let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
+            rustix::fs::mkdirat(&parent.dir, parent.name, mode)?;
+            parent.sync()
+        });
+        match made {
+            Err(errno) if errno != Errno::EXIST => Err(error("make the folder", path, errno)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes one folder if it is empty; that it is not empty, or gone, is no error.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn remove_empty_folder(&self, path: &str) -> Result<(), TreeError> {
+        let inside = checked(path)?;
+        let Source::Disk { dir, links } = &self.source else {
+            return Ok(());
+        };
+        let removed = Folder::of(dir, *links, inside).and_then(|parent| {
+            rustix::fs::unlinkat(&parent.dir, parent.name, AtFlags::REMOVEDIR)?;
+            parent.sync()
+        });
+        match removed {
+            Err(errno) if !errno.is_absence() && errno != Errno::NOTEMPTY && errno != Errno::EXIST => {
+                Err(error("remove the folder", path, errno))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The names in a folder, sorted; none where it is not there.
+    ///
+    /// # Errors
+    /// What the kernel said.
+    pub fn names(&self, folder: &str) -> Result<Vec<String>, TreeError> {
+        let inside = checked(folder)?;
+        let read = match &self.source {
+            Source::Disk { dir, links } => {
+                inside::open(dir, inside, OFlags::RDONLY | OFlags::DIRECTORY, *links).and_then(names_in)
+            }
+            Source::Captured(capture) => Ok(lock(capture).entries(folder).unwrap_or_default()),
+        };
+        match read {
+            Err(errno) if errno.is_absence() => Ok(Vec::new()),
+            read => read.map_err(|errno| error("list", folder, errno)),
+        }
+    }
+}
+
+fn names_in(dir: OwnedFd) -> Result<Vec<String>, Errno> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(dir)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The path without its first slash, if it may be touched at all.
+fn checked(path: &str) -> Result<&str, TreeError> {
+    let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+    let is_inside = WRITABLE.iter().any(|top| path.starts_with(top));
+    if !is_inside || path.contains('\0') || path.len() > 4096 || !path.split('/').skip(1).all(plain) {
+        return Err(error("touch", path, Errno::INVAL));
+    }
+    Ok(&path[1..])
+}
+
+fn error(doing: &'static str, path: &str, errno: Errno) -> TreeError {
+    let why = match errno {
+        Errno::XDEV => "a symbolic link on the way leads out of the root; nothing outside it is touched".to_owned(),
+        Errno::ROFS => "the file system is mounted read only".to_owned(),
+        Errno::EXIST => {
+            "every name of its draft, .NAME.evenkeel-draft and so on, is taken beside it: move them away".to_owned()
+        }
+        Errno::FBIG => format!("it has more than {MAX_FILE_BYTES} bytes, which is no configuration"),
+        Errno::ILSEQ => "it is no UTF-8 text".to_owned(),
+        Errno::INVAL if doing == "touch" => "only plain paths below /etc and /boot are touched".to_owned(),
+        Errno::INVAL => "it is neither a regular file nor a symbolic link".to_owned(),
+        _ => errno.to_string(),
+    };
+    TreeError { doing, path: path.to_owned(), errno, why }
+}
+
+fn look_at(dir: &OwnedFd, links: Links, inside: &str) -> Result<Entry, Errno> {
+    let handle = match inside::open(dir, inside, OFlags::PATH | OFlags::NOFOLLOW, links) {
+        Ok(handle) => handle,
+        Err(errno) if errno.is_absence() => return Ok(Entry::Absent),
+        Err(errno) => return Err(errno),
+    };
+    let stat = rustix::fs::fstat(&handle)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => {
+            let target = rustix::fs::readlinkat(&handle, "", Vec::new())?;
+            Ok(Entry::Link { target: target.into_string().map_err(|_| Errno::ILSEQ)? })
+        }
+        FileType::RegularFile => {
+            let file = inside::open(dir, inside, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK, links)?;
+            let mut bytes = Vec::new();
+            let limit = MAX_FILE_BYTES as u64 + 1;
+            File::from(file).take(limit).read_to_end(&mut bytes).map_err(|error| Errno::from(&error))?;
+            if bytes.len() > MAX_FILE_BYTES {
+                return Err(Errno::FBIG);
+            }
+            let text = String::from_utf8(bytes).map_err(|_| Errno::ILSEQ)?;
+            Ok(Entry::File { text, mode: Mode::from_raw_mode(stat.st_mode).bits() })
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// The folder that a path lies in, and the path's last part.
+struct Folder<'a> {
+    dir: OwnedFd,
+    name: &'a str,
+}
+
+impl<'a> Folder<'a> {
+    fn of(root: &OwnedFd, links: Links, inside: &'a str) -> Result<Folder<'a>, Errno> {
+        let (folder, name) = inside.rsplit_once('/').unwrap_or((".", inside));
+        Ok(Folder { dir: inside::open(root, folder, OFlags::RDONLY | OFlags::DIRECTORY, links)?, name })
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        Ok(rustix::fs::fsync(&self.dir)?)
+    }
+}
+
+fn captured_entry(capture: &Capture, path: &str) -> Entry {
+    if let Some(Ok(target)) = capture.links.get(path) {
+        return Entry::Link { target: target.clone() };
+    }
+    match capture.texts.get(path) {
+        Some(Ok(text)) => Entry::File { text: text.clone(), mode: 0o644 },
+        _ => Entry::Absent,
+    }
+}
+
+fn put_captured(capture: &mut Capture, path: &str, entry: &Entry) {
+    let absent = || Err(Errno::NOENT);
+    capture.texts.remove(path);
+    capture.links.remove(path);
+    match entry {
+        Entry::Absent => capture.saw_text(path, absent()),
+        Entry::File { text, .. } => capture.saw_text(path, Ok(text.clone())),
+        Entry::Link { target } => capture.saw_link(path, Ok(target.clone())),
+    }
+    let Some((folder, name)) = path.rsplit_once('/') else { return };
+    // A folder whose names were listed has this one from now on, or no more.
+    if let Some(Ok(names)) = capture.lists.get_mut(folder) {
+        names.retain(|other| other != name);
+        if *entry != Entry::Absent {
+            names.push(name.to_owned());
+            names.sort_unstable();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use crate::{Capture, Root};
+
+    use super::*;
+
+    fn file(text: &str) -> Entry {
+        Entry::File { text: text.to_owned(), mode: 0o644 }
+    }
+
+    fn image() -> (tempfile::TempDir, Tree) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("etc/sysctl.d")).unwrap();
+        let tree = Root::mounted(dir.path()).unwrap().tree().unwrap();
+        (dir, tree)
+    }
+
+    #[test]
+    fn what_is_put_is_seen() {
+        let (dir, tree) = image();
+        let path = "/etc/sysctl.d/90-x.conf";
+        assert_eq!(tree.look(path), Ok(Entry::Absent));
+        for entry in [file("a\n"), Entry::File { text: "b".into(), mode: 0o755 }, Entry::Link { target: "../x".into() }]
+        {
+            tree.put(path, &entry).unwrap();
+            assert_eq!(tree.look(path), Ok(entry));
+            assert_eq!(tree.names("/etc/sysctl.d").unwrap(), ["90-x.conf"]);
+        }
+        tree.put(path, &Entry::Absent).unwrap();
+        tree.put(path, &Entry::Absent).unwrap();
+        assert_eq!(tree.look(path), Ok(Entry::Absent));
+        assert_eq!(std::fs::read_dir(dir.path().join("etc/sysctl.d")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_captured_tree_is_the_same() {
+        let capture = Capture::parse("evenkeel-capture 1\n/etc/sysctl.d/a.conf = x\nend\n").unwrap();
+        let root = Root::captured(capture);
+        let tree = root.tree().unwrap();
+        tree.put("/etc/sysctl.d/90-x.conf", &file("vm.swappiness = 1\n")).unwrap();
+        assert_eq!(root.text("/etc/sysctl.d/90-x.conf").unwrap(), "vm.swappiness = 1\n");
+        tree.put("/etc/sysctl.d/90-x.conf", &Entry::Absent).unwrap();
+        assert_eq!(tree.look("/etc/sysctl.d/90-x.conf"), Ok(Entry::Absent));
+    }
+
+    #[test]
+    fn folders_are_made_and_removed() {
+        let (dir, tree) = image();
+        let path = "/etc/systemd/system/x.service.d/90-x.conf";
+        let missing = tree.missing_folders(path).unwrap();
+        assert_eq!(missing, ["/etc/systemd", "/etc/systemd/system", "/etc/systemd/system/x.service.d"]);
+        for folder in &missing {
+            tree.make_folder(folder).unwrap();
+            tree.make_folder(folder).unwrap();
+        }
+        tree.put(path, &file("")).unwrap();
+        tree.remove_empty_folder("/etc/systemd/system/x.service.d").unwrap();
+        assert!(dir.path().join("etc/systemd/system/x.service.d").exists(), "it is not empty");
+        tree.put(path, &Entry::Absent).unwrap();
+        for folder in missing.iter().rev() {
+            tree.remove_empty_folder(folder).unwrap();
+            tree.remove_empty_folder(folder).unwrap();
+        }
+        assert!(!dir.path().join("etc/systemd").exists());
+    }
+
+    #[test]
+    fn no_link_leads_out_of_an_image() {
+        let (dir, tree) = image();
+        let outside = tempfile::tempdir().unwrap();
+        symlink(outside.path(), dir.path().join("etc/out")).unwrap();
+        symlink("../../..", dir.path().join("etc/climb")).unwrap();
+        for path in ["/etc/out/x", "/etc/climb/x"] {
+            let refused = tree.put(path, &file("x")).unwrap_err();
+            assert_eq!(refused.errno, Errno::XDEV, "{refused}");
+            assert!(refused.to_string().contains("leads out of the root"), "{refused}");
+        }
+        // A link at the end is replaced, never followed.
+        symlink(outside.path().join("x"), dir.path().join("etc/end")).unwrap();
+        tree.put("/etc/end", &file("x")).unwrap();
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_etc_and_boot_are_touched() {
+        let (_dir, tree) = image();
+        for path in ["/usr/bin/x", "etc/x", "/etc", "/etc/../usr/x", "/etc//x", "/etc/./x", "/etc/x\0", "/etcx/y", ""] {
+            assert_eq!(tree.put(path, &file("")).unwrap_err().errno, Errno::INVAL, "{path:?}");
+            assert_eq!(tree.look(path).unwrap_err().errno, Errno::INVAL, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_left_alone() {
+        let (dir, tree) = image();
+        std::fs::write(dir.path().join("etc/bytes"), [0xff, 0xfe]).unwrap();
+        std::fs::write(dir.path().join("etc/long"), vec![b'x'; MAX_FILE_BYTES + 1]).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("etc/fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let errnos =
+            ["/etc/bytes", "/etc/long", "/etc/fifo", "/etc/sysctl.d"].map(|path| tree.look(path).unwrap_err().errno);
+        assert_eq!(errnos, [Errno::ILSEQ, Errno::FBIG, Errno::INVAL, Errno::INVAL]);
+    }
+
+    #[test]
+    fn a_half_written_file_is_swept() {
+        let (dir, tree) = image();
+        let draft = dir.path().join("etc/sysctl.d/.90-x.conf.evenkeel-draft");
+        std::fs::write(&draft, "half").unwrap();
+        tree.sweep("/etc/sysctl.d/90-x.conf").unwrap();
+        assert!(!draft.exists());
+        tree.sweep("/etc/not/here.conf").unwrap();
+        std::fs::write(&draft, "half").unwrap();
+        tree.put("/etc/sysctl.d/90-x.conf", &Entry::File { text: "whole".into(), mode: 0o600 }).unwrap();
+        assert!(!draft.exists());
+        let mode = std::fs::metadata(dir.path().join("etc/sysctl.d/90-x.conf")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+    }
+}

@@ -1,0 +1,411 @@
+//! `UserFile`: a file that the user names. Opening it never waits, and reading it never takes more memory than the caller allows.
+//!
+//! A FIFO without a writer, a device, a sparse file: each of them is a valid path, and each can hang a plain `open` and `read`, or fill the
+//! memory. All commands that read a file of the user read it through here.
+
+use std::fs::File;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use evenkeel_sys::Errno;
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::time::Timespec;
+
+/// How long a FIFO may be without a writer: in `program > fifo & evenkeel … fifo` the writer may come second.
+const WRITER_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+/// Smaller files may be all holes: reading them costs little.
+const HOLES_CHECKED_FROM_BYTES: u64 = 16 << 20;
+/// A file whose extents are more is not followed to its end.
+const EXTENTS_MAX: usize = 65_536;
+/// At least one part in so many of a file has to be data.
+const DATA_PART: u64 = 4;
+/// How much one `read` asks for.
+const PIECE_BYTES: usize = 64 << 10;
+/// The major number of `/dev/null` and its like.
+const MEMORY_MAJOR: u32 = 1;
+/// `null`, `zero`, `full`, `random` and `urandom`: to open them does nothing.
+const HARMLESS_MINORS: [u32; 5] = [3, 5, 7, 8, 9];
+/// `tty`, `ptmx`, `ttyS` and the terminals of `devpts`.
+const TERMINAL_MAJORS: [u32; 10] = [4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
+
+/// Why a file of the user can't be read. Each reads well at the end of a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UserFileError {
+    /// The kernel refused.
+    #[error("{0}")]
+    Kernel(Errno),
+    /// To open it may do something to hardware.
+    #[error("it is a device; only files and pipes are read")]
+    Device,
+    /// It is a pipe with a name, and nobody writes to it.
+    #[error("it is a pipe that no program has open for writing; start the program that writes to it first")]
+    NoWriter,
+    /// It is longer than the caller allows.
+    #[error("longer than {limit_bytes} bytes")]
+    TooLong {
+        /// The longest that is read.
+        limit_bytes: u64,
+    },
+    /// Most of it was never written.
+    #[error(
+        "only {data_bytes} of its {length_bytes} bytes are on disk: it is a sparse file, or its copy is not finished"
+    )]
+    Sparse {
+        /// What is on disk.
+        data_bytes: u64,
+        /// What it says that it has.
+        length_bytes: u64,
+    },
+    /// It can't be written in place, as a file can that is gone on with.
+    #[error("it is no ordinary file")]
+    NoFile,
+    /// It is not UTF-8.
+    #[error("it is no text")]
+    NoText,
+}
+
+impl From<Errno> for UserFileError {
+    fn from(errno: Errno) -> UserFileError {
+        UserFileError::Kernel(errno)
+    }
+}
+
+impl From<UserFileError> for std::io::Error {
+    fn from(error: UserFileError) -> std::io::Error {
+        match error {
+            UserFileError::Kernel(errno) => std::io::Error::from_raw_os_error(errno.raw()),
+            other => std::io::Error::other(other),
+        }
+    }
+}
+
+impl UserFileError {
+    /// Whether this user may not read it, as against that nobody could.
+    pub fn is_denial(&self) -> bool {
+        matches!(self, UserFileError::Kernel(errno) if errno.is_denial())
+    }
+}
+
+/// A file that is open, and was read as far as its head.
+#[derive(Debug)]
+pub struct UserFile {
+    file: File,
+    kind: Kind,
+    modified: Option<SystemTime>,
+    limit_bytes: u64,
+    read: Vec<u8>,
+    is_at_end: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Regular,
+    Pipe,
+    Other,
+}
+
+impl UserFile {
+    /// Opens a file of which no more than `limit_bytes` may be read.
+    ///
+    /// # Errors
+    /// If it is not there or may not be read; if it is a device or a socket, longer than the limit, or mostly holes.
+    pub fn open(path: &Path, limit_bytes: u64) -> Result<UserFile, UserFileError> {
+        // Before it is opened: to open a device may do something.
+        let known = std::fs::metadata(path).map_err(|error| Errno::from(&error))?;
+        kind(&known)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(Errno::from)?);
+        UserFile::of(file, limit_bytes)
+    }
+
+    /// The same of a file that is open already, and does not block.
+    fn of(file: File, limit_bytes: u64) -> Result<UserFile, UserFileError> {
+        // The path may lead to another one by now.
+        let known = file.metadata().map_err(|error| Errno::from(&error))?;
+        let kind = kind(&known)?;
+        if kind == Kind::Regular {
+            if known.len() > limit_bytes {
+                return Err(UserFileError::TooLong { limit_bytes });
+            }
+            if known.len() > HOLES_CHECKED_FROM_BYTES {
+                refuse_holes(&file, known.len())?;
+            }
+        }
+        let modified = known.modified().ok();
+        let mut opened = UserFile { file, kind, modified, limit_bytes, read: Vec::new(), is_at_end: false };
+        if kind == Kind::Pipe {
+            opened.await_writer()?;
+        }
+        Ok(opened)
+    }
+
+    /// Lowers the limit for what is no ordinary file: nobody knows how much will come.
+    #[must_use]
+    pub fn limit_stream(mut self, limit_bytes: u64) -> UserFile {
+        if self.kind != Kind::Regular {
+            self.limit_bytes = self.limit_bytes.min(limit_bytes);
+        }
+        self
+    }
+
+    /// When it was written last.
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.modified
+    }
+
+    /// Its first bytes, fewer if it has no more: whether the rest is worth its memory.
+    ///
+    /// # Errors
+    /// As for [`UserFile::into_bytes`].
+    pub fn head(&mut self, length: usize) -> Result<&[u8], UserFileError> {
+        while self.read.len() < length && !self.is_at_end {
+            self.read_piece()?;
+        }
+        Ok(self.read.get(..length).unwrap_or(&self.read))
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// If the kernel refuses, it is longer than the limit, or it is a named pipe that nobody writes to.
+    pub fn into_bytes(mut self) -> Result<Vec<u8>, UserFileError> {
+        if self.kind == Kind::Regular {
+            let length = self.file.metadata().map_or(0, |known| known.len()).min(self.limit_bytes);
+            let more = usize::try_from(length).unwrap_or(usize::MAX).saturating_sub(self.read.len());
+            self.read.try_reserve_exact(more.saturating_add(PIECE_BYTES)).map_err(|_| Errno::NOMEM)?;
+        }
+        while !self.is_at_end {
+            self.read_piece()?;
+        }
+        Ok(self.read)
+    }
+
+    /// Finds out whether anybody writes to a pipe: one that nobody has open for writing looks like one that is at its end.
+    fn await_writer(&mut self) -> Result<(), UserFileError> {
+        if self.try_byte()? != Some(0) {
+            return Ok(());
+        }
+        if let Some(events) = poll(&self.file, Some(WRITER_WAIT))? {
+            // Whoever wrote is gone again: the next read returns what is left.
+            self.is_at_end = events.contains(PollFlags::HUP) && !events.contains(PollFlags::IN);
+            return Ok(());
+        }
+        if self.try_byte()? == Some(0) { Err(UserFileError::NoWriter) } else { Ok(()) }
+    }
+
+    /// Reads one byte if it can be had at once; zero at the end, none where it would have to be waited for.
+    fn try_byte(&mut self) -> Result<Option<usize>, UserFileError> {
+        let mut byte = [0; 1];
+        match rustix::io::read(&self.file, &mut byte) {
+            Ok(length) => {
+                self.read.extend_from_slice(&byte[..length]);
+                Ok(Some(length))
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+            Err(errno) => Err(Errno::from(errno).into()),
+        }
+    }
+
+    fn read_piece(&mut self) -> Result<(), UserFileError> {
+        let before = self.read.len();
+        self.read.try_reserve(PIECE_BYTES).map_err(|_| Errno::NOMEM)?;
+        self.read.resize(before + PIECE_BYTES, 0);
+        let read = read_waiting(&self.file, &mut self.read[before..]);
+        self.read.truncate(before + read.unwrap_or(0));
+        self.is_at_end = read? == 0;
+        let is_too_long = self.read.len() as u64 > self.limit_bytes;
+        if is_too_long { Err(UserFileError::TooLong { limit_bytes: self.limit_bytes }) } else { Ok(()) }
+    }
+}
+
+/// All of a file that the user names.
+///
+/// # Errors
+/// [`UserFileError`].
+pub fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, UserFileError> {
+    UserFile::open(path, limit_bytes)?.into_bytes()
+}
+
+/// All of a text that the user names.
+///
+/// # Errors
+/// [`UserFileError`].
+pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, UserFileError> {
+    String::from_utf8(read(path, limit_bytes)?).map_err(|_| UserFileError::NoText)
+}
+
+/// Opens an ordinary file of the user to write at its end, without waiting for anybody.
+///
+/// # Errors
+/// If it is not there, is no ordinary file, or may not be written to.
+pub fn open_to_append(path: &Path) -> Result<File, UserFileError> {
+    let known = std::fs::metadata(path).map_err(|error| Errno::from(&error))?;
+    if !known.is_file() {
+        return Err(UserFileError::NoFile);
+    }
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(Errno::from)?);
+    let known = file.metadata().map_err(|error| Errno::from(&error))?;
+    if known.is_file() { Ok(file) } else { Err(UserFileError::NoFile) }
+}
+
+/// What it is, if it can be read without harm.
+fn kind(known: &std::fs::Metadata) -> Result<Kind, UserFileError> {
+    let file_type = known.file_type();
+    if file_type.is_file() {
+        return Ok(Kind::Regular);
+    }
+    if file_type.is_fifo() {
+        return Ok(Kind::Pipe);
+    }
+    if file_type.is_block_device() {
+        return Err(UserFileError::Device);
+    }
+    if file_type.is_char_device() {
+        let (major, minor) = (rustix::fs::major(known.rdev()), rustix::fs::minor(known.rdev()));
+        let is_harmless = major == MEMORY_MAJOR && HARMLESS_MINORS.contains(&minor) || TERMINAL_MAJORS.contains(&major);
+        return if is_harmless { Ok(Kind::Other) } else { Err(UserFileError::Device) };
+    }
+    // The kernel says what a folder or a socket is when it is opened or read.
+    Ok(Kind::Other)
+}
+
+/// Reads what is there, and waits where a writer has nothing to say yet. Zero is the end.
+fn read_waiting(file: &File, into: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match rustix::io::read(file, &mut *into) {
+            Ok(length) => return Ok(length),
+            Err(rustix::io::Errno::AGAIN) => drop(poll(file, None)?),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Waits until there is something to read, or all writers have gone; none if neither happens within `limit`.
+fn poll(file: &File, limit: Option<Timespec>) -> Result<Option<PollFlags>, Errno> {
+    loop {
+        let mut polled = [PollFd::new(file, PollFlags::IN)];
+        match rustix::event::poll(&mut polled, limit.as_ref()) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(Some(polled[0].revents())),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Refuses a file of which most was never written. Its holes read as zeros, and would cost memory that it never cost on disk.
+fn refuse_holes(file: &File, length_bytes: u64) -> Result<(), UserFileError> {
+    let (mut at, mut hole_bytes) = (0, 0_u64);
+    for _ in 0..EXTENTS_MAX {
+        let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // There is none any more.
+            Err(rustix::io::Errno::NXIO) => length_bytes,
+            // Not every file system can say where its holes are.
+            Err(_) => break,
+        };
+        hole_bytes = hole_bytes.saturating_add(data.saturating_sub(at));
+        match rustix::fs::seek(file, SeekFrom::Hole(data)) {
+            Ok(hole) if hole > at && hole < length_bytes => at = hole,
+            _ => break,
+        }
+    }
+    let data_bytes = length_bytes.saturating_sub(hole_bytes);
+    rustix::fs::seek(file, SeekFrom::Start(0)).map_err(Errno::from)?;
+    if data_bytes < length_bytes / DATA_PART { Err(UserFileError::Sparse { data_bytes, length_bytes }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use evenkeel_testkit::wait_until;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn fifo() -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        (folder, path)
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_refused_with_its_reason() {
+        let of = |path: &str| read(Path::new(path), MIB).map(|bytes| bytes.len());
+        assert_eq!(of("/nonexistent"), Err(Errno::NOENT.into()));
+        assert_eq!(of("/"), Err(Errno::ISDIR.into()));
+        assert_eq!(of("/dev/zero"), Err(UserFileError::TooLong { limit_bytes: MIB }));
+        assert_eq!(of("/dev/null"), Ok(0));
+        if Path::new("/dev/kmsg").exists() {
+            assert_eq!(
+                of("/dev/kmsg"),
+                Err(UserFileError::Device),
+                "it has no end, and waits for the kernel's next line"
+            );
+        }
+        assert!(of("/proc/self/status").unwrap() > 0, "its length is said to be zero");
+    }
+
+    #[test]
+    fn a_pipe_without_a_writer_is_refused() {
+        let (_folder, path) = fifo();
+        assert_eq!(read(&path, MIB), Err(UserFileError::NoWriter));
+        assert_eq!(open_to_append(&path).map(|_| ()), Err(UserFileError::NoFile));
+    }
+
+    #[test]
+    fn a_pipe_is_read_to_its_end_however_long_its_writer_takes() {
+        for text in ["", "x", "some lines\n"] {
+            let (_folder, path) = fifo();
+            let mut writer = File::options().read(true).write(true).open(&path).unwrap();
+            let reader = std::thread::spawn({
+                let path = path.clone();
+                move || read_text(&path, MIB)
+            });
+            let has_it_open = |entry: std::io::Result<std::fs::DirEntry>| {
+                entry.ok().and_then(|entry| std::fs::read_link(entry.path()).ok()).is_some_and(|target| target == path)
+            };
+            let open = || std::fs::read_dir("/proc/self/fd").unwrap().map(has_it_open).filter(|it| *it);
+            wait_until("the reader", || open().count() == 2);
+            writer.write_all(text.as_bytes()).unwrap();
+            drop(writer);
+            assert_eq!(reader.join().unwrap(), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_head_is_read_before_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let long: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
+        std::fs::write(&path, &long).unwrap();
+        let mut file = UserFile::open(&path, MIB).unwrap();
+        assert_eq!(file.head(4).unwrap(), [0, 1, 2, 3]);
+        assert_eq!(file.head(100_000).unwrap(), &long[..100_000]);
+        assert_eq!(file.into_bytes().unwrap(), long);
+        assert_eq!(UserFile::open(&path, MIB).unwrap().head(1 << 20).unwrap(), long);
+        assert_eq!(read(&path, 200_000).unwrap(), long);
+        assert_eq!(read(&path, 199_999), Err(UserFileError::TooLong { limit_bytes: 199_999 }));
+        assert_eq!(read_text(&path, MIB), Err(UserFileError::NoText));
+    }
+
+    #[test]
+    fn a_sparse_file_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        std::fs::write(&path, "PERFILE2").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        let refused = read(&path, 1 << 41);
+        if !matches!(refused, Err(UserFileError::Sparse { length_bytes, .. }) if length_bytes == 1 << 40) {
+            panic!("{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What compares things that were measured: orders of windows, verdicts, designs, intervals, corrections for many claims. A server that only
+//! counts its own ticks needs none of it, nor the random numbers beneath.
+
+mod blocks;
+mod boots;
+mod calibration;
+mod compare;
+mod corrections;
+pub mod designs;
+mod error;
+mod pairs;
+mod sequential;
+mod share;
+mod signed_rank;
+mod student;
+mod verdict;
+mod walsh;
+
+pub use blocks::{BlockDesign, MAX_ARMS};
+pub use boots::{BOOTS_BLOCK, BOOTS_ERROR, BOOTS_MAX, Boot, BootsComparison, boot_order, compare_boots};
+pub use calibration::{Calibration, calibrate};
+pub use compare::{Comparison, MAX_PAIRS, Options, Pair, VALUE_RANGE, compare};
+pub use corrections::{e_benjamini_hochberg, holm};
+pub use error::StatsError;
+pub use pairs::{Order, PairDesign};
+pub use sequential::{Look, Sequential};
+pub use share::{Share, ShareSum};
+pub use verdict::{Direction, Verdict};

@@ -1,0 +1,280 @@
+//! The test that may be looked at after every pair, and ended whenever it has said enough.
+
+mod bets;
+
+use serde::Serialize;
+
+use crate::comparison::compare::{MAX_PAIRS, Options, Pair, check_options, log_ratio};
+use crate::comparison::error::StatsError;
+use crate::comparison::verdict::{Direction, Verdict};
+use crate::comparison::walsh::WalshAverages;
+use bets::{MOST_DEVIATIONS, Purse, scale_of};
+
+/// Halvings of the range in which an end of the interval is sought: 2^-50 of it is below what the doubles at hand can tell.
+const HALVINGS: usize = 50;
+
+/// A comparison that is told pair by pair and may be asked after each: whoever looks a hundred times, and stops as soon
+/// as he likes the answer, is still wrong no oftener than [`Options::confidence`] allows.
+///
+/// The pairs must have been measured in the order of a [`PairDesign`](crate::PairDesign), whose coin is all that the
+/// promise rests on: noise may be autocorrelated, drift, come in bursts, or have tails without a mean.
+///
+/// Bets are laid on every pair, at fair odds, that B's number is the larger, and others that it is the smaller. If B does
+/// nothing, the coin decides, and nobody gets rich by more than luck; so a purse of 1 / (1 - confidence) says that B does
+/// something. The same is asked of every ratio, and the interval holds those against which neither side got rich.
+///
+/// ```
+/// use evenkeel_stats::{Direction, Options, Pair, Sequential, Verdict};
+///
+/// let mut test = Sequential::new(Options::new(Direction::Lower))?;
+/// let mut pairs = 0;
+/// while test.verdict() == Verdict::Undecided {
+///     // As a meter would say it: the machine gets slower, and B takes a tenth less.
+///     let wake_latency_us_p99 = 80.0 + f64::from(pairs);
+///     test.add(Pair { a: wake_latency_us_p99, b: 0.9 * wake_latency_us_p99 })?;
+///     pairs += 1;
+/// }
+/// let look = test.look();
+/// assert_eq!((look.verdict, look.decided, pairs), (Verdict::Better, true, 7));
+/// assert!(look.low <= 0.9 && 0.9 <= look.high && look.high < 1.0);
+/// # Ok::<(), evenkeel_stats::StatsError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Sequential {
+    options: Options,
+    /// ln(b / a) of every pair, in the order measured.
+    log_ratios: Vec<f64>,
+    /// The same in rising order.
+    rising: Vec<f64>,
+    /// The scale of the pairs before each.
+    scales: Vec<Option<f64>>,
+    /// The three effects that the verdict turns on.
+    none: Asked,
+    line_below: Asked,
+    line_above: Asked,
+}
+
+/// What may be said of B against A so far. Ratios are b / a: below 1, B's number is the lower.
+///
+/// In JSON an endless `high` or `smallest_visible_ratio` is `null`, and so is the `ratio` of no pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Look {
+    /// How many pairs were added.
+    pub pairs: usize,
+    /// The e-value of "B does nothing" as it is now, in the better direction of the two, each of which began with one
+    /// half. At 1 / (1 - confidence), 20 for 0.95, it is claimed that B does something. It has a mean of at most 1 if B
+    /// does nothing, also when read at a moment of one's choosing, and so may be given to
+    /// [`e_benjamini_hochberg`](crate::e_benjamini_hochberg).
+    pub e_value: f64,
+    /// Hodges–Lehmann estimate of the ratio b / a; not a number before the first pair.
+    pub ratio: f64,
+    /// Lower end of the interval for the ratio; 0 as long as there is none.
+    pub low: f64,
+    /// Upper end of the interval for the ratio; infinite as long as there is none. If B multiplies every window by one
+    /// factor, the probability that the interval **ever** misses it, at any look, is at most 1 - confidence.
+    pub high: f64,
+    /// What may be said.
+    pub verdict: Verdict,
+    /// The verdict is one of better, worse and same: nothing is gained by going on.
+    pub decided: bool,
+    /// The smallest effect that this run could have seen, as a share: half the width of the interval on the log scale.
+    pub smallest_visible_ratio: f64,
+}
+
+impl Sequential {
+    /// A test without pairs.
+    ///
+    /// # Errors
+    /// When an option is outside its range.
+    pub fn new(options: Options) -> Result<Sequential, StatsError> {
+        check_options(options)?;
+        let line = options.smallest_effect_ratio.ln_1p();
+        Ok(Sequential {
+            options,
+            log_ratios: Vec::new(),
+            rising: Vec::new(),
+            scales: Vec::new(),
+            none: Asked::of(0.0),
+            line_below: Asked::of(-line),
+            line_above: Asked::of(line),
+        })
+    }
+
+    /// Takes the next pair.
+    ///
+    /// # Errors
+    /// When a value is outside [`VALUE_RANGE`](crate::VALUE_RANGE), or there are [`MAX_PAIRS`] already; the test is then as it was.
+    pub fn add(&mut self, pair: Pair) -> Result<(), StatsError> {
+        let at = self.log_ratios.len();
+        if at >= MAX_PAIRS {
+            return Err(StatsError::TooManyPairs { pairs: at + 1 });
+        }
+        let log_ratio = log_ratio(at, &pair)?;
+        let scale = scale_of(&self.rising);
+        let enough = self.enough();
+        for asked in [&mut self.none, &mut self.line_below, &mut self.line_above] {
+            asked.bet(log_ratio, scale, enough);
+        }
+        self.log_ratios.push(log_ratio);
+        self.rising.insert(self.rising.partition_point(|one| *one < log_ratio), log_ratio);
+        self.scales.push(scale);
+        Ok(())
+    }
+
+    /// How many pairs were added.
+    #[must_use]
+    pub fn pairs(&self) -> usize {
+        self.log_ratios.len()
+    }
+
+    /// What was asked.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// The verdict of [`look`](Self::look), without the work of the interval.
+    ///
+    /// - *Same*: both lines of the smallest effect are excluded, on their far sides.
+    /// - *Better*, *worse*: "no difference" is excluded, and the estimate is nearer to the line than to no difference.
+    /// - *Undecided*: neither, or the pairs contradict themselves, as when B's effect turned in the middle of the run.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let Asked { theta: line, .. } = self.line_above;
+        let (above_none, below_none) = self.none.sides();
+        let between_lines = self.line_below.sides() == (true, false) && self.line_above.sides() == (false, true);
+        if !(above_none || below_none || between_lines) {
+            return Verdict::Undecided;
+        }
+        let estimate = self.estimate();
+        let (b_is_higher, b_is_lower) = match self.options.better {
+            Direction::Higher => (Verdict::Better, Verdict::Worse),
+            Direction::Lower => (Verdict::Worse, Verdict::Better),
+        };
+        match (above_none, below_none) {
+            _ if between_lines && estimate.abs() < line => Verdict::Same,
+            (true, false) if estimate > 0.0 && estimate >= line / 2.0 => b_is_higher,
+            (false, true) if estimate < 0.0 && estimate <= -line / 2.0 => b_is_lower,
+            _ => Verdict::Undecided,
+        }
+    }
+
+    /// What may be said so far.
+    #[must_use]
+    pub fn look(&self) -> Look {
+        let estimate = self.estimate();
+        let (low, high) = self.interval(estimate);
+        let verdict = self.verdict();
+        Look {
+            pairs: self.pairs(),
+            e_value: self.none.above.purse.sum().max(self.none.below.purse.sum()) / 2.0,
+            ratio: estimate.exp(),
+            low: low.exp(),
+            high: high.exp(),
+            verdict,
+            decided: verdict != Verdict::Undecided,
+            smallest_visible_ratio: ((high - low) / 2.0).exp_m1(),
+        }
+    }
+
+    /// What a purse must reach: each of the two sides has half the error to itself.
+    fn enough(&self) -> f64 {
+        2.0 / (1.0 - self.options.confidence)
+    }
+
+    /// Not a number without pairs.
+    fn estimate(&self) -> f64 {
+        if self.log_ratios.is_empty() { f64::NAN } else { WalshAverages::new(&self.log_ratios).median() }
+    }
+
+    /// The effects that neither side excludes, widened to hold the estimate. If the sides have excluded all between them,
+    /// which one factor on every window allows in at most one run of 1 / (1 - confidence), it is all from the one end to the
+    /// other.
+    fn interval(&self, estimate: f64) -> (f64, f64) {
+        let (above, below) = self.ends();
+        let (low, high) = (above.min(below), above.max(below));
+        if estimate.is_nan() { (low, high) } else { (low.min(estimate), high.max(estimate)) }
+    }
+
+    /// Up to where it is excluded from above, and down to where from below. What was excluded once stays so: an error at any
+    /// look was counted against the confidence already.
+    fn ends(&self) -> (f64, f64) {
+        let asked = [&self.none, &self.line_below, &self.line_above];
+        let known =
+            |pick: fn(&Asked) -> bool| asked.into_iter().filter(move |asked| pick(asked)).map(|asked| asked.theta);
+        let above = known(|asked| asked.above.excluded).fold(self.bound(1.0), f64::max);
+        let below = known(|asked| asked.below.excluded).fold(-self.bound(-1.0), f64::min);
+        (above, below)
+    }
+
+    /// The largest effect that is excluded from above, with the log ratios turned by `way`, 1 or -1; -∞ if none is.
+    /// Whatever is excluded from above, so is all below it, hence the halving.
+    pub(crate) fn bound(&self, way: f64) -> f64 {
+        let (mut smallest, mut largest) = (f64::INFINITY, f64::NEG_INFINITY);
+        for &log_ratio in &self.log_ratios {
+            smallest = smallest.min(way * log_ratio);
+            largest = largest.max(way * log_ratio);
+        }
+        let scale = self.scales.iter().flatten().fold(0.0, |most: f64, scale| most.max(*scale));
+        // Below this every gambler sees as much as he ever will.
+        let (mut excluded, mut held) = (smallest - 2.0 * MOST_DEVIATIONS * scale - 1e-6, largest);
+        if self.log_ratios.is_empty() || !self.excludes(excluded, way) {
+            return f64::NEG_INFINITY;
+        }
+        for _ in 0..HALVINGS {
+            let middle = excluded.midpoint(held);
+            if self.excludes(middle, way) {
+                excluded = middle;
+            } else {
+                held = middle;
+            }
+        }
+        excluded
+    }
+
+    fn excludes(&self, theta: f64, way: f64) -> bool {
+        let (mut purse, enough) = (Purse::new(), self.enough());
+        self.log_ratios.iter().zip(&self.scales).any(|(log_ratio, scale)| {
+            purse.bet(way * log_ratio - theta, *scale);
+            purse.sum() >= enough
+        })
+    }
+}
+
+/// One effect, with those who bet that the true one is above it, and those who bet that it is below.
+#[derive(Debug, Clone)]
+struct Asked {
+    theta: f64,
+    above: Side,
+    below: Side,
+}
+
+#[derive(Debug, Clone)]
+struct Side {
+    purse: Purse,
+    /// The purse has been enough once.
+    excluded: bool,
+}
+
+impl Asked {
+    fn of(theta: f64) -> Asked {
+        let side = Side { purse: Purse::new(), excluded: false };
+        Asked { theta, above: side.clone(), below: side }
+    }
+
+    fn bet(&mut self, log_ratio: f64, scale: Option<f64>, enough: f64) {
+        let difference = log_ratio - self.theta;
+        for (side, difference) in [(&mut self.above, difference), (&mut self.below, -difference)] {
+            side.purse.bet(difference, scale);
+            side.excluded |= side.purse.sum() >= enough;
+        }
+    }
+
+    /// Whether the true effect was found above it, and below it.
+    fn sides(&self) -> (bool, bool) {
+        (self.above.excluded, self.below.excluded)
+    }
+}
+
+#[cfg(test)]
+mod tests;
