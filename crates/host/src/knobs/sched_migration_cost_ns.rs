@@ -107,7 +107,9 @@ mod tests {
                 ("under lockdown", Goal::Latency, &|facts| {
                     with_kernel(7, 3)(facts);
                     let why = "/sys/kernel/debug/sched/migration_cost_ns: operation not permitted (EPERM)";
-                    facts.sysctls.insert("/sys/kernel/debug/sched/migration_cost_ns", Fact::Denied { why: why.into() });
+                    facts
+                        .sysctls
+                        .insert("/sys/kernel/debug/sched/migration_cost_ns", Fact::Forbidden { why: why.into() });
                 }),
                 ("not root", Goal::Latency, &|facts| {
                     with_kernel(7, 3)(facts);

@@ -123,7 +123,7 @@ mod tests {
                 ("under lockdown", Goal::Latency, &|facts| {
                     with_kernel(6, 12)(facts);
                     let why = "/sys/kernel/debug/sched/base_slice_ns: operation not permitted (EPERM)";
-                    facts.sysctls.insert("/sys/kernel/debug/sched/base_slice_ns", Fact::Denied { why: why.into() });
+                    facts.sysctls.insert("/sys/kernel/debug/sched/base_slice_ns", Fact::Forbidden { why: why.into() });
                 }),
                 ("not root", Goal::Latency, &|facts| {
                     with_kernel(6, 12)(facts);

@@ -113,7 +113,7 @@ mod tests {
                     let why = "/sys/kernel/debug/sched/wakeup_granularity_ns: operation not permitted (EPERM)";
                     facts
                         .sysctls
-                        .insert("/sys/kernel/debug/sched/wakeup_granularity_ns", Fact::Denied { why: why.into() });
+                        .insert("/sys/kernel/debug/sched/wakeup_granularity_ns", Fact::Forbidden { why: why.into() });
                 }),
                 ("not root", Goal::Latency, &|facts| {
                     with_kernel(6, 1)(facts);
