@@ -27,7 +27,7 @@ use probe::{Looks, Plan, Probe, Seen};
 pub use sample::Sampled;
 use sample::Sums;
 use stoppable_sleep::StoppableSleep;
-pub use tally::{Gap, Keep, Sum};
+pub use tally::{Gap, Keep, RanInstead, Sum};
 use traced::Traced;
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
