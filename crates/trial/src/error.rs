@@ -100,9 +100,31 @@ pub enum TrialError {
         /// How long a switch takes.
         switch: std::time::Duration,
     },
+    /// A setting of the workload does not take its value.
+    #[error("design a trial: {0}")]
+    Setting(InvalidSetting),
     /// A design that can't be run.
     #[error("design a trial: {0}")]
     Design(String),
+}
+
+/// A setting of a workload that does not take the value, as `--set` names it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("set {name}={value}: {why}")]
+pub struct InvalidSetting {
+    /// The setting's name.
+    pub name: String,
+    /// The value.
+    pub value: String,
+    /// What it would take.
+    pub why: String,
+}
+
+impl TrialError {
+    /// Of a setting that does not take the value.
+    pub(crate) fn setting(name: &str, value: impl std::fmt::Display, why: impl Into<String>) -> TrialError {
+        TrialError::Setting(InvalidSetting { name: name.to_owned(), value: value.to_string(), why: why.into() })
+    }
 }
 
 /// A number in few letters, however large or small it is.

@@ -258,7 +258,7 @@ where
 {
     value.parse().ok().filter(|number| bounds.contains(number)).ok_or_else(|| {
         let (least, most) = (bounds.start(), bounds.end());
-        TrialError::Design(format!("set {name}={value}: expected a whole number from {least} to {most}"))
+        TrialError::setting(name, value, format!("expected a whole number from {least} to {most}"))
     })
 }
 

@@ -37,7 +37,7 @@ impl Settable {
     ///
     /// # Errors
     /// If it does not start as before either.
-    fn start_with(&mut self, set: BTreeMap<String, String>) -> Result<Option<String>, TrialError> {
+    fn start_with(&mut self, set: BTreeMap<String, String>) -> Result<Option<TrialError>, TrialError> {
         self.keep_doubts();
         self.inner.stop();
         let start =
@@ -49,7 +49,7 @@ impl Settable {
             }
             Err(error) => {
                 self.inner = start(&self.now)?;
-                Ok(Some(error.to_string()))
+                Ok(Some(error))
             }
         }
     }
@@ -57,6 +57,7 @@ impl Settable {
     /// What is in force of a setting that the workload takes while it runs, after it was set; nothing of one that takes a start.
     fn live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, TrialError> {
         self.inner.set_live(name, value).map_err(|error| match error {
+            TrialError::Setting(invalid) => refused(name, value, invalid.to_string()),
             TrialError::Design(why) => refused(name, value, why),
             other => other,
         })
@@ -140,10 +141,13 @@ impl Workload for Settable {
             in_force.push(value.map_or(asked, str::to_owned));
         }
         let Some(first) = by_start.first().copied() else { return Ok(in_force) };
-        if let Some(why) = self.start_with(set)? {
-            let named = by_start.iter().copied().find(|(name, _)| why.contains(&format!("set {name}=")));
-            let (name, value) = named.unwrap_or(first);
-            return Err(refused(name, value, why));
+        if let Some(error) = self.start_with(set)? {
+            let is_named = |setting: &(&str, Option<&str>)| match &error {
+                TrialError::Setting(invalid) => invalid.name == setting.0,
+                _ => false,
+            };
+            let (name, value) = by_start.iter().copied().find(is_named).unwrap_or(first);
+            return Err(refused(name, value, error.to_string()));
         }
         for (name, value) in settings.iter().filter(|setting| !by_start.contains(setting)) {
             self.live(name, *value)?;
