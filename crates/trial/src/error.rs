@@ -127,6 +127,29 @@ impl TrialError {
     }
 }
 
+/// An error of one area whose sentence is all there is to it: it is shown, and nothing is decided by it.
+macro_rules! only_shown {
+    ($(#[$about:meta])* $name:ident) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+        #[error("{0}")]
+        pub struct $name(String);
+
+        impl From<&str> for $name {
+            fn from(why: &str) -> $name {
+                $name(why.to_owned())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(why: String) -> $name {
+                $name(why)
+            }
+        }
+    };
+}
+pub(crate) use only_shown;
+
 /// A number in few letters, however large or small it is.
 fn shown(value: f64) -> String {
     if value == 0.0 || (1e-6..1e15).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }

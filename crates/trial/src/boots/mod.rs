@@ -11,6 +11,7 @@
 mod at_work;
 mod disk;
 mod drive;
+mod error;
 mod guards;
 mod hands;
 mod next;
@@ -23,12 +24,13 @@ mod told;
 pub use at_work::{BOOT_COUNTERS_MAX, BootCounters};
 pub use disk::{BootsFileError, read, write};
 pub use drive::{Ending, Machine, Windows, go_on};
+pub use error::BootsError;
 pub use guards::GuardOfBoots;
 pub use hands::Hands;
 pub use next::{Action, Sight, next};
 pub use patience::Wait;
 pub use state::{
-    Armed, BOOT_GUARDS_MAX, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, SeenBoot,
-    WINDOWS_MAX, parse, parse_json,
+    Armed, BOOT_GUARDS_MAX, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, InvalidBoots,
+    SeenBoot, WINDOWS_MAX, parse, parse_json,
 };
 pub use told::{ArmOfBoots, BootsReport, label};

@@ -155,27 +155,27 @@ fn a_trial_whose_guard_is_harmed_goes_through_and_leaves_nothing() {
 fn what_few_windows_gave_is_no_number() {
     struct Odd(Vec<Sample>);
     impl Machine for Odd {
-        fn sight(&mut self) -> Result<Sight, String> {
+        fn sight(&mut self) -> Result<Sight, BootsError> {
             let machine = BootWords::default();
             Ok(Sight { boot_id: "b1".into(), now_s: 1_700_000_001, is_licensed: true, machine })
         }
-        fn keep(&mut self, _: &BootsState) -> Result<(), String> {
+        fn keep(&mut self, _: &BootsState) -> Result<(), BootsError> {
             Ok(())
         }
-        fn reads_back(&mut self, _: ArmName) -> Result<(), String> {
+        fn reads_back(&mut self, _: ArmName) -> Result<(), BootsError> {
             Ok(())
         }
-        fn measure(&mut self, _: &BootsDesign) -> Result<Option<Windows>, String> {
+        fn measure(&mut self, _: &BootsDesign) -> Result<Option<Windows>, BootsError> {
             Ok(Some(Windows { samples: self.0.clone(), dropped: 1, counted: None }))
         }
-        fn arm(&mut self, _: ArmName, _: bool) -> Result<(), String> {
+        fn arm(&mut self, _: ArmName, _: bool) -> Result<(), BootsError> {
             Ok(())
         }
         fn is_stopped(&mut self) -> bool {
             false
         }
 
-        fn put_back(&mut self) -> Result<(), String> {
+        fn put_back(&mut self) -> Result<(), BootsError> {
             Ok(())
         }
     }
