@@ -9,6 +9,7 @@
 //! transaction that the journal calls interrupted, which is put back before the next begins.
 
 mod at_work;
+mod caveat;
 mod disk;
 mod drive;
 mod error;
@@ -22,6 +23,7 @@ mod tests;
 mod told;
 
 pub use at_work::{BOOT_COUNTERS_MAX, BootCounters};
+pub use caveat::{BootsCaveat, GuardUntold, Part};
 pub use disk::{BootsFileError, read, write};
 pub use drive::{Ending, Machine, Windows, go_on};
 pub use error::BootsError;

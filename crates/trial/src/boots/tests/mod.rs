@@ -248,6 +248,11 @@ impl Sim {
     }
 }
 
+/// The sentences of a report's caveats.
+fn sentences(report: &BootsReport) -> Vec<String> {
+    report.doubts.iter().map(ToString::to_string).collect()
+}
+
 impl Machine for Sim {
     fn sight(&mut self) -> Result<Sight, BootsError> {
         self.step();
