@@ -46,8 +46,8 @@ pub use rules::{DropReason, Rules};
 pub use schedule::Pace;
 pub use session::kept;
 pub use session::{
-    ArmSoFar, Dropped, Ended, Keep, Left, LeftWhy, NetworkPath, Progress, Record, SettleHow, SettleSeen, Stretch,
-    Trial, Window, resume, run,
+    ArmSoFar, Dropped, Ended, Keep, Left, LeftWhy, Mishap, NetworkPath, Progress, Record, SettleHow, SettleSeen,
+    Stretch, Trial, Window, resume, run,
 };
 pub use switch::{Reach, Switch};
 pub use workload::{Sample, Workload};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_stats::Direction;
 
 use super::pair::{Pair, arguments, parts};
-use super::{Entry, Options, Sample, Workload, number, unknown};
+use super::{Entry, Options, Sample, Workload, WorkloadCaveat, number, unknown};
 use crate::error::TrialError;
 use crate::metric::Metric;
 
@@ -117,8 +117,8 @@ impl Workload for Drain {
         Ok(sample)
     }
 
-    fn doubts(&self) -> Vec<String> {
-        self.pair.doubts()
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.pair.caveats()
     }
 
     fn stop(&mut self) {

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Entry, Options, SETTING_PREFIX, Sample, Workload};
+use super::{Entry, Options, SETTING_PREFIX, Sample, Workload, WorkloadCaveat};
 use crate::clock::SimulatedMachine;
 use crate::error::TrialError;
 use crate::metric::Metric;
 
-/// What is kept of what earlier starts had to say.
-const DOUBTS_MAX: usize = 20;
+/// Caveats that are kept of earlier starts.
+const CAVEATS_MAX: usize = 20;
 
 /// A workload with what it was started with.
 pub struct Settable {
@@ -20,7 +20,7 @@ pub struct Settable {
     /// What it runs with now.
     now: BTreeMap<String, String>,
     inner: Box<dyn Workload>,
-    doubts: Vec<String>,
+    caveats: Vec<WorkloadCaveat>,
 }
 
 impl Settable {
@@ -30,7 +30,7 @@ impl Settable {
     /// As the workload's own start.
     pub fn start(entry: &'static Entry, options: &Options) -> Result<Settable, TrialError> {
         let inner = (entry.start)(options)?;
-        Ok(Settable { entry, asked: options.clone(), now: options.set.clone(), inner, doubts: Vec::new() })
+        Ok(Settable { entry, asked: options.clone(), now: options.set.clone(), inner, caveats: Vec::new() })
     }
 
     /// Started anew with these settings. If it does not start so, it runs as before again, and why is returned.
@@ -38,7 +38,7 @@ impl Settable {
     /// # Errors
     /// If it does not start as before either.
     fn start_with(&mut self, set: BTreeMap<String, String>) -> Result<Option<TrialError>, TrialError> {
-        self.keep_doubts();
+        self.keep_caveats();
         self.inner.stop();
         let start =
             |set: &BTreeMap<String, String>| (self.entry.start)(&Options { set: set.clone(), ..self.asked.clone() });
@@ -63,12 +63,17 @@ impl Settable {
         })
     }
 
-    fn keep_doubts(&mut self) {
-        for doubt in self.inner.doubts() {
-            if self.doubts.len() < DOUBTS_MAX && !self.doubts.contains(&doubt) {
-                self.doubts.push(doubt);
+    fn keep_caveats(&mut self) {
+        for caveat in self.inner.caveats() {
+            if self.caveats.len() < CAVEATS_MAX && !self.has(&caveat) {
+                self.caveats.push(caveat);
             }
         }
+    }
+
+    /// Whether people have been told the same: figures that differ by less than is shown are no other caveat.
+    fn has(&self, caveat: &WorkloadCaveat) -> bool {
+        self.caveats.iter().any(|known| known.to_string() == caveat.to_string())
     }
 
     /// The value that a setting has by what was asked: its own, or the workload's default.
@@ -167,9 +172,9 @@ impl Workload for Settable {
         self.inner.window(settle, window, begin)
     }
 
-    fn doubts(&self) -> Vec<String> {
-        let fresh = self.inner.doubts().into_iter().filter(|doubt| !self.doubts.contains(doubt));
-        self.doubts.iter().cloned().chain(fresh).collect()
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        let fresh = self.inner.caveats().into_iter().filter(|caveat| !self.has(caveat));
+        self.caveats.iter().cloned().chain(fresh).collect()
     }
 
     fn stop(&mut self) {

@@ -22,7 +22,7 @@ use crate::source::prometheus::Prometheus;
 use crate::source::regex::RegexLines;
 use crate::source::rule::First;
 use crate::workload::place::{Mover, PLACEMENT};
-use crate::workload::{Entry, Options, Placement, Sample, Workload, unknown};
+use crate::workload::{Entry, Options, Placement, Sample, Workload, WorkloadCaveat, unknown};
 
 mod load;
 mod output;
@@ -470,8 +470,8 @@ impl Workload for Command {
         Ok(sample)
     }
 
-    fn doubts(&self) -> Vec<String> {
-        self.load.as_ref().and_then(Load::doubt).into_iter().collect()
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.load.as_ref().and_then(Load::caveat).into_iter().collect()
     }
 
     fn stop(&mut self) {
