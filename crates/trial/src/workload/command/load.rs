@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, clock, thread};
 
-use crate::error::TrialError;
+use crate::error::{TrialError, only_shown};
 use crate::processes::{self, Stat};
 use crate::workload::WorkloadCaveat;
 use crate::workload::command::output::Listener;
@@ -40,6 +40,11 @@ pub enum Runs {
     PerWindow,
 }
 
+only_shown! {
+    /// A load that can't be meant.
+    InvalidLoad
+}
+
 /// The load that a user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -54,7 +59,7 @@ impl Settings {
     ///
     /// # Errors
     /// If a quote is never closed, or there is no word.
-    pub fn parse(text: &str, runs: Runs) -> Result<Settings, String> {
+    pub fn parse(text: &str, runs: Runs) -> Result<Settings, InvalidLoad> {
         let command = shlex::split(text).ok_or_else(|| format!("--load {text}: a quote is not closed"))?;
         if command.first().is_none_or(String::is_empty) {
             return Err("--load: a command is wanted".into());
@@ -328,9 +333,9 @@ mod tests {
         let words = |text| Settings::parse(text, Runs::Throughout).map(|settings| settings.command);
         let expected = ["redis-benchmark", "-t", "get set", "$HOME"].map(str::to_owned).to_vec();
         assert_eq!(words("redis-benchmark -t 'get set' $HOME"), Ok(expected));
-        assert_eq!(words("a 'b").unwrap_err(), "--load a 'b: a quote is not closed");
+        assert_eq!(words("a 'b"), Err("--load a 'b: a quote is not closed".into()));
         for empty in ["", "  ", "''"] {
-            assert_eq!(words(empty).unwrap_err(), "--load: a command is wanted");
+            assert_eq!(words(empty), Err("--load: a command is wanted".into()));
         }
     }
 
