@@ -127,6 +127,22 @@ impl TrialError {
     }
 }
 
+/// A line of a log or of a kept session that can't be meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct InvalidLine {
+    /// Which, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl InvalidLine {
+    pub(crate) fn new(line: usize, why: impl std::fmt::Display) -> InvalidLine {
+        InvalidLine { line, why: why.to_string() }
+    }
+}
+
 /// An error of one area whose sentence is all there is to it: it is shown, and nothing is decided by it.
 macro_rules! only_shown {
     ($(#[$about:meta])* $name:ident) => {

@@ -36,7 +36,7 @@ pub use clock::{Clock, SimulatedMachine};
 pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
 pub use engaged::{Engaged, Mechanism, Reading};
-pub use error::{InvalidSetting, TrialError};
+pub use error::{InvalidLine, InvalidSetting, TrialError};
 pub use metric::Metric;
 pub use report::{
     Answers, ArmReport, Away, Between, ByArm, Caveat, Choice, ControlReport, Cost, Detectable, Effect, GuardReport,
