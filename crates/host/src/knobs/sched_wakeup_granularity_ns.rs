@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
                 there a thread asks for a short slice of its own (process.sched_slice_ns).",
     risk: "more switches where many threads wake; it does not outlast a reboot",
     shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of whatever shares the CPU",
+    read_in: &[],
     // By pressure: not every kernel is built with /proc/schedstat.
     counter: Some(Counter::WaitingThreads),
     kernels: "a sysctl up to 5.12, in debugfs from 5.13 to 6.5; since then see process.sched_slice_ns",
