@@ -47,6 +47,11 @@ impl Claims {
         Ok(())
     }
 
+    /// Whether another evenkeel had one of the places that were asked for.
+    pub(crate) fn met_another(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
     /// Whether `path` is ours alone: it was taken, and there is a place for locks.
     pub(crate) fn has(&self, path: &str) -> bool {
         matches!(self.held.get(&name_of(path)), Some(Some(_)))
@@ -111,6 +116,7 @@ mod tests {
         let error = second.take(&claims, "/proc/a", Path::new("/x/two")).unwrap_err().to_string();
         let who = format!("lock /proc/a: another evenkeel (process {}, journal in /x/one)", std::process::id());
         assert!(error.starts_with(&who), "{error}");
+        assert!(second.met_another() && !first.met_another());
         drop(first);
         second.take(&claims, "/proc/a", Path::new("/x/two")).unwrap();
     }

@@ -85,16 +85,16 @@ pub struct PlannedStep {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanFileError {
     /// The text is no plan.
-    #[error("read the plan: {0}")]
+    #[error("read the plan: {}", self.cause())]
     Text(String),
     /// A newer program wrote it.
-    #[error("read the plan: format {0} is not known to this evenkeel; use the one that wrote it")]
+    #[error("read the plan: {}", self.cause())]
     Format(u64),
     /// It names a setting that this program does not know.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// It names a unit that is none.
-    #[error("read the plan: {0}")]
+    #[error("read the plan: {}", self.cause())]
     Unit(#[from] ServiceNameError),
     /// A setting has no place here.
     #[error(transparent)]
@@ -110,6 +110,20 @@ pub enum PlanFileError {
         /// The settings, as arguments.
         settings: String,
     },
+}
+
+impl PlanFileError {
+    /// What is wrong with it, without what was tried: for who names the file.
+    pub fn cause(&self) -> String {
+        match self {
+            PlanFileError::Text(what) => what.clone(),
+            PlanFileError::Format(other) => {
+                format!("format {other} is not known to this evenkeel; use the one that wrote it")
+            }
+            PlanFileError::Unit(error) => error.to_string(),
+            other => other.to_string(),
+        }
+    }
 }
 
 impl PlanFile {

@@ -114,6 +114,12 @@ impl State {
         &self.log
     }
 
+    /// Whether another evenkeel held a place that was to be changed or put back since the journal was opened. Reports and errors say so in
+    /// words alone.
+    pub fn met_another(&self) -> bool {
+        self.claims.met_another()
+    }
+
     pub(crate) fn next_transaction(&self) -> Result<u64, StateError> {
         self.log.next_id().ok_or_else(|| self.journal.unwritable(RUN_OUT.to_owned()))
     }

@@ -16,7 +16,7 @@ use evenkeel_trial::kept::{Head, Kept};
 use evenkeel_trial::workload::Placement;
 use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
-    Arm, ArmName, ArmReport, Beside, Caveat, Choice, Design, Ended, Guard, Identity, Keep, Metric, NetworkPath,
+    Arm, ArmName, ArmReport, Beside, Caveat, Choice, Design, Ended, Guard, Identity, Keep, Metric, Mishap, NetworkPath,
     Outcome, Record, Report, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Window, Workload, resume,
 };
 use serde::Serialize;
@@ -186,7 +186,7 @@ impl Experiment<'_> {
             }
             _ => not_possible(error),
         })?;
-        record.mishaps.extend(workload.doubts());
+        record.mishaps.extend(workload.caveats().into_iter().map(Mishap::from));
         let kept_in = keep.whole().map(Path::to_owned);
         Ok(Tolds { kept_in, ..told(self.arms, self.control, design, titles, record)? })
     }

@@ -1,9 +1,7 @@
-//! What the counters that a knob's `shows_in` names say now, so that `explain` can tell whether the knob matters here. Counters move,
-//! so they are no facts; they are looked up when somebody asks.
+//! What a knob's counters (`read_in`) say now, so that `explain` can tell whether the knob matters here. Counters move, so they are no
+//! facts; they are looked up when somebody asks.
 
-use std::collections::BTreeSet;
-
-use evenkeel_host::{Fact, Facts, Knob};
+use evenkeel_host::{CounterPlace, Fact, Facts, Knob};
 use evenkeel_hostfs::{Refusal, Root, Why};
 use serde::Serialize;
 
@@ -22,53 +20,36 @@ pub(crate) struct Reading {
     pub(crate) value: Fact<String>,
 }
 
-/// How the text of a file tells a counter by its name.
-type Lookup = fn(&str, &str) -> Option<String>;
-
-/// The files that have many counters, each under its name.
-const TABLES: [(&str, Lookup); 6] = [
-    ("/proc/vmstat", after_name),
-    ("/proc/meminfo", after_name),
-    ("/proc/net/snmp", of_udp),
-    ("/proc/net/netstat", of_any_header),
-    ("/proc/softirqs", over_cpus),
-    ("/proc/interrupts", over_cpus),
-];
-
 const SOFTNET: &str = "/proc/net/softnet_stat";
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// What a knob shows in, as far as it can be read here.
 pub(crate) fn of(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Reading> {
-    let told = knob.shows_in;
-    let mut readings = Vec::new();
-    for (file, lookup) in TABLES.into_iter().filter(|(file, _)| mentions(told, file)) {
-        readings.extend(from_table(root, file, |text| {
-            let words: BTreeSet<&str> = words(told).collect();
-            let counters = words.into_iter().filter_map(|word| Some((word.to_owned(), lookup(text, word)?)));
-            counters.collect()
-        }));
-    }
-    if mentions(told, SOFTNET) {
-        let columns = columns(told);
-        readings.extend(from_table(root, SOFTNET, |text| {
+    let read = |place: &CounterPlace| match *place {
+        CounterPlace::Table { file, names } => from_table(root, file, |text| {
+            names.iter().filter_map(|name| Some(((*name).to_owned(), counter(file, text, name)?))).collect()
+        }),
+        CounterPlace::SoftnetColumns(columns) => from_table(root, SOFTNET, |text| {
             columns.iter().filter_map(|at| Some((format!("column {at}"), hex_column(text, *at)?))).collect()
-        }));
-    }
-    if told.contains("/cpuidle/state") {
-        readings.extend(idle(facts, root));
-    }
-    readings.extend(files(told, root));
-    readings
+        }),
+        CounterPlace::IdleUsage => idle(facts, root),
+        CounterPlace::File(path) => vec![whole(root, path.to_owned())],
+        CounterPlace::Folder(folder) => {
+            let names = root.entries(folder).unwrap_or_default();
+            names.iter().take(FILES_MAX).map(|name| whole(root, format!("{folder}/{name}"))).collect()
+        }
+    };
+    knob.read_in.iter().flat_map(read).collect()
 }
 
-/// Whether the text names this very file, and not one below it.
-fn mentions(told: &str, file: &str) -> bool {
-    words(told).any(|word| word == file)
-}
-
-fn words(told: &str) -> impl Iterator<Item = &str> {
-    told.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && !"/_*".contains(c)))
+/// What a table has under a name.
+fn counter(file: &str, text: &str, name: &str) -> Option<String> {
+    match file {
+        "/proc/net/snmp" => of_udp(text, name),
+        "/proc/net/netstat" => under_header(text.lines(), name),
+        "/proc/softirqs" | "/proc/interrupts" => over_cpus(text, name),
+        _ => after_name(text, name),
+    }
 }
 
 fn from_table(root: &Root, file: &str, find: impl FnOnce(&str) -> Vec<(String, String)>) -> Vec<Reading> {
@@ -109,10 +90,6 @@ fn of_udp(text: &str, name: &str) -> Option<String> {
     under_header(text.lines().filter(|line| line.starts_with("Udp:")), name)
 }
 
-fn of_any_header(text: &str, name: &str) -> Option<String> {
-    under_header(text.lines(), name)
-}
-
 /// Pairs of lines: names, and below them their values.
 fn under_header<'a>(lines: impl Iterator<Item = &'a str>, name: &str) -> Option<String> {
     let lines: Vec<&str> = lines.collect();
@@ -130,13 +107,6 @@ fn over_cpus(text: &str, name: &str) -> Option<String> {
     let counts = text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let numbers = counts.split_whitespace().map_while(|word| word.parse::<u64>().ok());
     Some(numbers.fold(0, u64::saturating_add).to_string())
-}
-
-/// The numbers that follow the word "column".
-fn columns(told: &str) -> Vec<usize> {
-    let all: Vec<&str> = words(told).collect();
-    let pairs = all.windows(2).filter(|pair| pair[0] == "column");
-    pairs.filter_map(|pair| pair[1].parse().ok()).filter(|column| *column > 0).collect()
 }
 
 /// A column, counted from 1, of hexadecimal numbers over all lines.
@@ -168,32 +138,15 @@ fn idle(facts: &Facts, root: &Root) -> Vec<Reading> {
     states.iter().map(reading).collect()
 }
 
-/// Files under /sys and /proc/sys that are named in full, and those of a directory (`/*`) whose names are.
-fn files(told: &str, root: &Root) -> Vec<Reading> {
-    let is_plain = |path: &&str| {
-        let under = path.starts_with("/sys/") || path.starts_with("/proc/sys/");
-        // Capitals stand for a name that the reader fills in.
-        under && !path.contains("/cpuidle/") && !path.bytes().any(|byte| byte.is_ascii_uppercase())
-    };
-    let mut paths = Vec::new();
-    for path in words(told).filter(is_plain) {
-        match path.strip_suffix("/*") {
-            Some(folder) => {
-                let names = root.entries(folder).unwrap_or_default();
-                paths.extend(names.iter().take(FILES_MAX).map(|name| format!("{folder}/{name}")));
-            }
-            None if !path.contains('*') => paths.push(path.to_owned()),
-            None => {}
-        }
-    }
-    let reading = |path: String| match root.text(&path) {
+/// What a file says.
+fn whole(root: &Root, path: String) -> Reading {
+    match root.text(&path) {
         Ok(text) => {
             let shown: String = text.trim().chars().take(SHOWN_CHARS_MAX).collect();
             Reading { name: path, value: Fact::Known(if shown.is_empty() { "empty".to_owned() } else { shown }) }
         }
         Err(refusal) => refused(&path, refusal),
-    };
-    paths.into_iter().map(reading).collect()
+    }
 }
 
 #[cfg(test)]
@@ -217,10 +170,10 @@ mod tests {
         /sys/devices/system/cpu/cpu0/cpuidle/state0/usage = 40\n/sys/devices/system/cpu/cpu1/cpuidle/state0/usage = 2\n\
         /sys/devices/system/cpu/isolated =\n/sys/x/a = 1\n/sys/x/b = 2\nend\n";
 
-    fn check(shows_in: &'static str, expected: Expect) {
+    fn check(read_in: &'static [CounterPlace], expected: Expect) {
         let root = Root::captured(Capture::parse(MACHINE).unwrap());
         let facts = Facts::probe(&root);
-        let knob = Knob { shows_in, ..**knobs::ALL.first().unwrap() };
+        let knob = Knob { read_in, ..**knobs::ALL.first().unwrap() };
         let told = of(&knob, &facts, &root).into_iter().map(|reading| match reading.value.known() {
             Some(value) => format!("{}: {value}\n", reading.name),
             None => format!("{}: unknown: {}\n", reading.name, reading.value.unknown_why().unwrap_or_default()),
@@ -229,34 +182,37 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_found_by_the_words_of_the_text() {
+    fn counters_are_read_where_they_are() {
         check(
-            "pswpin and pswpout in /proc/vmstat, major faults",
+            &[CounterPlace::Table { file: "/proc/vmstat", names: &["pswpin", "pswpout"] }],
             expect![[r#"
             pswpin in /proc/vmstat: 3
             pswpout in /proc/vmstat: 0
         "#]],
         );
         check(
-            "Dirty and Writeback in /proc/meminfo",
+            &[CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] }],
             expect![[r#"
             Dirty in /proc/meminfo: 48 kB
         "#]],
         );
         check(
-            "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
+            &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
             expect![[r#"
             RcvbufErrors in /proc/net/snmp: 5
         "#]],
         );
         check(
-            "BusyPollRxPackets in /proc/net/netstat",
+            &[CounterPlace::Table { file: "/proc/net/netstat", names: &["BusyPollRxPackets"] }],
             expect![[r#"
             BusyPollRxPackets in /proc/net/netstat: 4
         "#]],
         );
         check(
-            "column 3 of /proc/net/softnet_stat, column 2 (drops), NET_RX in /proc/softirqs",
+            &[
+                CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
+                CounterPlace::SoftnetColumns(&[3, 2]),
+            ],
             expect![[r#"
             NET_RX in /proc/softirqs: 30
             column 3 in /proc/net/softnet_stat: 2
@@ -264,19 +220,19 @@ mod tests {
         "#]],
         );
         check(
-            "/proc/interrupts by CPU over more than 10 s; NMI",
+            &[CounterPlace::Table { file: "/proc/interrupts", names: &["NMI", "10"] }],
             expect![[r#"
             NMI in /proc/interrupts: 3
         "#]],
         );
         check(
-            "usage of /sys/devices/system/cpu/cpu*/cpuidle/state*",
+            &[CounterPlace::IdleUsage],
             expect![[r#"
             usage of state0 (POLL) over all CPUs: 42
         "#]],
         );
         check(
-            "/sys/devices/system/cpu/isolated, /sys/x/*; /sys/block/DISK/inflight",
+            &[CounterPlace::File("/sys/devices/system/cpu/isolated"), CounterPlace::Folder("/sys/x")],
             expect![[r#"
             /sys/devices/system/cpu/isolated: empty
             /sys/x/a: 1
@@ -284,12 +240,12 @@ mod tests {
         "#]],
         );
         check(
-            "nr_dirty in /proc/vmstat of /proc/PID/status, /sys/y/none",
+            &[CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty"] }, CounterPlace::File("/sys/y/none")],
             expect![[r#"
                 /sys/y/none: unknown: the capture does not hold this counter: most of them move and are left out
             "#]],
         );
-        check("column 0 and column 99 of /proc/net/softnet_stat", expect![[""]]);
+        check(&[CounterPlace::SoftnetColumns(&[99])], expect![[""]]);
     }
 
     #[test]

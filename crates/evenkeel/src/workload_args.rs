@@ -94,7 +94,7 @@ impl WorkloadArgs {
         };
         started.map_err(|error| {
             let exit = match error {
-                evenkeel_trial::TrialError::Design(_) => exit::WRONG_USE,
+                evenkeel_trial::TrialError::Design(_) | evenkeel_trial::TrialError::Setting(_) => exit::WRONG_USE,
                 _ => exit::NOT_POSSIBLE,
             };
             let next = match &error {

@@ -28,6 +28,7 @@ static WHERE: Knob = Knob {
                 or wherever the kernel puts them.",
     risk: "none: it is the workload that is placed",
     shows_in: "Cpus_allowed_list in /proc/PID/status",
+    read_in: &[],
     counter: None,
     kernels: "all",
     side_effects: &[],

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use evenkeel_hostfs::{Refusal, Why};
+use evenkeel_sys::Errno;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The most of a text that an [`Fact::Odd`] keeps, in bytes; the rest is counted.
@@ -26,6 +27,11 @@ pub enum Fact<T> {
     },
     /// It is there, but this user or the kernel's lockdown may not read it.
     Denied {
+        /// In words, with the path and the error's name.
+        why: String,
+    },
+    /// The kernel forbids it (`EPERM`), as its lockdown does even to root. In JSON it is `denied` with its reason.
+    Forbidden {
         /// In words, with the path and the error's name.
         why: String,
     },
@@ -69,7 +75,11 @@ impl<T> Fact<T> {
     pub fn unknown_why(&self) -> Option<&str> {
         match self {
             Fact::Known(_) => None,
-            Fact::Absent { why } | Fact::Unseen { why } | Fact::Denied { why } | Fact::Odd { why, .. } => Some(why),
+            Fact::Absent { why }
+            | Fact::Unseen { why }
+            | Fact::Denied { why }
+            | Fact::Forbidden { why }
+            | Fact::Odd { why, .. } => Some(why),
         }
     }
 
@@ -85,6 +95,7 @@ impl<T> Fact<T> {
             Fact::Absent { why } => Fact::Absent { why },
             Fact::Unseen { why } => Fact::Unseen { why },
             Fact::Denied { why } => Fact::Denied { why },
+            Fact::Forbidden { why } => Fact::Forbidden { why },
             Fact::Odd { why, path, raw } => Fact::Odd { why, path, raw },
         }
     }
@@ -97,6 +108,7 @@ impl<T> From<Refusal> for Fact<T> {
             Why::Errno(errno) => format!("{}: {errno}", refusal.path),
         };
         match refusal.why {
+            Why::Errno(Errno::PERM) => Fact::Forbidden { why },
             Why::Errno(errno) if errno.is_denial() => Fact::Denied { why },
             Why::Errno(errno) if !errno.is_absence() => Fact::Odd { why, path: refusal.path, raw: String::new() },
             Why::Errno(_) => Fact::Absent { why },
@@ -110,7 +122,7 @@ impl<T: fmt::Display> fmt::Display for Fact<T> {
         match self {
             Fact::Known(value) => value.fmt(f),
             Fact::Absent { why } | Fact::Unseen { why } => write!(f, "absent ({why})"),
-            Fact::Denied { why } => write!(f, "denied ({why})"),
+            Fact::Denied { why } | Fact::Forbidden { why } => write!(f, "denied ({why})"),
             Fact::Odd { why, raw, .. } => write!(f, "odd ({why}: {raw:?})"),
         }
     }
@@ -122,7 +134,7 @@ impl<T: Serialize> Serialize for Fact<T> {
         let (unknown, why) = match self {
             Fact::Known(value) => return value.serialize(serializer),
             Fact::Absent { why } | Fact::Unseen { why } => ("absent", why),
-            Fact::Denied { why } => ("denied", why),
+            Fact::Denied { why } | Fact::Forbidden { why } => ("denied", why),
             Fact::Odd { why, .. } => ("odd", why),
         };
         let mut map = serializer.serialize_map(None)?;
@@ -138,7 +150,6 @@ impl<T: Serialize> Serialize for Fact<T> {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_sys::Errno;
     use expect_test::expect;
 
     use super::*;

@@ -32,6 +32,8 @@ pub struct Knob {
     pub risk: &'static str,
     /// Which counter or reading shows whether it matters on a machine.
     pub shows_in: &'static str,
+    /// Where the counters among these are read now, so that `explain` can show them.
+    pub read_in: &'static [CounterPlace],
     /// The counter by which a trial sees whether the knob was at work, where there is one.
     pub counter: Option<Counter>,
     /// Which kernels have it, where not all do.
@@ -50,6 +52,26 @@ impl fmt::Debug for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Knob({})", self.id)
     }
+}
+
+/// Where counters are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterPlace {
+    /// A file of /proc that has many counters.
+    Table {
+        /// The file.
+        file: &'static str,
+        /// Those that matter; none where it is the reader who compares them over time.
+        names: &'static [&'static str],
+    },
+    /// Columns of /proc/net/softnet_stat, counted from 1.
+    SoftnetColumns(&'static [usize]),
+    /// How often each idle state was entered.
+    IdleUsage,
+    /// A file under /sys or /proc/sys.
+    File(&'static str),
+    /// Every file of a folder there.
+    Folder(&'static str),
 }
 
 /// A part of the machine.

@@ -27,7 +27,7 @@ pub use advice::{Advice, State, advise};
 pub use fact::Fact;
 pub use facts::Facts;
 pub use goal::{Goal, Server, Wish};
-pub use knob::{Area, Counter, Device, Finding, Knob, Place, Since, Source, TakesEffect, Values};
+pub use knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 pub use plan::{Action, Plan, PlanError, Reading, Step, files_of};
 pub use rank::{Effect, When};
 pub use setting::{Setting, SettingError};

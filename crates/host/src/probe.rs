@@ -134,6 +134,7 @@ pub(crate) fn and_then<T, U>(fact: Fact<T>, next: impl FnOnce(T) -> Fact<U>) -> 
         Fact::Absent { why } => Fact::Absent { why },
         Fact::Unseen { why } => Fact::Unseen { why },
         Fact::Denied { why } => Fact::Denied { why },
+        Fact::Forbidden { why } => Fact::Forbidden { why },
         Fact::Odd { why, path, raw } => Fact::Odd { why, path, raw },
     }
 }

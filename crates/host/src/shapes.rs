@@ -28,11 +28,8 @@ pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Re
     let fact = facts.sysctl(path);
     let is_locked = facts.kernel.lockdown.known().is_some_and(|level| *level != Lockdown::None);
     match &fact {
-        Fact::Denied { why } if is_locked || why.contains("EPERM") => {
-            let reason = format!("the kernel's lockdown shuts debugfs, from root too: {why}");
-            let finding = Finding::new(State::Blocked, path, reason);
-            Err(Finding { wanted: Some(candidate.to_string()), ..finding })
-        }
+        Fact::Forbidden { why } => Err(shut(path, candidate, why)),
+        Fact::Denied { why } if is_locked => Err(shut(path, candidate, why)),
         Fact::Denied { why } => Err(Finding::new(State::Unknown, path, format!("only root may read it: {why}"))),
         Fact::Absent { .. } if path.starts_with("/sys/kernel/debug/") => Err(Finding::not_here(
             path,
@@ -40,6 +37,13 @@ pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Re
         )),
         _ => Ok((path, own_number(facts, path)?)),
     }
+}
+
+/// What the kernel's lockdown keeps from everybody.
+fn shut(path: &str, candidate: i64, why: &str) -> Finding {
+    let finding =
+        Finding::new(State::Blocked, path, format!("the kernel's lockdown shuts debugfs, from root too: {why}"));
+    Finding { wanted: Some(candidate.to_string()), ..finding }
 }
 
 /// By what the kernel multiplies its scheduler's times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::maps::{Map, Maps};
 use crate::perf::layout::{Layout, sample as field};
 use crate::perf::record::{self, Mapped, Record, What};
-use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, Sample, Switch, Turn};
+use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, RecordingCaveat, Sample, Switch, Turn};
 use crate::stack::{Frame, Hint, Module, StackId};
 use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
 
@@ -74,8 +74,8 @@ impl<'u> Converter<'u> {
         self.build_ids = by_path;
     }
 
-    /// That what comes out is to be doubted, in a sentence.
-    pub fn doubt(&mut self, doubt: String) {
+    /// That what comes out is to be doubted.
+    pub fn doubt(&mut self, doubt: RecordingCaveat) {
         if self.recording.doubts.len() < DOUBTS_MAX {
             self.recording.doubts.push(doubt);
         }
@@ -249,10 +249,8 @@ impl<'u> Converter<'u> {
             self.copies = self.copies.saturating_add(maps.count());
             if self.copies > COPIES_MAX {
                 *maps = Rc::default();
-                const TOO_MANY: &str = "so many processes were made that what later ones have from their parents is \
-                                        not told: their code has no names";
-                if !self.recording.doubts.iter().any(|doubt| doubt == TOO_MANY) {
-                    self.recording.doubts.push(TOO_MANY.to_owned());
+                if !self.recording.doubts.contains(&RecordingCaveat::TooManyProcesses) {
+                    self.recording.doubts.push(RecordingCaveat::TooManyProcesses);
                 }
             }
         }

@@ -34,8 +34,35 @@ pub struct Recording {
     pub clock: Option<i32>,
     /// The first and the last moment of which something is told, on the recording's clock.
     pub span: Span,
-    /// What to doubt of it, a sentence each: such as that its file ends too early.
-    pub doubts: Vec<String>,
+    /// What to doubt of it, such as that its file ends too early.
+    pub doubts: Vec<RecordingCaveat>,
+}
+
+/// Why a recording is not all that it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordingCaveat {
+    /// Its file ends too early.
+    #[error("its end is missing, and was not read: {why}")]
+    EndMissing {
+        /// What is wrong there.
+        why: String,
+    },
+    /// The program that recorded was killed.
+    #[error("perf did not come to its end: what it writes last is missing")]
+    Unfinished,
+    /// More processes were made than whose maps are kept.
+    #[error(
+        "so many processes were made that what later ones have from their parents is not told: their code has no names"
+    )]
+    TooManyProcesses,
+    /// Lines that are none of `perf script`.
+    #[error("lines that could not be read were passed over: {count}, the first is line {first}")]
+    BadLines {
+        /// How many.
+        count: u64,
+        /// The first of them, from 1.
+        first: usize,
+    },
 }
 
 impl Recording {

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use head::{Head, Said};
 
-use crate::recording::{Event, EventId, Recording, Sample, Switch, Thread, Unit};
+use crate::recording::{Event, EventId, Recording, RecordingCaveat, Sample, Switch, Thread, Unit};
 use crate::stack::{Frame, Module};
 use crate::unwind::FRAMES_MAX;
 
@@ -186,8 +186,7 @@ impl Reader {
             return Err(BadLine { what: "this is no sample as perf script prints them, and no line is", line });
         }
         if let Some((line, count)) = self.odd {
-            let doubt = format!("lines that could not be read were passed over: {count}, the first is line {line}");
-            recording.doubts.push(doubt);
+            recording.doubts.push(RecordingCaveat::BadLines { count, first: line });
         }
         recording.samples.sort_by_key(|sample| sample.at_ns);
         recording.switches.sort_by_key(|switch| switch.at_ns);
@@ -285,7 +284,7 @@ mod tests {
     #[test]
     fn lines_of_nobody_are_told_as_a_doubt() {
         let recording = parse(b"hello\na 1 2 e:\n  1 f (x)\n\nworld\n").unwrap();
-        assert_eq!(recording.doubts, ["lines that could not be read were passed over: 2, the first is line 1"]);
+        assert_eq!(recording.doubts, [RecordingCaveat::BadLines { count: 2, first: 1 }]);
         let refused = parse(b"\nhello\nworld\n").unwrap_err();
         assert_eq!(refused.line, 2);
     }

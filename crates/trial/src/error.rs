@@ -101,10 +101,71 @@ pub enum TrialError {
         /// How long a switch takes.
         switch: std::time::Duration,
     },
+    /// A setting of the workload does not take its value.
+    #[error("design a trial: {0}")]
+    Setting(InvalidSetting),
     /// A design that can't be run.
     #[error("design a trial: {0}")]
     Design(String),
 }
+
+/// A setting of a workload that does not take the value, as `--set` names it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("set {name}={value}: {why}")]
+pub struct InvalidSetting {
+    /// The setting's name.
+    pub name: String,
+    /// The value.
+    pub value: String,
+    /// What it would take.
+    pub why: String,
+}
+
+impl TrialError {
+    /// Of a setting that does not take the value.
+    pub(crate) fn setting(name: &str, value: impl std::fmt::Display, why: impl Into<String>) -> TrialError {
+        TrialError::Setting(InvalidSetting { name: name.to_owned(), value: value.to_string(), why: why.into() })
+    }
+}
+
+/// A line of a log or of a kept session that can't be meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct InvalidLine {
+    /// Which, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl InvalidLine {
+    pub(crate) fn new(line: usize, why: impl std::fmt::Display) -> InvalidLine {
+        InvalidLine { line, why: why.to_string() }
+    }
+}
+
+/// An error of one area whose sentence is all there is to it: it is shown, and nothing is decided by it.
+macro_rules! only_shown {
+    ($(#[$about:meta])* $name:ident) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+        #[error("{0}")]
+        pub struct $name(String);
+
+        impl From<&str> for $name {
+            fn from(why: &str) -> $name {
+                $name(why.to_owned())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(why: String) -> $name {
+                $name(why)
+            }
+        }
+    };
+}
+pub(crate) use only_shown;
 
 /// A number in few letters, however large or small it is.
 fn shown(value: f64) -> String {

@@ -36,7 +36,7 @@ pub use clock::{Clock, SimulatedMachine};
 pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
 pub use engaged::{Engaged, Mechanism, Reading};
-pub use error::TrialError;
+pub use error::{InvalidLine, InvalidSetting, TrialError};
 pub use metric::Metric;
 pub use report::{
     Answers, ArmReport, Away, Between, ByArm, Caveat, Choice, ControlReport, Cost, Detectable, Effect, GuardReport,
@@ -46,8 +46,8 @@ pub use rules::{DropReason, Rules};
 pub use schedule::Pace;
 pub use session::kept;
 pub use session::{
-    ArmSoFar, Dropped, Ended, Keep, Left, LeftWhy, NetworkPath, Progress, Record, SettleHow, SettleSeen, Stretch,
-    Trial, Window, resume, run,
+    ArmSoFar, Dropped, Ended, Keep, Left, LeftWhy, Mishap, NetworkPath, Progress, Record, SettleHow, SettleSeen,
+    Stretch, Trial, Window, resume, run,
 };
 pub use switch::{Reach, Switch};
 pub use workload::{Sample, Workload};

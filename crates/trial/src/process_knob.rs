@@ -26,6 +26,37 @@ enum Property {
     Class,
 }
 
+/// Why a property could not be set in all threads of a server.
+#[derive(Debug, thiserror::Error)]
+enum NotSet {
+    #[error("it can't be set in a process that runs; what can is timer slack, slice, CPUs and class")]
+    NoSuchProperty,
+    #[error("the server has no process that is known here")]
+    NoProcess,
+    #[error(
+        "the server has no thread that has it: real-time ones have neither slack nor slice, and before Linux 6.12 none has a slice"
+    )]
+    NoThread,
+    #[error("process {pid} has more than {THREADS_MAX} threads")]
+    TooManyThreads { pid: u32 },
+    #[error("its threads come and go too fast: some were new in each of {LOOKS_MAX} looks")]
+    ThreadsChange,
+    #[error("set it for thread {tid} of process {pid}: {errno}{}", right_for(*errno))]
+    Refused { pid: u32, tid: u32, errno: Errno },
+    #[error("thread {tid} of process {pid} reads {found} afterwards")]
+    ReadsOtherwise { pid: u32, tid: u32, found: String },
+}
+
+/// What a refusal asks for.
+fn right_for(errno: Errno) -> &'static str {
+    match errno.is_denial() {
+        true => {
+            "; it takes CAP_SYS_NICE, and for a real-time class a control group with a share of real-time too (cpu.rt_runtime_us)"
+        }
+        false => "",
+    }
+}
+
 /// Whether a knob is one of those.
 pub(crate) fn can_set(knob: &str) -> bool {
     Property::of(knob).is_some()
@@ -47,14 +78,12 @@ impl ProcessKnobs {
     /// If the knob is no such property, the value none of it, no thread has it (real-time ones have neither slack nor slice), the
     /// kernel refuses, or a value did not take.
     pub(crate) fn set(&mut self, pids: &[u32], knob: &str, value: Option<&str>) -> Result<String, TrialError> {
-        let error = |why: String| TrialError::Switch {
+        let error = |why: NotSet| TrialError::Switch {
             knob: knob.to_owned(),
             wanted: value.unwrap_or("what it was").to_owned(),
-            why,
+            why: why.to_string(),
         };
-        let property = Property::of(knob).ok_or_else(|| {
-            error("it can't be set in a process that runs; what can is timer slack, slice, CPUs and class".into())
-        })?;
+        let property = Property::of(knob).ok_or_else(|| error(NotSet::NoSuchProperty))?;
         let (mut done, mut in_force) = (BTreeSet::new(), None);
         let given = self.given.get(&property).copied();
         for _ in 0..LOOKS_MAX {
@@ -65,9 +94,7 @@ impl ProcessKnobs {
                     (Some(_), Some(first)) => self.given.insert(property, *first),
                     _ => self.given.remove(&property),
                 };
-                let none = "the server has no thread that has it: real-time ones have neither slack nor slice, and before \
-                            Linux 6.12 none has a slice";
-                return in_force.ok_or_else(|| error(none.into()));
+                return in_force.ok_or_else(|| error(NotSet::NoThread));
             }
             for (pid, tid) in fresh {
                 done.insert(tid);
@@ -76,13 +103,13 @@ impl ProcessKnobs {
                 }
                 let Some(found) = self.set_one(property, pid, tid, value).map_err(error)? else { continue };
                 if value.is_some_and(|value| !property.is_same(value, &found)) {
-                    return Err(error(format!("thread {tid} of process {pid} reads {found} afterwards")));
+                    return Err(error(NotSet::ReadsOtherwise { pid, tid, found }));
                 }
                 // The first thread speaks for the rest, whatever the threads had of their own before.
                 in_force.get_or_insert(found);
             }
         }
-        Err(error(format!("its threads come and go too fast: some were new in each of {LOOKS_MAX} looks")))
+        Err(error(NotSet::ThreadsChange))
     }
 
     /// A process that was started while all had a value of ours would have had what the first one had.
@@ -101,19 +128,13 @@ impl ProcessKnobs {
         pid: u32,
         tid: u32,
         value: Option<&str>,
-    ) -> Result<Option<String>, String> {
-        let told = |errno: Errno| match errno.is_denial() {
-            true => format!(
-                "set it for thread {tid} of process {pid}: {errno}; it takes CAP_SYS_NICE, and for a real-time class a control \
-                 group with a share of real-time too (cpu.rt_runtime_us)"
-            ),
-            false => format!("set it for thread {tid} of process {pid}: {errno}"),
-        };
+    ) -> Result<Option<String>, NotSet> {
+        let refused = |errno| NotSet::Refused { pid, tid, errno };
         let now = match property.read(tid) {
             Ok(Some(now)) => now,
             Ok(None) => return Ok(None),
             Err(errno) if errno.is_absence() => return Ok(None),
-            Err(errno) => return Err(told(errno)),
+            Err(errno) => return Err(refused(errno)),
         };
         // A thread that came later has what its starter had, which may be ours: then the first one's is what it would have had.
         let before = self.before.get(&(property, pid)).cloned().unwrap_or(now);
@@ -125,7 +146,7 @@ impl ProcessKnobs {
         match set.and_then(|()| property.read(tid)) {
             Ok(found) => Ok(found),
             Err(errno) if errno.is_absence() => Ok(None),
-            Err(errno) => Err(told(errno)),
+            Err(errno) => Err(refused(errno)),
         }
     }
 }
@@ -209,19 +230,19 @@ fn slack_file(tid: u32) -> String {
 }
 
 /// Every thread of these processes, each with its process; a process's first thread, which has its number, comes first.
-fn threads(pids: &[u32]) -> Result<Vec<(u32, u32)>, String> {
+fn threads(pids: &[u32]) -> Result<Vec<(u32, u32)>, NotSet> {
     let mut found = Vec::new();
     for pid in pids {
         let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
         let tids: BTreeSet<u32> =
             entries.take(THREADS_MAX + 1).filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
         if tids.len() > THREADS_MAX {
-            return Err(format!("process {pid} has more than {THREADS_MAX} threads"));
+            return Err(NotSet::TooManyThreads { pid: *pid });
         }
         let rest = tids.iter().filter(|tid| *tid != pid).map(|tid| (*pid, *tid));
         found.extend(tids.get(pid).map(|tid| (*pid, *tid)).into_iter().chain(rest));
     }
-    if found.is_empty() { Err("the server has no process that is known here".into()) } else { Ok(found) }
+    if found.is_empty() { Err(NotSet::NoProcess) } else { Ok(found) }
 }
 
 #[cfg(test)]

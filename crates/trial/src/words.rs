@@ -1,5 +1,7 @@
 //! Numbers of a trial in words for people.
 
+use std::fmt;
+
 /// Above this a ratio is told as "so many times", since nobody reads 4,000 % well.
 const TIMES_FROM: f64 = 3.0;
 /// Beyond this a ratio is only "more than".
@@ -17,26 +19,47 @@ pub fn percent(share: f64) -> String {
     format!("{:.digits$} %", share * 100.0)
 }
 
+/// Which way a change goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeWay {
+    /// By a share.
+    Lower,
+    /// By a share.
+    Higher,
+    /// By a factor.
+    TimesAsHigh,
+}
+
+impl fmt::Display for ChangeWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ChangeWay::Lower => "lower",
+            ChangeWay::Higher => "higher",
+            ChangeWay::TimesAsHigh => "as high",
+        })
+    }
+}
+
 /// The same in two parts: how much, and which way.
-pub fn change(ratio: f64) -> (String, &'static str) {
+pub fn change(ratio: f64) -> (String, ChangeWay) {
     if ratio >= TIMES_MAX {
-        return ("more than a million times".to_owned(), "as high");
+        return ("more than a million times".to_owned(), ChangeWay::TimesAsHigh);
     }
     if ratio >= TIMES_FROM {
         let digits = usize::from(ratio < 9.95);
-        return (format!("{ratio:.digits$} times"), "as high");
+        return (format!("{ratio:.digits$} times"), ChangeWay::TimesAsHigh);
     }
     let percent = (ratio - 1.0) * 100.0;
     // Near the floor each further digit is another tenth of what is left.
     let digits = match percent.abs() {
-        size if percent < 0.0 && size > 99.99 => return ("more than 99.99 %".to_owned(), "lower"),
+        size if percent < 0.0 && size > 99.99 => return ("more than 99.99 %".to_owned(), ChangeWay::Lower),
         size if percent < 0.0 && size > 99.0 => 2,
         size => usize::from(size < 9.95),
     };
     if percent < 0.0 {
-        (format!("{:.digits$} %", -percent), "lower")
+        (format!("{:.digits$} %", -percent), ChangeWay::Lower)
     } else {
-        (format!("{percent:.digits$} %"), "higher")
+        (format!("{percent:.digits$} %"), ChangeWay::Higher)
     }
 }
 

@@ -133,8 +133,10 @@ fn what_one_journal_changes_is_kept_from_another() {
         assert!(error.to_string().contains(&who) && error.to_string().contains("nothing was changed"), "{error}");
     }
     assert_eq!(stage.text(SWAPPINESS), "10", "their tries changed nothing of ours");
+    assert!(theirs.met_another());
     // What they alone have changed is theirs to put back, and what ours holds is not.
     drop(session);
+    assert!(!ours.met_another());
     assert!(revert(&stage.root, &stage.hand, &mut theirs, Which::All).unwrap().all_undone);
     assert!(stage.is_as(&before));
     drop(ours);
@@ -155,8 +157,10 @@ fn what_another_journal_is_trying_is_not_put_back_under_its_hands() {
         let target = step(&format!("vm.swappiness={tried}"));
         let mut session = Session::begin(&stage.root, &stage.hand, &mut ours, "ours", &[target]).unwrap();
         session.set(0, tried).unwrap();
-        let report = revert(&stage.root, &stage.hand, &mut theirs(), Which::All).unwrap();
-        assert!(!report.all_undone, "{report:?}");
+        let mut late = theirs();
+        let report = revert(&stage.root, &stage.hand, &mut late, Which::All).unwrap();
+        assert!(!report.all_undone && late.met_another(), "{report:?}");
+        drop(late);
         let undo = &report.transactions[0].files[0].undo;
         assert!(matches!(undo, Undo::Failed { why } if why.contains("another evenkeel")), "{undo:?}");
         assert_eq!(stage.text(SWAPPINESS), tried);

@@ -40,7 +40,7 @@ fn one(asked: &Asked, across: &Across) -> Markup {
             h2 { (title(asked)) }
             p.verdict { strong { (sentence(&summary(asked, across))) } }
             @if !asked.doubts.is_empty() {
-                div.doubts { ul { @for doubt in &asked.doubts { li { (sentence(doubt)) } } } }
+                div.doubts { ul { @for doubt in &asked.doubts { li { (sentence(&doubt.to_string())) } } } }
             }
             figure {
                 (chart::estimates(&rows, asked.smallest_effect_ratio.unwrap_or(0.0), ["lower", "higher"]))

@@ -42,12 +42,12 @@ pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup
 }
 
 /// Before everything that might impress.
-pub(super) fn doubts(doubts: &[String]) -> Markup {
+pub(super) fn doubts<D: ToString>(doubts: &[D]) -> Markup {
     html! {
         div.doubts {
             h3 { "What speaks against believing it" }
             @if doubts.is_empty() { p { "Nothing that this run could see." } }
-            @else { ul { @for doubt in doubts { li { (sentence(doubt)) } } } }
+            @else { ul { @for doubt in doubts { li { (sentence(&doubt.to_string())) } } } }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! where it holds.
 
 pub(crate) use evenkeel_trial::words::as_change;
-use evenkeel_trial::words::change;
+use evenkeel_trial::words::{ChangeWay, change};
 use evenkeel_trial::{ArmName, Detectable, Ended, Engaged, Outcome, Report};
 
 /// What a sentence is made of.
@@ -189,7 +189,7 @@ pub(crate) fn range(low: f64, high: f64) -> String {
     let ((low, low_way), (high, high_way)) = (change(low), change(high));
     match (low_way == high_way, low_way) {
         // The smaller change first, which of two lower ones is the higher ratio.
-        (true, "lower") => format!("between {high} and {low} lower"),
+        (true, ChangeWay::Lower) => format!("between {high} and {low} lower"),
         (true, way) => format!("between {low} and {high} {way}"),
         (false, _) => format!("between {low} {low_way} and {high} {high_way}"),
     }

@@ -2,6 +2,7 @@
 
 use evenkeel_trial::Outcome;
 use evenkeel_trial::saved::{Across, Agreement, Asked, Cell};
+use evenkeel_trial::words::{ChangeWay, change};
 
 use crate::report::words::{as_change, range, share};
 use crate::show::page::{BAD, DIM, Indent, PLAIN, Page, WARN};
@@ -65,11 +66,10 @@ fn shortened(name: &str) -> String {
 
 /// A ratio as a change with its sign: short enough for a column.
 fn signed(ratio: f64) -> String {
-    match as_change(ratio).strip_suffix(" lower") {
-        Some(change) => format!("-{change}"),
-        None => {
-            as_change(ratio).strip_suffix(" higher").map_or_else(|| as_change(ratio), |change| format!("+{change}"))
-        }
+    match change(ratio) {
+        (amount, ChangeWay::Lower) => format!("-{amount}"),
+        (amount, ChangeWay::Higher) => format!("+{amount}"),
+        (times, way @ ChangeWay::TimesAsHigh) => format!("{times} {way}"),
     }
 }
 

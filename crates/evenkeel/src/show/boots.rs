@@ -40,7 +40,7 @@ pub(crate) fn markdown(report: &BootsReport) -> String {
         }
     }
     for doubt in &report.doubts {
-        text += &format!("\nDoubt: {}\n", cell(doubt));
+        text += &format!("\nDoubt: {}\n", cell(&doubt.to_string()));
     }
     text
 }

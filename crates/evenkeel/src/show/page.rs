@@ -157,7 +157,7 @@ pub(crate) fn unknown<T>(fact: &Fact<T>) -> String {
             format!("absent: {}", why.strip_suffix(&errno).unwrap_or(why))
         }
         Fact::Unseen { why } => format!("absent: {why}"),
-        Fact::Denied { why } => format!("denied: {why}"),
+        Fact::Denied { why } | Fact::Forbidden { why } => format!("denied: {why}"),
         Fact::Odd { why, raw, .. } if raw.is_empty() => format!("odd: {why}"),
         Fact::Odd { why, raw, .. } => {
             let head: String = raw.chars().take(RAW_CHARS_MAX).collect();

@@ -31,6 +31,7 @@ mod profile;
 mod profile_record;
 mod profile_scopes;
 mod rules;
+mod rules_types;
 #[path = "../common/scene.rs"]
 mod scene;
 mod script;

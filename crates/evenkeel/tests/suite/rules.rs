@@ -25,16 +25,16 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("evenkeel", &["arena", "host", "hostfs", "change", "measure", "profile", "trial", "stats", "sys", "rt"]),
 ];
 
-fn project() -> PathBuf {
+pub(crate) fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Every file below `folder` with this extension, what was built left out.
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 cut.",
     risk: "without a limit a server gone wrong takes all CPUs of the machine",
     shows_in: "nr_throttled and throttled_usec in cpu.stat of the group",
+    read_in: &[],
     counter: None,
     kernels: "cpu.max with control groups 2, cpu.cfs_quota_us with 1; cpu.max.burst since 5.14",
     side_effects: &[],

@@ -21,6 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 much to do is not cut off. On average the limit holds. No limit at all (cgroup.cpu_max) is better still.",
     risk: "neighbours in the same machine see bursts above the limit; at most the quota itself is taken",
     shows_in: "nr_bursts, burst_usec and nr_throttled in cpu.stat of the group",
+    read_in: &[],
     counter: None,
     kernels: "6.1 on surely (5.14, from memory), with version 2 of control groups",
     side_effects: &[],

@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 CPUs, and suits a server with many threads.",
     risk: "threads of an unpinned server pile up on one CPU of an isolated partition",
     shows_in: "cpuset.cpus.partition reads the word back, with invalid behind it where it could not be had",
+    read_in: &[],
     counter: None,
     kernels: "6.1 on, with version 2 of control groups; isolcpus= before",
     side_effects: &[],

@@ -36,6 +36,7 @@ pub(super) const KNOB: Knob = Knob {
                 all.",
     risk: "with a tsc that is not invariant, the time is wrong after a frequency change or a live migration",
     shows_in: "the cost of a clock read, which `evenkeel measure` tells",
+    read_in: &[],
     // Reading a clock is counted nowhere; that the source is in force is read back at each switch.
     counter: None,
     kernels: "all",

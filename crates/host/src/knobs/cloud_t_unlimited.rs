@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 within the machine changes that; another family does.",
     risk: "what is used beyond the credits costs extra",
     shows_in: "steal in /proc/stat, CPUCreditBalance and CPUSurplusCreditBalance in CloudWatch",
+    read_in: &[],
     counter: None,
     kernels: "all: the cloud's own setting",
     side_effects: &[],

@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 that of the whole instance type.",
     risk: "half of the CPUs, for the same price",
     shows_in: "thread_siblings_list of each CPU",
+    read_in: &[],
     counter: None,
     kernels: "any",
     side_effects: &[],

@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 longer.",
     risk: "power and heat of a full load at all times; CPU credits are spent by doing nothing",
     shows_in: "load as the cloud shows it; scaling_cur_freq",
+    read_in: &[],
     counter: None,
     kernels: "all on x86",
     side_effects: &[],

@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -35,6 +35,7 @@ pub(super) const KNOB: Knob = Knob {
                 driver.",
     risk: "another driver than the one that the distribution tested",
     shows_in: "/sys/devices/system/cpu/intel_pstate/status, scaling_driver of each policy",
+    read_in: &[CounterPlace::File("/sys/devices/system/cpu/intel_pstate/status")],
     counter: None,
     kernels: "all on x86; which words depends on the kernel",
     side_effects: &[],

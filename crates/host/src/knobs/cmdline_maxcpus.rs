@@ -3,7 +3,7 @@
 use crate::advice::State;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, one};
 use crate::cores::Cores;
@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 with both their threads. smt.control goes by cores.",
     risk: "udev rules of Hyper-V and Xen guests switch the CPUs on again (Ubuntu 24.04 has 40-vm-hotadd.rules)",
     shows_in: "/sys/devices/system/cpu/online, thread_siblings_list of each CPU",
+    read_in: &[CounterPlace::File("/sys/devices/system/cpu/online")],
     counter: None,
     kernels: "all",
     side_effects: &[],

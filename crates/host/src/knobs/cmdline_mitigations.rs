@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "off: code of others on the machine, a plug-in or an exploited server may read the memory of everything \
            else",
     shows_in: "/sys/devices/system/cpu/vulnerabilities/*",
+    read_in: &[CounterPlace::Folder("/sys/devices/system/cpu/vulnerabilities")],
     counter: None,
     kernels: "since 5.2, and in older kernels of distributions",
     side_effects: &[],

@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "system calls cost more on these CPUs, others take over their housekeeping, and scheduling statistics are \
            less exact",
     shows_in: "LOC in /proc/interrupts by CPU",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["LOC"] }],
     counter: None,
     kernels: "with CONFIG_NO_HZ_FULL, which not every distribution builds",
     side_effects: &[],

@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "cmdline.numa";
 
@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 one node the argument changes nothing. That is why the only value here is on.",
     risk: "none beyond the reboot",
     shows_in: "/sys/devices/system/node/online, numactl --hardware",
+    read_in: &[CounterPlace::File("/sys/devices/system/node/online")],
     counter: None,
     kernels: "all that are built with CONFIG_NUMA",
     side_effects: &[],

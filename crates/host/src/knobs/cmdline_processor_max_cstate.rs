@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::cmdline_intel_idle_max_cstate::deepest;
 use super::one;
@@ -29,6 +29,7 @@ pub(super) const KNOB: Knob = Knob {
                 nothing.",
     risk: "the highest turbo needs idle cores asleep; more power; cpuidle.dma_latency_us does the same at runtime",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu0/cpuidle/state*",
+    read_in: &[CounterPlace::IdleUsage],
     counter: Some(Counter::IdleStates),
     kernels: "all, with the acpi_idle driver",
     side_effects: &[],

@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 there is nothing to gain but the check itself; where it is not, errors of the clock then stay unseen.",
     risk: "time that jumps or drifts unseen, such as after a migration to another host",
     shows_in: "the clock source in force, \"clocksource\" in the kernel's log",
+    read_in: &[],
     counter: None,
     kernels: "all on x86; nowatchdog since 5.6",
     side_effects: &[],

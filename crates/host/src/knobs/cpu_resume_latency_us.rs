@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::cmdline_intel_idle_max_cstate::deepest;
@@ -27,6 +27,7 @@ pub(super) const KNOB: Knob = Knob {
                 until it is written again, whoever wrote it.",
     risk: "a CPU that does not sleep leaves less turbo to the others and uses power",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state*",
+    read_in: &[CounterPlace::IdleUsage],
     counter: Some(Counter::IdleStates),
     kernels: "all, with an idle driver",
     side_effects: &[],

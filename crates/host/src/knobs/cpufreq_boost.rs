@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 the host decides.",
     risk: "the frequency varies with heat and with what the neighbours run",
     shows_in: "scaling_cur_freq of the policies while the server runs",
+    read_in: &[],
     counter: Some(Counter::Frequency),
     kernels: "all, with acpi-cpufreq, amd-pstate (since 6.11) or another driver that boosts",
     side_effects: &[],

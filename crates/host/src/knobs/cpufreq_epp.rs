@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 Under the governor performance the driver sets it to performance by itself and refuses other values.",
     risk: "more power and heat",
     shows_in: "scaling_cur_freq of the policies while the server runs",
+    read_in: &[],
     // What the preference sways is the frequency.
     counter: Some(Counter::Frequency),
     kernels: "since 4.14 with intel_pstate, since 6.3 with amd-pstate in active mode",

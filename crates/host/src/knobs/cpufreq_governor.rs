@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 frequency driver: the host decides.",
     risk: "more power and heat; boost of single cores may come out lower",
     shows_in: "scaling_cur_freq of the policies while the server runs",
+    read_in: &[],
     // What a governor does is to choose a frequency.
     counter: Some(Counter::Frequency),
     kernels: "all, with a frequency driver; cpufreq.default_governor= at boot since 5.9",

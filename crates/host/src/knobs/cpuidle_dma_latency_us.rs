@@ -4,7 +4,7 @@ use crate::advice::State;
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::cmdline_intel_idle_max_cstate::deepest;
 use super::{burstable, one};
@@ -29,6 +29,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "cores that do not sleep leave less turbo to the others and use power; in a guest that polls, CPU time of \
            the host and credits of burstable instances",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state*",
+    read_in: &[CounterPlace::IdleUsage],
     counter: Some(Counter::IdleStates),
     kernels: "all, with an idle driver",
     side_effects: &[],

@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 cpu.resume_latency_us for one. Both rule out the same states.",
     risk: "it outlives who wrote it until the next boot; with every state off the CPU still polls or halts",
     shows_in: "/sys/devices/system/cpu/cpu*/cpuidle/state*/disable",
+    read_in: &[CounterPlace::IdleUsage],
     counter: Some(Counter::IdleStates),
     kernels: "all, with an idle driver",
     side_effects: &[],

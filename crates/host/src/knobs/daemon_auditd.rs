@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 (-w) that a server does not touch cost it little. Whether rules are loaded only root can ask: auditctl -l.",
     risk: "what the rules were to record is no longer recorded: ask whoever is to answer for that",
     shows_in: "auditctl -l and auditctl -s; audit_filter_syscall in a profile of the server",
+    read_in: &[],
     counter: None,
     kernels: "all, with CONFIG_AUDITSYSCALL",
     side_effects: &[],

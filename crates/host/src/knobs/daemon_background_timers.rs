@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 replaced rather than upgraded needs none of them.",
     risk: "security upgrades, trimming and the turning of logs have to be done otherwise",
     shows_in: "systemctl list-timers; the journal at the time of a hitch",
+    read_in: &[],
     counter: None,
     kernels: "all: systemd's own",
     side_effects: &[],

@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 is then full. The limit drops lines and says so; better is to print less, from another thread.",
     risk: "a higher limit lets the journal take CPU time and disk from the server; a lower one loses lines",
     shows_in: "\"Suppressed N messages\" in the journal; CPU time of systemd-journald",
+    read_in: &[],
     counter: None,
     kernels: "all: systemd's own",
     side_effects: &[],

@@ -21,6 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 container's CPU set, Kubernetes. To bind the server once, when it starts, has the gain without the moves.",
     risk: "none, for a server that is bound",
     shows_in: "the process numad, /var/log/numad.log",
+    read_in: &[],
     counter: None,
     kernels: "all that are built with CONFIG_NUMA",
     side_effects: &[],

@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::{Disk, Facts};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 /// What TuneD raises it to at least.
@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 nobody wants. It matters while a server loads, not while it plays.",
     risk: "more is read than is used, and pushes other files out of memory; files that are open keep what they had",
     shows_in: "the time that a server takes to load, pgpgin in /proc/vmstat",
+    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pgpgin"] }],
     counter: Some(Counter::DiskRequests),
     kernels: "all",
     side_effects: &[],

@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 guest is little. A game server that logs and loads maps seldom waits for a disk at all.",
     risk: "without bfq the io.weight of control groups does nothing; another scheduler brings its own nr_requests",
     shows_in: "/sys/block/DISK/inflight, iostat -x, /proc/pressure/io",
+    read_in: &[],
     counter: Some(Counter::DiskRequests),
     kernels: "noop, deadline, cfq up to Linux 4.20; none, mq-deadline, kyber, bfq since, by what is built in",
     side_effects: &["queue/nr_requests"],

@@ -4,7 +4,7 @@ use evenkeel_sys::CpuSet;
 
 use crate::facts::{Facts, Irq, Nic};
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 pub(super) const KNOB: Knob = Knob {
     id: "irq.affinity",
@@ -21,6 +21,10 @@ pub(super) const KNOB: Knob = Knob {
     risk: "one CPU for many interrupts saturates under load; a change of queues, a driver reset or a reboot renumbers \
            interrupts; the kernel refuses (EIO) for interrupts that it manages itself",
     shows_in: "/proc/interrupts by CPU, /proc/irq/N/effective_affinity_list, NET_RX in /proc/softirqs",
+    read_in: &[
+        CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
+        CounterPlace::Table { file: "/proc/interrupts", names: &[] },
+    ],
     counter: Some(Counter::InterruptsByCpu),
     kernels: "all",
     side_effects: &[],

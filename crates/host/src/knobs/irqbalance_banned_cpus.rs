@@ -4,7 +4,7 @@ use evenkeel_sys::CpuSet;
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::irq_affinity::Split;
 use super::one;
@@ -27,6 +27,7 @@ pub(super) const KNOB: Knob = Knob {
                 list.",
     risk: "all interrupts share the CPUs that are left; the wrong variable for the version does nothing and says little",
     shows_in: "/proc/interrupts by CPU over more than 10 s; `systemctl status irqbalance`",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
     counter: None,
     kernels: "all; the variable depends on irqbalance's version",
     side_effects: &[],

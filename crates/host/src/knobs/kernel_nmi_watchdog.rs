@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 goes unnoticed.",
     risk: "a hard lockup is no longer told",
     shows_in: "NMI in /proc/interrupts",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["NMI"] }],
     // Its interrupts are those of the counter that it takes from others, which guests mostly do not have.
     counter: None,
     kernels: "all, on architectures with such a watchdog; guests without counters refuse 1",

@@ -3,7 +3,7 @@
 use crate::advice::State;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{cpus, cpus_of_a_node, one, own_number, several_nodes};
@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 between nodes and 2 between fast and slow memory.",
     risk: "off, a server that is not bound keeps memory on the far node",
     shows_in: "numa_hint_faults and numa_pages_migrated in /proc/vmstat, numastat -p PID",
+    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["numa_hint_faults", "numa_pages_migrated"] }],
     counter: Some(Counter::NumaHinting),
     kernels: "all that are built with CONFIG_NUMA_BALANCING; 0 and 1 up to Linux 5.15, bits in 6.1 and later",
     side_effects: &[],

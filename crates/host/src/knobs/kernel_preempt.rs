@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 /sys/kernel/debug/sched/preempt switches it where the kernel's lockdown allows.",
     risk: "full interrupts work more often, which lowers throughput",
     shows_in: "the wake latency of the server under load on its CPU",
+    read_in: &[],
     counter: None,
     kernels: "since 5.12, where built with CONFIG_PREEMPT_DYNAMIC; from 7.0 on, x86 takes only full and lazy",
     side_effects: &[],

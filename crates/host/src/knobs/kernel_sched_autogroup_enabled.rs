@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 only counts within its own session.",
     risk: "what is started from terminals shares CPUs differently",
     shows_in: "/proc/PID/autogroup of the server",
+    read_in: &[],
     // By pressure: groups share a CPU only where somebody waits for it.
     counter: Some(Counter::WaitingThreads),
     kernels: "with CONFIG_SCHED_AUTOGROUP",

@@ -27,6 +27,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "without the guard one endless loop in a real-time thread makes a CPU, and on small machines the machine, \
            unreachable",
     shows_in: "the longest gap of a busy real-time thread: 50 ms a second is the guard",
+    read_in: &[],
     // Throttling of real-time threads is logged once and counted nowhere.
     counter: None,
     kernels: "all; since 6.12 a deadline server guards other threads as well",

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, usable_cpus};
@@ -21,6 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 busy one may be where a tick runs, which the timer's work then interrupts.",
     risk: "idle CPUs wake more often, which costs power",
     shows_in: "LOC in /proc/interrupts by CPU",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["LOC"] }],
     // Timers that move are counted nowhere.
     counter: None,
     kernels: "all with CONFIG_NO_HZ_COMMON; before 4.17 with CONFIG_SCHED_DEBUG too",

@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 of its own, kernel.nmi_watchdog.",
     risk: "a CPU that hangs is no longer told of, neither by soft nor by hard lockup messages",
     shows_in: "\"soft lockup\" in the kernel's log",
+    read_in: &[],
     // Its threads' wake-ups are counted among all others.
     counter: None,
     kernels: "all, with CONFIG_LOCKUP_DETECTOR",

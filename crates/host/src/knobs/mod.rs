@@ -357,6 +357,7 @@ mod tests {
     use crate::advice::advise_on;
     use crate::facts::Swap;
     use crate::goal::Goal;
+    use crate::knob::CounterPlace;
     use crate::knob::Values;
     use crate::plan::Plan;
     use crate::setting::Setting;
@@ -424,6 +425,29 @@ mod tests {
             assert!(knob.title.split(' ').count() < 10, "{}: {:?}", knob.id, knob.title);
             assert!(knob.mechanism.ends_with('.') && !knob.mechanism.contains("  "), "{}", knob.id);
             assert!(!knob.sources.is_empty(), "{} has no source", knob.id);
+        }
+    }
+
+    /// What is read is what the text names.
+    #[test]
+    fn counters_that_are_read_stand_in_the_text() {
+        for knob in ALL {
+            let words: Vec<String> = knob
+                .read_in
+                .iter()
+                .flat_map(|place| match place {
+                    CounterPlace::Table { file, names } => {
+                        names.iter().chain([file]).map(|name| (*name).to_owned()).collect()
+                    }
+                    CounterPlace::SoftnetColumns(columns) => columns.iter().map(|at| format!("column {at} ")).collect(),
+                    CounterPlace::IdleUsage => vec!["/cpuidle/state".to_owned()],
+                    CounterPlace::File(path) => vec![(*path).to_owned()],
+                    CounterPlace::Folder(path) => vec![format!("{path}/*")],
+                })
+                .collect();
+            for word in words {
+                assert!(knob.shows_in.contains(&word), "{}: {word} is read, and not in {:?}", knob.id, knob.shows_in);
+            }
         }
     }
 

@@ -30,6 +30,7 @@ pub(super) const KNOB: Knob = Knob {
                 everything out.",
     risk: "a larger instance costs more; rules that let everybody in leave the filtering to the machine",
     shows_in: "the counters that end in _allowance_exceeded in `ethtool -S`, and `evenkeel inspect --counters`",
+    read_in: &[],
     counter: None,
     kernels: "ENA, from driver 2.2.10 on (from memory)",
     side_effects: &[],

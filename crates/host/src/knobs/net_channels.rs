@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Nic};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, each_interface, own, usable_cpus};
 
@@ -19,6 +19,7 @@ pub(super) const KNOB: Knob = Knob {
                 The change stops the device for a moment (less than 1 ms on ENA) and renumbers interrupts.",
     risk: "a short stop; interrupts get new numbers, so their CPUs must be set again; too few saturate their CPUs",
     shows_in: "`ethtool -l`; /proc/interrupts by CPU",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
     counter: None,
     kernels: "as the driver has it",
     side_effects: &[],

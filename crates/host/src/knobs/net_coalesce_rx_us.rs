@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Nic};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{each_interface, own};
 
@@ -20,6 +20,7 @@ pub(super) const KNOB: Knob = Knob {
                 reboot forgets it; systemd's .link files (RxCoalesceSec=, UseAdaptiveRxCoalesce=) and nmcli keep it.",
     risk: "an interrupt for each packet: fewer packets a second fit, and the CPU that serves them is stopped more often",
     shows_in: "`ethtool -c`; interrupts in /proc/interrupts against packets",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
     counter: None,
     kernels: "as the driver has it: virtio not before 6.1 and only if the host offers it, gVNIC in 6.1 but not 5.15, Xen's \
               never",

@@ -2,7 +2,7 @@
 
 use crate::facts::{CpuLimit, Facts};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{cpus, one, own_number, usable_cpus};
@@ -30,6 +30,7 @@ pub(super) const KNOB: Knob = Knob {
                 sockets. A socket without a NAPI queue behind it (loopback, veth) has nothing to poll.",
     risk: "spins a CPU for every waiting thread, takes time from the CPU's sibling, uses power",
     shows_in: "BusyPollRxPackets in /proc/net/netstat",
+    read_in: &[CounterPlace::Table { file: "/proc/net/netstat", names: &["BusyPollRxPackets"] }],
     counter: Some(Counter::BusyPolling),
     kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
     side_effects: &[],

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::net_core_busy_poll::{Polling, decide};
@@ -26,6 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 has nothing to poll.",
     risk: "every new socket polls: spins a CPU for each waiting thread, takes time from the CPU's sibling, uses power",
     shows_in: "BusyPollRxPackets in /proc/net/netstat",
+    read_in: &[CounterPlace::Table { file: "/proc/net/netstat", names: &["BusyPollRxPackets"] }],
     counter: Some(Counter::BusyPolling),
     kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
     side_effects: &[],

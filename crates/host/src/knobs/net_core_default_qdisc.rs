@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 interface with several queues has the discipline mq, and one of these on each queue.",
     risk: "fq and fq_codel need their module, and drop or delay packets by rules of their own",
     shows_in: "`tc -s qdisc`: dropped, overlimits, backlog",
+    read_in: &[],
     counter: None,
     kernels: "all since 3.12",
     side_effects: &[],

@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::{Facts, reads};
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -29,6 +29,7 @@ pub(super) const KNOB: Knob = Knob {
                 is on.",
     risk: "a longer queue is a longer wait when a CPU can't keep up",
     shows_in: "column 2 of /proc/net/softnet_stat (hexadecimal, a line a CPU)",
+    read_in: &[CounterPlace::SoftnetColumns(&[2])],
     // Not its drops alone: what loopback carries passes the backlog, so the limit is at work though it is never reached.
     counter: Some(Counter::Backlog),
     kernels: "all",

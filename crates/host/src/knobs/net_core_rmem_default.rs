@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
 
@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
                 SO_RCVBUF, which gives the memory to the one socket that needs it.",
     risk: "every UDP, UNIX and netlink socket may take as much; after a stall a server works through stale inputs",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
+    read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
     // A buffer that never fills is as good as any other.
     counter: Some(Counter::ReceiveBuffers),
     kernels: "all",

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
 
@@ -37,6 +37,7 @@ pub(super) const KNOB: Knob = Knob {
                 never asks.",
     risk: "after a stall a server with a deep buffer works through stale inputs; sockets that ask can take more memory",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
+    read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
     // A buffer that never fills is as good as any other.
     counter: Some(Counter::ReceiveBuffers),
     kernels: "all",

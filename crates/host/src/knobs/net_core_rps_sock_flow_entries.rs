@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 each player do, if the threads that read them stay where they are.",
     risk: "memory of the table; with threads that wander, packets follow them from CPU to CPU",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), NET_RX in /proc/softirqs by CPU",
+    read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] }, CounterPlace::SoftnetColumns(&[10])],
     // It chooses the CPU for packets that are handed over: where none is, there is no choice.
     counter: Some(Counter::SteeredPackets),
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",

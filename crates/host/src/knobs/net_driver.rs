@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
                 to a list of driver versions and is not compared with one.",
     risk: "a driver that does not load leaves the machine without a network: have a console, and an image to go back to",
     shows_in: "`ethtool -i`",
+    read_in: &[],
     counter: None,
     kernels: "all",
     side_effects: &[],

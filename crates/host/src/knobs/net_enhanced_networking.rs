@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 needs a driver in the image.",
     risk: "a machine whose image lacks the driver does not come back: make an image first; addresses of the host may change",
     shows_in: "`ethtool -i`: the driver's name",
+    read_in: &[],
     counter: None,
     kernels: "all that have the driver: ixgbevf, ena, gve, mlx4, mlx5, mana",
     side_effects: &[],

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::net_napi_defer_hard_irqs::put_off;
@@ -21,6 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 two polls, and is the most that a packet can wait when the server does not poll in time.",
     risk: "adds up to its length to a packet's way",
     shows_in: "interrupts of the device in /proc/interrupts against its packets",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
     counter: Some(Counter::DevicePackets),
     kernels: "all",
     side_effects: &[],

@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 look finds nothing and is a cost alone; one that connects a socket for each player gains by it.",
     risk: "connected sockets pay for a route with each packet",
     shows_in: "CPU time of softirq a packet; no counter",
+    read_in: &[],
     counter: Some(Counter::UdpDatagrams),
     kernels: "not 4.4; 5.10 and newer have it",
     side_effects: &[],

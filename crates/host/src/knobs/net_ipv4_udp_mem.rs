@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, STALL_MS};
 use crate::plan::Reading;
 
@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "a high limit lets packets that nobody reads take the memory of the whole machine",
     shows_in: "MemErrors on the Udp line of /proc/net/snmp; mem on the UDP line of /proc/net/sockstat against the first \
                number",
+    read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
     // What it refuses is counted among the datagrams that found no room.
     counter: Some(Counter::ReceiveBuffers),
     kernels: "all",

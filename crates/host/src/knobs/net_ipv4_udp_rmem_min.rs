@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 size and no guarantee. Its counterpart udp_wmem_min does nothing at all.",
     risk: "with many sockets a large floor takes the memory that the limit is there to protect",
     shows_in: "MemErrors on the Udp line of /proc/net/snmp",
+    read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
     // What it refuses is counted among the datagrams that found no room.
     counter: Some(Counter::ReceiveBuffers),
     kernels: "all; one for the whole machine in 4.4, one a network namespace by 5.10",

@@ -2,7 +2,7 @@
 
 use crate::facts::{Facts, Nic};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{each_interface, own};
@@ -21,6 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 interrupted. One that does not poll waits for the timeout instead of the interrupt.",
     risk: "packets wait up to the timeout where nobody polls",
     shows_in: "interrupts of the device in /proc/interrupts against its packets",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
     counter: Some(Counter::DevicePackets),
     kernels: "5.10 and newer; not 4.4",
     side_effects: &[],

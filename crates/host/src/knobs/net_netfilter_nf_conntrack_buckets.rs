@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 hashsize, which a line in /etc/modprobe.d sets before the module is loaded.",
     risk: "memory for each bucket; the table is built anew while packets wait",
     shows_in: "nf_conntrack_max beside it; searched of /proc/net/stat/nf_conntrack",
+    read_in: &[],
     counter: Some(Counter::TrackedConnections),
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
     side_effects: &[],

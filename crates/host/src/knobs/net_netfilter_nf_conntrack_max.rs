@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "memory for each entry; a table over its number of buckets is searched more slowly",
     shows_in: "nf_conntrack_count beside it; drop and early_drop of /proc/net/stat/nf_conntrack; \"table full\" in the \
                kernel's log",
+    read_in: &[],
     counter: Some(Counter::TrackedConnections),
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
     side_effects: &[],

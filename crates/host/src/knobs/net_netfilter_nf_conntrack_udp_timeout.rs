@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 nf_conntrack_udp_timeout_stream. NOTRACK for the game's ports keeps all of them out.",
     risk: "a firewall that lets answers in by state forgets sooner who asked",
     shows_in: "nf_conntrack_count beside it during a flood",
+    read_in: &[],
     counter: Some(Counter::TrackedConnections),
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
     side_effects: &[],

@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 drops a few packets and renumbers interrupts.",
     risk: "drops while it changes; interrupts get new numbers, so their CPUs must be set again; more cache",
     shows_in: "rx_overruns and the drops of each queue in `ethtool -S`",
+    read_in: &[],
     counter: None,
     kernels: "as the driver has it; virtio's is the host's to choose",
     side_effects: &[],

@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, Nic, Queue};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{cpus, own};
@@ -24,6 +24,10 @@ pub(super) const KNOB: Knob = Knob {
                 where there are enough. One flow always goes to one CPU, so a server with few peers gains little.",
     risk: "an interrupt between CPUs for packets, drops in the per-CPU backlog (net.core.netdev_max_backlog)",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), column 2 (drops), NET_RX in /proc/softirqs",
+    read_in: &[
+        CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
+        CounterPlace::SoftnetColumns(&[10, 2]),
+    ],
     counter: Some(Counter::SteeredPackets),
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
     side_effects: &[],

@@ -3,7 +3,7 @@
 use crate::fact::Fact;
 use crate::facts::{Facts, Nic};
 use crate::goal::Wish;
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{each_interface, own};
 
@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 arrive out of turn.",
     risk: "fragmented packets arrive out of order or are lost; Azure's host drops many of them: keep packets under the MTU",
     shows_in: "`ethtool -n DEVICE rx-flow-hash udp4`; the interrupts of each queue in /proc/interrupts",
+    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
     counter: None,
     kernels: "as the driver has it: ENA from Linux 5.9 on and only on newer instances, virtio only if the host offers it",
     side_effects: &[],

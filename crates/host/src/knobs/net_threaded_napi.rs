@@ -20,6 +20,7 @@ pub(super) const KNOB: Knob = Knob {
                 own, and be given a priority below or above the tick's. Each round costs a wake-up.",
     risk: "threads compete with the server unless they are pinned; a wake-up for each round",
     shows_in: "CPU time of the threads napi/INTERFACE-N",
+    read_in: &[],
     counter: Some(Counter::DevicePackets),
     kernels: "5.15 and newer have it, 5.10 and older do not",
     side_effects: &[],

@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 nothing to choose, and refuses the file.",
     risk: "a list that leaves out a CPU sends its packets by hash; a change of queues forgets all lists",
     shows_in: "packets of each transmit queue in `ethtool -S`, where the driver counts them",
+    read_in: &[],
     counter: Some(Counter::DevicePackets),
     kernels: "all that are built with CONFIG_XPS (the default on several CPUs)",
     side_effects: &[],

@@ -4,7 +4,7 @@ use evenkeel_sys::CpuSet;
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, one, usable_cpus};
 use crate::advice::State;
@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "CPUs that the server does not use stay idle for others beside it; a server with more threads than CPUs \
            queues",
     shows_in: "se.nr_migrations in /proc/PID/sched, NET_RX in /proc/softirqs",
+    read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] }],
     counter: None,
     kernels: "all",
     side_effects: &[],

@@ -20,6 +20,7 @@ pub(super) const KNOB: Knob = Knob {
                 allocator of their own, and those of Go, Java or C#, are not touched by it.",
     risk: "more memory for the same heap; with 1, faults that make a huge page may wait (see thp.defrag)",
     shows_in: "AnonHugePages and Private_Hugetlb in /proc/PID/smaps_rollup",
+    read_in: &[],
     counter: None,
     kernels: "all; needs a glibc that lists it: ld.so --list-tunables (2.36 does)",
     side_effects: &[],

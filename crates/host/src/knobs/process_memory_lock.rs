@@ -21,6 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 the server asks for later is faulted in when it is asked for, so arenas belong at the start.",
     risk: "all that is mapped takes memory, used or not; a server that outgrows the machine is killed",
     shows_in: "VmLck in /proc/PID/status, major faults in /proc/PID/stat",
+    read_in: &[],
     counter: None,
     kernels: "all",
     side_effects: &[],

@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 belong on the same node.",
     risk: "a server that needs more memory or CPUs than its node has is killed or waits while the other node idles",
     shows_in: "numastat -p PID, numa_miss in /sys/devices/system/node/node*/numastat",
+    read_in: &[],
     counter: None,
     kernels: "all that are built with CONFIG_NUMA",
     side_effects: &[],

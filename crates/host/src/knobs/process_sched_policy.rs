@@ -24,6 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 CPU, bounded only by the guard kernel.sched_rt_runtime_us. It needs CAP_SYS_NICE or RLIMIT_RTPRIO.",
     risk: "an endless loop takes its CPU from everything else, the way to log in included",
     shows_in: "the lateness of the server's ticks beside other work",
+    read_in: &[],
     counter: None,
     kernels: "all",
     side_effects: &[],

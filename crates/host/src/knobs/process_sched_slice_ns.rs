@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 competes; its share of CPU time stays the same. It needs no rights, and threads inherit it.",
     risk: "more switches where the server competes for its CPU with a long piece of work",
     shows_in: "the lateness of the server's ticks beside other work; se.slice in /proc/PID/sched",
+    read_in: &[],
     counter: None,
     kernels: "since Linux 6.12; ignored before",
     side_effects: &[],

@@ -21,6 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 sets it by TimerSlackNSec=.",
     risk: "more wake-ups where a process has many timers",
     shows_in: "/proc/PID/timerslack_ns, the lateness of the server's ticks",
+    read_in: &[],
     // No counter tells of sleeps that ended late; that the threads have the value is read back.
     counter: Some(Counter::ReadBack),
     kernels: "all",

@@ -32,6 +32,7 @@ pub(super) const KNOB: Knob = Knob {
                 old CPU though another one is idle. Threads that are pinned to a CPU do not move anyway.",
     risk: "threads wait for a busy CPU beside an idle one",
     shows_in: "se.nr_migrations in /proc/PID/sched of the server",
+    read_in: &[],
     // By pressure: where nobody waits for a CPU, there is nobody to move.
     counter: Some(Counter::WaitingThreads),
     kernels: "a sysctl up to 5.12, in debugfs since 5.13",
@@ -107,7 +108,9 @@ mod tests {
                 ("under lockdown", Goal::Latency, &|facts| {
                     with_kernel(7, 3)(facts);
                     let why = "/sys/kernel/debug/sched/migration_cost_ns: operation not permitted (EPERM)";
-                    facts.sysctls.insert("/sys/kernel/debug/sched/migration_cost_ns", Fact::Denied { why: why.into() });
+                    facts
+                        .sysctls
+                        .insert("/sys/kernel/debug/sched/migration_cost_ns", Fact::Forbidden { why: why.into() });
                 }),
                 ("not root", Goal::Latency, &|facts| {
                     with_kernel(7, 3)(facts);

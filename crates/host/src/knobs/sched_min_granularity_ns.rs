@@ -34,6 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "longer turns make others wait longer, ticks among them; it does not outlast a reboot, and debugfs has no \
            place in sysctl.d",
     shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of the server",
+    read_in: &[],
     // By pressure: not every kernel is built with /proc/schedstat.
     counter: Some(Counter::WaitingThreads),
     kernels: "a sysctl up to 5.12, in debugfs since 5.13, base_slice_ns since 6.6",
@@ -123,7 +124,7 @@ mod tests {
                 ("under lockdown", Goal::Latency, &|facts| {
                     with_kernel(6, 12)(facts);
                     let why = "/sys/kernel/debug/sched/base_slice_ns: operation not permitted (EPERM)";
-                    facts.sysctls.insert("/sys/kernel/debug/sched/base_slice_ns", Fact::Denied { why: why.into() });
+                    facts.sysctls.insert("/sys/kernel/debug/sched/base_slice_ns", Fact::Forbidden { why: why.into() });
                 }),
                 ("not root", Goal::Latency, &|facts| {
                     with_kernel(6, 12)(facts);

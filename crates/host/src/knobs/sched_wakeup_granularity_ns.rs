@@ -31,6 +31,7 @@ pub(super) const KNOB: Knob = Knob {
                 there a thread asks for a short slice of its own (process.sched_slice_ns).",
     risk: "more switches where many threads wake; it does not outlast a reboot",
     shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of whatever shares the CPU",
+    read_in: &[],
     // By pressure: not every kernel is built with /proc/schedstat.
     counter: Some(Counter::WaitingThreads),
     kernels: "a sysctl up to 5.12, in debugfs from 5.13 to 6.5; since then see process.sched_slice_ns",
@@ -113,7 +114,7 @@ mod tests {
                     let why = "/sys/kernel/debug/sched/wakeup_granularity_ns: operation not permitted (EPERM)";
                     facts
                         .sysctls
-                        .insert("/sys/kernel/debug/sched/wakeup_granularity_ns", Fact::Denied { why: why.into() });
+                        .insert("/sys/kernel/debug/sched/wakeup_granularity_ns", Fact::Forbidden { why: why.into() });
                 }),
                 ("not root", Goal::Latency, &|facts| {
                     with_kernel(6, 1)(facts);

@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 CpuOptions ThreadsPerCore=1), which the kernel's CPU numbers then show from the beginning.",
     risk: "half of the CPUs are gone, and paid for all the same; tasks and interrupts of those CPUs move",
     shows_in: "thread_siblings_list of each CPU; the work of a tick beside a busy sibling",
+    read_in: &[],
     // Which CPUs run is read back at each switch.
     counter: None,
     kernels: "since Linux 4.19; nosmt on the command line does it from boot on",

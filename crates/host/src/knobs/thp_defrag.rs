@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own};
@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 is there (never). The wait falls into whichever tick touches new memory.",
     risk: "with less effort at the fault, memory gets fewer huge pages",
     shows_in: "compact_stall and thp_fault_fallback in /proc/vmstat",
+    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_fallback"] }],
     counter: Some(Counter::HugePageFaults),
     kernels: "all that are built with CONFIG_TRANSPARENT_HUGEPAGE; defer since Linux 4.6, defer+madvise since 4.11",
     side_effects: &[],

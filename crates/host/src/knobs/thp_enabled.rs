@@ -3,7 +3,7 @@
 use crate::advice::State;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own};
@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "without huge pages large data is walked slower; pages that are huge already stay so; changing to or from \
            never changes vm.min_free_kbytes too",
     shows_in: "AnonHugePages in /proc/PID/smaps_rollup, thp_fault_alloc and compact_stall in /proc/vmstat",
+    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_alloc"] }],
     // Faults, not the pages there are: memory that a server touched before the switch stays as it is.
     counter: Some(Counter::HugePageFaults),
     kernels: "all that are built with CONFIG_TRANSPARENT_HUGEPAGE",

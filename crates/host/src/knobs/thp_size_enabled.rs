@@ -19,6 +19,7 @@ pub(super) const KNOB: Knob = Knob {
                 what thp.enabled says. ARM cores join such pages in one entry, of x86 processors only some (from memory).",
     risk: "memory that is given but not used",
     shows_in: "/sys/kernel/mm/transparent_hugepage/hugepages-NkB/stats",
+    read_in: &[],
     counter: Some(Counter::HugePageFaults),
     kernels: "6.8 on",
     side_effects: &[],

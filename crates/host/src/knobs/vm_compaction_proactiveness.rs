@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -22,6 +22,10 @@ pub(super) const KNOB: Knob = Knob {
                 touch one meanwhile. Writing a value above 0 starts a round at once.",
     risk: "without it huge pages are found less often, or at the price of a wait at the fault",
     shows_in: "compact_daemon_wake and compact_migrate_scanned in /proc/vmstat",
+    read_in: &[CounterPlace::Table {
+        file: "/proc/vmstat",
+        names: &["compact_daemon_wake", "compact_migrate_scanned"],
+    }],
     counter: Some(Counter::Compaction),
     kernels: "since Linux 5.9, where built with CONFIG_COMPACTION",
     side_effects: &[],

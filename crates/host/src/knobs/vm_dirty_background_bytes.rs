@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::vm_dirty_ratio::{HANDLERS, KERNEL};
@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 refused here (the least is 1).",
     risk: "one that is too small makes every burst of writing wait for the disk",
     shows_in: "Dirty and Writeback in /proc/meminfo",
+    read_in: &[CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] }],
     // Written, not dirtied: a line in any log dirties a page.
     counter: Some(Counter::WrittenPages),
     kernels: "all",

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::vm_dirty_ratio::{HANDLERS, KERNEL, bytes_in_use, share_of_memory};
@@ -28,6 +28,7 @@ pub(super) const KNOB: Knob = Knob {
                 in bytes; to write one zeroes the other.",
     risk: "a lower share writes data that would soon have been overwritten",
     shows_in: "nr_dirty and nr_dirty_background_threshold in /proc/vmstat",
+    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty", "nr_dirty_background_threshold"] }],
     // Written, not dirtied: a line in any log dirties a page.
     counter: Some(Counter::WrittenPages),
     kernels: "all",

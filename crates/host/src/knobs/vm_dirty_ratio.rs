@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, size};
@@ -37,6 +37,10 @@ pub(super) const KNOB: Knob = Knob {
                 out smaller. vm.dirty_bytes is the same limit in bytes; to write one zeroes the other.",
     risk: "a lower share throttles bursts of writing that a higher one would have swallowed",
     shows_in: "Dirty and Writeback in /proc/meminfo, nr_dirty_threshold in /proc/vmstat",
+    read_in: &[
+        CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty_threshold"] },
+        CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] },
+    ],
     // Written, not dirtied: a line in any log dirties a page.
     counter: Some(Counter::WrittenPages),
     kernels: "all",

@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 Switching transparent huge pages computes it anew unless it was set by hand.",
     risk: "memory that nobody else may use; far too much of it, and the kernel kills processes at once",
     shows_in: "page allocation failure in the kernel's log, rx_nobuf counters of the driver",
+    read_in: &[],
     // A watermark is at work when the kernel reclaims because of it.
     counter: Some(Counter::Reclaim),
     kernels: "all",

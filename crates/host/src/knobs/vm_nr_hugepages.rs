@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, size};
@@ -25,6 +25,10 @@ pub(super) const KNOB: Knob = Knob {
     risk: "memory that nobody else may use, whether the server asks for it or not; more than three quarters of the machine's is \
            refused, since what is left has to hold everything else",
     shows_in: "HugePages_Total, HugePages_Free and HugePages_Rsvd in /proc/meminfo",
+    read_in: &[CounterPlace::Table {
+        file: "/proc/meminfo",
+        names: &["HugePages_Free", "HugePages_Rsvd", "HugePages_Total"],
+    }],
     counter: Some(Counter::HugePagesInUse),
     kernels: "all that are built with CONFIG_HUGETLBFS",
     side_effects: &[],

@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 for some microseconds.",
     risk: "figures in /proc/vmstat and /proc/meminfo lag behind by so long",
     shows_in: "context switches to kworker threads in `perf sched`, vmstat_update among the workers",
+    read_in: &[],
     // The work that it puts off is counted among all other work.
     counter: None,
     kernels: "all",

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 disk. Without swap there is nothing to decide, and the value does nothing.",
     risk: "near 0 the kernel kills processes for want of memory sooner than it swaps",
     shows_in: "pswpin and pswpout in /proc/vmstat, major faults of the server's process",
+    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pswpin", "pswpout"] }],
     counter: Some(Counter::Reclaim),
     kernels: "all; 0 to 100 before Linux 5.8, 0 to 200 since",
     side_effects: &[],

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, size};
@@ -23,6 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 thread earlier.",
     risk: "a larger distance keeps more memory free that files could use",
     shows_in: "allocstall_normal and pgscan_direct in /proc/vmstat: allocations that had to reclaim by themselves",
+    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["allocstall_normal", "pgscan_direct"] }],
     // A watermark is at work when the kernel reclaims because of it.
     counter: Some(Counter::Reclaim),
     kernels: "since Linux 4.6; at most 1000 in older kernels",

@@ -2,7 +2,7 @@
 
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, several_nodes};
@@ -22,6 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 swaps: the allocation waits for that, while memory lies free on the other node.",
     risk: "above 0, allocations wait and files fall out of memory while other nodes have room",
     shows_in: "zone_reclaim_success and zone_reclaim_failed in /proc/vmstat",
+    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["zone_reclaim_failed", "zone_reclaim_success"] }],
     // Its own counters tell of reclaim within a node only; where nothing is scanned at all, there was none either.
     counter: Some(Counter::Reclaim),
     kernels: "all that are built with CONFIG_NUMA",

@@ -25,6 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 what is bound to a CPU stays.",
     risk: "the CPUs that are left have all of that work",
     shows_in: "kworker/u* in the CPU time of the server's CPUs",
+    read_in: &[],
     // Work items are not counted by CPU without tracing.
     counter: None,
     kernels: "since 4.2; workqueue.unbound_cpus= at boot since 6.12",

@@ -1,7 +1,9 @@
 //! Two cards beside each other. A difference counts where it is larger than what each machine differed from itself by: where the ranges
 //! over their rounds do not meet.
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 use super::{Better, Card, Line};
 
@@ -19,10 +21,70 @@ pub struct Comparison {
     /// How many on the second.
     pub b_better: usize,
     /// What is to be known when reading it.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<CardCaveat>,
     /// The share of lines that would differ so by chance, if every round came from the same machine in the same mood.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_chance: Option<f64>,
+}
+
+/// What is to be known when reading two cards beside each other. In JSON it is its sentence.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CardCaveat {
+    /// They were taken at two paces.
+    #[error("the first was taken at the pace {first}, the second at {second}: rare things show more in the longer one")]
+    Paces {
+        /// That of the first.
+        first: String,
+        /// That of the second.
+        second: String,
+    },
+    /// One is not whole.
+    #[error("the {card} was stopped before its end")]
+    Interrupted {
+        /// Which.
+        card: WhichCard,
+    },
+    /// A meter has nothing on one of them.
+    #[error("{meter} of the {card} failed: {why}")]
+    Failed {
+        /// Which card.
+        card: WhichCard,
+        /// The meter.
+        meter: String,
+        /// Why.
+        why: String,
+    },
+    /// Two versions took them.
+    #[error("they were taken by different versions: {first} and {second}")]
+    Versions {
+        /// That of the first.
+        first: String,
+        /// That of the second.
+        second: String,
+    },
+}
+
+impl Serialize for CardCaveat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One of two cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named as what they are")]
+pub enum WhichCard {
+    First,
+    Second,
+}
+
+impl fmt::Display for WhichCard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WhichCard::First => "first",
+            WhichCard::Second => "second",
+        })
+    }
 }
 
 /// One number of both.
@@ -102,7 +164,7 @@ pub fn compare(a: &Card, b: &Card) -> Comparison {
         a_better: of(Outcome::ABetter),
         b_better: of(Outcome::BBetter),
         by_chance: by_chance(&lines),
-        doubts: doubts(a, b),
+        doubts: caveats(a, b),
         lines,
         only_a,
         only_b,
@@ -147,26 +209,27 @@ fn by_chance(lines: &[Compared]) -> Option<f64> {
     (!told.is_empty()).then(|| told.iter().sum::<f64>() / told.len() as f64)
 }
 
-fn doubts(a: &Card, b: &Card) -> Vec<String> {
-    let mut doubts = Vec::new();
-    if a.taken.pace != b.taken.pace {
-        doubts.push(format!(
-            "the first was taken at the pace {}, the second at {}: rare things show more in the longer one",
-            a.taken.pace, b.taken.pace
-        ));
+fn caveats(a: &Card, b: &Card) -> Vec<CardCaveat> {
+    let mut caveats = Vec::new();
+    let both = |of: fn(&Card) -> &String| (of(a).clone(), of(b).clone());
+    let (first, second) = both(|card| &card.taken.pace);
+    if first != second {
+        caveats.push(CardCaveat::Paces { first, second });
     }
-    for (name, card) in [("first", a), ("second", b)] {
+    for (which, card) in [(WhichCard::First, a), (WhichCard::Second, b)] {
         if card.taken.interrupted {
-            doubts.push(format!("the {name} was stopped before its end"));
+            caveats.push(CardCaveat::Interrupted { card: which });
         }
         for part in &card.meters {
-            if let Some(why) = &part.failed {
-                doubts.push(format!("{} of the {name} failed: {why}", part.meter));
-            }
+            caveats.extend(part.failed.clone().map(|why| {
+                let meter = part.meter.clone();
+                CardCaveat::Failed { card: which, meter, why }
+            }));
         }
     }
-    if a.taken.by != b.taken.by {
-        doubts.push(format!("they were taken by different versions: {} and {}", a.taken.by, b.taken.by));
+    let (first, second) = both(|card| &card.taken.by);
+    if first != second {
+        caveats.push(CardCaveat::Versions { first, second });
     }
-    doubts
+    caveats
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::Unit;
 
-pub use compare::{Compared, Comparison, Figure, Outcome, compare};
+pub use compare::{CardCaveat, Compared, Comparison, Figure, Outcome, WhichCard, compare};
 
 /// The number of the format that is written, and the only one that is read.
 pub const FORMAT: u64 = 1;

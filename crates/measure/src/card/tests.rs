@@ -135,7 +135,7 @@ fn what_is_beyond_the_spread_is_told_from_what_is_not() {
             "wake of the second failed: run on CPU 1: operation not permitted (EPERM)",
         ]
     "#]]
-    .assert_debug_eq(&comparison.doubts);
+    .assert_debug_eq(&comparison.doubts.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_measure::disturb::{Planted, Planting, Schedule, Stretch, Thief};
-use evenkeel_measure::meters::gaps::{self, Cause, Class, Gap, Keep, Mode, Order, Report, Sampled, Settings};
+use evenkeel_measure::meters::gaps::{
+    self, Cause, Class, Gap, GapsCaveat, Keep, Mode, Order, Report, Sampled, Settings,
+};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::timer_fd::Interrupts;
 use evenkeel_sys::{clock, thread};
@@ -237,7 +239,8 @@ fn an_ordinary_spinner_is_named() {
         let seen = &report.cpus[0];
         let share = share_of(&seen.gaps, MS, Cause::Preemption);
         let most = seen.takers.iter().max_by_key(|(_, sum)| sum.total_ns).map(|(name, _)| name.as_str());
-        let is_named = most == Some("test-spinner") || report.doubts.iter().any(|doubt| doubt.contains("not known"));
+        let is_named = most == Some("test-spinner")
+            || report.doubts.iter().any(|caveat| matches!(caveat, GapsCaveat::TakersUnknown { .. }));
         println!("{share:.4} of the time of gaps over 1 ms is preemption, most by {most:?}; {:.3} missing", seen.share);
         if share >= 0.95 && is_named && seen.share > 0.3 {
             Ok(())
@@ -442,7 +445,7 @@ fn a_cpu_that_goes_away_ends_its_probe_alone() {
     thread::set_affinity(&allowed).unwrap();
     let ended = report.cpus[1].ended.as_deref().unwrap();
     assert!(ended.starts_with(&format!("CPU {last} went away while it was measured: ")), "{ended}");
-    assert!(report.doubts.contains(&ended.to_owned()));
+    assert!(report.doubts.contains(&GapsCaveat::Ended { why: ended.to_owned() }));
     assert_eq!(report.cpus[0].ended, None);
     assert!(report.cpus[1].watched_ns < report.cpus[0].watched_ns);
 }

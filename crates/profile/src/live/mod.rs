@@ -142,10 +142,23 @@ pub struct Told {
     pub clock: Option<String>,
     /// Each event that is sampled, and its samples.
     pub events: Vec<(String, u64)>,
-    /// Processes of which this user may not read what they have mapped.
-    pub unread: Vec<u32>,
-    /// What cannot be seen in it, and why: a sentence each.
-    pub unseen: Vec<String>,
+    /// What cannot be seen in it.
+    pub unseen: Vec<Unseen>,
+}
+
+/// Something that cannot be seen in a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unseen {
+    /// What, and why, in one sentence.
+    pub what: String,
+    /// The processes of which it cannot be seen; empty if it concerns all.
+    pub of: Vec<u32>,
+}
+
+impl From<String> for Unseen {
+    fn from(what: String) -> Unseen {
+        Unseen { what, of: Vec::new() }
+    }
 }
 
 /// Whether the places that are wished can be recorded.
@@ -160,9 +173,6 @@ fn numbers(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What the sentence begins with that tells of [`Told::unread`].
-const UNREAD: &str = "which files are run by";
-
 impl Told {
     /// Who had ended when it did, if that is why: `process 7`, `the last of processes 7, 8`.
     pub fn ended_with(&self) -> Option<String> {
@@ -173,10 +183,10 @@ impl Told {
         }
     }
 
-    /// What cannot be seen in it of these processes; of all, if there are none.
+    /// What cannot be seen in it of these processes, a sentence each; of all, if there are none.
     pub fn unseen_of(&self, pids: &[u32]) -> Vec<String> {
-        let is_of_all = pids.is_empty() || self.unread.iter().any(|pid| pids.contains(pid));
-        self.unseen.iter().filter(|said| is_of_all || !said.starts_with(UNREAD)).cloned().collect()
+        let concerns = |of: &[u32]| pids.is_empty() || of.is_empty() || of.iter().any(|pid| pids.contains(pid));
+        self.unseen.iter().filter(|unseen| concerns(&unseen.of)).map(|unseen| unseen.what.clone()).collect()
     }
 }
 
@@ -250,8 +260,9 @@ mod tests {
 
     #[test]
     fn what_was_not_asked_for_is_not_missed() {
-        let unseen = vec![format!("{UNREAD} 1 of the processes: …"), "who wakes whom".to_owned()];
-        let told = Told { unread: vec![1], unseen: unseen.clone(), ..Told::default() };
+        let unseen = ["which files are run by 1 of the processes: …", "who wakes whom"].map(str::to_owned);
+        let mut told = Told { unseen: unseen.iter().cloned().map(Unseen::from).collect(), ..Told::default() };
+        told.unseen[0].of.push(1);
         let table: [(&[u32], &[String]); 4] =
             [(&[], &unseen), (&[7], &unseen[1..]), (&[7, 1], &unseen), (&[7, 8], &unseen[1..])];
         for (pids, expected) in table {

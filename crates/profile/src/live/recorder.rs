@@ -14,7 +14,7 @@ use super::lives::Lives;
 use super::order::in_order;
 use super::pace::Pace;
 use super::targets::{self, Watch};
-use super::{LiveError, Sink, Status, Told, UNREAD, Wishes, waking};
+use super::{LiveError, Sink, Status, Told, Unseen, Wishes, waking};
 use crate::perf::record::{self, HEAD_BYTES, Head, Record, What, kind};
 use crate::perf::write::{self, Described, WrittenEvent};
 use crate::recording::Machine;
@@ -99,8 +99,7 @@ struct Recorder<'w> {
     lost_closed: u64,
     bytes: Vec<u8>,
     build_ids: BuildIds,
-    unread: Vec<u32>,
-    unseen: Vec<String>,
+    unseen: Vec<Unseen>,
     pace: Pace,
     lives: Lives,
     /// Process and thread of those that had ended in the last read.
@@ -126,8 +125,7 @@ impl<'w> Recorder<'w> {
             lost_closed: 0,
             bytes: Vec::new(),
             build_ids: BuildIds::default(),
-            unread: Vec::new(),
-            unseen: found.unseen,
+            unseen: found.unseen.into_iter().map(Unseen::from).collect(),
             pace: Pace::default(),
             lives: Lives::of(wishes.named()),
             ended: Vec::new(),
@@ -207,19 +205,20 @@ impl<'w> Recorder<'w> {
         self.tally.bytes += (kernel.len() + before.len()) as u64;
         into.take(&kernel).and_then(|()| into.take(&before)).map_err(not_written)?;
         if !missing.denied.is_empty() {
-            self.unseen.push(format!(
-                "{UNREAD} {} of the processes: this user may not read what they have mapped",
+            let what = format!(
+                "which files are run by {} of the processes: this user may not read what they have mapped",
                 missing.denied.len()
-            ));
-            self.unread = missing.denied;
+            );
+            self.unseen.push(Unseen { what, of: missing.denied });
         }
         let ids_left_out = self.build_ids.left_out();
         if ids_left_out > 0 {
-            self.unseen.push(format!("the build ids of {ids_left_out} mappings: reading them took too long"));
+            let what = format!("the build ids of {ids_left_out} mappings: reading them took too long");
+            self.unseen.push(what.into());
         }
         if missing.left_out > 0 {
-            self.unseen
-                .push(format!("which files are run by {} of the processes: there are too many", missing.left_out));
+            let what = format!("which files are run by {} of the processes: there are too many", missing.left_out);
+            self.unseen.push(what.into());
         }
         self.start_ns = clock::monotonic_ns();
         self.rings.values().for_each(OfCpu::resume);
@@ -370,7 +369,7 @@ impl<'w> Recorder<'w> {
             self.bytes = of_cpu.ring.take().to_vec();
             self.pass_on(into)?;
             self.lost_closed += of_cpu.lost();
-            self.unseen.push(format!("CPU {cpu} from {elapsed_s:.1} s on: it was taken offline"));
+            self.unseen.push(format!("CPU {cpu} from {elapsed_s:.1} s on: it was taken offline").into());
         }
         for cpu in now.iter().filter(|cpu| !self.rings.contains_key(cpu)).collect::<Vec<_>>() {
             self.watch.renew();
@@ -378,7 +377,7 @@ impl<'w> Recorder<'w> {
                 && let Some(of_cpu) = self.rings.get(&cpu)
             {
                 of_cpu.resume();
-                self.unseen.push(format!("CPU {cpu} before {elapsed_s:.1} s: it came online then"));
+                self.unseen.push(format!("CPU {cpu} before {elapsed_s:.1} s: it came online then").into());
             }
         }
         Ok(())
@@ -400,9 +399,9 @@ impl<'w> Recorder<'w> {
         into.finish(&self.described()).map_err(not_written)?;
         let status = Status { elapsed_ns, ..self.tally };
         let sampled = self.plan.events.iter().skip(1).map(|event| (event.name.clone(), event.samples));
-        let (events, unread, unseen) = (sampled.collect(), self.unread, self.unseen);
+        let (events, unseen) = (sampled.collect(), self.unseen);
         let ended_with = if self.has_ended { self.wishes.named().to_vec() } else { Vec::new() };
-        Ok(Told { status, ended_with, clock: self.plan.clock, events, unread, unseen })
+        Ok(Told { status, ended_with, clock: self.plan.clock, events, unseen })
     }
 
     fn described(&self) -> Described {

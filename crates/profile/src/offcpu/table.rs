@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::place::Places;
 pub use super::strip::Strip;
@@ -40,8 +40,57 @@ pub struct Report {
     pub spells_left_out: u64,
     /// The longest of them that were seen from end to end, less those that a thread waits in between its work, the longest first.
     pub longest_waits: Vec<Wait>,
-    /// What is to be doubted, in sentences.
-    pub doubts: Vec<String>,
+    /// What is to be doubted.
+    pub doubts: Vec<SwitchesCaveat>,
+}
+
+/// Why the spells are not all that is to be known of them. In JSON it is its sentence.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SwitchesCaveat {
+    /// There are none.
+    #[error(
+        "no switches were recorded: record with `evenkeel profile record --switches`, or perf record --switch-events"
+    )]
+    NotRecorded,
+    /// Some records are missing.
+    #[error("{records} records were lost: spells in which some are missing are counted as open")]
+    Lost {
+        /// How many.
+        records: u64,
+    },
+    /// Many spells don't say where they began.
+    #[error(
+        "{without} of {all} spells have no stack, so that only preemption is told: record the event context-switches too (period 1, with stacks)"
+    )]
+    NoStacks {
+        /// How many.
+        without: u64,
+        /// Of how many.
+        all: u64,
+    },
+    /// Only some threads were watched.
+    #[error(
+        "only some threads were watched, not whole CPUs: who took the CPU is not told, nor is a control group's limit on kernels that show it by an idle CPU"
+    )]
+    SomeThreads,
+    /// The kernel does not report all wake-ups.
+    #[error(
+        "the tracepoint sched:sched_waking tells of {:.0} % of the wake-ups of what slept on CPU {cpu}: it does not fire everywhere here, or those \
+         who woke were not watched",
+        share * 100.0
+    )]
+    WakesMissing {
+        /// Of the wake-ups.
+        share: f64,
+        /// Where it is the least.
+        cpu: u32,
+    },
+}
+
+impl Serialize for SwitchesCaveat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// A thread.
@@ -172,7 +221,7 @@ pub fn report(recording: &Recording, names: &Names, spells: &[Spell], is_wanted:
         spells,
         spells_left_out,
         longest_waits,
-        doubts: doubts(recording, &own),
+        doubts: caveats(recording, &own),
     }
 }
 
@@ -324,40 +373,26 @@ fn one(recording: &Recording, places: &mut Places<'_>, spell: &Spell) -> One {
     }
 }
 
-fn doubts(recording: &Recording, spells: &[Spell]) -> Vec<String> {
-    let mut doubts = Vec::new();
+fn caveats(recording: &Recording, spells: &[Spell]) -> Vec<SwitchesCaveat> {
+    let mut caveats = Vec::new();
     if recording.switches.is_empty() {
-        doubts.push(
-            "no switches were recorded: record with `evenkeel profile record --switches`, or perf record --switch-events"
-                .to_owned(),
-        );
+        caveats.push(SwitchesCaveat::NotRecorded);
     }
-    let lost = recording.lost.records;
-    if lost > 0 {
-        doubts.push(format!("{lost} records were lost: spells in which some are missing are counted as open"));
+    let records = recording.lost.records;
+    if records > 0 {
+        caveats.push(SwitchesCaveat::Lost { records });
     }
     let whole = spells.iter().filter(|spell| spell.edges == Edges::Seen && spell.reason != Reason::Steal);
     let (all, without) =
         whole.fold((0_u64, 0_u64), |(all, without), spell| (all + 1, without + u64::from(spell.stack.is_none())));
     if all > 0 && without * 20 > all {
-        doubts.push(format!(
-            "{without} of {all} spells have no stack, so that only preemption is told: record the event \
-             context-switches too (period 1, with stacks)"
-        ));
+        caveats.push(SwitchesCaveat::NoStacks { without, all });
     }
     if !recording.switches.is_empty() && recording.switches.iter().all(|switch| switch.other.is_none()) {
-        doubts.push(
-            "only some threads were watched, not whole CPUs: who took the CPU is not told, nor is a control group's \
-             limit on kernels that show it by an idle CPU"
-                .to_owned(),
-        );
+        caveats.push(SwitchesCaveat::SomeThreads);
     }
     if let Trust::Lacking { share, cpu } = trust(recording, spells) {
-        doubts.push(format!(
-            "the tracepoint sched:sched_waking tells of {:.0} % of the wake-ups of what slept on CPU {cpu}: it does \
-             not fire everywhere here, or those who woke were not watched",
-            share * 100.0
-        ));
+        caveats.push(SwitchesCaveat::WakesMissing { share, cpu });
     }
-    doubts
+    caveats
 }

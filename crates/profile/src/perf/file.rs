@@ -9,7 +9,7 @@ use super::layout::{Layout, SMALLEST_BYTES};
 use super::record::{self, HEAD_BYTES, What, kind};
 use super::walk::{Piece, Walk};
 use crate::convert::Converter;
-use crate::recording::{Event, EventId, Recording, Unit};
+use crate::recording::{Event, EventId, Recording, RecordingCaveat, Unit};
 use crate::unwind::Unwind;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PERFILE2");
@@ -263,7 +263,7 @@ impl<'a> PerfFile<'a> {
                 Ok(None) => break,
                 // perf flushes its compressor once a record, and what that holds back at the end is lost.
                 Err(malformed) if self.end == End::NotTold || self.unpacked.is_some() && walk.is_cut_off() => {
-                    converter.doubt(format!("its end is missing, and was not read: {malformed}"));
+                    converter.doubt(RecordingCaveat::EndMissing { why: malformed.to_string() });
                     break;
                 }
                 Err(malformed) => return Err(self.in_records(malformed)),
@@ -286,10 +286,10 @@ impl<'a> PerfFile<'a> {
             places.push(Place { at_ns, at: piece.offset as usize, event });
         }
         if let Some(doubt) = self.unpacked.as_ref().and_then(|unpacked| unpacked.doubt.as_ref()) {
-            converter.doubt(format!("its end is missing, and was not read: {doubt}"));
+            converter.doubt(RecordingCaveat::EndMissing { why: doubt.clone() });
         }
         if self.end == End::NotTold && self.is_of_disk() {
-            converter.doubt("perf did not come to its end: what it writes last is missing".to_owned());
+            converter.doubt(RecordingCaveat::Unfinished);
         }
         places.sort_by_key(|place| place.at_ns);
         Ok(places)

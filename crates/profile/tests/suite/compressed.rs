@@ -108,7 +108,7 @@ fn packed_records_read_as_plain_ones_however_they_are_cut() {
             let bytes = with_records(head, &packed(&stream, each_bytes, kind), Some(ZSTD));
             let recording = reads(&bytes).unwrap();
             assert_eq!(of_all(&recording), expected, "{each_bytes} {kind}");
-            assert_eq!(recording.doubts, Vec::<String>::new(), "{each_bytes} {kind}");
+            assert_eq!(recording.doubts, Vec::new(), "{each_bytes} {kind}");
         }
     }
 }

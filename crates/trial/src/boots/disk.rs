@@ -7,7 +7,7 @@ use std::path::Path;
 
 use evenkeel_hostfs::user_file;
 
-use super::state::{BYTES_MAX, BootsState, parse};
+use super::state::{BYTES_MAX, BootsState, InvalidBoots, parse};
 
 /// A state that can't be kept or read. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum BootsFileError {
         /// The file.
         path: String,
         /// What is wrong.
-        why: String,
+        why: InvalidBoots,
     },
 }
 

@@ -4,6 +4,7 @@ use crate::arm::ArmName;
 use crate::workload::Sample;
 
 use super::at_work::BootCounters;
+use super::error::BootsError;
 use super::guards::medians;
 use super::next::{Action, Sight, next};
 use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
@@ -28,31 +29,31 @@ pub trait Machine {
     ///
     /// # Errors
     /// If it does not tell which boot it is in, or whether it may go on.
-    fn sight(&mut self) -> Result<Sight, String>;
+    fn sight(&mut self) -> Result<Sight, BootsError>;
 
     /// Keeps the state, so that it is there after a power cut.
     ///
     /// # Errors
     /// If the disk does not take it.
-    fn keep(&mut self, state: &BootsState) -> Result<(), String>;
+    fn keep(&mut self, state: &BootsState) -> Result<(), BootsError>;
 
     /// Whether the arm is in force in this boot.
     ///
     /// # Errors
     /// What reads otherwise.
-    fn reads_back(&mut self, arm: ArmName) -> Result<(), String>;
+    fn reads_back(&mut self, arm: ArmName) -> Result<(), BootsError>;
 
     /// Lets it settle, and measures its windows. None if it was asked to stop.
     ///
     /// # Errors
     /// Why there are no numbers.
-    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, String>;
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError>;
 
     /// Brings about that the next boot is of this arm; `anew` if what is there of it is not to be relied on.
     ///
     /// # Errors
     /// If it can't be; nothing of it is left then, or the journal says what is.
-    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String>;
+    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), BootsError>;
 
     /// Whether it was asked to stop: by somebody, or because the machine goes down.
     fn is_stopped(&mut self) -> bool;
@@ -61,7 +62,7 @@ pub trait Machine {
     ///
     /// # Errors
     /// What is left.
-    fn put_back(&mut self) -> Result<(), String>;
+    fn put_back(&mut self) -> Result<(), BootsError>;
 }
 
 /// What is left to be done when nothing more can be done in this boot.
@@ -83,21 +84,21 @@ pub enum Ending {
 /// Goes on in this boot as far as it goes.
 ///
 /// # Errors
-/// If the host could not be put back, or nothing can be told of the machine: in words, after "failed to".
-pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending, String> {
+/// If the host could not be put back, or nothing can be told of the machine.
+pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending, BootsError> {
     for _ in 0..TURNS_MAX {
         let sight = machine.sight()?;
         let action = next(state, &sight);
         let ended = match action {
             Action::Reboot => match ask(state, machine) {
                 Ok(()) => return Ok(Ending::Reboot),
-                Err(why) => BootsEnded::GivenUp { why },
+                Err(error) => given_up(&error),
             },
             Action::End(ended) => ended,
             Action::Measure { arm } => match measure(state, machine, arm) {
                 Ok(true) => continue,
                 Ok(false) => return Ok(Ending::Stopped),
-                Err(why) => BootsEnded::GivenUp { why },
+                Err(error) => given_up(&error),
             },
             Action::Arm { slot, arm, anew } => {
                 let armed = Armed { slot, boot_id: sight.boot_id };
@@ -105,7 +106,7 @@ pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending
                     Ok(()) => continue,
                     // A machine that goes down ends what writes its boot menu: that is tried again in the next boot.
                     Err(_) if machine.is_stopped() => return Ok(Ending::Stopped),
-                    Err(why) => BootsEnded::GivenUp { why },
+                    Err(error) => given_up(&error),
                 }
             }
         };
@@ -115,31 +116,31 @@ pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending
     end(state, machine, BootsEnded::GivenUp { why })
 }
 
+fn given_up(error: &BootsError) -> BootsEnded {
+    BootsEnded::GivenUp { why: error.to_string() }
+}
+
 /// Notes that a reboot is asked for, and refuses one that never ends.
-fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), String> {
+fn ask(state: &mut BootsState, machine: &mut dyn Machine) -> Result<(), BootsError> {
     if !state.design.reboots {
         return Ok(());
     }
     state.asked += 1;
     if state.asked > state.boots_max() + 1 {
-        return Err(format!(
-            "it has asked for {} reboots, and boots are no more than {}",
-            state.asked,
-            state.seen.len()
-        ));
+        return Err(BootsError::TooManyReboots { asked: state.asked, boots: state.seen.len() });
     }
     machine.keep(state)
 }
 
 /// Whether to go on.
-fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> Result<bool, String> {
+fn measure(state: &mut BootsState, machine: &mut dyn Machine, arm: ArmName) -> Result<bool, BootsError> {
     // That it was begun is on disk first: a machine that goes down under its load every time must not be tried for ever.
     machine.keep(state)?;
     let measured = machine.reads_back(arm).and_then(|()| machine.measure(&state.design));
     let outcome = match measured {
         Ok(None) => return Ok(false),
         Ok(Some(windows)) => outcome(&state.design, &windows),
-        Err(why) => BootOutcome::Missed { why },
+        Err(error) => BootOutcome::Missed { why: error.to_string() },
     };
     if let Some(boot) = state.seen.last_mut() {
         boot.outcome = outcome;
@@ -168,7 +169,7 @@ fn get_ready(
     machine: &mut dyn Machine,
     (arm, anew): (ArmName, bool),
     armed: Armed,
-) -> Result<(), String> {
+) -> Result<(), BootsError> {
     machine.keep(state)?;
     machine.arm(arm, anew)?;
     state.armed = Some(armed);
@@ -176,7 +177,7 @@ fn get_ready(
 }
 
 /// The end is on disk before anything is put back: whoever is killed in between finds it there and puts back what is left.
-fn end(state: &mut BootsState, machine: &mut dyn Machine, ended: BootsEnded) -> Result<Ending, String> {
+fn end(state: &mut BootsState, machine: &mut dyn Machine, ended: BootsEnded) -> Result<Ending, BootsError> {
     state.ended = Some(ended.clone());
     let kept = machine.keep(state);
     machine.put_back()?;

@@ -12,6 +12,7 @@ use crate::metric::Metric;
 use crate::words::as_change;
 use crate::workload::Sample;
 
+use super::caveat::{BootsCaveat, GuardUntold};
 use super::state::{BootOutcome, BootsState};
 
 /// A number that may not get worse, over the boots so far.
@@ -83,20 +84,19 @@ impl GuardOfBoots {
     }
 
     /// What a sceptic should know of it: of so many boots in all, and beside a verdict of better or another.
-    pub(super) fn doubt(&self, is_better: bool, boots: usize) -> Option<String> {
+    pub(super) fn caveat(&self, is_better: bool, boots: usize) -> Option<BootsCaveat> {
+        let metric = self.metric.name.to_string();
         if !is_better {
-            return self.harm().map(|harm| format!("{harm} in every boot of B"));
+            let ratio = self.ratio.filter(|_| self.is_harmed)?;
+            return Some(BootsCaveat::GuardWorse { metric, ratio });
         }
-        let numbers = self.a.len() + self.b.len();
         let why = match self.ratio {
-            _ if !self.has_all(boots) => format!("{numbers} of {boots} boots have its number"),
-            None => "its medians have no ratio".to_owned(),
-            Some(ratio) if self.is_beyond() && !self.is_harmed => {
-                format!("the medians say that it is {}, but boots of A and B overlap", as_change(ratio))
-            }
+            _ if !self.has_all(boots) => GuardUntold::Missing { have: self.a.len() + self.b.len(), boots },
+            None => GuardUntold::NoRatio,
+            Some(ratio) if self.is_beyond() && !self.is_harmed => GuardUntold::Overlap { ratio },
             Some(_) => return None,
         };
-        Some(format!("whether {} is {:.0} % worse could not be told: {why}", self.metric.name, self.margin * 100.0))
+        Some(BootsCaveat::GuardUntold { metric, harm_ratio: self.margin, why })
     }
 }
 

@@ -11,6 +11,7 @@ use evenkeel_change::{
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_hostfs::{Hand, Root};
 
+use super::error::BootsError;
 use super::patience::{Wait, patiently};
 use crate::arm::ArmName;
 
@@ -33,13 +34,25 @@ impl<'a> Hands<'a> {
     ///
     /// # Errors
     /// If the root can't be changed.
-    pub fn new(root: &'a Root, dir: &Path, id: &str, settings: Vec<Setting>) -> Result<Hands<'a>, String> {
-        let hand = root.hand().map_err(|error| error.to_string())?;
+    pub fn new(root: &'a Root, dir: &Path, id: &str, settings: Vec<Setting>) -> Result<Hands<'a>, BootsError> {
+        let hand = root.hand().map_err(|error| BootsError::ReadOnly { why: error.to_string() })?;
         Ok(Hands { root, hand, dir: dir.to_owned(), id: id.to_owned(), settings })
     }
 
-    fn open(&self) -> Result<State, String> {
-        State::open(&self.dir).map_err(|error| error.to_string())
+    /// Changes something, by the journal that is opened for it alone; again for a while where another evenkeel holds it, or what has to be
+    /// written.
+    fn patiently(
+        &self,
+        wait: &mut Wait<'_>,
+        attempt: impl Fn(&mut State) -> Result<(), BootsError>,
+    ) -> Result<(), BootsError> {
+        patiently(wait, || {
+            let mut state = State::open(&self.dir)?;
+            attempt(&mut state).map_err(|error| match state.met_another() {
+                true => BootsError::Held { why: error.to_string() },
+                false => error,
+            })
+        })
     }
 
     /// The transactions of this trial of which something may be left, the newest first.
@@ -68,12 +81,7 @@ impl<'a> Hands<'a> {
     ///
     /// # Errors
     /// If a setting has no place here, or nothing carries it over a boot.
-    pub fn plan(
-        root: &Root,
-        log: &Log,
-        settings: &[Setting],
-        title: &str,
-    ) -> Result<PlanFile, (String, Option<String>)> {
+    pub fn plan(root: &Root, log: &Log, settings: &[Setting], title: &str) -> Result<PlanFile, BootsError> {
         let facts = Facts::probe(root);
         let (own_arguments, before) = (log.own_arguments(), log.lasting_settings(None));
         // No unit that verifies after boots: it would be one more thing that differs between the arms.
@@ -85,12 +93,12 @@ impl<'a> Hands<'a> {
             boot_files: &[],
             own_arguments: &own_arguments,
         };
-        let plan = PlanFile::of(root, &facts, settings, title, Some((&ground, &before)))
-            .map_err(|error| (error.to_string(), None))?;
+        let plan = PlanFile::of(root, &facts, settings, title, Some((&ground, &before)))?;
         let is_ours = |cannot: &&Cannot| plan.settings.contains(&cannot.setting);
         match plan.keep.as_ref().and_then(|lasting| lasting.keep.cannot.iter().find(is_ours)) {
             Some(Cannot { setting, why, todo }) => {
-                Err((format!("make {setting} outlive a boot: {why}"), Some(todo.clone())))
+                let (setting, why, todo) = (setting.clone(), why.clone(), todo.clone());
+                Err(BootsError::NotLasting { setting, why, todo })
             }
             None => Ok(plan),
         }
@@ -100,16 +108,15 @@ impl<'a> Hands<'a> {
     ///
     /// # Errors
     /// If it can't be written; nothing of it is left then.
-    pub fn begin(&self, program: &str, file: &Path, wait: &mut Wait<'_>) -> Result<(), String> {
+    pub fn begin(&self, program: &str, file: &Path, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
-        let keep = boots_unit(&facts, program, &self.dir, file)?;
+        let keep = boots_unit(&facts, program, &self.dir, file).map_err(|why| BootsError::NoUnit { why })?;
         let lasting = Lasting { unit: None, keep };
         let (plan, title) = (Plan::default(), title(&self.id, "goes on after a boot"));
         let owner = self.owner(BootsPart::Unit);
         let job = Job { lasting: Some(&lasting), owner: Some(&owner), ..Job::of(&plan, &title) };
-        patiently(wait, || {
-            let mut state = self.open()?;
-            carry_out(self.root, &self.hand, &mut state, &job, |_| Ok(())).map_err(|error| error.to_string())?;
+        self.patiently(wait, |state| {
+            carry_out(self.root, &self.hand, state, &job, |_| Ok(()))?;
             Ok(())
         })
     }
@@ -118,8 +125,8 @@ impl<'a> Hands<'a> {
     ///
     /// # Errors
     /// If the journal can't be read.
-    pub fn is_licensed(&self) -> Result<bool, String> {
-        let log = Log::read(&self.dir).map_err(|error| error.to_string())?;
+    pub fn is_licensed(&self) -> Result<bool, BootsError> {
+        let log = Log::read(&self.dir)?;
         Ok(self.open_ones(&log).iter().any(|done| self.is_unit(done) && done.status == Status::InForce))
     }
 
@@ -128,8 +135,8 @@ impl<'a> Hands<'a> {
     ///
     /// # Errors
     /// If the journal can't be read.
-    pub fn is_put_back(&self) -> Result<bool, String> {
-        let log = Log::read(&self.dir).map_err(|error| error.to_string())?;
+    pub fn is_put_back(&self) -> Result<bool, BootsError> {
+        let log = Log::read(&self.dir)?;
         let ended = |done: &Transaction| matches!(done.status, Status::Reverted | Status::RolledBack);
         Ok(history(self.root, &log).iter().any(|done| self.is_unit(done) && ended(done)))
     }
@@ -139,30 +146,28 @@ impl<'a> Hands<'a> {
     ///
     /// # Errors
     /// If it can't be; also who holds it for too long.
-    pub fn arm(&self, arm: ArmName, anew: bool, wait: &mut Wait<'_>) -> Result<(), String> {
-        patiently(wait, || self.arm_once(arm, anew))
+    pub fn arm(&self, arm: ArmName, anew: bool, wait: &mut Wait<'_>) -> Result<(), BootsError> {
+        self.patiently(wait, |state| self.arm_once(state, arm, anew))
     }
 
-    /// The journal is opened anew each time, so that it is free for others in between.
-    fn arm_once(&self, arm: ArmName, anew: bool) -> Result<(), String> {
-        let mut state = self.open()?;
+    fn arm_once(&self, state: &mut State, arm: ArmName, anew: bool) -> Result<(), BootsError> {
         let open = self.open_ones(state.log());
         if !open.iter().any(|done| self.is_unit(done)) {
-            return Err("it was put back by `evenkeel revert` meanwhile".to_owned());
+            return Err(BootsError::PutBackMeanwhile);
         }
         let (whole, rest): (Vec<_>, Vec<_>) = open
             .into_iter()
             .filter(|done| !self.is_unit(done))
             .partition(|done| arm == ArmName::B && !anew && done.status == Status::InForce);
         for done in &rest {
-            self.revert(&mut state, done.id)?;
+            self.revert(state, done.id)?;
         }
         if arm == ArmName::A || !whole.is_empty() {
             return Ok(());
         }
         let words: Vec<String> = self.settings.iter().map(ToString::to_string).collect();
         let title = title(&self.id, &words.join(" "));
-        let plan = Hands::plan(self.root, state.log(), &self.settings, &title).map_err(|(why, _)| why)?;
+        let plan = Hands::plan(self.root, state.log(), &self.settings, &title)?;
         let (steps, owned) = (plan.plan(), plan.owned());
         let owner = self.owner(BootsPart::Settings);
         let job = Job {
@@ -172,7 +177,7 @@ impl<'a> Hands<'a> {
             owner: Some(&owner),
             ..Job::of(&steps, &plan.title)
         };
-        carry_out(self.root, &self.hand, &mut state, &job, |_| Ok(())).map_err(|error| error.to_string())?;
+        carry_out(self.root, &self.hand, state, &job, |_| Ok(()))?;
         Ok(())
     }
 
@@ -181,40 +186,36 @@ impl<'a> Hands<'a> {
     ///
     /// # Errors
     /// What is left; also who holds it for too long.
-    pub fn put_back(&self, wait: &mut Wait<'_>) -> Result<(), String> {
-        patiently(wait, || {
-            let mut state = self.open()?;
+    pub fn put_back(&self, wait: &mut Wait<'_>) -> Result<(), BootsError> {
+        self.patiently(wait, |state| {
             for done in self.open_ones(state.log()) {
-                self.revert(&mut state, done.id)?;
+                self.revert(state, done.id)?;
             }
             Ok(())
         })
     }
 
-    fn revert(&self, state: &mut State, id: u64) -> Result<(), String> {
-        let report = revert(self.root, &self.hand, state, Which::Transaction(id)).map_err(|error| error.to_string())?;
-        if report.all_undone {
-            return Ok(());
+    fn revert(&self, state: &mut State, id: u64) -> Result<(), BootsError> {
+        let report = revert(self.root, &self.hand, state, Which::Transaction(id))?;
+        match report.all_undone {
+            true => Ok(()),
+            false => Err(BootsError::NotPutBack { id, why: failed(&report).map(str::to_owned) }),
         }
-        let why = failed(&report).map_or_else(String::new, |why| format!(" ({why})"));
-        Err(format!("put transaction {id} back{why}; `evenkeel revert` tells what is left, and tries again"))
     }
 
     /// Whether the settings read as the arm wants them: in force in B, and what takes a boot not in force in A.
     ///
     /// # Errors
     /// What reads otherwise.
-    pub fn reads_back(&self, arm: ArmName) -> Result<(), String> {
+    pub fn reads_back(&self, arm: ArmName) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
-        let plan = PlanFile::of(self.root, &facts, &self.settings, "", None).map_err(|error| error.to_string())?;
+        let plan = PlanFile::of(self.root, &facts, &self.settings, "", None)?;
         for planned in &plan.steps {
             let of_boot = matches!(planned.step.action, Action::KernelArgument { .. });
             let setting = format!("{}={}", planned.step.knob, planned.step.wanted);
             match arm {
-                ArmName::B if !planned.already_so => return Err(format!("{setting} is not in force in this boot")),
-                ArmName::A if of_boot && planned.already_so => {
-                    return Err(format!("{setting} is in force in this boot, which was to be without"));
-                }
+                ArmName::B if !planned.already_so => return Err(BootsError::NotInForce { setting }),
+                ArmName::A if of_boot && planned.already_so => return Err(BootsError::InForce { setting }),
                 _ => {}
             }
         }

@@ -9,8 +9,10 @@
 //! transaction that the journal calls interrupted, which is put back before the next begins.
 
 mod at_work;
+mod caveat;
 mod disk;
 mod drive;
+mod error;
 mod guards;
 mod hands;
 mod next;
@@ -21,14 +23,16 @@ mod tests;
 mod told;
 
 pub use at_work::{BOOT_COUNTERS_MAX, BootCounters};
+pub use caveat::{BootsCaveat, GuardUntold, Part};
 pub use disk::{BootsFileError, read, write};
 pub use drive::{Ending, Machine, Windows, go_on};
+pub use error::BootsError;
 pub use guards::GuardOfBoots;
 pub use hands::Hands;
 pub use next::{Action, Sight, next};
 pub use patience::Wait;
 pub use state::{
-    Armed, BOOT_GUARDS_MAX, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, SeenBoot,
-    WINDOWS_MAX, parse, parse_json,
+    Armed, BOOT_GUARDS_MAX, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, InvalidBoots,
+    SeenBoot, WINDOWS_MAX, parse, parse_json,
 };
 pub use told::{ArmOfBoots, BootsReport, label};

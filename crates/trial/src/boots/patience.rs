@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-/// What StateError::Busy says of the one who holds it. What could not be written because of it is told in words alone.
-const HELD: &str = ": another evenkeel (";
+use super::error::BootsError;
+
 /// As long as the watchdog of `apply --try` asks.
 const LIMIT: Duration = Duration::from_secs(600);
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -18,13 +18,16 @@ pub type Wait<'w> = dyn FnMut(&str, Duration) -> bool + 'w;
 ///
 /// # Errors
 /// What went wrong otherwise; or who holds it, when the time is over or it is to end.
-pub(super) fn patiently(wait: &mut Wait<'_>, mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+pub(super) fn patiently(
+    wait: &mut Wait<'_>,
+    mut attempt: impl FnMut() -> Result<(), BootsError>,
+) -> Result<(), BootsError> {
     let (mut waited, mut pause) = (Duration::ZERO, PAUSE_MIN);
     loop {
         match attempt() {
-            Err(why) if why.contains(HELD) && waited < LIMIT => {
-                if !wait(&why, pause) {
-                    return Err(why);
+            Err(held) if held.is_held() && waited < LIMIT => {
+                if !wait(&held.to_string(), pause) {
+                    return Err(held);
                 }
                 waited += pause;
                 pause = (2 * pause).min(PAUSE_MAX);
@@ -36,51 +39,65 @@ pub(super) fn patiently(wait: &mut Wait<'_>, mut attempt: impl FnMut() -> Result
 
 #[cfg(test)]
 mod tests {
-    use std::slice::from_ref;
-
     use evenkeel_change::{State, StateError};
 
     use super::*;
 
-    fn held() -> String {
-        let holder = "process 7, journal in /x".to_owned();
-        StateError::Busy { path: "/proc/sys/vm/swappiness".to_owned(), holder }.to_string()
+    /// What an attempt comes to.
+    #[derive(Clone, Copy)]
+    enum Try {
+        Done,
+        Busy,
+        Held,
+        Other,
+    }
+
+    impl Try {
+        fn result(self) -> Result<(), BootsError> {
+            let holder = || "process 7, journal in /x".to_owned();
+            match self {
+                Try::Done => Ok(()),
+                Try::Busy => Err(StateError::Busy { path: "/var/lib/evenkeel".to_owned(), holder: holder() }.into()),
+                Try::Held => Err(BootsError::Held { why: format!("set vm.swappiness to 10: {}", holder()) }),
+                Try::Other => {
+                    Err(BootsError::NotMeasured { why: "another evenkeel (process 7) was heard of".to_owned() })
+                }
+            }
+        }
     }
 
     /// How often it was tried, how long it waited, and what came of it; `end` says when the waiting is to end.
-    fn told(
-        results: &[Result<(), String>],
-        mut end: impl FnMut(Duration) -> bool,
-    ) -> (usize, Duration, Result<(), String>) {
-        let (mut tries, mut waited) = (0, Duration::ZERO);
+    fn told(tries: &[Try], mut end: impl FnMut(Duration) -> bool) -> (usize, Duration, Result<(), BootsError>) {
+        let (mut tried, mut waited) = (0, Duration::ZERO);
         let mut wait = |why: &str, pause: Duration| {
             assert!(why.contains("process 7"), "{why}");
             waited += pause;
             !end(waited)
         };
         let done = patiently(&mut wait, || {
-            tries += 1;
-            results[(tries - 1).min(results.len() - 1)].clone()
+            tried += 1;
+            tries[(tried - 1).min(tries.len() - 1)].result()
         });
-        (tries, waited, done)
+        (tried, waited, done)
     }
 
     #[test]
     fn it_waits_for_who_holds_it_and_for_nothing_else() {
         let seconds = Duration::from_secs;
-        let busy = Err(format!("set vm.swappiness to 10: {}; nothing was changed", held()));
-        let other: Result<(), String> = Err("set vm.swappiness to 10: permission denied (EACCES)".to_owned());
         let never = |_| false;
-        assert_eq!(told(&[Ok(())], never), (1, Duration::ZERO, Ok(())));
-        assert_eq!(told(&[busy.clone(), busy.clone(), Ok(())], never), (3, seconds(3), Ok(())));
-        assert_eq!(told(&[busy.clone(), other.clone()], never), (2, seconds(1), other.clone()));
-        assert_eq!(told(from_ref(&other), never), (1, Duration::ZERO, other.clone()));
+        assert!(matches!(told(&[Try::Done], never), (1, Duration::ZERO, Ok(()))));
+        let (tried, waited, done) = told(&[Try::Busy, Try::Held, Try::Done], never);
+        assert!((tried, waited) == (3, seconds(3)) && done.is_ok());
+        let (tried, waited, done) = told(&[Try::Held, Try::Other], never);
+        assert!((tried, waited) == (2, seconds(1)) && done.is_err());
+        assert!(matches!(told(&[Try::Other], never), (1, Duration::ZERO, Err(BootsError::NotMeasured { .. }))));
         // Somebody ends it while it waits.
-        assert_eq!(told(from_ref(&busy), |waited| waited > seconds(2)), (2, seconds(3), busy.clone()));
+        let (tried, waited, done) = told(&[Try::Busy], |waited| waited > seconds(2));
+        assert!((tried, waited) == (2, seconds(3)) && done.is_err_and(|error| error.is_held()));
         // And it does not wait for ever, nor ask all the time; who holds it is told.
-        let (tries, waited, done) = told(&[busy], never);
-        assert!((10..=30).contains(&tries) && waited >= LIMIT && waited < LIMIT + PAUSE_MAX, "{tries} {waited:?}");
-        assert!(done.is_err_and(|why| why.contains("process 7, journal in /x")));
+        let (tried, waited, done) = told(&[Try::Busy], never);
+        assert!((10..=30).contains(&tried) && waited >= LIMIT && waited < LIMIT + PAUSE_MAX, "{tried} {waited:?}");
+        assert!(done.is_err_and(|error| error.to_string().contains("process 7, journal in /x")));
     }
 
     /// By the journal itself: what it says of who holds it is what is waited for.
@@ -94,8 +111,7 @@ mod tests {
             first = None;
             true
         };
-        let open = || State::open(dir.path()).map(drop).map_err(|error| error.to_string());
-        assert_eq!(patiently(&mut wait, open), Ok(()));
+        patiently(&mut wait, || Ok(State::open(dir.path()).map(drop)?)).unwrap();
         assert_eq!(pauses, 1);
     }
 }

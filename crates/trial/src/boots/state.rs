@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 use crate::design::{Guard, check_guards};
+use crate::error::only_shown;
 use crate::metric::Metric;
 
 use super::at_work::BootCounters;
@@ -26,6 +27,15 @@ pub const BOOT_GUARDS_MAX: usize = 8;
 const DROPPED_MAX: usize = 10 * WINDOWS_MAX;
 /// How often one boot may be begun to be measured before it is given up: by a unit that was started again.
 pub(super) const TRIES_MAX: u32 = 3;
+
+only_shown! {
+    /// A state or a design that can't be meant.
+    InvalidBoots
+}
+
+fn invalid<T>(why: impl Into<InvalidBoots>) -> Result<T, InvalidBoots> {
+    Err(why.into())
+}
 
 /// What was decided before the first boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,34 +73,33 @@ impl BootsDesign {
 
     /// # Errors
     /// What of it can't be meant, in words.
-    pub fn check(&self) -> Result<(), String> {
-        let bad = |what: &str| Err(what.to_owned());
+    pub fn check(&self) -> Result<(), InvalidBoots> {
         let settings = &self.settings;
         if settings.is_empty() || settings.len() > 64 || !settings.iter().all(|setting| is_line(setting, 1000)) {
-            return bad("its settings are none, or too many, or have control characters");
+            return invalid("its settings are none, or too many, or have control characters");
         }
         if self.boots == 0 || self.boots > BOOTS_MAX || !self.boots.is_multiple_of(BOOTS_BLOCK) {
-            return Err(format!("{} boots are not whole blocks of {BOOTS_BLOCK}, {BOOTS_MAX} at most", self.boots));
+            return invalid(format!("{} boots are not whole blocks of {BOOTS_BLOCK}, {BOOTS_MAX} at most", self.boots));
         }
         if !(1..=WINDOWS_MAX).contains(&self.windows) || !(100..=600_000).contains(&self.window_ms) {
-            return bad("its windows are none, too many, too short or too long");
+            return invalid("its windows are none, too many, too short or too long");
         }
         if self.settle_ms > 3_600_000 || !(self.smallest_effect_ratio > 0.0 && self.smallest_effect_ratio < 10.0) {
-            return bad("its settle time or its smallest effect is beyond all measure");
+            return invalid("its settle time or its smallest effect is beyond all measure");
         }
         if self.guards.len() > BOOT_GUARDS_MAX {
-            return Err(format!("{} guards over boots: at most {BOOT_GUARDS_MAX}", self.guards.len()));
+            return invalid(format!("{} guards over boots: at most {BOOT_GUARDS_MAX}", self.guards.len()));
         }
         for (at, guard) in self.guards.iter().enumerate() {
             let Metric { name, title, unit, .. } = &guard.metric;
             if name.is_empty() || ![name, title, unit].iter().all(|text| is_line(text, 1000)) {
-                return Err(format!("guard {at} has no name, or one that can't be meant"));
+                return invalid(format!("guard {at} has no name, or one that can't be meant"));
             }
             if self.guards[..at].iter().any(|other| other.metric.name == *name) {
-                return Err(format!("{name} stands guard twice"));
+                return invalid(format!("{name} stands guard twice"));
             }
         }
-        check_guards(&self.guards, &self.metric).map_err(|error| error.to_string())
+        check_guards(&self.guards, &self.metric).map_err(|error| InvalidBoots::from(error.to_string()))
     }
 }
 
@@ -270,44 +279,43 @@ impl BootsState {
     }
 
     /// Whether what it says can be meant. What is read from a disk is believed in nothing else.
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), InvalidBoots> {
         let design = &self.design;
-        let bad = |what: &str| Err(what.to_owned());
         if self.id.len() != 8 || !self.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return bad("its id is not eight hexadecimal digits");
+            return invalid("its id is not eight hexadecimal digits");
         }
         design.check()?;
         if !is_line(&self.folder, 4096) || !self.folder.starts_with('/') || self.workload.len() > 256 << 10 {
-            return bad("its workload or the folder of it can't be meant");
+            return invalid("its workload or the folder of it can't be meant");
         }
         if self.asked > 10 * self.boots_max() {
-            return bad("it has asked for more reboots than it may");
+            return invalid("it has asked for more reboots than it may");
         }
         if self.seen.len() > self.boots_max() || self.measured().count() > design.boots {
-            return bad("it has more boots than it may");
+            return invalid("it has more boots than it may");
         }
         let order = self.order();
         let mut slot = 0;
         for (at, boot) in self.seen.iter().enumerate() {
             if boot.slot != slot || boot.slot > order.len() || order.get(slot).is_some_and(|arm| *arm != boot.arm) {
-                return Err(format!("boot {at} is not the one that its order asks for"));
+                return invalid(format!("boot {at} is not the one that its order asks for"));
             }
             if self.seen[..at].iter().any(|other| other.boot_id == boot.boot_id) {
-                return Err(format!("boot {at} is there twice"));
+                return invalid(format!("boot {at} is there twice"));
             }
             if let BootOutcome::Measured { values, guards, dropped, counted } = &boot.outcome {
                 if *dropped > DROPPED_MAX {
-                    return Err(format!("boot {at} can't have dropped {dropped} windows"));
+                    return invalid(format!("boot {at} can't have dropped {dropped} windows"));
                 }
                 if values.is_empty() || values.len() > design.windows || !values.iter().all(|value| value.is_finite()) {
-                    return Err(format!("the windows of boot {at} can't be meant"));
+                    return invalid(format!("the windows of boot {at} can't be meant"));
                 }
                 let is_of_design = |name: &str| design.guards.iter().any(|guard| guard.metric.name == name);
                 if !guards.iter().all(|(name, value)| is_of_design(name) && value.is_finite()) {
-                    return Err(format!("the guards of boot {at} can't be meant"));
+                    return invalid(format!("the guards of boot {at} can't be meant"));
                 }
                 if !counted.as_ref().is_none_or(BootCounters::check) {
-                    return Err(format!("the counters of boot {at} can't be meant"));
+                    return invalid(format!("the counters of boot {at} can't be meant"));
                 }
                 slot += 1;
             }
@@ -319,8 +327,8 @@ impl BootsState {
     ///
     /// # Errors
     /// If a number in it has no JSON form.
-    pub fn text(&self) -> Result<String, String> {
-        let json = serde_json::to_string(self).map_err(|error| error.to_string())?;
+    pub fn text(&self) -> Result<String, InvalidBoots> {
+        let json = serde_json::to_string(self).map_err(|error| InvalidBoots::from(error.to_string()))?;
         Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
     }
 }
@@ -329,16 +337,16 @@ impl BootsState {
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn parse(bytes: &[u8]) -> Result<BootsState, String> {
+pub fn parse(bytes: &[u8]) -> Result<BootsState, InvalidBoots> {
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(format!("it has more than {BYTES_MAX} bytes"));
+        return invalid(format!("it has more than {BYTES_MAX} bytes"));
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "it is no text")?;
     let line = text.strip_suffix('\n').ok_or("it has no end")?;
     let (sum, json) = line.split_once(' ').ok_or("it has no checksum")?;
     // As it is written and no other way: a number has several spellings, and a flipped bit makes one of another.
     if sum != format!("{:08x}", crc32fast::hash(json.as_bytes())) {
-        return Err("the checksum does not match".to_owned());
+        return invalid("the checksum does not match");
     }
     parse_json(json)
 }
@@ -347,17 +355,16 @@ pub fn parse(bytes: &[u8]) -> Result<BootsState, String> {
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn parse_json(json: &str) -> Result<BootsState, String> {
+pub fn parse_json(json: &str) -> Result<BootsState, InvalidBoots> {
     #[derive(Deserialize)]
     struct Format {
         format: u32,
     }
-    let bad = |error: serde_json::Error| error.to_string();
-    match serde_json::from_str::<Format>(json).map_err(bad)?.format {
+    match serde_json::from_str::<Format>(json).map_err(|error| InvalidBoots::from(error.to_string()))?.format {
         FORMAT => {}
-        other => return Err(format!("format {other} is not known to this evenkeel; use the one that wrote it")),
+        other => return invalid(format!("format {other} is not known to this evenkeel; use the one that wrote it")),
     }
-    let state: BootsState = serde_json::from_str(json).map_err(bad)?;
+    let state: BootsState = serde_json::from_str(json).map_err(|error| InvalidBoots::from(error.to_string()))?;
     state.check()?;
     Ok(state)
 }

@@ -1,5 +1,7 @@
 //! What came out of a trial over boots, for people and programs; and never "better" without what it rests on.
 
+use std::collections::BTreeSet;
+
 use evenkeel_stats::{Boot, BootsComparison, Options, Verdict, compare_boots, median, quantile};
 use serde::Serialize;
 
@@ -8,6 +10,7 @@ use crate::engaged::{self, Engaged, Mechanism, none_was_at_work};
 use crate::report::Outcome;
 
 use super::at_work::mechanisms;
+use super::caveat::{BootsCaveat, Part};
 use super::guards::{GuardOfBoots, guards};
 use super::state::{BootOutcome, BootsDesign, BootsEnded, BootsState, SeenBoot};
 
@@ -61,7 +64,7 @@ pub struct BootsReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mechanism: Vec<Mechanism>,
     /// What a sceptic should know.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<BootsCaveat>,
     /// How it ended; none while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
@@ -131,20 +134,18 @@ impl BootsState {
         let guards = guards(self);
         let mechanism = mechanisms(self);
         let given = comparison.as_ref().map_or(Outcome::Undecided, |found| outcome(found.verdict, &mechanism));
-        let mut doubts: Vec<String> = engaged::caveats(&mechanism, given).iter().map(ToString::to_string).collect();
+        let mut doubts: Vec<BootsCaveat> =
+            engaged::caveats(&mechanism, given).into_iter().map(BootsCaveat::OfTrial).collect();
         doubts.extend(self.doubts());
         if let (Err(error), true) = (&comparison, boots.len() >= 4) {
-            doubts.push(format!("the boots could not be compared: {error}"));
+            doubts.push(BootsCaveat::NotCompared { why: error.to_string() });
         }
         let mut comparison = comparison.ok();
         let early = comparison.filter(|found| found.boots < self.design.boots && claims(found.verdict));
-        doubts.extend(early.map(|found| {
-            let of = self.design.boots;
-            format!("{} of {of} boots are compared: whoever looks before all are claims a difference of nothing more often than told", found.boots)
-        }));
+        doubts.extend(early.map(|found| BootsCaveat::Early { boots: found.boots, of: self.design.boots }));
         let verdict = label(comparison.as_ref(), &guards, &mechanism);
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
-        doubts.extend(guards.iter().filter_map(|guard| guard.doubt(is_better, boots.len())));
+        doubts.extend(guards.iter().filter_map(|guard| guard.caveat(is_better, boots.len())));
         let vetoed_by = guards.iter().find(|guard| is_better && guard.is_harmed);
         let vetoed_by = vetoed_by.map(|guard| guard.metric.name.to_string());
         // As in a trial that switches while the machine runs: who reads the verdict alone must not take it for a gain.
@@ -192,37 +193,32 @@ impl BootsState {
         }
     }
 
-    fn doubts(&self) -> Vec<String> {
+    fn doubts(&self) -> Vec<BootsCaveat> {
         let mut doubts = Vec::new();
         for (at, boot) in self.seen.iter().enumerate() {
             let nth = at + 1;
-            match &boot.outcome {
-                BootOutcome::Missed { why } => doubts.push(format!("boot {nth} is not counted: {why}")),
-                BootOutcome::CutOff => doubts.push(format!("boot {nth} was cut off while it was measured")),
-                BootOutcome::Passed => doubts.push(format!("boot {nth} came in between, and was not measured")),
+            doubts.extend(match &boot.outcome {
+                BootOutcome::Missed { why } => Some(BootsCaveat::Missed { boot: nth, why: why.clone() }),
+                BootOutcome::CutOff => Some(BootsCaveat::CutOff { boot: nth }),
+                BootOutcome::Passed => Some(BootsCaveat::Passed { boot: nth }),
                 BootOutcome::Measured { values, dropped, .. } if *dropped > values.len() / 5 => {
-                    let of = values.len() + dropped;
-                    doubts.push(format!(
-                        "{dropped} of {of} windows of boot {nth} were dropped: the machine was disturbed"
-                    ));
+                    Some(BootsCaveat::Dropped { boot: nth, dropped: *dropped, of: values.len() + dropped })
                 }
-                BootOutcome::Measured { .. } | BootOutcome::Begun => {}
-            }
+                BootOutcome::Measured { .. } | BootOutcome::Begun => None,
+            });
         }
         let counted: Vec<&SeenBoot> = self.measured().map(|(boot, _)| boot).collect();
-        let differs = |of: fn(&SeenBoot) -> &Option<String>, what: &str| {
-            let mut seen: Vec<&str> = counted.iter().filter_map(|boot| of(boot).as_deref()).collect();
-            seen.sort_unstable();
-            seen.dedup();
-            (seen.len() > 1).then(|| format!("the boots had different {what}: {}", seen.join(", ")))
+        let differs = |of: fn(&SeenBoot) -> &Option<String>, what: Part| {
+            let seen: BTreeSet<&String> = counted.iter().filter_map(|boot| of(boot).as_ref()).collect();
+            (seen.len() > 1).then(|| BootsCaveat::Differ { what, seen: seen.into_iter().cloned().collect() })
         };
-        doubts.extend(differs(|boot| &boot.machine.kernel, "kernels"));
-        doubts.extend(differs(|boot| &boot.machine.processor, "processors"));
+        doubts.extend(differs(|boot| &boot.machine.kernel, Part::Kernels));
+        doubts.extend(differs(|boot| &boot.machine.processor, Part::Processors));
         for arm in [ArmName::A, ArmName::B] {
             let lines = counted.iter().filter(|boot| boot.arm == arm).map(|boot| &boot.machine.command_line);
-            let lines: std::collections::BTreeSet<_> = lines.collect();
+            let lines: BTreeSet<_> = lines.collect();
             if lines.len() > 1 {
-                doubts.push(format!("the boots of {arm:?} had different command lines"));
+                doubts.push(BootsCaveat::CommandLines { arm });
             }
         }
         doubts

@@ -55,7 +55,7 @@ impl Connection {
         stream.set_nodelay(true).map_err(failed)?;
         stream.set_read_timeout(Some(GREET_TIME)).map_err(failed)?;
         stream.set_write_timeout(Some(GREET_TIME)).map_err(failed)?;
-        protocol.greet(number, &mut stream).map_err(|why| Fault::Connect { why })?;
+        protocol.greet(number, &mut stream).map_err(|odd| Fault::Connect { why: odd.to_string() })?;
         let (input, output) = (vec![0; INPUT_BYTES], Vec::with_capacity(1024));
         Ok(Connection { number, stream, input, heard: 0, output, sent: 0, flight: None })
     }
@@ -109,7 +109,7 @@ impl Connection {
         }
         let bytes = self.input.get(..self.heard).unwrap_or_default();
         let Some(flight) = self.flight else { return Err(Fault::Odd { why: format!("unasked, {}", said(bytes)) }) };
-        match protocol.parse_answer(flight.op, self.number, bytes).map_err(|why| Fault::Odd { why })? {
+        match protocol.parse_answer(flight.op, self.number, bytes).map_err(|odd| Fault::Odd { why: odd.to_string() })? {
             Some(Answer { bytes, found }) if bytes == self.heard => {
                 self.heard = 0;
                 self.flight = None;
@@ -139,7 +139,8 @@ impl Connection {
                 self.flush()?;
                 let bytes = self.input.get(..self.heard).unwrap_or_default();
                 let op = Op { key, kind: Kind::Set };
-                let answer = protocol.parse_answer(op, self.number, bytes).map_err(|why| Fault::Odd { why })?;
+                let answer =
+                    protocol.parse_answer(op, self.number, bytes).map_err(|odd| Fault::Odd { why: odd.to_string() })?;
                 if let Some(answer) = answer {
                     self.input.copy_within(answer.bytes..self.heard, 0);
                     self.heard -= answer.bytes;

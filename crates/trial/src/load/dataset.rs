@@ -47,7 +47,7 @@ impl Sizes {
             Some((from, to)) => {
                 let (from, to) = (number(name, from, bounds.clone())?, number(name, to, bounds)?);
                 if from > to {
-                    return Err(TrialError::Design(format!("set {name}={value}: {from} is more than {to}")));
+                    return Err(TrialError::setting(name, value, format!("{from} is more than {to}")));
                 }
                 Ok(Sizes::Uniform(from, to))
             }

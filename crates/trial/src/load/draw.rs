@@ -29,9 +29,11 @@ impl Popularity {
         match exponent.filter(|exponent| (0.0..=4.0).contains(exponent)) {
             Some(exponent) => Ok(Popularity::Zipf(exponent)),
             None if value == "uniform" => Ok(Popularity::Uniform),
-            None => Err(TrialError::Design(format!(
-                "set {name}={value}: expected uniform, or zipf: with an exponent of 0 to 4, such as zipf:0.99"
-            ))),
+            None => Err(TrialError::setting(
+                name,
+                value,
+                "expected uniform, or zipf: with an exponent of 0 to 4, such as zipf:0.99",
+            )),
         }
     }
 }

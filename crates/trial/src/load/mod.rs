@@ -19,7 +19,7 @@ mod worker;
 pub use dataset::{Dataset, KEYS_MAX, Sizes};
 pub use draw::Popularity;
 pub use loader::{Loader, Pace, Shape};
-pub use protocol::{Answer, Found, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis};
+pub use protocol::{Answer, Found, Http, Kind, Memcached, Mqtt, OddAnswer, Op, Protocol, Redis};
 pub use schedule::Arrivals;
 pub use settings::{COMMON, Settings, Taken};
 pub use worker::Fault;

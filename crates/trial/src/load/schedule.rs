@@ -24,7 +24,7 @@ impl Arrivals {
         match value {
             "even" => Ok(Arrivals::Even),
             "poisson" => Ok(Arrivals::Poisson),
-            _ => Err(TrialError::Design(format!("set {name}={value}: expected even or poisson"))),
+            _ => Err(TrialError::setting(name, value, "expected even or poisson")),
         }
     }
 }

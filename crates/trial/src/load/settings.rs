@@ -183,10 +183,10 @@ mod tests {
         }
     }
 
-    fn read(players: Option<u32>, set: &[(&str, &str)]) -> Result<Settings, String> {
+    fn read(players: Option<u32>, set: &[(&str, &str)]) -> Result<Settings, TrialError> {
         let options = options(players, set);
-        let mut settings = Settings::usual(&options).map_err(|error| error.to_string())?;
-        settings.take_all("memcached", &options, &mut |_, _| None).map_err(|error| error.to_string())?;
+        let mut settings = Settings::usual(&options)?;
+        settings.take_all("memcached", &options, &mut |_, _| None)?;
         Ok(settings)
     }
 
@@ -221,7 +221,7 @@ mod tests {
             (None, Some(("file-bytes", "1")), "set file-bytes: the workload memcached takes rate, "),
         ];
         for (players, set, expected) in table {
-            let message = read(players, set.as_slice()).unwrap_err();
+            let message = read(players, set.as_slice()).unwrap_err().to_string();
             assert!(message.starts_with(&format!("design a trial: {expected}")), "{message}");
         }
     }

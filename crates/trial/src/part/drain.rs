@@ -11,7 +11,7 @@ use evenkeel_sys::{Errno, clock};
 use serde_json::{Value, json};
 
 use super::echo::{PACKET_BYTES_MAX, Worker, lock, on_loopback};
-use super::{Command, Part, Since};
+use super::{Command, Part, PartError, Since};
 
 /// The load wakes so often and sends what is due: seldom enough to leave it CPU, often enough to be a stream to a server's tick.
 const LOAD_PERIOD_NS: u64 = 1_000_000;
@@ -114,7 +114,7 @@ impl Part for DrainServer {
         json!({ "event": "ready", "addr": address, "buffer_bytes": self.buffer_bytes })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, String> {
+    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
         match command {
             Command::Window => {
                 let tally = std::mem::take(&mut *lock(&self.tally));
@@ -218,7 +218,7 @@ impl Part for DrainLoad {
         json!({ "event": "ready" })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, String> {
+    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
         match command {
             Command::Window => {
                 let sent = std::mem::take(&mut *lock(&self.sent));

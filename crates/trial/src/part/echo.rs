@@ -13,7 +13,7 @@ use evenkeel_stats::Histogram;
 use evenkeel_sys::clock;
 use serde_json::{Map, Value, json};
 
-use super::{Command, Part, Since, quantiles};
+use super::{Command, Part, PartError, Since, quantiles};
 
 /// The largest packet, in bytes without headers.
 pub(super) const PACKET_BYTES_MAX: usize = 1472;
@@ -116,7 +116,7 @@ impl Part for EchoServer {
         json!({ "event": "ready", "addr": self.serving.as_ref().map(|(_, address)| address) })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, String> {
+    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
         match command {
             Command::Window => Ok(Value::Object(self.since.turn())),
             Command::Close => {
@@ -250,7 +250,7 @@ impl Part for EchoLoad {
         json!({ "event": "ready" })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, String> {
+    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
         match command {
             Command::Window => Ok(Value::Object(self.window())),
             Command::Close => {

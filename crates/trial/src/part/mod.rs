@@ -13,6 +13,8 @@ use evenkeel_sys::clock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::error::only_shown;
+
 pub use drain::{DrainLoad, DrainServer, DrainSettings};
 pub use echo::{EchoLoad, EchoServer, EchoSettings};
 
@@ -40,6 +42,11 @@ pub enum Command {
     },
 }
 
+only_shown! {
+    /// What a part was asked for and did not do.
+    PartError
+}
+
 /// One process of a workload.
 pub trait Part {
     /// The first line: it serves.
@@ -48,8 +55,8 @@ pub trait Part {
     /// Does as asked.
     ///
     /// # Errors
-    /// Why not, in words.
-    fn answer(&mut self, command: Command) -> Result<Value, String>;
+    /// Why not.
+    fn answer(&mut self, command: Command) -> Result<Value, PartError>;
 }
 
 /// Says that it is ready, and answers until the input ends. A line that can't be understood gets an answer that says so.
@@ -65,9 +72,10 @@ pub fn serve(part: &mut dyn Part, mut input: impl BufRead, mut output: impl Writ
         if input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        let command = serde_json::from_slice(&line).map_err(|error| format!("it is no command: {error}"));
+        let command =
+            serde_json::from_slice(&line).map_err(|error| PartError::from(format!("it is no command: {error}")));
         let answer = command.and_then(|command| part.answer(command));
-        say(&answer.unwrap_or_else(|why| json!({ "error": why })))?;
+        say(&answer.unwrap_or_else(|why| json!({ "error": why.to_string() })))?;
     }
 }
 
@@ -113,7 +121,7 @@ mod tests {
             json!({ "event": "ready" })
         }
 
-        fn answer(&mut self, command: Command) -> Result<Value, String> {
+        fn answer(&mut self, command: Command) -> Result<Value, PartError> {
             match command {
                 Command::Close => Err("there is nothing to close".into()),
                 command => Ok(json!(format!("{command:?}"))),

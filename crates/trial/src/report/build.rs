@@ -171,7 +171,7 @@ impl Record {
             no_cpu_by_arm: lost.no_cpu,
             left: runner.left.clone(),
             dropped: self.dropped,
-            caveats: self.mishaps.into_iter().map(|what| Caveat::Other { what }).collect(),
+            caveats: self.mishaps.iter().map(|mishap| Caveat::Other { what: mishap.to_string() }).collect(),
             seed: design.seed,
             design: design.clone(),
             settle: self.settle,

@@ -7,7 +7,7 @@
 //! meet, what they have in common holds the one effect, if there is one, with the same confidence.
 
 use evenkeel_stats::{Options, Pair, Sequential, compare};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::{Saved, SavedPair, SavedTrial};
 use crate::report::Outcome;
@@ -91,7 +91,24 @@ pub struct Asked {
     /// Whether they say the same.
     pub agreement: Agreement,
     /// Why the machines can't be compared as they stand: another workload, another line for what matters.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<AcrossCaveat>,
+}
+
+/// Why machines can't be compared as they stand. In JSON it is its sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AcrossCaveat {
+    /// Their workloads differ.
+    #[error("the workloads are not the same: the effect may differ because of them, not of the machines")]
+    Workloads,
+    /// What counts as an effect differs.
+    #[error("the smallest effect that matters was not the same in all of them")]
+    SmallestEffects,
+}
+
+impl Serialize for AcrossCaveat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// What one machine says.
@@ -175,7 +192,7 @@ fn asked(group: &[(usize, &SavedTrial)]) -> Asked {
         smallest_effect_ratio: lines.reduce(f64::max),
         cells: group.iter().map(|(machine, trial)| cell(*machine, trial)).collect(),
         agreement: agreement(group),
-        doubts: doubts(group),
+        doubts: caveats(group),
     }
 }
 
@@ -257,17 +274,11 @@ fn pair_of(pair: &SavedPair<'_>) -> Option<Pair> {
     pair.ratio().map(|_| Pair { a: pair.a.value, b: pair.b.value })
 }
 
-fn doubts(group: &[(usize, &SavedTrial)]) -> Vec<String> {
-    let mut doubts = Vec::new();
+fn caveats(group: &[(usize, &SavedTrial)]) -> Vec<AcrossCaveat> {
     let first = group[0].1;
-    if group.iter().any(|(_, trial)| trial.workload != first.workload) {
-        doubts.push(
-            "the workloads are not the same: the effect may differ because of them, not of the machines".to_owned(),
-        );
-    }
-    let lines: Vec<Option<f64>> = group.iter().map(|(_, trial)| trial.design.smallest_effect_ratio).collect();
-    if lines.iter().any(|line| *line != lines[0]) {
-        doubts.push("the smallest effect that matters was not the same in all of them".to_owned());
-    }
-    doubts
+    let line = first.design.smallest_effect_ratio;
+    let workloads = group.iter().any(|(_, trial)| trial.workload != first.workload);
+    let lines = group.iter().any(|(_, trial)| trial.design.smallest_effect_ratio != line);
+    let all = [(workloads, AcrossCaveat::Workloads), (lines, AcrossCaveat::SmallestEffects)];
+    all.into_iter().filter_map(|(is_so, caveat)| is_so.then_some(caveat)).collect()
 }

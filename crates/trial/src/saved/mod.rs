@@ -11,7 +11,7 @@ mod across;
 mod numbers;
 mod shape;
 
-pub use across::{Across, Agreement, Asked, Cell, Machine, across};
+pub use across::{Across, AcrossCaveat, Agreement, Asked, Cell, Machine, across};
 pub use numbers::{by_arm, numbers};
 pub use shape::{
     SavedAdvice, SavedArm, SavedBetween, SavedCaveat, SavedChoice, SavedControl, SavedCost, SavedDesign, SavedDropped,

@@ -6,15 +6,17 @@ use evenkeel_stats::designs::{Fit, Term};
 use evenkeel_stats::{Look, Verdict as Judged, median_absolute_deviation};
 use serde::{Deserialize, Serialize};
 
+use super::caveat::SearchCaveat;
 use super::design::SearchDesign;
 use super::desk::{Desk, Halt};
 use super::guard::Guarded;
+use super::left_out::NotNeeded;
 use super::more::MoreTime;
-use super::screen::{Set, others_do_more};
-use super::{Stage, along, at_work, doubts};
-use crate::beside;
+use super::screen::Set;
+use super::{Stage, along, at_work, caveat};
 use crate::design::Guard;
 use crate::engaged::{Engaged, Mechanism};
+use crate::report::Caveat;
 
 /// Standard errors on either side of a screening's estimate that make an interval of about 95 %, with the degrees of freedom
 /// that a screening has at least.
@@ -59,7 +61,7 @@ pub struct Answer {
     pub more_time: Option<MoreTime>,
     /// What a sceptic should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub doubts: Vec<String>,
+    pub doubts: Vec<SearchCaveat>,
 }
 
 /// What may be said of the set.
@@ -177,7 +179,7 @@ pub enum Fate {
     /// It moved the metric, and is not needed.
     LeftOut {
         /// Why.
-        why: String,
+        why: NotNeeded,
     },
     /// It was not tried.
     NotTried {
@@ -367,7 +369,7 @@ impl Answer {
         if self.verdict == Verdict::Better {
             self.verdict = Verdict::NothingHelped;
             for knob in self.knobs.iter_mut().filter(|knob| knob.fate == Fate::InTheSet) {
-                knob.fate = Fate::LeftOut { why: format!("the set that it was in was vetoed: {why}") };
+                knob.fate = Fate::LeftOut { why: NotNeeded::SetVetoed { why: why.clone() } };
             }
             self.veto = Some(why);
         }
@@ -391,10 +393,7 @@ impl Answer {
             knob.at_work = at_work::of(desk, at);
         }
         self.windows = desk.by_stage().clone();
-        let beside = beside::caveats(desk.entries().iter().map(|entry| entry.seen.beside()));
-        self.doubts = beside.iter().map(ToString::to_string).collect();
-        self.doubts.extend(doubts::deaths(desk.entries()));
-        self.doubts.extend(doubts::drops(desk.entries()));
+        self.doubts = caveat::of_windows(desk.entries());
         self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
         self.ended = match ended {
             Ok(()) => Ended::Whole,
@@ -408,7 +407,7 @@ impl Answer {
         }
         if self.verdict == Verdict::NothingHelped {
             for knob in self.knobs.iter_mut().filter(|knob| knob.fate == Fate::Unclear) {
-                knob.fate = Fate::LeftOut { why: "the set that it was in could not be shown to help".to_owned() };
+                knob.fate = Fate::LeftOut { why: NotNeeded::SetNotShown };
             }
             self.set.clear();
         }
@@ -423,20 +422,19 @@ impl Answer {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.at_work else { continue };
             match &knob.fate {
                 // It was never asked of again.
-                fate if *fate == others_do_more() => {}
-                Fate::InTheSet | Fate::Hurts => self.doubts.push(format!(
-                    "{} was not at work by its counter: {why}; the difference that was seen stands all the same",
-                    knob.name()
-                )),
+                Fate::LeftOut { why: NotNeeded::OthersDoMore { .. } } => {}
+                Fate::InTheSet | Fate::Hurts => {
+                    self.doubts.push(SearchCaveat::NotAtWork { knob: knob.name().to_owned(), why: why.clone() });
+                }
                 // Only an interval without room for an effect that matters says that there was none, by whatever path.
                 Fate::LeftOut { .. } | Fate::NoEffect if self.veto.is_none() => {
                     let seen = knob.without.as_ref().or(knob.screening.as_ref());
                     match seen.is_some_and(|seen| seen.is_within(smallest_effect_ratio)) {
                         true => knob.fate = Fate::NotEngaged { why: why.clone() },
-                        false => self.doubts.push(format!(
-                            "the mechanism of {} was not seen ({why}); an effect by another path is not excluded",
-                            knob.name()
-                        )),
+                        false => self.doubts.push(SearchCaveat::OfTrial(Caveat::MechanismUnseen {
+                            knob: Some(knob.name().to_owned()),
+                            why: why.clone(),
+                        })),
                     }
                 }
                 _ => {}

@@ -114,14 +114,28 @@ pub enum GoalError {
     #[error(transparent)]
     Plan(#[from] PlanFileError),
     /// It is a plan without evidence, or with some that can't be read.
-    #[error("read the goal: {0}")]
+    #[error("read the goal: {}", self.cause())]
     Text(String),
     /// A newer program wrote it.
-    #[error("read the goal: format {0} of its evidence is not known to this evenkeel; use the one that wrote it")]
+    #[error("read the goal: {}", self.cause())]
     Format(u64),
     /// It names a setting that this program does not know.
     #[error(transparent)]
     Setting(#[from] SettingError),
+}
+
+impl GoalError {
+    /// What is wrong with it, without what was tried: for who names the file.
+    pub fn cause(&self) -> String {
+        match self {
+            GoalError::Plan(error) => error.cause(),
+            GoalError::Text(what) => what.clone(),
+            GoalError::Format(other) => {
+                format!("format {other} of its evidence is not known to this evenkeel; use the one that wrote it")
+            }
+            GoalError::Setting(error) => error.to_string(),
+        }
+    }
 }
 
 impl GoalFile {

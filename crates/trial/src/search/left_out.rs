@@ -1,6 +1,6 @@
-//! `LeftOut`: a knob that a search does not try, with the reason.
+//! `LeftOut`: a knob that a search does not try, and `NotNeeded`: one that it tried and does without, each with the reason.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A knob that is not tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,6 +65,54 @@ pub enum LeftOutReason {
 }
 
 impl Serialize for LeftOutReason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Why a knob that moved the metric is not in the set. In JSON it is its sentence.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, thiserror::Error)]
+#[serde(from = "String")]
+pub enum NotNeeded {
+    /// So many others moved it more.
+    #[error("{others} others do more")]
+    OthersDoMore {
+        /// How many go on.
+        others: usize,
+    },
+    /// No combination with it is better than one without.
+    #[error("adds nothing beside the others")]
+    AddsNothing,
+    /// The set is no worse without it.
+    #[error("does nothing beside the others")]
+    DoesNothing,
+    /// The set could not be shown to be worse without it.
+    #[error("{pairs} pairs did not show that it is needed")]
+    NotShown {
+        /// Pairs of windows.
+        pairs: usize,
+    },
+    /// Its set could not be shown to help.
+    #[error("the set that it was in could not be shown to help")]
+    SetNotShown,
+    /// A guard has something against its set.
+    #[error("the set that it was in was vetoed: {why}")]
+    SetVetoed {
+        /// What.
+        why: String,
+    },
+    /// As a goal file has it.
+    #[error("{0}")]
+    Told(String),
+}
+
+impl From<String> for NotNeeded {
+    fn from(told: String) -> NotNeeded {
+        NotNeeded::Told(told)
+    }
+}
+
+impl Serialize for NotNeeded {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Seen;
 use super::design::SearchDesign;
 use crate::arm::Arm;
+use crate::error::InvalidLine;
 
 /// The number in the file's `format`.
 const FORMAT: u64 = 1;
@@ -114,8 +115,11 @@ impl Log {
         let bytes = user_file::read(path, LOG_BYTES_MAX).map_err(|error| failed(error.into()))?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let text = String::from_utf8_lossy(&bytes[..whole]);
-        let (header, entries) =
-            parse_log(&text).map_err(|(line, why)| LogError::Text { path: path.to_owned(), line, why })?;
+        let (header, entries) = parse_log(&text).map_err(|InvalidLine { line, why }| LogError::Text {
+            path: path.to_owned(),
+            line,
+            why,
+        })?;
         file.set_len(whole as u64).map_err(failed)?;
         Ok((header, Log { entries, file: Some((path.to_owned(), file)) }))
     }
@@ -143,23 +147,25 @@ impl Log {
     }
 }
 
-/// The whole lines of a log; an error has the line's number.
-fn parse_log(text: &str) -> Result<(Header, Vec<Entry>), (usize, String)> {
+/// The whole lines of a log.
+fn parse_log(text: &str) -> Result<(Header, Vec<Entry>), InvalidLine> {
+    let wrong = |line: usize, error: serde_json::Error| InvalidLine::new(line, error);
     let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-    let (_, first) = lines.next().ok_or((1, "it is empty".to_owned()))?;
-    let header: Value = serde_json::from_str(first).map_err(|error| (1, error.to_string()))?;
+    let (_, first) = lines.next().ok_or_else(|| InvalidLine::new(1, "it is empty"))?;
+    let header: Value = serde_json::from_str(first).map_err(|error| wrong(1, error))?;
     match header.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => {}
-        Some(other) => return Err((1, format!("format {other} is not known to this evenkeel"))),
-        None => return Err((1, "it is no log of a search".to_owned())),
+        Some(other) => return Err(InvalidLine::new(1, format_args!("format {other} is not known to this evenkeel"))),
+        None => return Err(InvalidLine::new(1, "it is no log of a search")),
     }
-    let header: Header = serde_json::from_value(header).map_err(|error| (1, error.to_string()))?;
+    let header: Header = serde_json::from_value(header).map_err(|error| wrong(1, error))?;
     let knobs = header.design.candidates.len();
     let mut entries = Vec::new();
     for (at, line) in lines {
-        let entry: Entry = serde_json::from_str(line).map_err(|error| (at, error.to_string()))?;
+        let entry: Entry = serde_json::from_str(line).map_err(|error| wrong(at, error))?;
         if entry.arm.0.len() != knobs {
-            return Err((at, format!("{} knobs where the search has {knobs}", entry.arm.0.len())));
+            let why = format!("{} knobs where the search has {knobs}", entry.arm.0.len());
+            return Err(InvalidLine { line: at, why });
         }
         entries.push(entry);
     }

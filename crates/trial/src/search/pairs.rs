@@ -7,6 +7,7 @@ use rand::RngExt;
 use super::Stage;
 use super::answer::{Answer, Fate};
 use super::desk::{Desk, Got, Halt};
+use super::left_out::NotNeeded;
 use super::screen::Set;
 use crate::arm::{Arm, Level};
 
@@ -105,7 +106,7 @@ fn keep_best(desk: &Desk<'_>, answer: &mut Answer, set: &mut Set, levels: &[Leve
     let Some((best, _)) = good.min_by(|a, b| on(&a.0).cmp(&on(&b.0)).then(a.1.total_cmp(&b.1))) else { return };
     set.arm = arm_of(set, levels, &best);
     for (knob, _) in set.members.iter().zip(&best).filter(|(_, sign)| **sign == Sign::Low) {
-        answer.knobs[*knob].fate = Fate::LeftOut { why: "adds nothing beside the others".to_owned() };
+        answer.knobs[*knob].fate = Fate::LeftOut { why: NotNeeded::AddsNothing };
     }
     set.members.retain(|knob| *set.arm.level(*knob) != Level::AsItWas);
 }

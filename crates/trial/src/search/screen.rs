@@ -8,6 +8,7 @@ use rand::RngExt;
 use super::answer::{Answer, Fate, Measure};
 use super::desk::{Desk, Got, Halt};
 use super::guard::{find_culprit, take_out_harmful};
+use super::left_out::NotNeeded;
 use super::{Stage, at_work};
 use crate::arm::{Arm, Level};
 
@@ -100,7 +101,7 @@ pub(super) fn go_on(desk: &mut Desk<'_>, answer: &mut Answer, mut screening: Scr
     desk.stage = Stage::Screen;
     let knobs = screening.knobs;
     for knob in &set.members {
-        desk.take_out(*knob, Fate::LeftOut { why: "the set that it was in could not be shown to help".to_owned() });
+        desk.take_out(*knob, Fate::LeftOut { why: NotNeeded::SetNotShown });
     }
     let fit = draws(desk, answer, &mut screening, |_, _, _, _| SHARE_WITHOUT_ANY)?;
     let more = survivors(desk, answer, &fit, &screening.seen, knobs);
@@ -293,7 +294,7 @@ fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, k
     }
     helping.sort_by(|a, b| a.1.total_cmp(&b.1));
     for (knob, _) in helping.drain(SURVIVORS_MAX.min(helping.len())..) {
-        answer.knobs[knob].fate = others_do_more();
+        answer.knobs[knob].fate = Fate::LeftOut { why: NotNeeded::OthersDoMore { others: SURVIVORS_MAX } };
     }
     let mut arm = desk.design.baseline();
     for (knob, _) in &helping {
@@ -303,11 +304,6 @@ fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, k
     answer.take_fates(desk);
     desk.known = known(answer);
     Set { members: helping.into_iter().map(|(knob, _)| knob).collect(), arm }
-}
-
-/// What becomes of a knob that moved the metric, where so many others moved it more.
-pub(super) fn others_do_more() -> Fate {
-    Fate::LeftOut { why: format!("{SURVIVORS_MAX} others do more") }
 }
 
 /// Knobs that do nothing on average since they work against each other: each alone may help. Two neighbouring pairs of windows

@@ -7,6 +7,7 @@ use rand::seq::SliceRandom;
 use super::Stage;
 use super::answer::{Answer, Fate, Measure};
 use super::desk::{Desk, Got, Halt};
+use super::left_out::NotNeeded;
 use super::screen::Set;
 use crate::arm::Arm;
 
@@ -78,7 +79,7 @@ fn round(
             }
         }
         if let Some((knob, _)) = useless {
-            answer.knobs[knob].fate = Fate::LeftOut { why: "does nothing beside the others".to_owned() };
+            answer.knobs[knob].fate = Fate::LeftOut { why: NotNeeded::DoesNothing };
             return Ok(Some(knob));
         }
         let is_needed =
@@ -125,7 +126,7 @@ fn undecided(desk: &Desk<'_>, answer: &mut Answer, open: &[Question]) -> Option<
     if cost(weakest) <= -desk.design.line() {
         return None;
     }
-    let why = format!("{} pairs did not show that it is needed", weakest.test.pairs());
+    let why = NotNeeded::NotShown { pairs: weakest.test.pairs() };
     answer.knobs[weakest.knob].fate = Fate::LeftOut { why };
     Some(weakest.knob)
 }

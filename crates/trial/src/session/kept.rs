@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::Arm;
 use crate::design::Design;
+use crate::error::InvalidLine;
 use crate::report::Titles;
 use crate::session::settle::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
@@ -218,44 +219,49 @@ pub struct Kept {
 pub fn read(path: &Path) -> Result<Kept, KeepError> {
     let failed = |why: String| KeepError::Io { doing: "read the session", path: path.display().to_string(), why };
     let bytes = user_file::read(path, BYTES_MAX).map_err(|error| failed(std::io::Error::from(error).to_string()))?;
-    parse(&bytes).map_err(|(line, why)| KeepError::Unreadable { path: path.display().to_string(), line, why })
+    parse(&bytes).map_err(|InvalidLine { line, why }| KeepError::Unreadable {
+        path: path.display().to_string(),
+        line,
+        why,
+    })
 }
 
 /// What was kept, from a file's bytes. Total: whatever they are, a session or the first line that is wrong, from 1, and why.
 ///
 /// # Errors
 /// The line and what is wrong with it.
-pub fn parse(bytes: &[u8]) -> Result<Kept, (usize, String)> {
+pub fn parse(bytes: &[u8]) -> Result<Kept, InvalidLine> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate();
-    let Some((_, first)) = lines.next() else { return Err((1, "it has no whole line".to_owned())) };
-    let head: Head = serde_json::from_slice(first).map_err(|error| (1, error.to_string()))?;
+    let Some((_, first)) = lines.next() else { return Err(InvalidLine::new(1, "it has no whole line")) };
+    let head: Head = serde_json::from_slice(first).map_err(|error| InvalidLine::new(1, error))?;
     if ![FORMAT, FORMAT_OF_SEVERAL].contains(&head.format) {
-        return Err((1, format!("format {} is not known to this evenkeel; use the one that wrote it", head.format)));
+        let why = format!("format {} is not known to this evenkeel; use the one that wrote it", head.format);
+        return Err(InvalidLine { line: 1, why });
     }
     if let Some(why) = head.impossible() {
-        return Err((1, why));
+        return Err(InvalidLine { line: 1, why });
     }
     let mut record = Record::new(&head.design, head.arms.clone(), head.knobs.clone(), head.network);
     for (at, line) in lines {
-        let line = serde_json::from_slice(line).map_err(|error| (at + 1, error.to_string()))?;
-        take(&mut record, line).map_err(|why| (at + 1, why))?;
+        let line = serde_json::from_slice(line).map_err(|error| InvalidLine::new(at + 1, error))?;
+        take(&mut record, at + 1, line)?;
     }
     Ok(Kept { head, record, whole_bytes: whole as u64 })
 }
 
-fn take(record: &mut Record, line: Line) -> Result<(), String> {
+fn take(record: &mut Record, at: usize, line: Line) -> Result<(), InvalidLine> {
     let arms = record.arms.len();
     let whole = |pair: &[Window], arms: usize| {
-        let is_one = |at: usize, window: &Window| {
+        let is_one = |nth: usize, window: &Window| {
             window.pair == pair[0].pair
                 && (window.arm as usize) < arms
-                && !pair[..at].iter().any(|before| before.arm == window.arm)
+                && !pair[..nth].iter().any(|before| before.arm == window.arm)
         };
-        match pair.len() >= 2 && pair.iter().enumerate().all(|(at, window)| is_one(at, window)) {
+        match pair.len() >= 2 && pair.iter().enumerate().all(|(nth, window)| is_one(nth, window)) {
             true => Ok(()),
-            false if arms == 2 => Err("a pair is a window of each arm".to_owned()),
-            false => Err("a block is two windows or more, each of another arm".to_owned()),
+            false if arms == 2 => Err(InvalidLine::new(at, "a pair is a window of each arm")),
+            false => Err(InvalidLine::new(at, "a block is two windows or more, each of another arm")),
         }
     };
     match line {

@@ -6,6 +6,7 @@ mod race;
 mod run;
 mod settle;
 
+use std::fmt;
 use std::time::Duration;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use crate::design::Design;
 use crate::report::{Detectable, Effect, Outcome};
 use crate::rules::DropReason;
 use crate::switch::Switch;
-use crate::workload::{Sample, Workload};
+use crate::workload::{Sample, Workload, WorkloadCaveat};
 
 pub(crate) use judge::{Judge, Seen, pairs_of};
 pub use kept::Keep;
@@ -153,7 +154,7 @@ pub enum NetworkPath {
 }
 
 /// Everything that was seen in one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// The windows of the pairs or blocks that count, in the order they were measured; of a block all that no rule dropped.
     pub windows: Vec<Window>,
@@ -172,7 +173,31 @@ pub struct Record {
     /// Which way the workload's packets went.
     pub network: NetworkPath,
     /// What went wrong beside the measuring, such as a file that could not be written.
-    pub mishaps: Vec<String>,
+    pub mishaps: Vec<Mishap>,
+}
+
+/// What went wrong beside the measuring, or is to be known of the workload.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mishap {
+    /// Of the workload.
+    Workload(WorkloadCaveat),
+    /// The file of the session could not be written, in words.
+    File(String),
+}
+
+impl From<WorkloadCaveat> for Mishap {
+    fn from(caveat: WorkloadCaveat) -> Mishap {
+        Mishap::Workload(caveat)
+    }
+}
+
+impl fmt::Display for Mishap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mishap::Workload(caveat) => caveat.fmt(f),
+            Mishap::File(why) => f.write_str(why),
+        }
+    }
 }
 
 impl Record {

@@ -12,7 +12,7 @@ use crate::report::{Detectable, Effect, Outcome};
 use crate::schedule::{Elapsed, Pace};
 use crate::session::kept::Line;
 use crate::session::{
-    ArmSoFar, Dropped, Ended, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window, settle,
+    ArmSoFar, Dropped, Ended, Mishap, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window, settle,
 };
 use crate::workload::Sample;
 
@@ -60,7 +60,7 @@ pub fn resume(
     session.trial.keep.sync();
     let mut record = session.record;
     record.ended = ended;
-    record.mishaps.extend(trial.keep.trouble().map(str::to_owned));
+    record.mishaps.extend(trial.keep.trouble().map(|why| Mishap::File(why.to_owned())));
     Ok(record)
 }
 

@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use crate::source::{InvalidMetric, NoNumber};
+
 /// For the whole of it, from the name's address to the last byte.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A page that is longer is none of ours; the largest servers have some megabytes.
@@ -24,8 +26,8 @@ impl Address {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Address, String> {
-        let wrong = |why: &str| Err(format!("{text}: {why}"));
+    pub fn parse(text: &str) -> Result<Address, InvalidMetric> {
+        let wrong = |why: &str| Err(format!("{text}: {why}").into());
         let Some(rest) = text.strip_prefix("http://") else {
             return wrong("an address that begins with http:// is wanted; others are not spoken");
         };
@@ -59,21 +61,21 @@ impl Address {
     ///
     /// # Errors
     /// What went wrong, in words that read well after the address.
-    pub fn get(&self) -> Result<String, String> {
+    pub fn get(&self) -> Result<String, NoNumber> {
         let deadline = Instant::now() + PATIENCE;
         let addresses = (self.host.as_str(), self.port).to_socket_addrs();
         let addresses = addresses.map_err(|error| format!("it has no address: {error}"))?;
-        let mut refused = "it has no address".to_owned();
+        let mut refused = NoNumber::from("it has no address");
         for address in addresses.take(4) {
             match TcpStream::connect_timeout(&address, left(deadline)?) {
                 Ok(stream) => return self.ask(stream, deadline),
-                Err(error) => refused = format!("no connection: {error}"),
+                Err(error) => refused = format!("no connection: {error}").into(),
             }
         }
         Err(refused)
     }
 
-    fn ask(&self, mut stream: TcpStream, deadline: Instant) -> Result<String, String> {
+    fn ask(&self, mut stream: TcpStream, deadline: Instant) -> Result<String, NoNumber> {
         let Address { host, port, path } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         // HTTP/1.0, so that the page comes whole and the connection ends with it.
@@ -82,8 +84,10 @@ impl Address {
              Accept-Encoding: identity\r\nConnection: close\r\n\r\n"
         );
         let failed = |error: std::io::Error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("no whole answer within {PATIENCE:?}"),
-            _ => format!("the connection broke: {error}"),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                NoNumber::from(format!("no whole answer within {PATIENCE:?}"))
+            }
+            _ => format!("the connection broke: {error}").into(),
         };
         stream.set_write_timeout(Some(left(deadline)?)).map_err(failed)?;
         stream.write_all(question.as_bytes()).map_err(failed)?;
@@ -98,7 +102,7 @@ impl Address {
             };
             bytes.extend_from_slice(&piece[..count]);
             if bytes.len() > PAGE_BYTES_MAX {
-                return Err(format!("its page has more than {} MiB", PAGE_BYTES_MAX >> 20));
+                return Err(format!("its page has more than {} MiB", PAGE_BYTES_MAX >> 20).into());
             }
             if count == 0 || is_whole(&bytes) {
                 return parse_answer(&bytes);
@@ -107,9 +111,9 @@ impl Address {
     }
 }
 
-fn left(deadline: Instant) -> Result<Duration, String> {
+fn left(deadline: Instant) -> Result<Duration, NoNumber> {
     let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-    left.ok_or_else(|| format!("no whole answer within {PATIENCE:?}"))
+    left.ok_or_else(|| format!("no whole answer within {PATIENCE:?}").into())
 }
 
 /// Head and body, where the head has come to its end.
@@ -148,17 +152,17 @@ fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 ///
 /// # Errors
 /// If it is no answer, one that says no, or one that is not whole.
-pub fn parse_answer(bytes: &[u8]) -> Result<String, String> {
+pub fn parse_answer(bytes: &[u8]) -> Result<String, NoNumber> {
     let (head, body) = cut(bytes).ok_or("it answered something that is no HTTP")?;
     let head = std::str::from_utf8(head).map_err(|_| "it answered something that is no HTTP")?;
     let status_line = head.split("\r\n").next().unwrap_or_default();
     let status = status_line.strip_prefix("HTTP/1.").and_then(|rest| Some(rest.split_once(' ')?.1));
     let status = status.ok_or("it answered something that is no HTTP")?;
     if !(status == "200" || status.starts_with("200 ")) {
-        return Err(format!("it answered {:?}", status.chars().take(80).collect::<String>()));
+        return Err(format!("it answered {:?}", status.chars().take(80).collect::<String>()).into());
     }
     if let Some(coding) = header(head, "content-encoding").filter(|coding| !coding.eq_ignore_ascii_case("identity")) {
-        return Err(format!("its page is packed ({coding}), which it was asked not to do"));
+        return Err(format!("its page is packed ({coding}), which it was asked not to do").into());
     }
     let page = match header(head, "content-length").map(str::parse::<usize>) {
         _ if is_chunked(head) => join_chunks(body).ok_or("its page came in chunks that are none")?,
@@ -166,7 +170,7 @@ pub fn parse_answer(bytes: &[u8]) -> Result<String, String> {
         Some(Err(_)) => return Err("it does not say how long its page is".into()),
         None => body.to_vec(),
     };
-    String::from_utf8(page).map_err(|_| "its page is no text".to_owned())
+    String::from_utf8(page).map_err(|_| "its page is no text".into())
 }
 
 fn join_chunks(mut body: &[u8]) -> Option<Vec<u8>> {
@@ -249,13 +253,13 @@ mod tests {
         ];
         for (answer, expected) in table {
             let page = parse_answer(answer.as_bytes());
-            assert_eq!(page.as_deref().map_err(String::as_str), expected, "{answer:?}");
+            assert_eq!(page, expected.map(str::to_owned).map_err(NoNumber::from), "{answer:?}");
         }
-        assert_eq!(parse_answer(b"HTTP/1.1 200 OK\r\n\r\n\xff").unwrap_err(), "its page is no text");
+        assert_eq!(parse_answer(b"HTTP/1.1 200 OK\r\n\r\n\xff"), Err("its page is no text".into()));
     }
 
     /// What one server that gives this answer and then closes, or keeps the connection, is understood to say.
-    fn asked(answer: &'static [u8], keeps: bool) -> Result<String, String> {
+    fn asked(answer: &'static [u8], keeps: bool) -> Result<String, NoNumber> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&format!("http://{}/x", listener.local_addr().unwrap())).unwrap();
         let server = std::thread::spawn(move || {
@@ -283,7 +287,7 @@ mod tests {
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na \r\n3\r\n1\r\n\r\n0\r\n\r\n";
         assert_eq!(asked(chunked, true), Ok("a 1\r\n".into()));
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let message = Address::parse(&format!("http://{closed}")).unwrap().get().unwrap_err();
+        let message = Address::parse(&format!("http://{closed}")).unwrap().get().unwrap_err().to_string();
         assert!(message.starts_with("no connection: Connection refused"), "{message}");
     }
 

@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::metric::Metric;
+use crate::source::InvalidMetric;
 use crate::source::lines::ReadLine;
 use crate::source::named::{self, Directions};
 use crate::source::rule::Rule;
@@ -19,7 +20,7 @@ impl JsonLines {
     ///
     /// # Errors
     /// If one of them has no path or a rule that there is not.
-    pub fn new(metrics: &[String], directions: &Directions) -> Result<JsonLines, String> {
+    pub fn new(metrics: &[String], directions: &Directions) -> Result<JsonLines, InvalidMetric> {
         let mut known = JsonLines { metrics: Vec::new(), paths: Vec::new() };
         for text in metrics {
             let (path, rule) = Rule::split(text).map_err(|why| format!("--json-metric {text}: {why}"))?;
@@ -138,7 +139,7 @@ mod tests {
             ("a\\", "--json-metric a\\: a path such as"),
             ("a@b", "--json-metric a@b: @b is no rule; there are median, mean"),
         ] {
-            let message = JsonLines::new(&[text.to_owned()], &Directions::default()).err().unwrap();
+            let message = JsonLines::new(&[text.to_owned()], &Directions::default()).err().unwrap().to_string();
             assert!(message.starts_with(expected), "{message}");
         }
     }

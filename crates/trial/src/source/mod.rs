@@ -7,6 +7,7 @@ use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::workload::Sample;
 
+mod error;
 pub mod http;
 pub mod json_lines;
 pub mod lines;
@@ -17,6 +18,8 @@ pub mod prometheus;
 pub mod regex;
 pub mod rule;
 pub mod split;
+
+pub use error::{InvalidMetric, NoNumber};
 
 /// Something that yields numbers for a window.
 pub trait Source {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use evenkeel_stats::Direction;
 
 use crate::metric::Metric;
+use crate::source::InvalidMetric;
 
 /// Units that a name may have among its words, and what is written for them.
 const UNITS: [(&str, &str); 18] = [
@@ -40,21 +41,21 @@ impl Directions {
     ///
     /// # Errors
     /// If one of them is none of these, or contradicts one before it.
-    pub fn new(texts: &[String]) -> Result<Directions, String> {
+    pub fn new(texts: &[String]) -> Result<Directions, InvalidMetric> {
         let mut directions = Directions::default();
         for text in texts {
             let (name, way) = text.rsplit_once('=').map_or((None, text.as_str()), |(name, way)| (Some(name), way));
             let way = match way {
                 "lower" => Direction::Lower,
                 "higher" => Direction::Higher,
-                _ => return Err(format!("--better {text}: lower, higher, NAME=lower or NAME=higher is wanted")),
+                _ => return Err(format!("--better {text}: lower, higher, NAME=lower or NAME=higher is wanted").into()),
             };
             let before = match name {
                 Some(name) => directions.named.insert(name.to_owned(), way),
                 None => directions.all.replace(way),
             };
             if before.is_some_and(|before| before != way) {
-                return Err(format!("--better {text}: the other way was said before"));
+                return Err(format!("--better {text}: the other way was said before").into());
             }
         }
         Ok(directions)
@@ -119,8 +120,16 @@ mod tests {
         assert_eq!(directions(&["rps=higher"]).unwrap().of("rtt"), None);
         assert_eq!(said.names().collect::<Vec<_>>(), ["rps", "x{a=\"b\"}"]);
         for odd in ["", "up", "rps=up"] {
-            assert!(directions(&[odd]).unwrap_err().contains("lower, higher, NAME=lower or NAME=higher is wanted"));
+            assert!(
+                directions(&[odd])
+                    .unwrap_err()
+                    .to_string()
+                    .contains("lower, higher, NAME=lower or NAME=higher is wanted")
+            );
         }
-        assert_eq!(directions(&["lower", "higher"]).unwrap_err(), "--better higher: the other way was said before");
+        assert_eq!(
+            directions(&["lower", "higher"]).unwrap_err().to_string(),
+            "--better higher: the other way was said before"
+        );
     }
 }

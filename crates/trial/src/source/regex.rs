@@ -4,6 +4,7 @@
 use regex::{Regex, RegexBuilder};
 
 use crate::metric::Metric;
+use crate::source::InvalidMetric;
 use crate::source::lines::ReadLine;
 use crate::source::named::{self, Directions};
 use crate::source::rule::Rule;
@@ -23,10 +24,10 @@ impl RegexLines {
     ///
     /// # Errors
     /// If one of them has no name, a rule that there is not, or an expression that can't be read.
-    pub fn new(metrics: &[String], directions: &Directions) -> Result<RegexLines, String> {
+    pub fn new(metrics: &[String], directions: &Directions) -> Result<RegexLines, InvalidMetric> {
         let mut known = RegexLines { metrics: Vec::new(), expressions: Vec::new() };
         for text in metrics {
-            let wrong = |why: String| format!("--regex-metric {text}: {why}");
+            let wrong = |why: InvalidMetric| InvalidMetric::from(format!("--regex-metric {text}: {why}"));
             let (name, expression) = text
                 .split_once('=')
                 .filter(|(name, expression)| !name.is_empty() && !expression.is_empty())
@@ -43,9 +44,9 @@ impl RegexLines {
 ///
 /// # Errors
 /// What is wrong with it, or that it is too large, on one line.
-pub fn compile(expression: &str) -> Result<Regex, String> {
+pub fn compile(expression: &str) -> Result<Regex, InvalidMetric> {
     let made = RegexBuilder::new(expression).size_limit(EXPRESSION_BYTES_MAX).build();
-    made.map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))
+    made.map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" ").into())
 }
 
 impl ReadLine for RegexLines {
@@ -111,7 +112,7 @@ mod tests {
             ("a=(", "--regex-metric a=(: regex parse error: ( ^ error: unclosed group"),
             ("a=(x{900}){900}", "--regex-metric a=(x{900}){900}: Compiled regex exceeds size limit"),
         ] {
-            let message = RegexLines::new(&[text.to_owned()], &Directions::default()).err().unwrap();
+            let message = RegexLines::new(&[text.to_owned()], &Directions::default()).err().unwrap().to_string();
             assert!(message.starts_with(expected), "{message}");
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use evenkeel_stats::quantile;
 
+use crate::source::InvalidMetric;
+
 /// Values that are kept for a quantile. Of more, every second one is, and so on: a sample of them in even steps.
 const KEPT_MAX: usize = 1 << 16;
 
@@ -56,7 +58,7 @@ impl Rule {
     ///
     /// # Errors
     /// If what stands behind the last `@` is no rule.
-    pub fn split(text: &str) -> Result<(&str, Option<Rule>), String> {
+    pub fn split(text: &str) -> Result<(&str, Option<Rule>), InvalidMetric> {
         let Some((name, rule)) = text.rsplit_once('@') else { return Ok((text, None)) };
         let rule = Rule::parse(rule).ok_or_else(|| format!("@{rule} is no rule; there are {RULES}"))?;
         Ok((name, Some(rule)))
@@ -252,7 +254,7 @@ mod tests {
             assert_eq!(Rule::split(text), expected);
         }
         for odd in ["rtt@", "rtt@p", "rtt@p101", "rtt@p-1", "rtt@p1e1", "rtt@pinf", "rtt@p1.2.3", "rtt@avg"] {
-            assert!(Rule::split(odd).unwrap_err().contains("is no rule; there are median"), "{odd}");
+            assert!(Rule::split(odd).unwrap_err().to_string().contains("is no rule; there are median"), "{odd}");
         }
         for name in ["median", "mean", "last", "min", "max", "sum", "rate", "p99.9"] {
             assert_eq!(Rule::parse(name).unwrap().to_string(), name);

@@ -12,7 +12,7 @@ use evenkeel_sys::telemetry::{
     Count, PageError, PageHistogram, Session, Snapshot, State, TelemetryReader, folders, sessions,
 };
 
-use super::Source;
+use super::{NoNumber, Source};
 use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::workload::Sample;
@@ -125,7 +125,7 @@ impl Telemetry {
             let why = match self.open.as_ref().map(Page::look) {
                 Some(Ok(look)) => return Ok(look),
                 Some(Err(why)) => why,
-                None => "it was never found".to_owned(),
+                None => "it was never found".into(),
             };
             match self.find() {
                 Ok(page) => self.open = Some(page),
@@ -133,7 +133,7 @@ impl Telemetry {
                 Err(none) => return Err(error(format!("{why}, and no other came within 10 s: {none}"))),
             }
             if clock::monotonic_ns() >= give_up_ns {
-                return Err(error(why));
+                return Err(error(why.to_string()));
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -148,11 +148,11 @@ impl Page {
     }
 
     /// Opened anew each time: a server may end one match and begin another of the same name.
-    fn look(&self) -> Result<Look, String> {
-        let told = |error: PageError| error.to_string();
+    fn look(&self) -> Result<Look, NoNumber> {
+        let told = |error: PageError| NoNumber::from(error.to_string());
         let reader = TelemetryReader::open(&self.path).map_err(told)?;
         if reader.state().map_err(told)? == State::Gone || reader.user().map_err(told)? != self.user {
-            return Err(format!("the server of session {:?} has ended", self.session));
+            return Err(format!("the server of session {:?} has ended", self.session).into());
         }
         let page = reader.read().map_err(told)?;
         Ok(Look { page, at_ns: clock::monotonic_ns(), cpu_ns: cpu_ns(self.pid) })
@@ -181,7 +181,7 @@ impl Source for Telemetry {
     fn end(&mut self) -> Result<Sample, TrialError> {
         let begun = self.begun.take().ok_or_else(|| error("a window ends that never began".into()))?;
         let now = self.look()?;
-        sample(&begun, &now).map_err(error)
+        sample(&begun, &now).map_err(|why| error(why.to_string()))
     }
 }
 
@@ -190,7 +190,7 @@ fn error(why: String) -> TrialError {
 }
 
 /// The numbers between two looks. A server that was started anew in between tells of its own time alone.
-fn sample(begun: &Look, now: &Look) -> Result<Sample, String> {
+fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
     let is_same = begun.page.owner == now.page.owner && begun.page.began_realtime_ns == now.page.began_realtime_ns;
     let page = &now.page;
     let since = |number: fn(&Snapshot) -> u64| match is_same {
@@ -199,7 +199,7 @@ fn sample(begun: &Look, now: &Look) -> Result<Sample, String> {
     };
     let (ticks, missed) = (since(|page| page.ticks) as f64, since(|page| page.missed) as f64);
     if ticks <= 0.0 {
-        return Err(format!("session {:?} had no tick in a window", page.session));
+        return Err(format!("session {:?} had no tick in a window", page.session).into());
     }
     let span_s = now.at_ns.saturating_sub(begun.at_ns).max(1) as f64 / 1e9;
     let mut sample = Sample::from([

@@ -15,7 +15,7 @@ use crate::process_knob::ProcessKnobs;
 use crate::workload::child::{Conversation, Program};
 use crate::workload::full::Fullness;
 use crate::workload::place::{Mover, PLACEMENT};
-use crate::workload::{Entry, Placement, Sample, Workload, number, unknown};
+use crate::workload::{Entry, Placement, Sample, Workload, WorkloadCaveat, number, unknown};
 
 /// How long an answer may take, beyond what the command itself takes: a paused machine is no hung server.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -261,8 +261,8 @@ impl Workload for Arena {
         Ok(sample)
     }
 
-    fn doubts(&self) -> Vec<String> {
-        self.fullness.doubt().into_iter().collect()
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.fullness.caveat().into_iter().collect()
     }
 
     fn stop(&mut self) {

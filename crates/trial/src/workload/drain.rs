@@ -6,9 +6,10 @@ use std::time::Duration;
 use evenkeel_stats::Direction;
 
 use super::pair::{Pair, arguments, parts};
-use super::{Entry, Options, Sample, Workload, number, unknown};
+use super::{Entry, Options, Sample, Workload, WorkloadCaveat, number, unknown};
 use crate::error::TrialError;
 use crate::metric::Metric;
+use crate::source::NoNumber;
 
 const NAME: &str = "drain";
 
@@ -111,14 +112,14 @@ impl Workload for Drain {
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
         let mut sample = self.pair.window(settle, window, begin)?;
         let shares = shares(sample.get("received").copied(), sample.get("dropped").copied());
-        let (delivered, dropped) = shares.map_err(|why| self.pair.server_error(why))?;
+        let (delivered, dropped) = shares.map_err(|why| self.pair.server_error(why.to_string()))?;
         sample.insert("delivered_share".into(), delivered);
         sample.insert("drop_share_at_most".into(), dropped);
         Ok(sample)
     }
 
-    fn doubts(&self) -> Vec<String> {
-        self.pair.doubts()
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.pair.caveats()
     }
 
     fn stop(&mut self) {
@@ -127,7 +128,7 @@ impl Workload for Drain {
 }
 
 /// The share that was delivered and the share that was dropped, by what the socket itself counted.
-fn shares(received: Option<f64>, dropped: Option<f64>) -> Result<(f64, f64), String> {
+fn shares(received: Option<f64>, dropped: Option<f64>) -> Result<(f64, f64), NoNumber> {
     let dropped = dropped.ok_or("the kernel does not tell what a socket drops (SO_MEMINFO, since Linux 4.12)")?;
     let received = received.filter(|received| *received > 0.0).ok_or("it received nothing in a window")?;
     let came = received + dropped;
@@ -142,7 +143,7 @@ mod tests {
     fn shares_have_ratios_also_where_nothing_is_dropped() {
         assert_eq!(shares(Some(64_000.0), Some(0.0)), Ok((1.0, 1.0 / 64_000.0)));
         assert_eq!(shares(Some(25.0), Some(75.0)), Ok((0.25, 0.75)));
-        assert!(shares(Some(0.0), Some(75.0)).unwrap_err().starts_with("it received nothing"));
-        assert!(shares(Some(5.0), None).unwrap_err().starts_with("the kernel does not tell"));
+        assert!(shares(Some(0.0), Some(75.0)).unwrap_err().to_string().starts_with("it received nothing"));
+        assert!(shares(Some(5.0), None).unwrap_err().to_string().starts_with("the kernel does not tell"));
     }
 }

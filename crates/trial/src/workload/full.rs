@@ -4,7 +4,7 @@
 use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, thread};
 
-use super::Sample;
+use super::{Sample, WorkloadCaveat};
 
 /// A thread that runs for this share of the time has no more to give.
 const SATURATED_SHARE: f64 = 0.95;
@@ -46,18 +46,9 @@ impl Full {
     }
 
     /// Why the load itself may be what was measured.
-    pub(super) fn doubt(&self) -> Option<String> {
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let who = match percent(self.by_server) {
-            none if none == "0 %" => format!("the load used {} of all CPUs that it may run on", percent(self.by_load)),
-            server => format!(
-                "the load used {} and the server {server} of all CPUs that the load may run on",
-                percent(self.by_load)
-            ),
-        };
-        (self.share() >= FULL_SHARE).then(|| {
-            format!("{who}: a load that is short of CPU may have been measured instead of the server; give it more CPUs, or its own")
-        })
+    pub(super) fn caveat(&self) -> Option<WorkloadCaveat> {
+        let Full { by_load, by_server } = *self;
+        (self.share() >= FULL_SHARE).then_some(WorkloadCaveat::LoadCpusFull { by_load, by_server })
     }
 }
 
@@ -97,15 +88,11 @@ impl Fullness {
     }
 
     /// Why the load itself may be what was measured.
-    pub(super) fn doubt(&self) -> Option<String> {
-        let Some(share) = median(&self.busiest).filter(|share| *share >= SATURATED_SHARE) else {
-            return self.usual().and_then(|full| full.doubt());
-        };
-        Some(format!(
-            "a thread of the load used {:.0} % of a CPU in the median window: the load may have been measured instead of the server; give it more \
-             threads or more CPUs",
-            share * 100.0
-        ))
+    pub(super) fn caveat(&self) -> Option<WorkloadCaveat> {
+        match median(&self.busiest).filter(|share| *share >= SATURATED_SHARE) {
+            Some(share) => Some(WorkloadCaveat::LoadThreadFull { share }),
+            None => self.usual().and_then(|full| full.caveat()),
+        }
     }
 }
 
@@ -122,25 +109,28 @@ mod tests {
                 [("cpu_us", server_us), ("span_us", 1e6), ("load_cpu_us", load_us), ("load_span_us", 1e6), ("x", 1.0)];
             let sample: Sample = numbers.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
             fullness.note_told(&sample, (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
-            fullness.doubt()
+            fullness.caveat()
         };
         // Both may run where we may: on as many CPUs as there are.
         let all_us = thread::affinity().unwrap().len() as f64 * 1e6;
         assert_eq!(of(0.1 * all_us, 0.1 * all_us), None);
         let both = of(0.5 * all_us, 0.48 * all_us).unwrap();
         assert!(
-            both.starts_with("the load used 50 % and the server 48 % of all CPUs that the load may run on"),
-            "{both}"
+            both.to_string().starts_with("the load used 50 % and the server 48 % of all CPUs that the load may run on"),
+            "{both:?}"
         );
         let mut none = Fullness::default();
         none.note_told(&Sample::new(), (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
-        assert_eq!(none.doubt(), None, "what is not told is not judged");
+        assert_eq!(none.caveat(), None, "what is not told is not judged");
     }
 
     #[test]
     fn cpus_are_full_whoever_fills_them() {
         let ran = |cpus, on: &str| Ran { cpus, on: CpuSet::parse_list(on).unwrap() };
-        let told = |load: Ran, server: Ran| Full::of(&load, &server).and_then(|full| full.doubt()).unwrap_or_default();
+        let told = |load: Ran, server: Ran| {
+            let caveat = Full::of(&load, &server).and_then(|full| full.caveat());
+            caveat.map(|caveat| caveat.to_string()).unwrap_or_default()
+        };
         let end =
             "a load that is short of CPU may have been measured instead of the server; give it more CPUs, or its own";
         let table = [

@@ -20,7 +20,7 @@ use crate::source::outside_ticks::OutsideTicks;
 use crate::workload::full::{Full, Fullness, Ran};
 use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::server::{Plan, Ready, Server};
-use crate::workload::{Placement, Sample, Workload};
+use crate::workload::{Placement, Sample, Workload, WorkloadCaveat};
 
 const CPU: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
 /// What players see.
@@ -291,27 +291,17 @@ impl Workload for Game {
         }
     }
 
-    fn doubts(&self) -> Vec<String> {
-        let mut doubts: Vec<String> = self.fullness.doubt().into_iter().collect();
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
         // In the median window: one pause of the machine is no habit.
         let behind = median(&self.behind).filter(|share| *share > BEHIND_SHARE_MAX);
-        doubts.extend(behind.map(|share| {
-            format!(
-                "the players sent {:.1} % of their inputs more than 2 ms late in the median window: they did not keep their own time",
-                share * 100.0
-            )
-        }));
-        match (&self.ticks, &self.crowd) {
-            (Ticks::Unseen { why }, None) => {
-                doubts
-                    .push(format!("only the server's CPU time was measured, since its tick is not to be seen: {why}"));
+        let late = behind.map(|share| WorkloadCaveat::PlayersLate { share });
+        let unseen = match &self.ticks {
+            Ticks::Unseen { why } => {
+                Some(WorkloadCaveat::TickUnseen { why: why.clone(), has_players: self.crowd.is_some() })
             }
-            (Ticks::Unseen { why }, Some(_)) => {
-                doubts.push(format!("the server's tick is not to be seen from outside: {why}"));
-            }
-            (Ticks::Seen(_), _) => {}
-        }
-        doubts
+            Ticks::Seen(_) => None,
+        };
+        self.fullness.caveat().into_iter().chain(late).chain(unseen).collect()
     }
 
     fn stop(&mut self) {

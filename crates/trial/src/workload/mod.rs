@@ -17,6 +17,7 @@ use crate::error::TrialError;
 use crate::metric::Metric;
 
 pub mod arena;
+mod caveat;
 mod child;
 pub mod command;
 mod ddnet;
@@ -39,6 +40,7 @@ mod telemetry;
 mod tick;
 mod udp_echo;
 
+pub use caveat::WorkloadCaveat;
 pub use place::PLACEMENT;
 pub use settable::Settable;
 
@@ -142,7 +144,7 @@ pub trait Workload {
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError>;
 
     /// What a sceptic should know of the workload itself, such as a load that was at its own limit.
-    fn doubts(&self) -> Vec<String> {
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
         Vec::new()
     }
 
@@ -258,7 +260,7 @@ where
 {
     value.parse().ok().filter(|number| bounds.contains(number)).ok_or_else(|| {
         let (least, most) = (bounds.start(), bounds.end());
-        TrialError::Design(format!("set {name}={value}: expected a whole number from {least} to {most}"))
+        TrialError::setting(name, value, format!("expected a whole number from {least} to {most}"))
     })
 }
 

@@ -76,9 +76,7 @@ impl Outside {
                         "packets" => See::Packets,
                         "both" => See::Both,
                         _ => {
-                            return Err(TrialError::Design(format!(
-                                "set see={value}: expected ticks, packets or both"
-                            )));
+                            return Err(TrialError::setting(setting, value, "expected ticks, packets or both"));
                         }
                     }
                 }

@@ -11,7 +11,7 @@ use super::arena::{flatten, sleep};
 use super::child::{Conversation, Program};
 use super::full::Fullness;
 use super::place::{Mover, PLACEMENT};
-use super::{Options, Placement, Sample};
+use super::{Options, Placement, Sample, WorkloadCaveat};
 use crate::error::TrialError;
 use crate::process_knob::ProcessKnobs;
 
@@ -118,8 +118,8 @@ impl Pair {
     }
 
     /// What a sceptic should know of the load.
-    pub(super) fn doubts(&self) -> Vec<String> {
-        self.fullness.doubt().into_iter().collect()
+    pub(super) fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.fullness.caveat().into_iter().collect()
     }
 
     fn numbers(&mut self) -> Result<Sample, TrialError> {

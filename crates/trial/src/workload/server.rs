@@ -150,7 +150,7 @@ impl Server {
                 // Its last words may still be on their way.
                 std::thread::sleep(Duration::from_millis(50));
                 let why = format!("{how} before it served{}", self.last_words());
-                let again = if is_about_the_port(&why) { Again::WithAnotherPort } else { Again::No };
+                let again = if self.is_taken(ready) { Again::WithAnotherPort } else { Again::No };
                 return Err(Failed { why, again });
             }
             if is_ready {
@@ -165,6 +165,15 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Whether somebody else has its address, now that it has ended.
+    fn is_taken(&self, ready: Ready) -> bool {
+        let bound = match ready {
+            Ready::Tcp => TcpListener::bind(self.address).map(drop),
+            Ready::Says(_) => UdpSocket::bind(self.address).map(drop),
+        };
+        bound.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
     }
 
     /// Where it listens.
@@ -282,11 +291,6 @@ impl From<std::io::Error> for Failed {
     }
 }
 
-fn is_about_the_port(words: &str) -> bool {
-    let words = words.to_ascii_lowercase();
-    words.contains("in use") || words.contains("bind")
-}
-
 fn lock(said: &Mutex<Said>) -> std::sync::MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -361,6 +365,8 @@ pub(super) fn version(program: &str, argument: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
+
     use super::*;
 
     fn shell(script: &'static str, ready: Ready) -> Result<Server, TrialError> {
@@ -415,9 +421,33 @@ mod tests {
     fn one_that_ends_at_once_is_quoted() {
         let said = message("echo no such option >&2; exit 3", Ready::Tcp);
         assert!(said.ends_with("it ended (exit status: 3) before it served; its last words: no such option"), "{said}");
-        // Three tries, and then it is said.
         let said = message("echo Address already in use; exit 1", Ready::Tcp);
         assert!(said.ends_with("before it served; its last words: Address already in use"), "{said}");
+    }
+
+    #[test]
+    fn one_whose_port_is_taken_gets_another_one_a_few_times() {
+        for (is_taken, expected) in [(true, TRIES), (false, 1)] {
+            let (tries, taken) = (Cell::new(0), RefCell::new(Vec::new()));
+            let started = Server::start(&Plan {
+                name: "shell",
+                program: "sh",
+                install: "none",
+                cpus: &CpuSet::default(),
+                stop: &AtomicBool::new(false),
+                ready: Ready::Says("up"),
+                arguments: &|_, address| {
+                    tries.set(tries.get() + 1);
+                    if is_taken {
+                        taken.borrow_mut().push(UdpSocket::bind(address)?);
+                    }
+                    Ok(vec!["-c".to_owned(), "echo no port; exit 1".to_owned()])
+                },
+            });
+            let said = started.err().unwrap().to_string();
+            assert!(said.ends_with("before it served; its last words: no port"), "{said}");
+            assert_eq!(tries.get(), expected);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::processes::Used;
 use crate::workload::full::{Full, Ran};
 use crate::workload::place::{Mover, PLACEMENT};
 use crate::workload::server::{Plan, Ready, Server, version};
-use crate::workload::{Placement, Sample, Workload};
+use crate::workload::{Placement, Sample, Workload, WorkloadCaveat};
 
 /// A load generator that is busy for more of its time than this may be what sets the pace.
 const BUSY_SHARE_MAX: f64 = 0.95;
@@ -75,7 +75,7 @@ pub(super) struct Serving {
     server_cpus: CpuSet,
     load_cpus: CpuSet,
     mover: Mover,
-    doubts: Vec<String>,
+    caveats: Vec<WorkloadCaveat>,
 }
 
 impl Serving {
@@ -92,7 +92,7 @@ impl Serving {
             server_cpus,
             load_cpus,
             mover: Mover::default(),
-            doubts: Vec::new(),
+            caveats: Vec::new(),
         })
     }
 
@@ -114,36 +114,17 @@ impl Serving {
     }
 
     fn doubt(&mut self, sample: &Sample, full: Option<Full>) {
-        let percent = |share: f64| share * 100.0;
+        let (server, connections) = (self.preset.name, self.preset.load.connections);
         let over = |name: &str, most: f64| sample.get(name).copied().filter(|share| *share > most);
-        let mut doubts = Vec::new();
-        if let Some(share) = over("load_cpu_share", BUSY_SHARE_MAX) {
-            doubts.push(format!(
-                "the load generator was busy for {:.0} % of its time: it, and not {}, may set the pace",
-                percent(share),
-                self.preset.name
-            ));
-        }
-        if doubts.is_empty() {
-            doubts.extend(full.and_then(|full| full.doubt()));
-        }
-        if let Some(share) = over("load_behind_share", BEHIND_SHARE_MAX) {
-            doubts.push(format!(
-                "the load generator sent {:.1} % of its requests more than 1 ms late with a connection free: it did not keep its schedule",
-                percent(share)
-            ));
-        }
-        if let Some(share) = over("unsent_share", UNSENT_SHARE_MAX) {
-            doubts.push(format!(
-                "{:.1} % of the requests that fell due found no free connection and were never sent: the rate is more than {} answers over {} connections",
-                percent(share),
-                self.preset.name,
-                self.preset.load.connections
-            ));
-        }
+        let busy = over("load_cpu_share", BUSY_SHARE_MAX)
+            .map(|share| WorkloadCaveat::GeneratorBusy { share, server })
+            .or_else(|| full.and_then(|full| full.caveat()));
+        let late = over("load_behind_share", BEHIND_SHARE_MAX).map(|share| WorkloadCaveat::GeneratorLate { share });
+        let unsent =
+            over("unsent_share", UNSENT_SHARE_MAX).map(|share| WorkloadCaveat::Unsent { share, server, connections });
         // One window's word for it is enough, the first.
-        if self.doubts.is_empty() {
-            self.doubts = doubts;
+        if self.caveats.is_empty() {
+            self.caveats = busy.into_iter().chain(late).chain(unsent).collect();
         }
     }
 }
@@ -237,8 +218,8 @@ impl Workload for Serving {
         Ok(sample)
     }
 
-    fn doubts(&self) -> Vec<String> {
-        self.doubts.clone()
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.caveats.clone()
     }
 
     fn stop(&mut self) {

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Entry, Options, SETTING_PREFIX, Sample, Workload};
+use super::{Entry, Options, SETTING_PREFIX, Sample, Workload, WorkloadCaveat};
 use crate::clock::SimulatedMachine;
 use crate::error::TrialError;
 use crate::metric::Metric;
 
-/// What is kept of what earlier starts had to say.
-const DOUBTS_MAX: usize = 20;
+/// Caveats that are kept of earlier starts.
+const CAVEATS_MAX: usize = 20;
 
 /// A workload with what it was started with.
 pub struct Settable {
@@ -20,7 +20,7 @@ pub struct Settable {
     /// What it runs with now.
     now: BTreeMap<String, String>,
     inner: Box<dyn Workload>,
-    doubts: Vec<String>,
+    caveats: Vec<WorkloadCaveat>,
 }
 
 impl Settable {
@@ -30,15 +30,15 @@ impl Settable {
     /// As the workload's own start.
     pub fn start(entry: &'static Entry, options: &Options) -> Result<Settable, TrialError> {
         let inner = (entry.start)(options)?;
-        Ok(Settable { entry, asked: options.clone(), now: options.set.clone(), inner, doubts: Vec::new() })
+        Ok(Settable { entry, asked: options.clone(), now: options.set.clone(), inner, caveats: Vec::new() })
     }
 
     /// Started anew with these settings. If it does not start so, it runs as before again, and why is returned.
     ///
     /// # Errors
     /// If it does not start as before either.
-    fn start_with(&mut self, set: BTreeMap<String, String>) -> Result<Option<String>, TrialError> {
-        self.keep_doubts();
+    fn start_with(&mut self, set: BTreeMap<String, String>) -> Result<Option<TrialError>, TrialError> {
+        self.keep_caveats();
         self.inner.stop();
         let start =
             |set: &BTreeMap<String, String>| (self.entry.start)(&Options { set: set.clone(), ..self.asked.clone() });
@@ -49,7 +49,7 @@ impl Settable {
             }
             Err(error) => {
                 self.inner = start(&self.now)?;
-                Ok(Some(error.to_string()))
+                Ok(Some(error))
             }
         }
     }
@@ -57,17 +57,23 @@ impl Settable {
     /// What is in force of a setting that the workload takes while it runs, after it was set; nothing of one that takes a start.
     fn live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, TrialError> {
         self.inner.set_live(name, value).map_err(|error| match error {
+            TrialError::Setting(invalid) => refused(name, value, invalid.to_string()),
             TrialError::Design(why) => refused(name, value, why),
             other => other,
         })
     }
 
-    fn keep_doubts(&mut self) {
-        for doubt in self.inner.doubts() {
-            if self.doubts.len() < DOUBTS_MAX && !self.doubts.contains(&doubt) {
-                self.doubts.push(doubt);
+    fn keep_caveats(&mut self) {
+        for caveat in self.inner.caveats() {
+            if self.caveats.len() < CAVEATS_MAX && !self.has(&caveat) {
+                self.caveats.push(caveat);
             }
         }
+    }
+
+    /// Whether people have been told the same: figures that differ by less than is shown are no other caveat.
+    fn has(&self, caveat: &WorkloadCaveat) -> bool {
+        self.caveats.iter().any(|known| known.to_string() == caveat.to_string())
     }
 
     /// The value that a setting has by what was asked: its own, or the workload's default.
@@ -140,10 +146,13 @@ impl Workload for Settable {
             in_force.push(value.map_or(asked, str::to_owned));
         }
         let Some(first) = by_start.first().copied() else { return Ok(in_force) };
-        if let Some(why) = self.start_with(set)? {
-            let named = by_start.iter().copied().find(|(name, _)| why.contains(&format!("set {name}=")));
-            let (name, value) = named.unwrap_or(first);
-            return Err(refused(name, value, why));
+        if let Some(error) = self.start_with(set)? {
+            let is_named = |setting: &(&str, Option<&str>)| match &error {
+                TrialError::Setting(invalid) => invalid.name == setting.0,
+                _ => false,
+            };
+            let (name, value) = by_start.iter().copied().find(is_named).unwrap_or(first);
+            return Err(refused(name, value, error.to_string()));
         }
         for (name, value) in settings.iter().filter(|setting| !by_start.contains(setting)) {
             self.live(name, *value)?;
@@ -163,9 +172,9 @@ impl Workload for Settable {
         self.inner.window(settle, window, begin)
     }
 
-    fn doubts(&self) -> Vec<String> {
-        let fresh = self.inner.doubts().into_iter().filter(|doubt| !self.doubts.contains(doubt));
-        self.doubts.iter().cloned().chain(fresh).collect()
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        let fresh = self.inner.caveats().into_iter().filter(|caveat| !self.has(caveat));
+        self.caveats.iter().cloned().chain(fresh).collect()
     }
 
     fn stop(&mut self) {

@@ -215,7 +215,7 @@ impl Simulated {
 }
 
 fn read_script(path: &Path) -> Result<Script, TrialError> {
-    let refused = |why: String| TrialError::Design(format!("set script={}: {why}", path.display()));
+    let refused = |why: String| TrialError::setting("script", path.display(), why);
     let text = user_file::read_text(path, SCRIPT_BYTES_MAX)
         .map_err(|error| refused(std::io::Error::from(error).to_string()))?;
     serde_json::from_str(&text).map_err(|error| refused(error.to_string()))

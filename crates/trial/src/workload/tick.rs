@@ -61,8 +61,7 @@ impl Tick {
                 "work-us" => work_us = number(name, value, 0..=100_000)?,
                 "how" if ["nanosleep", "timerfd", "steady"].contains(&value.as_str()) => how = value,
                 "how" => {
-                    let why = format!("set how={value}: expected nanosleep, timerfd or steady");
-                    return Err(TrialError::Design(why));
+                    return Err(TrialError::setting(name, value, "expected nanosleep, timerfd or steady"));
                 }
                 _ => return Err(unknown(NAME, name)),
             }

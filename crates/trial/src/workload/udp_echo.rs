@@ -6,7 +6,7 @@ use std::time::Duration;
 use evenkeel_stats::Direction;
 
 use super::pair::{Pair, arguments, parts};
-use super::{Entry, Options, Sample, Workload, number, unknown};
+use super::{Entry, Options, Sample, Workload, WorkloadCaveat, number, unknown};
 use crate::error::TrialError;
 use crate::metric::Metric;
 
@@ -104,9 +104,9 @@ impl Workload for UdpEcho {
         }
     }
 
-    fn doubts(&self) -> Vec<String> {
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
         // Where each packet waits for the one before, both ends together are what is measured, and fill a CPU that they share.
-        if self.rate_hz == 0 { Vec::new() } else { self.pair.doubts() }
+        if self.rate_hz == 0 { Vec::new() } else { self.pair.caveats() }
     }
 
     fn stop(&mut self) {

@@ -30,7 +30,7 @@ fn a_load_that_is_at_its_limit_is_a_doubt() {
     let check = || {
         let mut one = busy("sh -c 'while :; do :; done'");
         let [busiest, _] = shares(&mut one);
-        let doubts = one.doubts();
+        let doubts = one.caveats();
         drop(one);
         // Two loops have what one of them has not.
         let mut two = busy("sh -c 'while :; do :; done & while :; do :; done'");

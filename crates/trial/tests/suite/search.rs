@@ -444,6 +444,7 @@ fn a_knob_that_was_never_at_work_is_not_useless_and_in_the_set_only_where_it_did
         assert!(matches!(&polling, Fate::NotEngaged { why } if still(why)), "seed {seed}: {polling:?}");
         assert_eq!(budget, Fate::InTheSet, "seed {seed}: what was seen stands");
         let [doubt] = &answer.doubts[..] else { panic!("seed {seed}: {:?}", answer.doubts) };
+        let doubt = doubt.to_string();
         assert!(doubt.starts_with("net.core.netdev_budget was not at work by its counter: no CPU ever"), "{doubt}");
         assert_eq!(pages, Fate::NoEffect, "seed {seed}: it was at work, and is useless");
         let engaged = |knob: usize| answer.knobs[knob].at_work.as_ref().map(|seen| seen.engaged.clone());

@@ -8,8 +8,8 @@ use evenkeel_change::{State, Which, revert};
 use evenkeel_host::{Facts, Plan, Setting, Wish};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_trial::search::{
-    Answer, Budget, Candidate, ClassSettle, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchDesign,
-    SearchEnded, Settling, Stage, Tools, Verdict, Wanted, WorkloadSpec, longest_settle, offer, search,
+    Answer, Budget, Candidate, ClassSettle, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchCaveat,
+    SearchDesign, SearchEnded, Settling, Stage, Tools, Verdict, Wanted, WorkloadSpec, longest_settle, offer, search,
 };
 use evenkeel_trial::{
     Arm, Level, Metric, Reach, Rules, Sample, SettleHow, SettleSeen, Switch, TrialError, Watch, Workload,
@@ -251,7 +251,11 @@ fn a_server_that_dies_of_a_knob_is_started_anew_and_the_knob_taken_out() {
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let starts = scene.nature.borrow().starts;
     assert!((2..=6).contains(&starts), "{starts} starts");
-    assert!(answer.doubts.iter().any(|doubt| doubt.contains("it ended (exit status: 9)")), "{:?}", answer.doubts);
+    let is_told = |caveat: &SearchCaveat| match caveat {
+        SearchCaveat::Died { why, .. } => why.contains("it ended (exit status: 9)"),
+        _ => false,
+    };
+    assert!(answer.doubts.iter().any(is_told), "{:?}", answer.doubts);
     assert_eq!(scene.readings(), before);
 }
 
@@ -272,7 +276,7 @@ fn a_server_that_ends_by_itself_is_started_anew_and_one_that_can_not_live_ends_t
         match (fails, &answer.ended) {
             (None, SearchEnded::Whole) => {
                 assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
-                assert_eq!(answer.doubts, [format!("the server ended or hung once, and was started anew: {why}")]);
+                assert_eq!(answer.doubts, [SearchCaveat::Died { times: 1, why: why.to_owned() }]);
             }
             (Some(expected), SearchEnded::Failed { why }) => assert!(why.contains(expected), "{dies_in:?}: {why}"),
             (_, ended) => panic!("{dies_in:?}, {is_gone}: {ended:?}"),

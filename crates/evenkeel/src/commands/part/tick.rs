@@ -9,7 +9,7 @@ use evenkeel_rt::{Align, Spinning, ThreadWishes, TickClock, TickSettings, TickTh
 use evenkeel_stats::Histogram;
 use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::{Errno, clock, thread};
-use evenkeel_trial::part::{Command, Part, Since, quantiles};
+use evenkeel_trial::part::{Command, Part, PartError, Since, quantiles};
 use serde_json::{Value, json};
 
 /// How long the loop may take to do as it is asked, which it looks for in each tick.
@@ -87,11 +87,11 @@ impl Tick {
         Ok(Tick { tally, asks, since: Since::now() })
     }
 
-    fn slack_ns(&self, slack_ns: Option<u64>) -> Result<u64, String> {
+    fn slack_ns(&self, slack_ns: Option<u64>) -> Result<u64, PartError> {
         let (answer, answered) = sync_channel(1);
         self.asks.send(Ask { slack_ns, answer }).map_err(|_| "the loop has ended")?;
         let read_back = answered.recv_timeout(ANSWER_TIME).map_err(|_| "the loop does not tick")?;
-        read_back.map_err(|errno| format!("set the timer slack: {errno}"))
+        read_back.map_err(|errno| format!("set the timer slack: {errno}").into())
     }
 }
 
@@ -100,7 +100,7 @@ impl Part for Tick {
         json!({ "event": "ready" })
     }
 
-    fn answer(&mut self, command: Command) -> Result<Value, String> {
+    fn answer(&mut self, command: Command) -> Result<Value, PartError> {
         match command {
             Command::Window => {
                 // Made before the lock is taken: the loop does not wait for it.

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Some(file) => (input::open(file)?, Vec::new(), |_| None),
         None => {
             let now = now::record(&Wishes { switches: Switches::Records, ..Wishes::default() }, args.seconds)?;
-            let mut unseen = now.told.unseen;
+            let mut unseen = now.told.unseen_of(&[]);
             if now.is_cut {
                 unseen.push("the recording was cut short: there was no more room for it in memory".to_owned());
             }

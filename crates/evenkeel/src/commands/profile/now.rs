@@ -44,7 +44,7 @@ pub(crate) fn record_of(wishes: &Wishes, seconds: u64, narrow: Narrow<'_>) -> Re
     let is_cut = is_early && ended_with.is_none();
     if let Some(who) = ended_with.filter(|_| is_early) {
         let elapsed_s = told.status.elapsed_ns as f64 / 1e9;
-        told.unseen.push(format!("anything after {elapsed_s:.1} s: {who} had ended"));
+        told.unseen.push(format!("anything after {elapsed_s:.1} s: {who} had ended").into());
     }
     let opened = input::opened(&memory.into_bytes(), narrow);
     let opened = opened.map_err(|error| Failure::text(exit::NOT_POSSIBLE, "read what was recorded", error))?;

@@ -261,7 +261,7 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
         }
     }
     let now = now::record(&wishes, args.seconds)?;
-    unseen.extend(now.told.unseen);
+    unseen.extend(now.told.unseen_of(&[]));
     unseen
         .extend(now.is_cut.then(|| "the recording was cut short: there was no more room for it in memory".to_owned()));
     let elapsed_ns = now.told.status.elapsed_ns;

@@ -22,7 +22,8 @@ use crate::workload_args::WorkloadArgs;
 pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Result<Args, Failure> {
     let goal = read(file)?;
     let mut asked = args.clone();
-    asked.settings = goal.settings().map_err(|error| wrong(file, error))?.iter().map(ToString::to_string).collect();
+    asked.settings =
+        goal.settings().map_err(|error| wrong(file, error.cause()))?.iter().map(ToString::to_string).collect();
     let evidence = &goal.evidence;
     // What no plan sets, and was part of the set all the same.
     let chosen = evidence.answer.set.iter().flat_map(|chosen| &chosen.settings);
@@ -72,10 +73,8 @@ fn guards(evidence: &Evidence) -> Vec<String> {
     if named.is_empty() { vec!["none".to_owned()] } else { named }
 }
 
-/// A file that is no goal, with its name; what reads a plan or a goal from a text knows of no file.
+/// A file that is no goal, with its name.
 fn wrong(file: &Path, why: impl Display) -> Failure {
-    let why = why.to_string();
-    let why = ["read the goal: ", "read the plan: "].iter().find_map(|tried| why.strip_prefix(tried)).unwrap_or(&why);
     Failure::text(exit::WRONG_USE, format!("read the goal {}", file.display()), why)
         .hint("`evenkeel tune --out FILE` writes goals")
 }
@@ -84,7 +83,7 @@ fn read(file: &Path) -> Result<GoalFile, Failure> {
     let tried = || format!("read the goal {}", file.display());
     let text =
         user_file::read_text(file, MAX_PLAN_BYTES as u64).map_err(|error| Failure::user_file(tried(), &error))?;
-    GoalFile::parse(&text).map_err(|error| wrong(file, error))
+    GoalFile::parse(&text).map_err(|error| wrong(file, error.cause()))
 }
 
 /// The workload that the file tells of. A command is not run since a file says so: a file can come from anywhere.

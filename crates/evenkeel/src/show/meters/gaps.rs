@@ -52,7 +52,7 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
         let why = report.lost.why.as_deref().unwrap_or("unknown why");
         blocks.push(Block::Note(format!("Not listed: {} ({why}).", report.lost.count)));
     }
-    blocks.extend(report.doubts.iter().cloned().map(Block::Warning));
+    blocks.extend(report.doubts.iter().map(|caveat| Block::Warning(caveat.to_string())));
     blocks
 }
 
@@ -155,7 +155,7 @@ fn time(ns: u64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use evenkeel_measure::meters::gaps::{Cause, Gap, Source};
+    use evenkeel_measure::meters::gaps::{Cause, Gap, GapsCaveat, Source};
     use evenkeel_measure::{Lost, Samples};
     use expect_test::expect;
 
@@ -226,7 +226,7 @@ mod tests {
             lost: Lost::of(39, "only the 2 longest of each CPU are listed"),
             limits: Vec::new(),
             observer_cpu_share: 0.98,
-            doubts: vec!["CPU 1 went away while it was measured".to_owned()],
+            doubts: vec![GapsCaveat::Ended { why: "CPU 1 went away while it was measured".to_owned() }],
         }
     }
 

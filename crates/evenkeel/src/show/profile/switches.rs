@@ -41,7 +41,7 @@ pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String], 
 
 /// What is to be doubted, and what was not seen.
 pub(crate) fn doubts(report: &Report, unseen: &[String]) -> impl Iterator<Item = String> {
-    let doubts = report.doubts.iter().map(|doubt| sentence(doubt));
+    let doubts = report.doubts.iter().map(|caveat| sentence(&caveat.to_string()));
     doubts.chain(unseen.iter().map(|unseen| format!("Not recorded: {unseen}.")))
 }
 
@@ -180,7 +180,7 @@ fn sentence(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_profile::offcpu::table::One;
+    use evenkeel_profile::offcpu::table::{One, SwitchesCaveat};
     use expect_test::expect;
 
     use super::*;
@@ -229,7 +229,7 @@ mod tests {
             max_ns: 2_500_000,
             ..Faults::default()
         };
-        let doubts = vec!["7 records were lost".to_owned()];
+        let doubts = vec![SwitchesCaveat::Lost { records: 7 }];
         let recorded_ns = 1_000_000_000;
         let spell = One {
             tid: 11,
@@ -277,7 +277,7 @@ mod tests {
               tick (11)  ##f##P##
               # ran, f futex, P preempted.
               written           out.html
-              7 records were lost.
+              7 records were lost: spells in which some are missing are counted as open.
               Not recorded: who wakes whom.
         "#]]
         .assert_eq(&page);

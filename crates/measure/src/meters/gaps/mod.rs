@@ -2,6 +2,7 @@
 //! server's own means: no tracer, and no right is needed but to learn names.
 
 mod cause;
+mod caveat;
 mod interrupts;
 mod probe;
 mod sample;
@@ -15,7 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_hostfs::Root;
-use evenkeel_stats::Share;
 use evenkeel_sys::cpu_limit::CpuLimit;
 use evenkeel_sys::tracepoint::{Ready, Tracepoint};
 use evenkeel_sys::tsc::{self, Scale};
@@ -23,12 +23,13 @@ use evenkeel_sys::{CpuSet, Errno, clock, cpu_limit, thread};
 use serde::Serialize;
 
 pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
+pub use caveat::GapsCaveat;
 pub use interrupts::Source;
 use probe::{Looks, Plan, Probe, Seen};
 pub use sample::Sampled;
 use sample::Sums;
 use stoppable_sleep::StoppableSleep;
-pub use tally::{Gap, Keep, Sum};
+pub use tally::{Gap, Keep, RanInstead, Sum};
 use traced::Traced;
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
@@ -37,10 +38,6 @@ use crate::{Lost, MeterError, Samples, Unit, Watch};
 const WINDOW_NS: u64 = 500_000_000;
 /// What the threads get to start before the first of them spins.
 const START_NS: u64 = 40_000_000;
-/// A share that is known less well than this, either way, is called so.
-const WIDE: f64 = 0.05;
-/// Other threads that surely took more than this are mentioned.
-const THREADS_MIN: f64 = 0.01;
 /// The longest measurement: ten days.
 const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
 
@@ -153,7 +150,7 @@ pub struct Report {
     /// What the meter itself used: 1 is the whole of one CPU.
     pub observer_cpu_share: f64,
     /// What is to be read along with it.
-    pub doubts: Vec<String>,
+    pub doubts: Vec<GapsCaveat>,
 }
 
 /// A limit on CPU time.
@@ -347,7 +344,7 @@ fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>)
             seen.tally.settle_pauses(&stretches);
         }
     }
-    let doubts = doubts(settings, &seen, &limits, all_at_once);
+    let doubts = caveat::caveats(settings, &seen, &limits, all_at_once);
     let mut report = Report {
         mode: settings.mode,
         class: settings.class,
@@ -413,78 +410,4 @@ fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
         trace_records_lost: traced.map_or(0, |traced| traced.lost),
         ended,
     }
-}
-
-fn doubts(settings: &Settings, seen: &[(usize, Seen)], limits: &[Limit], all_at_once: bool) -> Vec<String> {
-    let mut doubts: Vec<String> = seen.iter().filter_map(|(_, seen)| seen.ended.clone()).collect();
-    let unseen = seen.iter().find_map(|(_, seen)| seen.takers.as_ref().err());
-    if let (Some(errno), Mode::Spin) = (unseen, settings.mode) {
-        doubts.push(format!(
-            "who ran instead is not known: the kernel's switch records were refused ({errno}); run it as root"
-        ));
-    }
-    let untold = seen.iter().find_map(|(_, seen)| seen.traced.as_ref().err());
-    if let (Some(why), Mode::Spin) = (untold, settings.mode) {
-        doubts.push(format!(
-            "an interrupt and the work that it deferred are one cause, and which it was is told by CPU and not by gap: {why}"
-        ));
-    }
-    for (cpu, seen) in seen.iter().filter(|(_, seen)| seen.moved > 0 && seen.ended.is_none()) {
-        doubts.push(format!("CPU {cpu}: the probe was moved to another CPU {} times, and went back", seen.moved));
-    }
-    for (cpu, _) in seen.iter().filter(|(_, seen)| seen.watched_ns == 0 && seen.sums.is_none() && seen.ended.is_none())
-    {
-        doubts.push(format!(
-            "CPU {cpu}: the probe never ran: {}",
-            match limits.is_empty() {
-                true => "stopped before its time, or others had the CPU all along",
-                false => "the control group's limit left it no time",
-            }
-        ));
-    }
-    for limit in limits {
-        let words = "a limit on CPU time holds for the meter itself";
-        doubts.push(format!("{words}: {} may use {:.2} CPUs (period {} us)", limit.group, limit.cpus, limit.period_us));
-    }
-    if settings.mode == Mode::Spin && (!all_at_once || seen.len() < 2) {
-        doubts.push("one CPU at a time can't tell a pause of the whole machine from one CPU's".to_owned());
-    }
-    if settings.mode == Mode::Sample {
-        doubts.extend(doubts_of_samples(settings, seen));
-    }
-    if settings.class == Class::Fifo {
-        doubts.push("the probes were real-time: own-real-time-throttle is the kernel's limit on them, and no fault of the machine".to_owned());
-    }
-    doubts
-}
-
-/// What samples can't tell.
-fn doubts_of_samples(settings: &Settings, seen: &[(usize, Seen)]) -> Vec<String> {
-    let mut doubts = Vec::new();
-    for (cpu, seen) in seen.iter().filter(|(_, seen)| seen.ended.is_none()) {
-        let Some(sampled) = seen.sums.and_then(|sums| sums.sampled()) else {
-            doubts.push(format!(
-                "CPU {cpu}: no window fell into the time, so nothing is known of it; measure for longer"
-            ));
-            continue;
-        };
-        let Share { share, low, high } = sampled.missing;
-        if (high - share).max(share - low) > WIDE {
-            // The width of the interval shrinks with the root of the time.
-            let times = ((high - low) / (2.0 * WIDE)).powi(2).ceil();
-            let seconds = settings.length_ns as f64 / 1e9 * times;
-            doubts.push(format!(
-                "CPU {cpu}: {} windows give no more than {:.0} to {:.0} %; --seconds {seconds:.0} would give about 5 points either way",
-                sampled.windows,
-                low * 100.0,
-                high * 100.0
-            ));
-        }
-        if sampled.by_threads.low > THREADS_MIN {
-            doubts.push(format!(
-                "CPU {cpu}: samples do not tell which threads took it, nor what a thread that is always busy would lose to them; without --sample both are measured"
-            ));
-        }
-    }
-    doubts
 }

@@ -13,7 +13,7 @@ use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
 use super::sample::{Sleep, Sums, WINDOW_NS, Watching, Window};
 use super::takers::{Takers, Who};
-use super::tally::{Gap, Keep, Tally, in_turns};
+use super::tally::{Gap, Keep, RanInstead, Tally, in_turns};
 use super::traced::{Told, Traced};
 use crate::error::MeterError;
 use crate::pinned::not_there;
@@ -26,11 +26,6 @@ const PENDING_MAX: usize = 1 << 14;
 const AGAIN_MAX: u32 = 8;
 /// A wait below this is not worth asking the control groups about.
 const LIMIT_MIN_NS: u64 = 20_000;
-
-/// The thread that waits for the probes.
-const ITSELF: &str = "evenkeel itself";
-/// One that ended before its name could be asked.
-const UNNAMED: &str = "ended";
 
 /// What all probes of a run have in common.
 #[derive(Debug)]
@@ -508,12 +503,8 @@ impl<'a> Probe<'a> {
         in_turns(whole, turns)
     }
 
-    fn named(&self, who: Who) -> String {
-        match who.name {
-            _ if who.tid == self.plan.meter_tid => ITSELF.to_owned(),
-            Some(name) => format!("{name} ({})", who.tid),
-            None => format!("{UNNAMED} ({})", who.tid),
-        }
+    fn named(&self, Who { tid, name }: Who) -> RanInstead {
+        if tid == self.plan.meter_tid { RanInstead::Itself } else { RanInstead::Thread { name, tid } }
     }
 
     /// What it saw in its samples.

@@ -3,8 +3,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::cause::Cause;
 use crate::samples::{Lost, Samples, Unit};
@@ -38,7 +39,7 @@ pub struct Gap {
     pub cause: Cause,
     /// The thread that ran instead, as `NAME (NUMBER)`, where the kernel tells; the meter's own as `evenkeel itself`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
+    pub by: Option<RanInstead>,
     /// What interrupted, as /proc/interrupts and /proc/softirqs call it: the one that took most, where tracepoints tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -46,6 +47,45 @@ pub struct Gap {
     pub run_delay_ns: u64,
     /// The part that neither ran nor waited.
     pub steal_ns: u64,
+}
+
+/// A thread that ran instead of the one that was watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RanInstead {
+    /// The meter's own.
+    Itself,
+    /// Another.
+    Thread {
+        /// Its name; none if it ended before it could be asked.
+        name: Option<String>,
+        /// Its number.
+        tid: u32,
+    },
+}
+
+impl RanInstead {
+    /// Under which it is counted. Programs of one name count together: a build starts hundreds.
+    fn name(&self) -> &str {
+        match self {
+            RanInstead::Itself => "evenkeel itself",
+            RanInstead::Thread { name, .. } => name.as_deref().unwrap_or("ended"),
+        }
+    }
+}
+
+impl fmt::Display for RanInstead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RanInstead::Itself => f.write_str(self.name()),
+            RanInstead::Thread { tid, .. } => write!(f, "{} ({tid})", self.name()),
+        }
+    }
+}
+
+impl Serialize for RanInstead {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// A number of gaps.
@@ -158,9 +198,7 @@ impl Tally {
         self.lengths.record(missing_ns);
         self.causes.entry(gap.cause).or_default().add(missing_ns);
         if let Some(by) = &gap.by {
-            // Programs of one name count together: a build starts hundreds.
-            let name = by.rsplit_once(" (").map_or(by.as_str(), |(name, _)| name);
-            add_named(&mut self.takers, name, gap.length_ns);
+            add_named(&mut self.takers, by.name(), gap.length_ns);
         }
         if let Some(source) = &gap.source {
             add_named(&mut self.sources, source, gap.length_ns);
@@ -288,7 +326,7 @@ pub(super) fn is_within(stretches: &[(u64, u64)], start_ns: u64, length_ns: u64)
 }
 
 /// One gap for each turn (from, until, whose), which together have all of `whole`; that itself if there are none.
-pub(super) fn in_turns(whole: Gap, turns: Vec<(u64, u64, Option<String>)>) -> Vec<Gap> {
+pub(super) fn in_turns(whole: Gap, turns: Vec<(u64, u64, Option<RanInstead>)>) -> Vec<Gap> {
     let end_ns = whole.start_ns + whole.length_ns;
     let begins: Vec<u64> = turns.iter().skip(1).map(|(from_ns, ..)| *from_ns).chain([end_ns]).collect();
     let (mut at_ns, mut waited_ns, mut stolen_ns) = (whole.start_ns, whole.run_delay_ns, whole.steal_ns);
@@ -308,6 +346,10 @@ pub(super) fn in_turns(whole: Gap, turns: Vec<(u64, u64, Option<String>)>) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn thread(name: &str, tid: u32) -> Option<RanInstead> {
+        Some(RanInstead::Thread { name: Some(name.to_owned()), tid })
+    }
 
     fn gap(start_ns: u64, length_ns: u64) -> Gap {
         let (cause, by, source) = (Cause::Hypervisor, None, None);
@@ -334,7 +376,7 @@ mod tests {
     fn a_crowd_of_takers_takes_no_more_room() {
         let mut tally = Tally::new(0, Keep::Longest(1));
         for number in 0..1000 {
-            tally.add(Gap { by: Some(format!("sh{number} ({number})")), ..gap(number, 10) });
+            tally.add(Gap { by: thread(&format!("sh{number}"), number), ..gap(number.into(), 10) });
         }
         assert_eq!(tally.takers.len(), TAKERS_MAX + 1);
         assert_eq!(tally.takers["others"].count, 1000 - TAKERS_MAX as u64);
@@ -372,18 +414,30 @@ mod tests {
             length_ns: 500,
             around_ns: 0,
             cause: Cause::Preemption,
-            by: Some("thief (7)".to_owned()),
+            by: thread("thief", 7),
             source: None,
             run_delay_ns: 480,
             steal_ns: 5,
         };
         assert_eq!(in_turns(whole.clone(), Vec::new()), std::slice::from_ref(&whole));
-        let one = in_turns(whole.clone(), vec![(1_010, 1_490, Some("thief (7)".to_owned()))]);
+        let one = in_turns(whole.clone(), vec![(1_010, 1_490, thread("thief", 7))]);
         assert_eq!((one[0].start_ns, one[0].length_ns, one[0].around_ns), (1_010, 480, 20));
-        let two = in_turns(whole, vec![(1_010, 1_400, Some("thief (7)".to_owned())), (1_405, 1_480, None)]);
+        let two = in_turns(whole, vec![(1_010, 1_400, thread("thief", 7)), (1_405, 1_480, None)]);
         let told: Vec<_> =
             two.iter().map(|gap| (gap.start_ns, gap.length_ns, gap.around_ns, gap.run_delay_ns)).collect();
         assert_eq!(told, [(1_010, 390, 15, 390), (1_405, 75, 20, 75)]);
-        assert_eq!((two[0].by.as_deref(), two[1].by.as_deref()), (Some("thief (7)"), None));
+        assert_eq!((&two[0].by, &two[1].by), (&thread("thief", 7), &None));
+    }
+
+    #[test]
+    fn threads_are_shown_with_their_numbers_and_counted_by_their_names() {
+        let mut tally = Tally::new(0, Keep::Longest(9));
+        for (tid, length_ns) in [(7, 10), (8, 20)] {
+            tally.add(Gap { by: thread("cc (1)", tid), ..gap(100 * u64::from(tid), length_ns) });
+        }
+        assert_eq!(tally.takers["cc (1)"].total_ns, 30);
+        let shown = [thread("cc (1)", 7), Some(RanInstead::Thread { name: None, tid: 9 }), Some(RanInstead::Itself)];
+        let shown = serde_json::to_string(&shown).unwrap();
+        assert_eq!(shown, r#"["cc (1) (7)","ended (9)","evenkeel itself"]"#);
     }
 }

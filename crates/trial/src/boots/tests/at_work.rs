@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::conditions::{Conditions, Watch};
 use crate::engaged::Engaged;
-use crate::report::Outcome;
+use crate::report::{Caveat, Outcome};
 use crate::session::NetworkPath;
 
 /// What CPUs did that were so busy, and took so long to leave the states that they idled in.
@@ -43,7 +43,7 @@ fn what_was_never_at_work_says_so_and_why() {
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.97, 9.0), idled(0.97, 9.0))).report();
     assert_eq!(report.verdict, format!("not engaged (over 4 boots only: weaker than a trial), because {busy}"));
     assert_eq!(report.outcome, Some(Outcome::NotEngaged));
-    assert_eq!(report.doubts, [format!("the knob was not at work: {busy}")]);
+    assert_eq!(report.doubts, [BootsCaveat::OfTrial(Caveat::NotAtWork { knob: None, why: busy.to_owned() })]);
     assert_eq!(report.mechanism[0].knob, "cmdline.processor.max_cstate");
     // The argument is there, and another driver has the states.
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.1, 9.0), idled(0.1, 9.0))).report();
@@ -66,7 +66,7 @@ fn what_was_never_at_work_says_so_and_why() {
 fn a_difference_stands_beside_a_counter_that_stood_still() {
     let report = seen(&[SETTING], [100.0, 80.0], [Some(idled(0.97, 9.0)), Some(idled(0.97, 9.0))]).report();
     assert_eq!(report.verdict, "better (over 4 boots only: weaker than a trial)");
-    assert!(report.doubts[0].starts_with("the mechanism of the knob was not seen ("), "{report:?}");
+    assert!(report.doubts[0].to_string().starts_with("the mechanism of the knob was not seen ("), "{report:?}");
 }
 
 #[test]
@@ -214,8 +214,8 @@ fn a_claim_before_all_boots_are_measured_has_a_doubt() {
         state.design.boots = boots;
         state.report().doubts
     };
-    let early =
-        "4 of 8 boots are compared: whoever looks before all are claims a difference of nothing more often than told";
-    assert_eq!(report(8, 50.0).iter().filter(|doubt| *doubt == early).count(), 1);
-    assert!(report(4, 50.0).iter().chain(&report(8, 100.0)).all(|doubt| doubt != early));
+    let early = BootsCaveat::Early { boots: 4, of: 8 };
+    assert_eq!(report(8, 50.0).iter().filter(|caveat| **caveat == early).count(), 1);
+    assert!(report(4, 50.0).iter().chain(&report(8, 100.0)).all(|caveat| *caveat != early));
+    assert!(early.to_string().starts_with("4 of 8 boots are compared: whoever looks before all are"), "{early}");
 }

@@ -82,7 +82,7 @@ fn what_is_not_harmed_does_not() {
         let report = better_with(better, guard);
         assert_eq!((report.verdict.as_str(), &report.vetoed_by), (BETTER, &None), "{guard:?}");
         assert!(!report.guards[0].is_harmed, "{guard:?}");
-        assert_eq!(report.doubts.first().map(String::as_str), doubt, "{guard:?}");
+        assert_eq!(sentences(&report).first().map(String::as_str), doubt, "{guard:?}");
         assert_eq!(report.comparison.unwrap().verdict, evenkeel_stats::Verdict::Better);
     }
     assert!(better_with(Lower, [100.0, 125.0, 125.0, 100.0]).guards[0].is_harmed);
@@ -94,11 +94,11 @@ fn a_boot_without_the_number_leaves_it_open() {
     let report = seen(Direction::Lower, &boots).report();
     assert_eq!(report.verdict, BETTER);
     assert_eq!(report.guards[0].b, [300.0]);
-    assert_eq!(report.doubts, ["whether tail_us is 25 % worse could not be told: 3 of 4 boots have its number"]);
+    assert_eq!(sentences(&report), ["whether tail_us is 25 % worse could not be told: 3 of 4 boots have its number"]);
     // The same of a state from before there were guards in the boots.
     let none = [(100.0, None), (80.0, None), (81.0, None), (102.0, None)];
     let report = seen(Direction::Lower, &none).report();
-    assert!(report.doubts[0].ends_with("0 of 4 boots have its number"), "{report:?}");
+    assert!(report.doubts[0].to_string().ends_with("0 of 4 boots have its number"), "{report:?}");
     assert_eq!((report.guards[0].ratio, report.guards[0].is_harmed), (None, false));
 }
 
@@ -106,8 +106,8 @@ fn a_boot_without_the_number_leaves_it_open() {
 fn only_a_claim_is_vetoed_and_only_a_whole_block_says_so() {
     let worse = [(100.0, Some(200.0)), (120.0, Some(300.0)), (121.0, Some(301.0)), (102.0, Some(200.0))];
     let report = seen(Direction::Lower, &worse).report();
-    assert_eq!((report.verdict.as_str(), report.vetoed_by), ("worse (over 4 boots only: weaker than a trial)", None));
-    assert_eq!(report.doubts, ["tail_us is 50 % higher in every boot of B"]);
+    assert_eq!((report.verdict.as_str(), &report.vetoed_by), ("worse (over 4 boots only: weaker than a trial)", &None));
+    assert_eq!(sentences(&report), ["tail_us is 50 % higher in every boot of B"]);
     let report = seen(Direction::Lower, &worse[..3]).report();
     assert_eq!((report.verdict.as_str(), report.guards[0].is_harmed), ("nothing is known yet", false));
     assert!(report.doubts.is_empty(), "{report:?}");
@@ -155,27 +155,27 @@ fn a_trial_whose_guard_is_harmed_goes_through_and_leaves_nothing() {
 fn what_few_windows_gave_is_no_number() {
     struct Odd(Vec<Sample>);
     impl Machine for Odd {
-        fn sight(&mut self) -> Result<Sight, String> {
+        fn sight(&mut self) -> Result<Sight, BootsError> {
             let machine = BootWords::default();
             Ok(Sight { boot_id: "b1".into(), now_s: 1_700_000_001, is_licensed: true, machine })
         }
-        fn keep(&mut self, _: &BootsState) -> Result<(), String> {
+        fn keep(&mut self, _: &BootsState) -> Result<(), BootsError> {
             Ok(())
         }
-        fn reads_back(&mut self, _: ArmName) -> Result<(), String> {
+        fn reads_back(&mut self, _: ArmName) -> Result<(), BootsError> {
             Ok(())
         }
-        fn measure(&mut self, _: &BootsDesign) -> Result<Option<Windows>, String> {
+        fn measure(&mut self, _: &BootsDesign) -> Result<Option<Windows>, BootsError> {
             Ok(Some(Windows { samples: self.0.clone(), dropped: 1, counted: None }))
         }
-        fn arm(&mut self, _: ArmName, _: bool) -> Result<(), String> {
+        fn arm(&mut self, _: ArmName, _: bool) -> Result<(), BootsError> {
             Ok(())
         }
         fn is_stopped(&mut self) -> bool {
             false
         }
 
-        fn put_back(&mut self) -> Result<(), String> {
+        fn put_back(&mut self) -> Result<(), BootsError> {
             Ok(())
         }
     }

@@ -178,9 +178,9 @@ impl Sim {
     }
 
     /// What systemd does after a boot, or somebody by hand: starts the unit, if it is there. None if it was killed.
-    fn start(&mut self) -> Option<Result<Ending, String>> {
+    fn start(&mut self) -> Option<Result<Ending, BootsError>> {
         if !self.is_there(WANTS) || !self.file().exists() {
-            return Some(Err("no unit".into()));
+            return Some(Err(BootsError::PutBackMeanwhile));
         }
         let mut state = self.state();
         catch_unwind(AssertUnwindSafe(|| go_on(&mut state, self))).ok()
@@ -199,7 +199,7 @@ impl Sim {
                     return ended;
                 }
                 // The unit is gone: what the state says is what stands.
-                Some(Err(why)) if why == "no unit" => return self.state().ended.unwrap(),
+                Some(Err(BootsError::PutBackMeanwhile)) => return self.state().ended.unwrap(),
                 Some(other) => panic!("{other:?}"),
             }
         }
@@ -248,8 +248,13 @@ impl Sim {
     }
 }
 
+/// The sentences of a report's caveats.
+fn sentences(report: &BootsReport) -> Vec<String> {
+    report.doubts.iter().map(ToString::to_string).collect()
+}
+
 impl Machine for Sim {
-    fn sight(&mut self) -> Result<Sight, String> {
+    fn sight(&mut self) -> Result<Sight, BootsError> {
         self.step();
         Ok(Sight {
             boot_id: self.root.text(BOOT_ID).unwrap().trim().to_owned(),
@@ -259,21 +264,22 @@ impl Machine for Sim {
         })
     }
 
-    fn keep(&mut self, state: &BootsState) -> Result<(), String> {
+    fn keep(&mut self, state: &BootsState) -> Result<(), BootsError> {
         self.step();
         if self.is_full {
-            return Err("keep it: no space left on device".into());
+            let why = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(BootsFileError::Io { doing: "keep", path: "it".to_owned(), why }.into());
         }
         write(&self.file(), state).unwrap();
         self.step();
         Ok(())
     }
 
-    fn reads_back(&mut self, arm: ArmName) -> Result<(), String> {
+    fn reads_back(&mut self, arm: ArmName) -> Result<(), BootsError> {
         self.hands().reads_back(arm)
     }
 
-    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, String> {
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError> {
         self.step();
         let is_b = self.root.text(CMDLINE).unwrap().contains(ARGUMENT);
         self.measured.push((self.boots, if is_b { ArmName::B } else { ArmName::A }));
@@ -291,7 +297,7 @@ impl Machine for Sim {
         }))
     }
 
-    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String> {
+    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), BootsError> {
         self.step();
         let goes_down = self.goes_down.take();
         self.is_stopped = goes_down.is_some();
@@ -299,14 +305,17 @@ impl Machine for Sim {
             self.hands().arm(arm, anew, &mut never)?;
         }
         self.step();
-        if self.is_stopped { Err("update-grub was ended by SIGTERM".to_owned()) } else { Ok(()) }
+        match self.is_stopped {
+            true => Err(BootsError::NoUnit { why: "update-grub was ended by SIGTERM".to_owned() }),
+            false => Ok(()),
+        }
     }
 
     fn is_stopped(&mut self) -> bool {
         self.is_stopped
     }
 
-    fn put_back(&mut self) -> Result<(), String> {
+    fn put_back(&mut self) -> Result<(), BootsError> {
         self.step();
         self.hands().put_back(&mut never)?;
         self.step();

@@ -144,7 +144,7 @@ fn the_report_says_what_it_rests_on() {
     assert!((report.arms[0].between_boots_share.unwrap() - 0.00995).abs() < 1e-4, "{report:?}");
     assert!((report.arms[1].within_boot_share.unwrap() - 0.1).abs() < 1e-9, "{report:?}");
     assert_eq!(
-        report.doubts,
+        sentences(&report),
         [
             "2 of 5 windows of boot 2 were dropped: the machine was disturbed",
             "the boots had different kernels: 6.1, 6.2"

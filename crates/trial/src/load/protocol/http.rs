@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ANSWER_BYTES_MAX, Answer, Found, Op, Protocol, line, number, said};
+use super::{ANSWER_BYTES_MAX, Answer, Found, OddAnswer, Op, Protocol, line, number, said};
 use crate::load::dataset::Dataset;
 
 const LINE_BYTES_MAX: usize = 4 << 10;
@@ -22,21 +22,21 @@ impl Protocol for Http {
         to.extend_from_slice(b" HTTP/1.1\r\nHost: localhost\r\n\r\n");
     }
 
-    fn parse_answer(&self, op: Op, _connection: u32, bytes: &[u8]) -> Result<Option<Answer>, String> {
+    fn parse_answer(&self, op: Op, _connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer> {
         let Some((length, body)) = parse_head(bytes)? else { return Ok(None) };
         let Some(content) = bytes.get(body..body + length) else { return Ok(None) };
         if content != self.data.value(op.key) {
-            return Err(format!("the content of file {} is not what was put there: {}", op.key, said(content)));
+            return Err(format!("the content of file {} is not what was put there: {}", op.key, said(content)).into());
         }
         Ok(Some(Answer { bytes: body + length, found: Found::Hit }))
     }
 }
 
 /// The length of the content by the head of an answer of status 200, and where the content starts; `None` if the head is not whole yet.
-fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
+fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, OddAnswer> {
     let Some((status, mut at)) = line(bytes, LINE_BYTES_MAX)? else { return Ok(None) };
     if !status.starts_with(b"HTTP/1.1 200 ") {
-        return Err(said(bytes));
+        return Err(said(bytes).into());
     }
     let mut length = None;
     for _ in 0..HEADERS_MAX {
@@ -44,16 +44,18 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
         at += next;
         if header.is_empty() {
             let length = length.filter(|length| *length <= ANSWER_BYTES_MAX);
-            return length.map(|length| Some((length, at))).ok_or_else(|| format!("without a length, {}", said(bytes)));
+            return length
+                .map(|length| Some((length, at)))
+                .ok_or_else(|| format!("without a length, {}", said(bytes)).into());
         }
         let (name, value) = header.split_at(header.iter().position(|byte| *byte == b':').unwrap_or(header.len()));
         if name.eq_ignore_ascii_case(b"content-length") {
             length = number(value.strip_prefix(b":").unwrap_or_default().trim_ascii());
         } else if name.eq_ignore_ascii_case(b"connection") && !value.trim_ascii_end().ends_with(b"keep-alive") {
-            return Err(format!("it does not keep the connection: {}", said(bytes)));
+            return Err(format!("it does not keep the connection: {}", said(bytes)).into());
         }
     }
-    Err(format!("with more than {HEADERS_MAX} headers, {}", said(bytes)))
+    Err(format!("with more than {HEADERS_MAX} headers, {}", said(bytes)).into())
 }
 
 #[cfg(test)]
@@ -96,11 +98,17 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxx", "the content of file 3 is not what was put there"),
         ];
         for (text, expected) in table {
-            let message = files().parse_answer(GET, 0, text.as_bytes()).unwrap_err();
+            let message = files().parse_answer(GET, 0, text.as_bytes()).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{text:?}: {message}");
         }
         let many = format!("HTTP/1.1 200 OK\r\n{}", "a: b\r\n".repeat(200));
-        assert!(files().parse_answer(GET, 0, many.as_bytes()).unwrap_err().starts_with("with more than 100 headers"));
+        assert!(
+            files()
+                .parse_answer(GET, 0, many.as_bytes())
+                .unwrap_err()
+                .to_string()
+                .starts_with("with more than 100 headers")
+        );
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ANSWER_BYTES_MAX, Answer, Found, Kind, Op, Protocol, line, number, said};
+use super::{ANSWER_BYTES_MAX, Answer, Found, Kind, OddAnswer, Op, Protocol, line, number, said};
 use crate::load::dataset::Dataset;
 
 /// `VALUE`, a key of 250 bytes, two numbers.
@@ -37,13 +37,13 @@ impl Protocol for Memcached {
         }
     }
 
-    fn parse_answer(&self, op: Op, _connection: u32, bytes: &[u8]) -> Result<Option<Answer>, String> {
+    fn parse_answer(&self, op: Op, _connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer> {
         let Some((first, next)) = line(bytes, LINE_BYTES_MAX)? else { return Ok(None) };
         match (op.kind, first) {
             (Kind::Set, b"STORED") => Ok(Some(Answer { bytes: next, found: Found::Stored })),
             (Kind::Get, b"END") => Ok(Some(Answer { bytes: next, found: Found::Miss })),
             (Kind::Get, _) if first.starts_with(b"VALUE ") => self.parse_value(op.key, first, next, bytes),
-            _ => Err(said(bytes)),
+            _ => Err(said(bytes).into()),
         }
     }
 
@@ -53,20 +53,20 @@ impl Protocol for Memcached {
 }
 
 impl Memcached {
-    fn parse_value(&self, key: u32, first: &[u8], next: usize, bytes: &[u8]) -> Result<Option<Answer>, String> {
+    fn parse_value(&self, key: u32, first: &[u8], next: usize, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer> {
         let mut words = first.split(|byte| *byte == b' ').skip(1);
         let (name, flags, length) = (words.next(), words.next(), words.next().and_then(number));
-        let Some(length) = length.filter(|length| *length <= ANSWER_BYTES_MAX) else { return Err(said(bytes)) };
+        let Some(length) = length.filter(|length| *length <= ANSWER_BYTES_MAX) else { return Err(said(bytes).into()) };
         if !name.is_some_and(|name| self.data.is_key(key, name)) || flags != Some(b"0") || words.next().is_some() {
-            return Err(format!("asked for another value, {}", said(bytes)));
+            return Err(format!("asked for another value, {}", said(bytes)).into());
         }
         let Some(value) = bytes.get(next..next + length) else { return Ok(None) };
         let Some(end) = bytes.get(next + length..next + length + VALUE_END.len()) else { return Ok(None) };
         if end != VALUE_END {
-            return Err(format!("after a value {}", said(end)));
+            return Err(format!("after a value {}", said(end)).into());
         }
         if value != self.data.value(key) {
-            return Err(format!("the value of key {key} is not what was stored: {}", said(value)));
+            return Err(format!("the value of key {key} is not what was stored: {}", said(value)).into());
         }
         Ok(Some(Answer { bytes: next + length + VALUE_END.len(), found: Found::Hit }))
     }
@@ -133,7 +133,7 @@ mod tests {
             (GET, "VALUE k0000003 0 5 7\r\nxxxxx\r\nEND\r\n", "asked for another value"),
         ];
         for (op, text, expected) in table {
-            let message = ten_keys().parse_answer(op, 0, text.as_bytes()).unwrap_err();
+            let message = ten_keys().parse_answer(op, 0, text.as_bytes()).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{text:?}: {message}");
         }
         assert!(ten_keys().parse_answer(GET, 0, &[b'x'; 400]).is_err(), "no end of a line in sight");

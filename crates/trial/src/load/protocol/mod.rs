@@ -3,6 +3,8 @@
 
 use std::net::TcpStream;
 
+use crate::error::only_shown;
+
 mod http;
 mod memcached;
 mod mqtt;
@@ -12,6 +14,11 @@ pub use http::Http;
 pub use memcached::Memcached;
 pub use mqtt::Mqtt;
 pub use redis::Redis;
+
+only_shown! {
+    /// What came instead of an answer.
+    OddAnswer
+}
 
 /// An answer longer than this is none, in bytes: values have 512 KiB at the most.
 pub const ANSWER_BYTES_MAX: usize = 1 << 20;
@@ -62,14 +69,14 @@ pub trait Protocol: Send + Sync {
     /// Reads the answer to `op` at the start of what a connection received. `None` if it is not whole yet.
     ///
     /// # Errors
-    /// Why it is no answer to that, in words.
-    fn parse_answer(&self, op: Op, connection: u32, bytes: &[u8]) -> Result<Option<Answer>, String>;
+    /// Why it is no answer to that.
+    fn parse_answer(&self, op: Op, connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer>;
 
     /// What a new connection must say and hear before the first request. The stream blocks, with limits of time.
     ///
     /// # Errors
-    /// What went wrong, in words.
-    fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), String> {
+    /// What went wrong.
+    fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), OddAnswer> {
         let _ = (connection, stream);
         Ok(())
     }
@@ -84,14 +91,14 @@ pub trait Protocol: Send + Sync {
 ///
 /// # Errors
 /// If it has no end within `longest` bytes.
-pub(crate) fn line(bytes: &[u8], longest: usize) -> Result<Option<(&[u8], usize)>, String> {
+pub(crate) fn line(bytes: &[u8], longest: usize) -> Result<Option<(&[u8], usize)>, OddAnswer> {
     let near = bytes.get(..longest.min(bytes.len())).unwrap_or(bytes);
     match near.iter().position(|byte| *byte == b'\n') {
         Some(end) => {
             let text = near.get(..end).unwrap_or_default();
             Ok(Some((text.strip_suffix(b"\r").unwrap_or(text), end + 1)))
         }
-        None if bytes.len() >= longest => Err(said(bytes)),
+        None if bytes.len() >= longest => Err(said(bytes).into()),
         None => Ok(None),
     }
 }

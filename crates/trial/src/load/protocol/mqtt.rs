@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use super::{ANSWER_BYTES_MAX, Answer, Found, Op, Protocol, said};
+use super::{ANSWER_BYTES_MAX, Answer, Found, OddAnswer, Op, Protocol, said};
 use crate::load::dataset::Dataset;
 
 const CONNECT: u8 = 0x10;
@@ -32,19 +32,19 @@ impl Protocol for Mqtt {
         to.extend_from_slice(message);
     }
 
-    fn parse_answer(&self, op: Op, connection: u32, bytes: &[u8]) -> Result<Option<Answer>, String> {
+    fn parse_answer(&self, op: Op, connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer> {
         let Some(Packet { kind, body, end }) = parse_packet(bytes)? else { return Ok(None) };
         let topic = topic(connection);
         let message = body
             .get(2 + topic.len()..)
             .filter(|_| body.get(2..).is_some_and(|rest| rest.starts_with(topic.as_bytes())));
         if kind != PUBLISH || message != Some(self.data.value(op.key)) {
-            return Err(format!("instead of the message that was sent {}", said(bytes)));
+            return Err(format!("instead of the message that was sent {}", said(bytes)).into());
         }
         Ok(Some(Answer { bytes: end, found: Found::Hit }))
     }
 
-    fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), String> {
+    fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), OddAnswer> {
         let mut body = Vec::new();
         push_text("MQTT", &mut body);
         // Protocol level 4 is 3.1.1; a clean session; no keep-alive, since the load may pause for as long as the trial likes.
@@ -52,14 +52,14 @@ impl Protocol for Mqtt {
         push_text(&format!("evenkeel-{connection}"), &mut body);
         let accepted = exchange(stream, CONNECT, &body)?;
         if accepted.0 != CONNACK || accepted.1.get(1) != Some(&0) {
-            return Err(format!("it did not accept a connection: {}", said(&accepted.1)));
+            return Err(format!("it did not accept a connection: {}", said(&accepted.1)).into());
         }
         let mut body = vec![0, 1];
         push_text(&topic(connection), &mut body);
         body.push(0);
         let granted = exchange(stream, SUBSCRIBE, &body)?;
         if granted.0 != SUBACK || granted.1.get(2) != Some(&0) {
-            return Err(format!("it did not grant a subscription: {}", said(&granted.1)));
+            return Err(format!("it did not grant a subscription: {}", said(&granted.1)).into());
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ struct Packet<'a> {
 }
 
 /// The packet at the start of `bytes`. `None` if it is not whole yet.
-fn parse_packet(bytes: &[u8]) -> Result<Option<Packet<'_>>, String> {
+fn parse_packet(bytes: &[u8]) -> Result<Option<Packet<'_>>, OddAnswer> {
     let Some(kind) = bytes.first() else { return Ok(None) };
     let (mut length, mut at) = (0_usize, 1);
     // Four bytes of length at the most, by the standard.
@@ -106,15 +106,15 @@ fn parse_packet(bytes: &[u8]) -> Result<Option<Packet<'_>>, String> {
         length |= usize::from(byte & 0x7f) << (7 * turn);
         if byte & 0x80 == 0 {
             if length > ANSWER_BYTES_MAX {
-                return Err(said(bytes));
+                return Err(said(bytes).into());
             }
             return Ok(bytes.get(at..at + length).map(|body| Packet { kind: *kind, body, end: at + length }));
         }
     }
-    Err(said(bytes))
+    Err(said(bytes).into())
 }
 
-fn exchange(stream: &mut TcpStream, kind: u8, body: &[u8]) -> Result<(u8, Vec<u8>), String> {
+fn exchange(stream: &mut TcpStream, kind: u8, body: &[u8]) -> Result<(u8, Vec<u8>), OddAnswer> {
     let mut packet = vec![kind];
     push_length(body.len(), &mut packet);
     packet.extend_from_slice(body);
@@ -129,7 +129,7 @@ fn exchange(stream: &mut TcpStream, kind: u8, body: &[u8]) -> Result<(u8, Vec<u8
             return Ok((kind, body.to_vec()));
         }
     }
-    Err(said(&heard))
+    Err(said(&heard).into())
 }
 
 #[cfg(test)]
@@ -158,7 +158,9 @@ mod tests {
             for part in 0..whole.bytes {
                 assert_eq!(broker.parse_answer(GET, 7, &packet[..part]), Ok(None));
             }
-            assert!(broker.parse_answer(GET, 8, &packet).unwrap_err().starts_with("instead of the message"));
+            assert!(
+                broker.parse_answer(GET, 8, &packet).unwrap_err().to_string().starts_with("instead of the message")
+            );
             assert!(broker.parse_answer(Op { key: 4, ..GET }, 7, &packet).is_err());
         }
         assert!(broker(5).parse_answer(GET, 7, &[0x30, 0xff, 0xff, 0xff, 0xff]).is_err(), "a length without an end");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ANSWER_BYTES_MAX, Answer, Found, Kind, Op, Protocol, line, number, said};
+use super::{ANSWER_BYTES_MAX, Answer, Found, Kind, OddAnswer, Op, Protocol, line, number, said};
 use crate::load::dataset::Dataset;
 
 const LINE_BYTES_MAX: usize = 300;
@@ -32,22 +32,22 @@ impl Protocol for Redis {
         }
     }
 
-    fn parse_answer(&self, op: Op, _connection: u32, bytes: &[u8]) -> Result<Option<Answer>, String> {
+    fn parse_answer(&self, op: Op, _connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer> {
         let Some((first, next)) = line(bytes, LINE_BYTES_MAX)? else { return Ok(None) };
         match (op.kind, first) {
             (Kind::Set, b"+OK") => Ok(Some(Answer { bytes: next, found: Found::Stored })),
             (Kind::Get, b"$-1") => Ok(Some(Answer { bytes: next, found: Found::Miss })),
             (Kind::Get, [b'$', digits @ ..]) => {
                 let length = number(digits).filter(|length| *length <= ANSWER_BYTES_MAX);
-                let Some(length) = length else { return Err(said(bytes)) };
+                let Some(length) = length else { return Err(said(bytes).into()) };
                 let Some(end) = bytes.get(next + length..next + length + 2) else { return Ok(None) };
                 let value = bytes.get(next..next + length).unwrap_or_default();
                 if end != b"\r\n" || value != self.data.value(op.key) {
-                    return Err(format!("the value of key {} is not what was stored: {}", op.key, said(value)));
+                    return Err(format!("the value of key {} is not what was stored: {}", op.key, said(value)).into());
                 }
                 Ok(Some(Answer { bytes: next + length + 2, found: Found::Hit }))
             }
-            _ => Err(said(bytes)),
+            _ => Err(said(bytes).into()),
         }
     }
 
@@ -106,7 +106,7 @@ mod tests {
             (GET, "$-2\r\n", "it said"),
         ];
         for (op, text, expected) in table {
-            let message = ten_keys().parse_answer(op, 0, text.as_bytes()).unwrap_err();
+            let message = ten_keys().parse_answer(op, 0, text.as_bytes()).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{text:?}: {message}");
         }
     }

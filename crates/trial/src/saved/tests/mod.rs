@@ -176,7 +176,10 @@ fn another_question_is_another_row() {
     let told: Vec<String> = across
         .asked
         .iter()
-        .map(|asked| format!("{} {} {} {:?}\n", asked.knob, asked.metric, asked.cells.len(), asked.doubts))
+        .map(|asked| {
+            let caveats: Vec<String> = asked.doubts.iter().map(ToString::to_string).collect();
+            format!("{} {} {} {caveats:?}\n", asked.knob, asked.metric, asked.cells.len())
+        })
         .collect();
     expect![[r#"
         k=1 round_trip_us_p50 2 ["the workloads are not the same: the effect may differ because of them, not of the machines", "the smallest effect that matters was not the same in all of them"]

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use crate::error::TrialError;
 use crate::metric::Metric;
-use crate::source::Source;
 use crate::source::http::Address;
 use crate::source::named::{Directions, unit_of};
 use crate::source::rule::Rule;
+use crate::source::{InvalidMetric, Source};
 use crate::workload::Sample;
 
 pub mod page;
@@ -31,7 +31,7 @@ impl Prometheus {
     ///
     /// # Errors
     /// If the address or one of the metrics can't be read.
-    pub fn new(url: &str, metrics: &[String], directions: &Directions) -> Result<Prometheus, String> {
+    pub fn new(url: &str, metrics: &[String], directions: &Directions) -> Result<Prometheus, InvalidMetric> {
         let address = Address::parse(url).map_err(|why| format!("--prometheus {why}"))?;
         let mut known =
             Prometheus { url: url.to_owned(), address, metrics: Vec::new(), selectors: Vec::new(), begun: None };
@@ -56,9 +56,9 @@ impl Prometheus {
     /// the nearest guess, and the same one at both ends of a window.
     fn look(&self) -> Result<(Instant, Vec<Found>), TrialError> {
         let asked = Instant::now();
-        let page = self.address.get().map_err(|why| self.error(why))?;
+        let page = self.address.get().map_err(|why| self.error(why.to_string()))?;
         let at = middle(asked, Instant::now());
-        page::read(&page, &self.selectors).map(|found| (at, found)).map_err(|why| self.error(why))
+        page::read(&page, &self.selectors).map(|found| (at, found)).map_err(|why| self.error(why.to_string()))
     }
 }
 
@@ -200,8 +200,10 @@ mod tests {
             let metric = &source.metrics()[0];
             assert_eq!((metric.name.as_ref(), metric.unit.as_ref()), (name, unit_wanted));
         }
-        let wrong =
-            |url, metric: &str| Prometheus::new(url, &[metric.to_owned()], &Directions::default()).err().unwrap();
+        let wrong = |url, metric: &str| {
+            let error = Prometheus::new(url, &[metric.to_owned()], &Directions::default()).err();
+            error.unwrap().to_string()
+        };
         assert_eq!(
             wrong("x", "a"),
             "--prometheus x: an address that begins with http:// is wanted; others are not spoken"

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::source::NoNumber;
 use crate::source::prometheus::text::{Kind, Line, Series, parse_head, parse_line};
 use crate::source::rule::Rule;
 
@@ -97,7 +98,7 @@ impl Found {
 ///
 /// # Errors
 /// The first line that is none.
-pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, String> {
+pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> {
     let mut found = vec![Found::default(); selectors.len()];
     for line in page.split('\n') {
         match parse_line(line) {
@@ -119,7 +120,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, String> {
             }
             None => {
                 let start: String = line.chars().take(80).collect();
-                return Err(format!("its page has a line that is no metric: {start:?}"));
+                return Err(format!("its page has a line that is no metric: {start:?}").into());
             }
         }
     }
@@ -130,7 +131,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, String> {
 ///
 /// # Errors
 /// If the rule does not fit what the metric is, if nothing was counted, or if the server started anew in between.
-pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, String> {
+pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, NoNumber> {
     let number = if !end.buckets.is_empty() {
         of_histogram(rule, begin, end, span_s)?
     } else if !end.quantiles.is_empty() {
@@ -140,21 +141,21 @@ pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Re
     } else {
         of_plain(rule, begin, end, span_s)?
     };
-    if number.is_finite() { Ok(number) } else { Err(format!("it is {number}")) }
+    if number.is_finite() { Ok(number) } else { Err(format!("it is {number}").into()) }
 }
 
-fn grown(what: &str, begin: f64, end: f64) -> Result<f64, String> {
+fn grown(what: &str, begin: f64, end: f64) -> Result<f64, NoNumber> {
     if let Some(odd) = [begin, end].into_iter().find(|count| !count.is_finite()) {
-        return Err(format!("its {what} is {odd}, of which no growth can be told"));
+        return Err(format!("its {what} is {odd}, of which no growth can be told").into());
     }
     if end >= begin {
         Ok(end - begin)
     } else {
-        Err(format!("its {what} went from {begin} to {end}: the server started anew"))
+        Err(format!("its {what} went from {begin} to {end}: the server started anew").into())
     }
 }
 
-fn of_histogram(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, String> {
+fn of_histogram(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, NoNumber> {
     match rule {
         Some(Rule::Quantile(percent)) => {
             let mut buckets = Vec::with_capacity(end.buckets.len());
@@ -171,10 +172,13 @@ fn of_histogram(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> 
     }
 }
 
-fn of_summary(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, String> {
+fn of_summary(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, NoNumber> {
     let has = || {
         let quantiles = end.quantiles.keys().map(|key| format!("@p{}", key.0 * 100.0));
-        format!("it is a summary, which has {}, @mean and @rate", quantiles.collect::<Vec<_>>().join(", "))
+        NoNumber::from(format!(
+            "it is a summary, which has {}, @mean and @rate",
+            quantiles.collect::<Vec<_>>().join(", ")
+        ))
     };
     let quantile = |percent: f64| {
         let near = end.quantiles.iter().find(|(key, _)| (key.0 - percent / 100.0).abs() < QUANTILE_NEAR);
@@ -188,7 +192,7 @@ fn of_summary(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Re
 }
 
 /// Of the sum and the count that histograms and summaries have; none if the rule asks for something else.
-fn of_counts(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Option<Result<f64, String>> {
+fn of_counts(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Option<Result<f64, NoNumber>> {
     let counted = || grown("count", begin.count.unwrap_or(0.0), end.count.ok_or("it has no count")?);
     match rule {
         Some(Rule::Rate) => Some(counted().map(|count| count / span_s)),
@@ -202,7 +206,7 @@ fn of_counts(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Opt
     }
 }
 
-fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, String> {
+fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, NoNumber> {
     let by_name = end.plain.keys().any(|key| key.starts_with("_total"));
     let counts =
         matches!(end.kind, Some(Kind::Counter)) || (end.kind.is_none_or(|kind| kind == Kind::Untyped) && by_name);
@@ -216,7 +220,7 @@ fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Resu
         }
         (None | Some(Rule::Last), _) => match end.plain.len() {
             1 => Ok(end.plain.values().sum()),
-            many => Err(format!("{many} series are meant: name the labels of one, as {{instance=\"a\"}}")),
+            many => Err(format!("{many} series are meant: name the labels of one, as {{instance=\"a\"}}").into()),
         },
         _ => {
             Err("it is one number, which takes @last (its value at the window's end) or @rate (its growth a second)"
@@ -227,7 +231,7 @@ fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Resu
 
 /// As `histogram_quantile` of Prometheus has it: within a bucket linear, from 0 in the first one if its bound is positive; in the last one
 /// the bound before it.
-fn quantile_of_buckets(share: f64, mut buckets: Vec<(f64, f64)>) -> Result<f64, String> {
+fn quantile_of_buckets(share: f64, mut buckets: Vec<(f64, f64)>) -> Result<f64, NoNumber> {
     // Of a page read while it was counted, a bucket may have less than the one before it.
     let mut most = 0.0_f64;
     for (_, count) in &mut buckets {
@@ -301,8 +305,8 @@ odd NaN
             .replace("due_us_count 10", "due_us_count 20")
     }
 
-    fn of(text: &str, begin: &str, end: &str) -> Result<f64, String> {
-        let (selector, rule) = Rule::split(text)?;
+    fn of(text: &str, begin: &str, end: &str) -> Result<f64, NoNumber> {
+        let (selector, rule) = Rule::split(text).map_err(|error| error.to_string())?;
         let selectors = [Selector::parse(selector).ok_or("no selector")?];
         let (begin, end) = (read(begin, &selectors)?, read(end, &selectors)?);
         number(rule, &begin[0], &end[0], 2.0)
@@ -354,27 +358,25 @@ odd NaN
             ("rtt_seconds{op=\"set\"}@p99", "its page has no such metric any more"),
             ("odd", "it is NaN"),
         ] {
-            let why = of(text, BEGIN, &end()).unwrap_err();
+            let why = of(text, BEGIN, &end()).unwrap_err().to_string();
             assert!(why.starts_with(expected), "{text}: {why}");
         }
         for text in ["rtt_seconds@p99", "rtt_seconds@mean", "packets_total", "due_us@rate"] {
-            let why = of(text, &end(), BEGIN).unwrap_err();
+            let why = of(text, &end(), BEGIN).unwrap_err().to_string();
             assert!(why.ends_with("the server started anew"), "{text}: {why}");
         }
         for (begin, end) in [("+Inf", "+Inf"), ("7", "NaN"), ("NaN", "7")] {
             let [begin, end] =
                 [begin, end].map(|count| BEGIN.replace("ticks_total 7", &format!("ticks_total {count}")));
-            let why = of("ticks_total", &begin, &end).unwrap_err();
+            let why = of("ticks_total", &begin, &end).unwrap_err().to_string();
             assert!(why.ends_with(", of which no growth can be told"), "{why}");
         }
         for text in ["rtt_seconds@p99", "rtt_seconds@mean"] {
-            assert_eq!(of(text, BEGIN, BEGIN).unwrap_err(), "nothing was counted during the window", "{text}");
+            assert_eq!(of(text, BEGIN, BEGIN), Err("nothing was counted during the window".into()), "{text}");
         }
         let page = BEGIN.replace("load 0.5", "<html><body>oops");
-        assert_eq!(
-            of("load", &page, &page).unwrap_err(),
-            "its page has a line that is no metric: \"<html><body>oops\""
-        );
+        let why = of("load", &page, &page).unwrap_err().to_string();
+        assert_eq!(why, "its page has a line that is no metric: \"<html><body>oops\"");
     }
 
     #[test]
@@ -399,7 +401,7 @@ odd NaN
         ];
         for (share, buckets, expected) in table {
             let found = quantile_of_buckets(share, buckets.to_vec());
-            assert_eq!(found.as_ref().map_err(String::as_str).copied(), expected, "{share} of {buckets:?}");
+            assert_eq!(found, expected.map_err(NoNumber::from), "{share} of {buckets:?}");
         }
     }
 

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, clock, thread};
 
-use crate::error::TrialError;
+use crate::error::{TrialError, only_shown};
 use crate::processes::{self, Stat};
+use crate::workload::WorkloadCaveat;
 use crate::workload::command::output::Listener;
 use crate::workload::command::started::{Ending, Program, Started, name_of};
 use crate::workload::full::{Full, Fullness, Ran};
@@ -39,6 +40,11 @@ pub enum Runs {
     PerWindow,
 }
 
+only_shown! {
+    /// A load that can't be meant.
+    InvalidLoad
+}
+
 /// The load that a user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -53,7 +59,7 @@ impl Settings {
     ///
     /// # Errors
     /// If a quote is never closed, or there is no word.
-    pub fn parse(text: &str, runs: Runs) -> Result<Settings, String> {
+    pub fn parse(text: &str, runs: Runs) -> Result<Settings, InvalidLoad> {
         let command = shlex::split(text).ok_or_else(|| format!("--load {text}: a quote is not closed"))?;
         if command.first().is_none_or(String::is_empty) {
             return Err("--load: a command is wanted".into());
@@ -312,16 +318,9 @@ impl Load {
     }
 
     /// Why the load itself may be what was measured.
-    pub(super) fn doubt(&self) -> Option<String> {
+    pub(super) fn caveat(&self) -> Option<WorkloadCaveat> {
         let share = median(&self.took_shares).filter(|share| *share < TOOK_SHARE_MIN);
-        let short = share.map(|share| {
-            format!(
-                "the load took {:.1} % of its window in the median window: a window lasts as long as its load, so its start is much of what \
-                 was measured; make the load longer",
-                share * 100.0
-            )
-        });
-        self.fullness.doubt().or(short)
+        self.fullness.caveat().or(share.map(|share| WorkloadCaveat::LoadShort { share }))
     }
 }
 
@@ -334,9 +333,9 @@ mod tests {
         let words = |text| Settings::parse(text, Runs::Throughout).map(|settings| settings.command);
         let expected = ["redis-benchmark", "-t", "get set", "$HOME"].map(str::to_owned).to_vec();
         assert_eq!(words("redis-benchmark -t 'get set' $HOME"), Ok(expected));
-        assert_eq!(words("a 'b").unwrap_err(), "--load a 'b: a quote is not closed");
+        assert_eq!(words("a 'b"), Err("--load a 'b: a quote is not closed".into()));
         for empty in ["", "  ", "''"] {
-            assert_eq!(words(empty).unwrap_err(), "--load: a command is wanted");
+            assert_eq!(words(empty), Err("--load: a command is wanted".into()));
         }
     }
 
@@ -352,11 +351,16 @@ mod tests {
         assert_eq!(busy(1000, &[(3, 0)]).busiest_since(&before), None);
         let settings = Settings { command: vec!["x".into()], runs: Runs::PerWindow };
         let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new(), Arc::default());
-        assert_eq!(load.doubt(), None);
+        assert_eq!(load.caveat(), None);
         for busiest in [0.2, 0.96, 0.99] {
             load.note(Shown { busiest, full: None });
         }
-        assert!(load.doubt().unwrap().starts_with("a thread of the load used 96 % of a CPU in the median window: "));
+        assert!(
+            load.caveat()
+                .unwrap()
+                .to_string()
+                .starts_with("a thread of the load used 96 % of a CPU in the median window: ")
+        );
     }
 
     #[test]
@@ -395,7 +399,7 @@ mod tests {
             let before = looked(1000, &[(1, 10), (2, 500), (3, 0)], (on, 100));
             let shown = load.note_since(&before, &looked(2000, threads, (on, 100 + server_ns))).unwrap();
             assert!(shown.busiest < 0.95, "{shown:?}");
-            load.doubt().unwrap_or_default()
+            load.caveat().map(|caveat| caveat.to_string()).unwrap_or_default()
         };
         // No thread is busy all the time, the fourth is new, and the CPU has nothing left.
         let four = [(1, 260), (2, 740), (3, 250), (4, 240)];

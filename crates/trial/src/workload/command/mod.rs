@@ -14,15 +14,15 @@ use crate::error::TrialError;
 use crate::metric::Metric;
 use crate::process_knob::ProcessKnobs;
 use crate::processes::Used;
-use crate::source::Source;
 use crate::source::json_lines::JsonLines;
 use crate::source::lines::{FromLines, Inbox, ReadLine};
 use crate::source::named::Directions;
 use crate::source::prometheus::Prometheus;
 use crate::source::regex::RegexLines;
 use crate::source::rule::First;
+use crate::source::{InvalidMetric, Source};
 use crate::workload::place::{Mover, PLACEMENT};
-use crate::workload::{Entry, Options, Placement, Sample, Workload, unknown};
+use crate::workload::{Entry, Options, Placement, Sample, Workload, WorkloadCaveat, unknown};
 
 mod load;
 mod output;
@@ -32,7 +32,7 @@ mod sockets;
 mod started;
 
 pub use crate::processes::end_left_by;
-pub use load::{Runs, Settings as LoadSettings};
+pub use load::{InvalidLoad, Runs, Settings as LoadSettings};
 pub use ready::Ready;
 pub use sights::Sight;
 pub use sockets::{Port, Protocol, Socket, parse_sockets};
@@ -129,7 +129,7 @@ struct Sources {
 }
 
 impl Sources {
-    fn new(settings: &Settings) -> Result<Sources, String> {
+    fn new(settings: &Settings) -> Result<Sources, InvalidMetric> {
         let directions = Directions::new(&settings.better)?;
         let per_window = settings.load.as_ref().is_some_and(|load| load.runs == Runs::PerWindow);
         let lines_from = match settings.lines_from {
@@ -152,7 +152,7 @@ impl Sources {
             }
             (None, true) => {}
             (Some(url), true) => {
-                return Err(format!("--prometheus {url}: which of its metrics? (--prometheus-metric)"));
+                return Err(format!("--prometheus {url}: which of its metrics? (--prometheus-metric)").into());
             }
             (None, false) => return Err("--prometheus-metric: from which page? (--prometheus http://…)".into()),
         }
@@ -171,19 +171,21 @@ impl Sources {
         self.sources.push(source);
     }
 
-    fn check(&self, directions: &Directions) -> Result<(), String> {
+    fn check(&self, directions: &Directions) -> Result<(), InvalidMetric> {
         for (index, metric) in self.metrics.iter().enumerate() {
             let name = &metric.name;
             if self.metrics[..index].iter().any(|before| before.name == *name) || *name == CPU_SHARE.name {
-                return Err(format!("two metrics are called {name}"));
+                return Err(format!("two metrics are called {name}").into());
             }
             if directions.of(name).is_none() {
-                return Err(format!("which way is better for {name}? (--better '{name}=lower' or '{name}=higher')"));
+                return Err(
+                    format!("which way is better for {name}? (--better '{name}=lower' or '{name}=higher')").into()
+                );
             }
         }
         let known = |name: &str| self.metrics.iter().any(|metric| metric.name == name);
         match directions.names().find(|name| !known(name)) {
-            Some(name) => Err(format!("--better {name}: no metric is called so")),
+            Some(name) => Err(format!("--better {name}: no metric is called so").into()),
             None => Ok(()),
         }
     }
@@ -241,10 +243,10 @@ impl Command {
         if options.command.is_empty() {
             return Err(TrialError::Design("which command? It stands behind --, with its arguments".into()));
         }
-        let sources = Sources::new(&settings).map_err(TrialError::Design)?;
+        let sources = Sources::new(&settings).map_err(invalid)?;
         let (server_cpus, load_cpus) = options.placement.cpus();
-        let sights = Sights::new(&settings.see, &settings.tick).map_err(TrialError::Design)?;
-        let metrics = metrics(&sources, &sights).map_err(TrialError::Design)?;
+        let sights = Sights::new(&settings.see, &settings.tick).map_err(invalid)?;
+        let metrics = metrics(&sources, &sights).map_err(invalid)?;
         let load = settings.load.clone().map(|load| {
             let (cpus, output) = (load_cpus.clone(), sources.listeners(LinesFrom::Load));
             Load::new(load, cpus, settings.ending, output, Arc::clone(&options.stop))
@@ -269,7 +271,7 @@ impl Command {
         };
         command.start_server()?;
         // Which of the numbers decides may depend on what was seen.
-        command.metrics = self::metrics(&command.sources, &command.sights).map_err(TrialError::Design)?;
+        command.metrics = self::metrics(&command.sources, &command.sights).map_err(invalid)?;
         Ok(command)
     }
 
@@ -476,8 +478,8 @@ impl Workload for Command {
         Ok(sample)
     }
 
-    fn doubts(&self) -> Vec<String> {
-        self.load.as_ref().and_then(Load::doubt).into_iter().collect()
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.load.as_ref().and_then(Load::caveat).into_iter().collect()
     }
 
     fn stop(&mut self) {
@@ -493,12 +495,16 @@ impl Drop for Command {
     }
 }
 
+fn invalid(error: InvalidMetric) -> TrialError {
+    TrialError::Design(error.to_string())
+}
+
 /// What a window yields: the user's own numbers first, then what is seen from outside, then what the kernel counts.
-fn metrics(sources: &Sources, sights: &Sights) -> Result<Vec<Metric>, String> {
+fn metrics(sources: &Sources, sights: &Sights) -> Result<Vec<Metric>, InvalidMetric> {
     let seen: Vec<Metric> = sights.metrics();
     let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);
     if let Some(own) = sources.metrics.iter().find(twice) {
-        return Err(format!("two metrics are called {}: one is seen from outside (--see)", own.name));
+        return Err(format!("two metrics are called {}: one is seen from outside (--see)", own.name).into());
     }
     Ok(sources.metrics.iter().cloned().chain(seen).chain([CPU_SHARE]).collect())
 }

@@ -7,9 +7,9 @@ use evenkeel_measure::meters::ticks::choice::Wanted;
 
 use crate::error::TrialError;
 use crate::metric::Metric;
-use crate::source::Source;
 use crate::source::outside_packets::{self, OutsidePackets};
 use crate::source::outside_ticks::{self, OutsideTicks};
+use crate::source::{InvalidMetric, Source};
 use crate::workload::Sample;
 
 /// What is looked at from outside.
@@ -39,12 +39,12 @@ pub(super) struct Sights {
 }
 
 impl Sights {
-    pub(super) fn new(wished: &[Sight], tick: &Wanted) -> Result<Sights, String> {
+    pub(super) fn new(wished: &[Sight], tick: &Wanted) -> Result<Sights, InvalidMetric> {
         let mut wished = wished.to_vec();
         wished.sort_unstable();
         wished.dedup();
         if *tick != Wanted::default() && !wished.contains(&Sight::Ticks) {
-            return Err("--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks".to_owned());
+            return Err("--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks".into());
         }
         Ok(Sights { wished, tick: tick.clone(), open: Vec::new() })
     }
@@ -111,7 +111,7 @@ mod tests {
         let names: Vec<_> = sights.metrics().into_iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), outside_ticks::METRICS.len() + outside_packets::METRICS.len());
         assert_eq!(names[0], "due_to_done_us_p99", "what is seen of the tick comes first");
-        let wrong = Sights::new(&[Sight::Packets], &main).err().unwrap();
+        let wrong = Sights::new(&[Sight::Packets], &main).err().unwrap().to_string();
         assert_eq!(wrong, "--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks");
     }
 }

@@ -56,8 +56,11 @@ fn a_load_that_is_over_at_once_is_a_doubt() {
     for _ in 0..3 {
         window(&mut command, 20_000).unwrap();
     }
-    let doubts = command.doubts();
-    assert!(doubts.len() == 1 && doubts[0].contains(" % of its window in the median window: "), "{doubts:?}");
+    let doubts = command.caveats();
+    assert!(
+        doubts.len() == 1 && doubts[0].to_string().contains(" % of its window in the median window: "),
+        "{doubts:?}"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn a_load_of_each_window_gives_its_numbers() {
         assert_eq!(window_with_lines(&mut command, 500)["rps"], 144_927.5);
     }
     assert!(command.describe().contains("load once in each window: sh -c "), "{}", command.describe());
-    assert_eq!(command.doubts(), Vec::<String>::new());
+    assert_eq!(command.caveats(), Vec::new());
     let message =
         said(window(&mut start("short", "exec sleep 60", with_load("sleep 0.3", Runs::PerWindow)).unwrap(), 100));
     // More than what it sleeps, by what it takes to start it.
@@ -47,5 +47,5 @@ fn an_idle_load_is_seen_and_no_doubt() {
     let mut command = start("idle", "exec sleep 60", with_load("sleep 60", Runs::Throughout)).unwrap();
     let sample = window(&mut command, 50).unwrap();
     assert!(sample["load_busiest_share"] < 0.5 && sample["load_cpus_used_share"] < 0.5, "{sample:?}");
-    assert_eq!(command.doubts(), Vec::<String>::new());
+    assert_eq!(command.caveats(), Vec::new());
 }

@@ -181,7 +181,7 @@ fn to_window(
     let mut told = record(args, out, wishes, stop, child, &mut sink)?;
     if sink.was_cut() {
         let why = format!("no more than {} MiB of it is kept", WINDOW_BYTES >> 20);
-        told.unseen.push(format!("the beginning of the window: {why}"));
+        told.unseen.push(format!("the beginning of the window: {why}").into());
     }
     Ok((told, sink.outlet().written().to_vec()))
 }

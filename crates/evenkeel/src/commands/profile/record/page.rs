@@ -139,7 +139,8 @@ impl Answer {
     pub(super) fn of(args: &Args, told: Told, windows: Vec<PathBuf>, ended: Option<Option<ExitStatus>>) -> Answer {
         // A command's end is told by how it ended.
         let ended_in_words = told.ended_with().filter(|_| ended.is_none());
-        let Told { status, ended_with, clock, events, unseen, .. } = told;
+        let unseen = told.unseen_of(&[]);
+        let Told { status, ended_with, clock, events, .. } = told;
         let Status { elapsed_ns, samples, switches, lost, throttled, bytes } = status;
         let code = |status: ExitStatus| status.code().or_else(|| Some(128 + status.signal()?));
         Answer {

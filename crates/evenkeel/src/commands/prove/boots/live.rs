@@ -10,7 +10,7 @@ use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
 use evenkeel_sys::clock;
 use evenkeel_trial::boots::{
-    BootCounters, BootWords, BootsDesign, BootsState, Hands, Machine, Sight, Windows, read, write,
+    BootCounters, BootWords, BootsDesign, BootsError, BootsState, Hands, Machine, Sight, Windows, read, write,
 };
 use evenkeel_trial::{ArmName, NetworkPath, Rules, Watch, Workload};
 
@@ -75,10 +75,10 @@ impl<'a> Live<'a> {
         true
     }
 
-    fn windows(&self, workload: &mut dyn Workload, design: &BootsDesign) -> Result<Option<Windows>, String> {
+    fn windows(&self, workload: &mut dyn Workload, design: &BootsDesign) -> Result<Option<Windows>, BootsError> {
         let plans = parse(&design.settings)
             .and_then(|settings| experiment::plans(&Facts::probe(self.root), &settings))
-            .map_err(|failure| failure.message())?;
+            .map_err(not_measured)?;
         // Others see these windows; who runs beside them is told at once.
         let beside = experiment::beside(self.out, "prove --boots");
         let watch = Watch::start(self.root, &plans).beside(&beside).of_workload(workload);
@@ -93,8 +93,10 @@ impl<'a> Live<'a> {
             let measured = workload.window(settle, window, &mut || start = watch.begin_window());
             settle = Duration::ZERO;
             let mut conditions = watch.end_window(&start);
-            let sample =
-                conditions.sample_of(measured).map_err(|error| format!("failed to {error}"))?.unwrap_or_default();
+            let sample = conditions
+                .sample_of(measured)
+                .map_err(|error| BootsError::NotMeasured { why: format!("failed to {error}") })?
+                .unwrap_or_default();
             beside.news().iter().for_each(|words| self.out.say(words));
             let has_number = sample.get(design.metric.name.as_ref()).is_some_and(|value| value.is_finite());
             if has_number && rules.judge(window, &conditions).is_none() {
@@ -105,11 +107,10 @@ impl<'a> Live<'a> {
             }
         }
         if samples.len() * 2 < design.windows {
-            return Err(format!(
-                "{dropped} windows were dropped, and {} of {} are left",
-                samples.len(),
-                design.windows
-            ));
+            let (left, of) = (samples.len(), design.windows);
+            return Err(BootsError::NotMeasured {
+                why: format!("{dropped} windows were dropped, and {left} of {of} are left"),
+            });
         }
         let network = match workload.passes_network_devices() {
             true => NetworkPath::Devices,
@@ -120,47 +121,47 @@ impl<'a> Live<'a> {
 }
 
 impl Machine for Live<'_> {
-    fn sight(&mut self) -> Result<Sight, String> {
+    fn sight(&mut self) -> Result<Sight, BootsError> {
         let facts = Facts::probe(self.root);
         let is = experiment::identity(&facts);
         let line = self.root.text("/proc/cmdline").ok().map(|line| line.trim().to_owned());
         Ok(Sight {
-            boot_id: boot_id(self.root).ok_or("tell which boot this is")?,
+            boot_id: boot_id(self.root).ok_or(BootsError::UnknownBoot)?,
             now_s: clock::realtime_ns() / 1_000_000_000,
             is_licensed: self.hands.is_licensed()?,
             machine: BootWords { kernel: is.kernel, processor: is.processor, cpus: is.cpus, command_line: line },
         })
     }
 
-    fn keep(&mut self, state: &BootsState) -> Result<(), String> {
+    fn keep(&mut self, state: &BootsState) -> Result<(), BootsError> {
         let ended = read(&self.file).ok().flatten().filter(|kept| kept.id == state.id).and_then(|kept| kept.ended);
         if ended.is_some() && state.ended.is_none() {
-            return Err("it was ended by somebody else meanwhile".to_owned());
+            return Err(BootsError::EndedMeanwhile);
         }
-        write(&self.file, state).map_err(|error| error.to_string())
+        Ok(write(&self.file, state)?)
     }
 
-    fn reads_back(&mut self, arm: ArmName) -> Result<(), String> {
+    fn reads_back(&mut self, arm: ArmName) -> Result<(), BootsError> {
         self.hands.reads_back(arm)
     }
 
-    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, String> {
+    fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError> {
         self.out.say(&format!("this boot is left alone for {} s", design.settle_ms / 1000));
         if !self.rest(Duration::from_millis(design.settle_ms), || self.is_over()) {
             return Ok(None);
         }
         std::env::set_current_dir(&self.folder)
-            .map_err(|error| format!("enter the folder {}: {error}", self.folder))?;
+            .map_err(|error| BootsError::NotMeasured { why: format!("enter the folder {}: {error}", self.folder) })?;
         let mut workload = workload_of(&self.workload)
             .and_then(|workload| workload.start(design.seed, &self.stop))
-            .map_err(|failure| failure.message())?;
+            .map_err(not_measured)?;
         self.out.say(&format!("measuring {} windows of {}", design.windows, workload.describe()));
         let measured = self.windows(workload.as_mut(), design);
         workload.stop();
         measured
     }
 
-    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), String> {
+    fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), BootsError> {
         self.out.say(match arm {
             ArmName::A => "the next boot is one of A: as it was",
             _ => "the next boot is one of B: with the settings",
@@ -173,11 +174,15 @@ impl Machine for Live<'_> {
         self.is_over()
     }
 
-    fn put_back(&mut self) -> Result<(), String> {
+    fn put_back(&mut self) -> Result<(), BootsError> {
         // That it was ended is why it puts back: no reason not to wait.
         let rest = |time| self.rest(time, || self.stop.load(Ordering::Relaxed));
         self.hands.put_back(&mut waiting(self.out, rest))
     }
+}
+
+fn not_measured(failure: Failure) -> BootsError {
+    BootsError::NotMeasured { why: failure.message() }
 }
 
 /// Waits for another evenkeel by `rest`, and says so once.

@@ -134,9 +134,9 @@ pub(super) fn plan(
         let cause = "nothing of it takes a reboot, and over boots it is known far less well";
         return Err(Failure::text(exit::WRONG_USE, "prove it over boots", cause).hint("leave out --boots"));
     }
-    let plan = Hands::plan(root, log, &settings, &args.settings.join(" ")).map_err(|(why, todo)| {
-        let failure = Failure::text(exit::NOT_POSSIBLE, "prove it over boots", why);
-        match todo {
+    let plan = Hands::plan(root, log, &settings, &args.settings.join(" ")).map_err(|error| {
+        let failure = Failure::text(exit::NOT_POSSIBLE, "prove it over boots", &error);
+        match error.todo() {
             Some(todo) => failure.hint(todo),
             None => failure,
         }

@@ -1,0 +1,150 @@
+//! `GapsCaveat`: what a measurement of gaps could not see, and what holds for the meter itself.
+
+use std::fmt;
+
+use evenkeel_sys::Errno;
+use serde::{Serialize, Serializer};
+
+use super::probe::Seen;
+use super::{Class, Limit, Mode, Settings};
+
+/// A share that is known less well than this, either way, is called so.
+const WIDE: f64 = 0.05;
+/// Other threads that surely took more than this are mentioned.
+const THREADS_MIN: f64 = 0.01;
+
+/// What is to be read along with a report.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the sentences below say what the figures are")]
+pub enum GapsCaveat {
+    /// A CPU was not watched to the end.
+    Ended { why: String },
+    /// The kernel does not say which threads ran instead.
+    TakersUnknown { errno: Errno },
+    /// The kernel does not say which interrupt it was.
+    InterruptsUnknown { why: String },
+    /// A probe was moved to another CPU.
+    Moved { cpu: usize, times: u64 },
+    /// A probe never ran.
+    NeverRan { cpu: usize, is_limited: bool },
+    /// A limit on CPU time holds for the meter.
+    Limited(Limit),
+    /// The CPUs were watched one after another, or there is but one.
+    OneAtATime,
+    /// No sample was taken of a CPU.
+    NoWindow { cpu: usize },
+    /// The samples of a CPU are too few.
+    FewWindows { cpu: usize, windows: u64, low: f64, high: f64, enough_s: f64 },
+    /// Samples don't say which threads took the time of a CPU.
+    ThreadsUnknown { cpu: usize },
+    /// The probes were real-time.
+    RealTime,
+}
+
+/// One sentence, without a full stop.
+impl fmt::Display for GapsCaveat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GapsCaveat::Ended { why } => f.write_str(why),
+            GapsCaveat::TakersUnknown { errno } => write!(
+                f,
+                "who ran instead is not known: the kernel's switch records were refused ({errno}); run it as root"
+            ),
+            GapsCaveat::InterruptsUnknown { why } => write!(
+                f,
+                "an interrupt and the work that it deferred are one cause, and which it was is told by CPU and not by gap: {why}"
+            ),
+            GapsCaveat::Moved { cpu, times } => {
+                write!(f, "CPU {cpu}: the probe was moved to another CPU {times} times, and went back")
+            }
+            GapsCaveat::NeverRan { cpu, is_limited } => {
+                let why = match is_limited {
+                    false => "stopped before its time, or others had the CPU all along",
+                    true => "the control group's limit left it no time",
+                };
+                write!(f, "CPU {cpu}: the probe never ran: {why}")
+            }
+            GapsCaveat::Limited(Limit { group, cpus, period_us }) => write!(
+                f,
+                "a limit on CPU time holds for the meter itself: {group} may use {cpus:.2} CPUs (period {period_us} us)"
+            ),
+            GapsCaveat::OneAtATime => {
+                f.write_str("one CPU at a time can't tell a pause of the whole machine from one CPU's")
+            }
+            GapsCaveat::NoWindow { cpu } => {
+                write!(f, "CPU {cpu}: no window fell into the time, so nothing is known of it; measure for longer")
+            }
+            GapsCaveat::FewWindows { cpu, windows, low, high, enough_s } => write!(
+                f,
+                "CPU {cpu}: {windows} windows give no more than {:.0} to {:.0} %; --seconds {enough_s:.0} would give about 5 points either way",
+                low * 100.0,
+                high * 100.0
+            ),
+            GapsCaveat::ThreadsUnknown { cpu } => write!(
+                f,
+                "CPU {cpu}: samples do not tell which threads took it, nor what a thread that is always busy would lose to them; without --sample both are measured"
+            ),
+            GapsCaveat::RealTime => f.write_str(
+                "the probes were real-time: own-real-time-throttle is the kernel's limit on them, and no fault of the machine",
+            ),
+        }
+    }
+}
+
+/// In JSON it is its sentence.
+impl Serialize for GapsCaveat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Those of a measurement.
+pub(super) fn caveats(
+    settings: &Settings,
+    seen: &[(usize, Seen)],
+    limits: &[Limit],
+    all_at_once: bool,
+) -> Vec<GapsCaveat> {
+    let ended = seen.iter().filter_map(|(_, seen)| seen.ended.clone());
+    let mut caveats: Vec<GapsCaveat> = ended.map(|why| GapsCaveat::Ended { why }).collect();
+    if settings.mode == Mode::Spin {
+        let unseen = seen.iter().find_map(|(_, seen)| seen.takers.as_ref().err());
+        caveats.extend(unseen.map(|errno| GapsCaveat::TakersUnknown { errno: *errno }));
+        let untold = seen.iter().find_map(|(_, seen)| seen.traced.as_ref().err());
+        caveats.extend(untold.map(|why| GapsCaveat::InterruptsUnknown { why: why.clone() }));
+    }
+    let whole = || seen.iter().filter(|(_, seen)| seen.ended.is_none());
+    let moved = whole().filter(|(_, seen)| seen.moved > 0);
+    caveats.extend(moved.map(|(cpu, seen)| GapsCaveat::Moved { cpu: *cpu, times: seen.moved }));
+    let never_ran = whole().filter(|(_, seen)| seen.watched_ns == 0 && seen.sums.is_none());
+    caveats.extend(never_ran.map(|(cpu, _)| GapsCaveat::NeverRan { cpu: *cpu, is_limited: !limits.is_empty() }));
+    caveats.extend(limits.iter().cloned().map(GapsCaveat::Limited));
+    if settings.mode == Mode::Spin && (!all_at_once || seen.len() < 2) {
+        caveats.push(GapsCaveat::OneAtATime);
+    }
+    if settings.mode == Mode::Sample {
+        whole().for_each(|(cpu, seen)| of_samples(settings, *cpu, seen, &mut caveats));
+    }
+    if settings.class == Class::Fifo {
+        caveats.push(GapsCaveat::RealTime);
+    }
+    caveats
+}
+
+/// What the samples of one CPU can't tell.
+fn of_samples(settings: &Settings, cpu: usize, seen: &Seen, caveats: &mut Vec<GapsCaveat>) {
+    let Some(sampled) = seen.sums.and_then(|sums| sums.sampled()) else {
+        caveats.push(GapsCaveat::NoWindow { cpu });
+        return;
+    };
+    let (share, low, high) = (sampled.missing.share, sampled.missing.low, sampled.missing.high);
+    if (high - share).max(share - low) > WIDE {
+        // The width of the interval shrinks with the root of the time.
+        let times = ((high - low) / (2.0 * WIDE)).powi(2).ceil();
+        let enough_s = settings.length_ns as f64 / 1e9 * times;
+        caveats.push(GapsCaveat::FewWindows { cpu, windows: sampled.windows, low, high, enough_s });
+    }
+    if sampled.by_threads.low > THREADS_MIN {
+        caveats.push(GapsCaveat::ThreadsUnknown { cpu });
+    }
+}

@@ -1,0 +1,110 @@
+//! `BootsCaveat`: what a sceptic should know of a trial over boots, each with its figures.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::arm::ArmName;
+use crate::report::Caveat;
+use crate::words::as_change;
+
+/// What speaks against believing an answer, or limits what it says. Boots are numbered from 1.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the sentences below say what the figures are")]
+pub enum BootsCaveat {
+    /// One that a trial may have too.
+    OfTrial(Caveat),
+    /// A boot does not count.
+    Missed { boot: usize, why: String },
+    /// The machine or evenkeel went down in a boot.
+    CutOff { boot: usize },
+    /// A boot came up in between.
+    Passed { boot: usize },
+    /// Many windows of a boot were dropped.
+    Dropped { boot: usize, dropped: usize, of: usize },
+    /// The machine was not the same in all boots that count.
+    Differ { what: Part, seen: Vec<String> },
+    /// The boots of one arm had several command lines.
+    CommandLines { arm: ArmName },
+    /// There is no comparison of them.
+    NotCompared { why: String },
+    /// A claim was made before all boots were compared.
+    Early { boots: usize, of: usize },
+    /// A guard got worse.
+    GuardWorse { metric: String, ratio: f64 },
+    /// Whether a guard got worse is not known.
+    GuardUntold { metric: String, harm_ratio: f64, why: GuardUntold },
+}
+
+/// What of a machine can differ between boots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named as what they are")]
+pub enum Part {
+    Kernels,
+    Processors,
+}
+
+/// Why it is not known whether a guard got worse.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the sentences below say what the figures are")]
+pub enum GuardUntold {
+    /// Some boots have no number of it.
+    Missing { have: usize, boots: usize },
+    /// The medians have no ratio.
+    NoRatio,
+    /// It is worse by the medians, and boots of both arms lie among each other.
+    Overlap { ratio: f64 },
+}
+
+/// One sentence, without a full stop.
+impl fmt::Display for BootsCaveat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BootsCaveat::OfTrial(caveat) => caveat.fmt(f),
+            BootsCaveat::Missed { boot, why } => write!(f, "boot {boot} is not counted: {why}"),
+            BootsCaveat::CutOff { boot } => write!(f, "boot {boot} was cut off while it was measured"),
+            BootsCaveat::Passed { boot } => write!(f, "boot {boot} came in between, and was not measured"),
+            BootsCaveat::Dropped { boot, dropped, of } => {
+                write!(f, "{dropped} of {of} windows of boot {boot} were dropped: the machine was disturbed")
+            }
+            BootsCaveat::Differ { what, seen } => {
+                let what = match what {
+                    Part::Kernels => "kernels",
+                    Part::Processors => "processors",
+                };
+                write!(f, "the boots had different {what}: {}", seen.join(", "))
+            }
+            BootsCaveat::CommandLines { arm } => write!(f, "the boots of {arm:?} had different command lines"),
+            BootsCaveat::NotCompared { why } => write!(f, "the boots could not be compared: {why}"),
+            BootsCaveat::Early { boots, of } => write!(
+                f,
+                "{boots} of {of} boots are compared: whoever looks before all are claims a difference of nothing more often than told"
+            ),
+            BootsCaveat::GuardWorse { metric, ratio } => {
+                write!(f, "{metric} is {} in every boot of B", as_change(*ratio))
+            }
+            BootsCaveat::GuardUntold { metric, harm_ratio, why } => {
+                write!(f, "whether {metric} is {:.0} % worse could not be told: {why}", harm_ratio * 100.0)
+            }
+        }
+    }
+}
+
+impl fmt::Display for GuardUntold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GuardUntold::Missing { have, boots } => write!(f, "{have} of {boots} boots have its number"),
+            GuardUntold::NoRatio => f.write_str("its medians have no ratio"),
+            GuardUntold::Overlap { ratio } => {
+                write!(f, "the medians say that it is {}, but boots of A and B overlap", as_change(*ratio))
+            }
+        }
+    }
+}
+
+/// In JSON it is its sentence.
+impl Serialize for BootsCaveat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,112 @@
+//! `SearchCaveat`: what a sceptic should know of a search, each with its figures.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::Seen;
+use super::log::Entry;
+use crate::beside;
+use crate::report::Caveat;
+use crate::rules::DropReason;
+
+/// The share of windows that may be dropped without a word.
+const DROPPED_SHARE_DOUBTFUL: f64 = 0.2;
+
+/// What speaks against believing an answer, or limits what it says.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "String")]
+#[expect(missing_docs, reason = "the sentences below say what the figures are")]
+pub enum SearchCaveat {
+    /// One that a trial may have too.
+    OfTrial(Caveat),
+    /// The server did not live through the search; its last words.
+    Died { times: usize, why: String },
+    /// Windows were dropped, by what befell them.
+    Dropped { dropped: usize, of: usize, reasons: BTreeMap<&'static str, usize>, changed: Option<String> },
+    /// A counter stood still, and the knob made a difference all the same.
+    NotAtWork { knob: String, why: String },
+    /// As a goal file has it.
+    Told(String),
+}
+
+impl From<String> for SearchCaveat {
+    fn from(told: String) -> SearchCaveat {
+        SearchCaveat::Told(told)
+    }
+}
+
+/// One sentence, without a full stop.
+impl fmt::Display for SearchCaveat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SearchCaveat::OfTrial(caveat) => caveat.fmt(f),
+            SearchCaveat::Died { times, why } => {
+                let times = match times {
+                    1 => "once".to_owned(),
+                    times => format!("{times} times, the last time so"),
+                };
+                write!(f, "the server ended or hung {times}, and was started anew: {why}")
+            }
+            SearchCaveat::Dropped { dropped, of, reasons, changed } => {
+                let whys: Vec<String> = reasons.iter().map(|(kind, count)| format!("{kind} in {count}")).collect();
+                write!(f, "{dropped} of {of} windows were dropped: {}", whys.join("; "))?;
+                match changed {
+                    Some(what) => write!(
+                        f,
+                        "; what was changed first is {what}: an agent that keeps settings would undo it for good too"
+                    ),
+                    None => Ok(()),
+                }
+            }
+            SearchCaveat::NotAtWork { knob, why } => write!(
+                f,
+                "{knob} was not at work by its counter: {why}; the difference that was seen stands all the same"
+            ),
+            SearchCaveat::Told(told) => f.write_str(told),
+        }
+    }
+}
+
+/// In JSON it is its sentence.
+impl Serialize for SearchCaveat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Those that the windows of a search have.
+pub(super) fn of_windows(entries: &[Entry]) -> Vec<SearchCaveat> {
+    let beside = beside::caveats(entries.iter().map(|entry| entry.seen.beside()));
+    beside.into_iter().map(SearchCaveat::OfTrial).chain(deaths(entries)).chain(drops(entries)).collect()
+}
+
+/// A server that did not live through the search: whatever is seen of it, its own words say why.
+fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
+    let whys = entries.iter().filter_map(|entry| match &entry.seen {
+        Seen::Died { why } => Some(why),
+        _ => None,
+    });
+    let whys: Vec<&String> = whys.collect();
+    Some(SearchCaveat::Died { times: whys.len(), why: (*whys.last()?).clone() })
+}
+
+/// Windows that were dropped, by their reasons: where they were many, and however few where it does not pass by itself.
+fn drops(entries: &[Entry]) -> Option<SearchCaveat> {
+    let reasons = entries.iter().filter_map(|entry| match &entry.seen {
+        Seen::Dropped { reason, .. } => reason.as_ref(),
+        _ => None,
+    });
+    let (mut by_kind, mut changed, mut stays): (BTreeMap<&str, usize>, _, _) = (BTreeMap::new(), None, false);
+    for reason in reasons {
+        *by_kind.entry(reason.kind()).or_default() += 1;
+        stays |= matches!(reason, DropReason::NoCpu { .. } | DropReason::NoValue { .. } | DropReason::Changed { .. });
+        if let DropReason::Changed { what } = reason {
+            changed = changed.or(Some(what.clone()));
+        }
+    }
+    let (dropped, of) = (by_kind.values().sum::<usize>(), entries.len());
+    let is_told = stays || dropped as f64 > of as f64 * DROPPED_SHARE_DOUBTFUL;
+    is_told.then_some(SearchCaveat::Dropped { dropped, of, reasons: by_kind, changed })
+}

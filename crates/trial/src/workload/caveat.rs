@@ -1,0 +1,85 @@
+//! `WorkloadCaveat`: what a sceptic should know of a workload, each with its figures: most often that its load was at its own limit.
+
+use std::fmt;
+
+/// Why something else than the server may have been measured, or less than was asked for.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the sentences below say what the figures are")]
+pub enum WorkloadCaveat {
+    /// The busiest thread of the load had no more to give, in the median window.
+    LoadThreadFull { share: f64 },
+    /// The CPUs of the load had no more to give; the server's share is 0 where it may run elsewhere.
+    LoadCpusFull { by_load: f64, by_server: f64 },
+    /// The load of a window is short, so that its start is much of what was measured.
+    LoadShort { share: f64 },
+    /// The load generator was busy for most of its time.
+    GeneratorBusy { share: f64, server: &'static str },
+    /// The load generator sent requests late although a connection was free.
+    GeneratorLate { share: f64 },
+    /// Requests that fell due were never sent.
+    Unsent { share: f64, server: &'static str, connections: u32 },
+    /// The players sent inputs late, in the median window.
+    PlayersLate { share: f64 },
+    /// The server's tick can't be seen; without players its CPU time is all that was measured.
+    TickUnseen { why: String, has_players: bool },
+}
+
+/// One sentence, without a full stop.
+impl fmt::Display for WorkloadCaveat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |share: f64| share * 100.0;
+        match self {
+            WorkloadCaveat::LoadThreadFull { share } => write!(
+                f,
+                "a thread of the load used {:.0} % of a CPU in the median window: the load may have been measured instead of the server; give it more \
+                 threads or more CPUs",
+                percent(*share)
+            ),
+            WorkloadCaveat::LoadCpusFull { by_load, by_server } => {
+                let [load, server] = [by_load, by_server].map(|share| format!("{:.0} %", percent(*share)));
+                match server.as_str() {
+                    "0 %" => write!(f, "the load used {load} of all CPUs that it may run on"),
+                    server => {
+                        write!(f, "the load used {load} and the server {server} of all CPUs that the load may run on")
+                    }
+                }?;
+                f.write_str(
+                    ": a load that is short of CPU may have been measured instead of the server; give it more CPUs, or its own",
+                )
+            }
+            WorkloadCaveat::LoadShort { share } => write!(
+                f,
+                "the load took {:.1} % of its window in the median window: a window lasts as long as its load, so its start is much of what \
+                 was measured; make the load longer",
+                percent(*share)
+            ),
+            WorkloadCaveat::GeneratorBusy { share, server } => write!(
+                f,
+                "the load generator was busy for {:.0} % of its time: it, and not {server}, may set the pace",
+                percent(*share)
+            ),
+            WorkloadCaveat::GeneratorLate { share } => write!(
+                f,
+                "the load generator sent {:.1} % of its requests more than 1 ms late with a connection free: it did not keep its schedule",
+                percent(*share)
+            ),
+            WorkloadCaveat::Unsent { share, server, connections } => write!(
+                f,
+                "{:.1} % of the requests that fell due found no free connection and were never sent: the rate is more than {server} answers over \
+                 {connections} connections",
+                percent(*share)
+            ),
+            WorkloadCaveat::PlayersLate { share } => write!(
+                f,
+                "the players sent {:.1} % of their inputs more than 2 ms late in the median window: they did not keep their own time",
+                percent(*share)
+            ),
+            WorkloadCaveat::TickUnseen { why, has_players: false } => {
+                write!(f, "only the server's CPU time was measured, since its tick is not to be seen: {why}")
+            }
+            WorkloadCaveat::TickUnseen { why, has_players: true } => {
+                write!(f, "the server's tick is not to be seen from outside: {why}")
+            }
+        }
+    }
+}
