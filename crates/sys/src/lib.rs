@@ -21,6 +21,8 @@ mod errno;
 mod ethtool;
 mod hand;
 pub mod held;
+#[cfg(feature = "http")]
+pub mod http;
 mod image;
 mod inside;
 pub mod job;
