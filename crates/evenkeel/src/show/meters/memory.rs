@@ -3,7 +3,8 @@
 use evenkeel_measure::Samples;
 use evenkeel_measure::meters::memory::{Bandwidth, Churn, Nodes, Report, WorkingSet};
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{percent_to, quantity};
 
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Latency of a load")];
@@ -39,7 +40,7 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
 }
 
 fn latency(set: &WorkingSet) -> [String; 7] {
-    let share = set.huge_share.map_or("unknown".to_owned(), |share| format!("{:.0} %", share * 100.0));
+    let share = set.huge_share.map_or("unknown".to_owned(), |share| percent_to(0, share));
     let ratio = set.huge_to_small().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     let (small, small_p99) = p50_p99(&set.small);
     let (huge, huge_p99) = p50_p99(&set.huge);
@@ -81,7 +82,7 @@ fn churn(seen: &Churn) -> [String; 6] {
         of(&seen.records_per_s, |summary| summary.p50),
         of(&seen.faults_per_s, |summary| summary.p50),
         format!("{:.1}", seen.faults_per_record),
-        format!("{:.0} %", seen.system_share * 100.0),
+        percent_to(0, seen.system_share),
     ]
 }
 

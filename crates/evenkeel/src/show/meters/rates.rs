@@ -6,7 +6,8 @@ use evenkeel_measure::meters::rates::{
     System,
 };
 
-use crate::show::blocks::{Block, Timeline, quantity, real_quantity};
+use crate::show::blocks::{Block, Timeline};
+use crate::show::units::{percent, quantity, real_quantity};
 
 /// CPUs with a line of their own; of more, those that lost most.
 const CPUS_SHOWN: usize = 16;
@@ -281,10 +282,6 @@ fn told<T>(value: &Seen<T>, show: impl FnOnce(&T) -> String) -> String {
 
 fn per_second(rate: &Seen<f64>) -> String {
     told(rate, |rate| real_quantity(*rate, Unit::PerS))
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 fn size(bytes: u64) -> String {

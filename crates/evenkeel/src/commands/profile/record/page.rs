@@ -15,7 +15,8 @@ use super::Args;
 use super::named::Kept;
 use crate::progress::Telling;
 use crate::show::Out;
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{part, percent_to, quantity};
 
 /// In a log, this is often enough to see that it goes on.
 const LINE_EVERY: Duration = Duration::from_secs(15);
@@ -190,10 +191,10 @@ impl Answer {
         let names = self.names.as_ref().map(Kept::words).filter(|words| !words.is_empty());
         blocks.extend(names.map(|words| Block::row("names", words)));
         blocks.extend(self.warnings());
-        let share = self.cpu_ns as f64 / self.elapsed_ns.max(1) as f64 * 100.0;
         blocks.push(Block::Note(format!(
-            "Recording took {} of CPU time, {share:.2} % of one CPU.",
-            quantity(self.cpu_ns, Unit::Ns)
+            "Recording took {} of CPU time, {} of one CPU.",
+            quantity(self.cpu_ns, Unit::Ns),
+            percent_to(2, part(self.cpu_ns, self.elapsed_ns))
         )));
         blocks.push(Block::Note(format!("Next: evenkeel profile view {}", self.file.display())));
         blocks
