@@ -6,7 +6,7 @@ use evenkeel_measure::disturb::storm::{packets, timers, wakes};
 use evenkeel_measure::disturb::{quantum, quota, sibling, spinner};
 
 use crate::show::blocks::Block;
-use crate::show::units::{part, percent, quantity, real_quantity};
+use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 
 pub(crate) fn quantum(report: &quantum::Report) -> Vec<Block> {
     let rows = report.cpus.iter().map(|cpu| {
@@ -79,12 +79,12 @@ pub(crate) fn bandwidth(report: &bandwidth::Report) -> Vec<Block> {
 
 pub(crate) fn pressure(report: &pressure::Report) -> Vec<Block> {
     let mut blocks = vec![
-        Block::row("held at most", mib(report.held_bytes_max)),
+        Block::row("held at most", bytes(report.held_bytes_max)),
         Block::row("filled in", quantity(report.filled_ns, Unit::Ns)),
-        Block::row("left at least", report.left_bytes_min.map_or_else(|| "unknown".to_owned(), mib)),
+        Block::row("left at least", report.left_bytes_min.map_or_else(|| "unknown".to_owned(), bytes)),
     ];
     if report.held_back {
-        blocks.push(Block::row("given back", mib(report.given_back_bytes)));
+        blocks.push(Block::row("given back", bytes(report.given_back_bytes)));
         blocks.push(Block::Warning("The reserve kept it from holding all that it was asked for.".to_owned()));
     }
     if let Some(why) = &report.ended_because {
@@ -166,8 +166,4 @@ fn went_offline(cpu: usize) -> Block {
 
 fn count(count: Option<u64>) -> String {
     count.map_or_else(|| "unknown".to_owned(), |count| count.to_string())
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{} MiB", bytes >> 20)
 }
