@@ -15,6 +15,8 @@ pub mod dma_latency;
 mod errno;
 pub mod ethtool;
 pub mod held;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod job;
 pub mod lock;
 pub mod mapping;

@@ -148,6 +148,7 @@ pub(crate) const TARGETS: &[Target] = &[
         ),
     ),
     target("goal", Whole(trials::goal)),
+    target("http", Whole(packets::http)),
     // The catalogue is asked for whatever the firmware calls the machine.
     target("instance", Paths(EC2, &["/sys/class/dmi/id/product_name"])),
     target("interrupts", Paths(QUEUES, &["/proc/interrupts"])),

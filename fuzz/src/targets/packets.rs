@@ -5,17 +5,23 @@ use evenkeel_measure::meters::ticks::wakes::Wakes;
 use evenkeel_measure::meters::udp::wire::{FromClient, FromServer};
 use evenkeel_measure::meters::udp::{Act, Arrival, Gate};
 use evenkeel_rt::agones::GameServer;
-use evenkeel_rt::agones::http::{Answer, BadAnswer, Reader};
+use evenkeel_sys::http::{Answer, BadAnswer, Head, Reader};
 use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_trial::load::ddnet::{Event, Player};
 
-/// What somebody at the port of Agones' sidecar answers, each character a byte: in one piece or many it comes to the same, and no more
-/// is kept of it than there was.
+/// What the sidecar of Agones reports of a game server.
 pub(super) fn agones(text: &str) {
+    let _ = GameServer::parse(text.as_bytes());
+}
+
+/// What a server answers over HTTP, each character a byte. The pieces that it comes in do not matter, its body is no longer than the answer
+/// or its bound, and the head on its own says the same as the whole.
+pub(super) fn http(text: &str) {
+    const BODY_BYTES_MAX: usize = 1 << 10;
     let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
     let read = |piece: usize| -> Result<Answer, BadAnswer> {
-        let mut reader = Reader::default();
+        let mut reader = Reader::new(BODY_BYTES_MAX);
         for piece in bytes.chunks(piece) {
             if let Some(answer) = reader.push(piece)? {
                 return Ok(answer);
@@ -26,11 +32,21 @@ pub(super) fn agones(text: &str) {
     let whole = read(usize::MAX);
     assert_eq!(read(1), whole);
     assert_eq!(read(7), whole);
-    if let Ok(answer) = whole {
-        assert!(answer.body.len() <= bytes.len());
-        let _ = GameServer::parse(&answer.body);
+    if let Ok(answer) = &whole {
+        assert!(answer.body.len() <= bytes.len().min(BODY_BYTES_MAX));
     }
-    let _ = GameServer::parse(&bytes);
+    match Head::parse(&bytes) {
+        Ok(Some(head)) => {
+            assert_eq!(Head::parse(&bytes[..head.bytes]), Ok(Some(head)));
+            assert_eq!(Head::parse(&bytes[..head.bytes - 1]), Ok(None));
+            let is_same = |answer: &Answer| {
+                head.status < 200 || (answer.status, answer.reason.as_str()) == (head.status, head.reason)
+            };
+            assert!(whole.as_ref().map_or(true, is_same));
+        }
+        Ok(None) => assert_eq!(whole, Err(BadAnswer::Ended)),
+        Err(_) => assert!(whole.is_err()),
+    }
 }
 
 /// Packets that a server of DDNet, or somebody in its place, sends to a player who has connected: each character is a byte, and one that is none

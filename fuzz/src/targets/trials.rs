@@ -7,7 +7,7 @@ use evenkeel_trial::boots::{BootWords, Sight, next};
 use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
 use evenkeel_trial::saved::{Saved, across};
 use evenkeel_trial::search::{GoalFile, Log, is_over};
-use evenkeel_trial::source::http;
+use evenkeel_trial::source::http::Address;
 use evenkeel_trial::source::json_lines::JsonLines;
 use evenkeel_trial::source::lines::ReadLine;
 use evenkeel_trial::source::named::Directions;
@@ -72,10 +72,10 @@ pub(super) fn output_lines(text: &str) {
     }
 }
 
-/// A page of metrics, behind a line that says what is wanted of it, as it is at a window's begin and, behind `=`, at its end; and an answer
-/// in which it may stand.
+/// A page of metrics, behind a line that says what is wanted of it, as it is at a window's begin and, behind `=`, at its end; and the
+/// address of one.
 pub(super) fn metrics_page(text: &str) {
-    let _ = (http::Address::parse(text), http::parse_answer(text.as_bytes()));
+    let _ = Address::parse(text);
     let (wanted, pages) = text.split_once('\n').unwrap_or((text, ""));
     let (begin, end) = pages.split_once("\n=\n").unwrap_or((pages, pages));
     let Ok((selector, rule)) = Rule::split(wanted) else { return };

@@ -7,8 +7,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::exit;
 use crate::failure::Failure;
-use crate::show::blocks::{Block, Timeline, quantity};
+use crate::show::blocks::{Block, Timeline};
 use crate::show::escape;
+use crate::show::units::quantity;
 
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 16.0;

@@ -4,6 +4,7 @@
 use evenkeel_measure::{Samples, Unit};
 
 use crate::show::page::{BAD, DIM, Indent, PLAIN, Page, WARN};
+use crate::show::units::quantity;
 
 /// The longest bar, in columns.
 const BAR_COLUMNS: usize = 40;
@@ -118,56 +119,11 @@ fn timeline(page: &mut Page, shown: &Timeline) {
     page.line(DIM, &format!("  0{:>width$}", quantity(shown.total_ns, Unit::Ns), width = TIMELINE_COLUMNS - 1));
 }
 
-/// `38.2 us`: three digits, in the unit that people would say it in.
-pub(crate) fn quantity(value: u64, unit: Unit) -> String {
-    real_quantity(value as f64, unit)
-}
-
-/// The same for what is no whole number.
-pub(crate) fn real_quantity(value: f64, unit: Unit) -> String {
-    let steps: &[(&str, f64)] = match unit {
-        Unit::Ns => &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)],
-        Unit::Ps => &[("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("ms", 1e9)],
-        Unit::BytesPerS => &[("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)],
-        Unit::PerS => &[("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6), ("G/s", 1e9)],
-        Unit::Khz => &[("kHz", 1.0), ("MHz", 1e3), ("GHz", 1e6)],
-        Unit::Ppm => &[("ppm", 1.0), ("%", 1e4)],
-    };
-    let (name, size) = steps.iter().rev().find(|(_, size)| value.abs() >= *size).unwrap_or(&steps[0]);
-    let scaled = value / size;
-    let digits = if scaled.abs() >= 100.0 || (scaled.fract() == 0.0 && *size == 1.0) {
-        0
-    } else if scaled.abs() >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{scaled:.digits$} {name}")
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
 
     use super::*;
-
-    #[test]
-    fn quantities_read_as_people_say_them() {
-        let table = [
-            (0.0, Unit::Ns, "0 ns"),
-            (999.0, Unit::Ns, "999 ns"),
-            (38_210.0, Unit::Ns, "38.2 us"),
-            (6_050_000.0, Unit::Ns, "6.05 ms"),
-            (612.4, Unit::Ps, "612 ps"),
-            (17.93, Unit::Ns, "17.9 ns"),
-            (1.5e9, Unit::BytesPerS, "1.50 GB/s"),
-            (250_123.0, Unit::PerS, "250 k/s"),
-            (2_600_000.0, Unit::Khz, "2.60 GHz"),
-        ];
-        for (value, unit, expected) in table {
-            assert_eq!(real_quantity(value, unit), expected);
-        }
-    }
 
     #[test]
     fn a_page_of_every_block() {

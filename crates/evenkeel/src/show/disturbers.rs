@@ -5,7 +5,8 @@ use evenkeel_measure::disturb::memory::{bandwidth, pressure};
 use evenkeel_measure::disturb::storm::{packets, timers, wakes};
 use evenkeel_measure::disturb::{quantum, quota, sibling, spinner};
 
-use crate::show::blocks::{Block, quantity, real_quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 
 pub(crate) fn quantum(report: &quantum::Report) -> Vec<Block> {
     let rows = report.cpus.iter().map(|cpu| {
@@ -43,7 +44,7 @@ pub(crate) fn spinner(report: &spinner::Report) -> Vec<Block> {
         [
             thread.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
             thread.turns.to_string(),
-            percent(thread.wanted_ns as f64 / thread.elapsed_ns.max(1) as f64),
+            percent(part(thread.wanted_ns, thread.elapsed_ns)),
             percent(thread.share_taken),
         ]
     });
@@ -68,7 +69,7 @@ pub(crate) fn bandwidth(report: &bandwidth::Report) -> Vec<Block> {
         [
             cpu.cpu.to_string(),
             real_quantity(cpu.copied_bytes_per_s, Unit::BytesPerS),
-            percent(cpu.taken_ns as f64 / cpu.elapsed_ns.max(1) as f64),
+            percent(part(cpu.taken_ns, cpu.elapsed_ns)),
         ]
     });
     let mut blocks = vec![Block::table(["CPU", "copied", "had of the CPU"], rows.collect())];
@@ -78,12 +79,12 @@ pub(crate) fn bandwidth(report: &bandwidth::Report) -> Vec<Block> {
 
 pub(crate) fn pressure(report: &pressure::Report) -> Vec<Block> {
     let mut blocks = vec![
-        Block::row("held at most", mib(report.held_bytes_max)),
+        Block::row("held at most", bytes(report.held_bytes_max)),
         Block::row("filled in", quantity(report.filled_ns, Unit::Ns)),
-        Block::row("left at least", report.left_bytes_min.map_or_else(|| "unknown".to_owned(), mib)),
+        Block::row("left at least", report.left_bytes_min.map_or_else(|| "unknown".to_owned(), bytes)),
     ];
     if report.held_back {
-        blocks.push(Block::row("given back", mib(report.given_back_bytes)));
+        blocks.push(Block::row("given back", bytes(report.given_back_bytes)));
         blocks.push(Block::Warning("The reserve kept it from holding all that it was asked for.".to_owned()));
     }
     if let Some(why) = &report.ended_because {
@@ -101,7 +102,7 @@ pub(crate) fn packets(report: &packets::Report) -> Vec<Block> {
             cpu.missed.to_string(),
             cpu.refused.to_string(),
             count(cpu.softirqs),
-            percent(cpu.taken_ns as f64 / cpu.elapsed_ns.max(1) as f64),
+            percent(part(cpu.taken_ns, cpu.elapsed_ns)),
         ]
     });
     let header = ["CPU", "sent", "rate", "missed", "refused", "softirqs", "had of the CPU"];
@@ -134,7 +135,7 @@ pub(crate) fn timers(report: &timers::Report) -> Vec<Block> {
             count(cpu.interrupts),
             cpu.policy.to_owned(),
             cpu.late.histogram.summary().map_or_else(|| "unknown".to_owned(), |late| quantity(late.p99, Unit::Ns)),
-            percent(cpu.taken_ns as f64 / cpu.elapsed_ns.max(1) as f64),
+            percent(part(cpu.taken_ns, cpu.elapsed_ns)),
         ]
     });
     let header = ["CPU", "timers", "missed", "interrupts", "class", "late (p99)", "had of the CPU"];
@@ -165,12 +166,4 @@ fn went_offline(cpu: usize) -> Block {
 
 fn count(count: Option<u64>) -> String {
     count.map_or_else(|| "unknown".to_owned(), |count| count.to_string())
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-fn mib(bytes: u64) -> String {
-    format!("{} MiB", bytes >> 20)
 }

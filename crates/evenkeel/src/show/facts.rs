@@ -8,7 +8,8 @@ use evenkeel_host::{Fact, Facts, Place, knobs};
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
-use crate::show::page::{DIM, PLAIN, Page, bytes, unknown};
+use crate::show::page::{DIM, PLAIN, Page, unknown};
+use crate::show::units::bytes;
 
 mod counters;
 mod cpus;

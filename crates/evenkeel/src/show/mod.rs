@@ -19,6 +19,7 @@ pub(crate) mod profile;
 pub(crate) mod sarif;
 pub(crate) mod topology;
 pub(crate) mod tune;
+pub(crate) mod units;
 
 use std::io::{self, IsTerminal, Write};
 

@@ -253,18 +253,6 @@ fn pieces(word: &str, width: usize) -> Vec<&str> {
     pieces
 }
 
-/// `35.8 MiB`: binary units, one decimal where it is not whole.
-pub(crate) fn bytes(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let power = (1..units.len()).take_while(|power| bytes >> (10 * power) > 0).last().unwrap_or(0);
-    let unit = 1_u64 << (10 * power);
-    let tenths = (u128::from(bytes) * 10 + u128::from(unit) / 2) / u128::from(unit);
-    match tenths % 10 {
-        0 => format!("{} {}", tenths / 10, units[power]),
-        tenth => format!("{}.{tenth} {}", tenths / 10, units[power]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,21 +300,6 @@ mod tests {
             page.parts(&[(PLAIN, &long)]);
             let page = page.finish();
             assert!(page.len() < 5 * LINE_CHARS_MAX && page.contains("more characters)"), "{} bytes", page.len());
-        }
-    }
-
-    #[test]
-    fn sizes_read_as_people_say_them() {
-        let table = [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (32 << 10, "32 KiB"),
-            (37_486_592, "35.8 MiB"),
-            (16_777_216_000, "15.6 GiB"),
-            (u64::MAX, "16 EiB"),
-        ];
-        for (size, expected) in table {
-            assert_eq!(bytes(size), expected);
         }
     }
 

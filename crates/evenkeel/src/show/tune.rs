@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::commands::Tuned;
 use crate::report::as_change;
+use crate::show::units::percent;
 
 /// Other numbers that changed by less than this are not worth a line.
 const ALONG_RATIO: f64 = 1.05;
@@ -48,7 +49,7 @@ pub(crate) fn page(told: &Tuned) -> String {
         text += &format!("doubt: {doubt}\n");
     }
     if let Some(noise) = answer.noise_ratio {
-        text += &format!("two windows of one thing differ by {:.1} % here\n", noise * 100.0);
+        text += &format!("two windows of one thing differ by {} here\n", percent(noise));
     }
     text += &match told.all_as_before {
         true => "every setting reads as before\n".to_owned(),

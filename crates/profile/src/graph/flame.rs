@@ -2,10 +2,9 @@
 //!
 //! Of what can't be seen nothing is drawn, nor even written as a line: a recording of millions of stacks is a graph of some thousand frames.
 
-use std::fmt::Write as _;
-
 use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
+use maud::html;
 
 use super::{Direction, Pair, Quantity, Style};
 use crate::tree::{DEPTH_MAX, Kind, MORE, NodeId, ROOT, Tree};
@@ -212,32 +211,11 @@ fn fit(text: &str) -> String {
 }
 
 fn nothing(style: &Style) -> String {
-    let mut svg = String::from(concat!(
-        "<?xml version=\"1.0\" standalone=\"no\"?>\n",
-        "<svg version=\"1.1\" width=\"1200\" height=\"80\" viewBox=\"0 0 1200 80\" xmlns=\"http://www.w3.org/2000/svg\">\n",
-    ));
-    let title = escaped(&fit(&style.title));
-    // Writing into a text can't fail.
-    let _ = writeln!(svg, "<text x=\"600\" y=\"30\" text-anchor=\"middle\" font-size=\"17\">{title}</text>");
-    let _ = writeln!(
-        svg,
-        "<text x=\"600\" y=\"60\" text-anchor=\"middle\" font-size=\"12\">Nothing was seen.</text>\n</svg>"
-    );
-    svg
-}
-
-/// Text for XML and HTML.
-pub(super) fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '&' => safe.push_str("&amp;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            letter => safe.push(letter),
+    let picture = html! {
+        svg version="1.1" width="1200" height="80" viewBox="0 0 1200 80" xmlns="http://www.w3.org/2000/svg" {
+            text x="600" y="30" text-anchor="middle" font-size="17" { (fit(&style.title)) }
+            text x="600" y="60" text-anchor="middle" font-size="12" { "Nothing was seen." }
         }
-    }
-    safe
+    };
+    format!("<?xml version=\"1.0\" standalone=\"no\"?>\n{}\n", picture.into_string())
 }

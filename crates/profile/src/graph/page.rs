@@ -1,14 +1,12 @@
 //! Trees as a page that needs nothing but itself. The script in it gets the tree as data and writes names as text alone, and the page may
 //! load nothing: a function's name can't become a part of the page, whatever it is.
 
-use std::fmt::Write as _;
-
+use maud::{Markup, html};
 use serde::Serialize;
 
-use super::flame::escaped;
-use super::shell::{Shell, titled};
+use super::shell::Shell;
 use super::{Direction, Pair, Quantity, Style};
-use crate::tree::{Kind, MORE, NodeId, Tree};
+use crate::tree::{Kind, MORE, NodeId, Tree, clean};
 
 /// No page has more frames than this: what is narrower than the rest is left out, and the page says so.
 const NODES_MAX: usize = 60_000;
@@ -41,43 +39,41 @@ struct Data<'a> {
     before: Option<Vec<u64>>,
 }
 
-fn page(tree: &Tree, before: Option<&[u64]>, style: &Style, table: &str) -> String {
+fn page(tree: &Tree, before: Option<&[u64]>, style: &Style, table: &Markup) -> String {
     let (data, left_out) = data(tree, before, style);
-    let title = titled(&style.title);
-    let legend = if before.is_some() { CHANGE_KEYS } else { KIND_KEYS };
-    let old =
-        if before.is_some() { "<label><input type=\"checkbox\" id=\"old\"> as wide as before</label>" } else { "" };
-    let left_out = match left_out {
-        0 => String::new(),
-        count => format!(
-            "<p class=\"keys\">{count} frames too narrow to be seen are not in this page; what called them has their time.</p>"
-        ),
+    let main = html! {
+        p.no-script { "The graph needs JavaScript, which is off here; the table below does not." }
+        div.tools.needs-script {
+            input type="search" id="find" placeholder="Find a function (regular expression)"
+                aria-label="Find a function, by a regular expression" autocomplete="off" spellcheck="false";
+            button type="button" id="back" disabled { "Show all" }
+            button type="button" id="turn" { "Turn over" }
+            @if before.is_some() { label { input type="checkbox" id="old"; " as wide as before" } }
+            span id="found" role="status" {}
+        }
+        p.keys.needs-script {
+            @if before.is_some() {
+                span.box.grew style="--much: 100%" {} "▲ more than before, with all that it calls"
+                span.box.shrank style="--much: 100%" {} "▼ less"
+            } @else {
+                span.box.kind0 {} "user" span.box.kind2 {} "inlined" span.box.kind1 {} "kernel"
+                span.box.kind3 {} "made at run time" span.box.kind4 {} "unnamed"
+            }
+        }
+        div.needs-script id="scroll" { div.flame id="graph" role="tree" aria-label=(clean(&style.title)) {} }
+        p.needs-script id="detail" aria-live="polite" {}
+        p.keys.help.needs-script {
+            kbd { "/" } " find, " kbd { "←" } " " kbd { "→" } " " kbd { "↑" } " " kbd { "↓" } " go, "
+            kbd { "Enter" } " or a click look closer, " kbd { "Esc" } " back"
+        }
+        @if left_out > 0 {
+            p.keys { (left_out) " frames too narrow to be seen are not in this page; what called them has their time." }
+        }
+        (table)
     };
-    let turn = "<button type=\"button\" id=\"turn\">Turn over</button>";
-    let main = format!(
-        r#"<p class="no-script">The graph needs JavaScript, which is off here; the table below does not.</p>
-<div class="tools needs-script">
-<input type="search" id="find" placeholder="Find a function (regular expression)" aria-label="Find a function, by a regular expression" autocomplete="off" spellcheck="false">
-<button type="button" id="back" disabled>Show all</button>{turn}{old}<span id="found" role="status"></span>
-</div>
-<p class="keys needs-script">{legend}</p>
-<div id="scroll" class="needs-script"><div id="graph" class="flame" role="tree" aria-label="{title}"></div></div>
-<p id="detail" class="needs-script" aria-live="polite"></p>
-<p class="keys help needs-script"><kbd>/</kbd> find, <kbd>←</kbd> <kbd>→</kbd> <kbd>↑</kbd> <kbd>↓</kbd> go, <kbd>Enter</kbd> or a click look closer, <kbd>Esc</kbd> back</p>
-{left_out}{table}"#
-    );
     let (css, js) = (include_str!("page.css"), include_str!("page.js"));
-    Shell { title: &style.title, subtitle: &style.subtitle, css: &[css], main: &main, js }.html(&data)
+    Shell { title: &style.title, subtitle: &style.subtitle, css: &[css], main, js }.html(&data)
 }
-
-const KIND_KEYS: &str = concat!(
-    "<span class=\"box kind0\"></span>user<span class=\"box kind2\"></span>inlined<span class=\"box kind1\"></span>kernel",
-    "<span class=\"box kind3\"></span>made at run time<span class=\"box kind4\"></span>unnamed",
-);
-const CHANGE_KEYS: &str = concat!(
-    "<span class=\"box grew\" style=\"--much: 100%\"></span>▲ more than before, with all that it calls",
-    "<span class=\"box shrank\" style=\"--much: 100%\"></span>▼ less",
-);
 
 /// The data, and how many nodes are not in it.
 fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'a>, usize) {
@@ -160,51 +156,55 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 /// The functions in which most was seen.
-fn functions(tree: &Tree, quantity: &Quantity) -> String {
+fn functions(tree: &Tree, quantity: &Quantity) -> Markup {
     let total = tree.total();
     let mut rows: Vec<(usize, (u64, u64))> = tree.by_name().into_iter().enumerate().skip(1).collect();
     rows.retain(|(name, (own, _))| *own > 0 && tree.text(*name as NodeId) != MORE);
     rows.sort_by_key(|(name, (own, total))| (std::cmp::Reverse(*own), std::cmp::Reverse(*total), *name));
-    let mut table = format!(
-        "<h2>Where it was</h2><table><thead><tr><th class=\"n\">itself</th><th class=\"n\">with what it calls</th>\
-         <th class=\"n wide-only\">itself, {}</th><th class=\"wide-only\">kind</th><th>function</th></tr></thead><tbody>",
-        escaped(quantity.words())
-    );
-    for (name, (own, with)) in rows.into_iter().take(ROWS) {
-        let (kind, bare) = Kind::of(tree.text(name as u32));
-        // Writing into a text can't fail.
-        let _ = write!(
-            table,
-            "<tr><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n wide-only\">{:.2}</td><td class=\"wide-only\">{}</td>\
-             <td><button type=\"button\" class=\"name\">{}</button></td></tr>",
-            share(own, total),
-            share(with, total),
-            own as f64 * quantity.factor(),
-            kind.word(),
-            escaped(bare)
-        );
+    html! {
+        h2 { "Where it was" }
+        table {
+            thead {
+                tr {
+                    th.n { "itself" } th.n { "with what it calls" } th.n.wide-only { "itself, " (quantity.words()) }
+                    th.wide-only { "kind" } th { "function" }
+                }
+            }
+            tbody {
+                @for (name, (own, with)) in rows.into_iter().take(ROWS) {
+                    @let (kind, bare) = Kind::of(tree.text(name as u32));
+                    tr {
+                        td.n { (share(own, total)) }
+                        td.n { (share(with, total)) }
+                        td.n.wide-only { (format!("{:.2}", own as f64 * quantity.factor())) }
+                        td.wide-only { (kind.word()) }
+                        td { button.name type="button" { (bare) } }
+                    }
+                }
+            }
+        }
     }
-    table + "</tbody></table>"
 }
 
 /// The functions that changed most.
-fn changes(pair: &Pair) -> String {
+fn changes(pair: &Pair) -> Markup {
     let (old, new) = (pair.old().total(), pair.tree.total());
-    let mut table = String::from(
-        "<h2>What changed</h2><table><thead><tr><th class=\"n\">change</th><th class=\"n\">before</th><th class=\"n\">after</th>\
-         <th>function, itself</th></tr></thead><tbody>",
-    );
-    for one in pair.changed().into_iter().filter(|one| one.own_change() != 0).take(ROWS) {
-        let change = 100.0 * one.own_change() as f64 / new.max(old).max(1) as f64;
-        let _ = write!(
-            table,
-            "<tr><td class=\"n\">{} {change:+.2} %</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
-             <td><button type=\"button\" class=\"name\">{}</button></td></tr>",
-            if change < 0.0 { "▼" } else { "▲" },
-            share(one.before.0, old),
-            share(one.after.0, new),
-            escaped(Kind::of(&one.name).1)
-        );
+    let changed = pair.changed();
+    html! {
+        h2 { "What changed" }
+        table {
+            thead { tr { th.n { "change" } th.n { "before" } th.n { "after" } th { "function, itself" } } }
+            tbody {
+                @for one in changed.iter().filter(|one| one.own_change() != 0).take(ROWS) {
+                    @let change = 100.0 * one.own_change() as f64 / new.max(old).max(1) as f64;
+                    tr {
+                        td.n { (if change < 0.0 { "▼" } else { "▲" }) (format!(" {change:+.2} %")) }
+                        td.n { (share(one.before.0, old)) }
+                        td.n { (share(one.after.0, new)) }
+                        td { button.name type="button" { (Kind::of(&one.name).1) } }
+                    }
+                }
+            }
+        }
     }
-    table + "</tbody></table>"
 }

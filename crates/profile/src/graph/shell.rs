@@ -1,8 +1,8 @@
 //! What every page has around what it shows: it loads nothing, runs no script but its own, and no name in it ends one.
 
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde::Serialize;
 
-use super::flame::escaped;
 use crate::tree::clean;
 
 /// What stands on a page.
@@ -11,8 +11,8 @@ pub(super) struct Shell<'a> {
     pub(super) subtitle: &'a str,
     /// Its styles, one after the other.
     pub(super) css: &'a [&'a str],
-    /// What is shown, as HTML.
-    pub(super) main: &'a str,
+    /// What is shown.
+    pub(super) main: Markup,
     pub(super) js: &'a str,
 }
 
@@ -23,36 +23,27 @@ impl Shell<'_> {
         let json = serde_json::to_string(data).unwrap_or_default();
         // What would end a script, or begin a remark in one, has another form in JSON.
         let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-        let (title, subtitle, css) = (titled(self.title), escaped(self.subtitle), self.css.concat());
-        let Shell { main, js, .. } = self;
-        format!(
-            r#"<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<style>
-{css}</style>
-</head>
-<body>
-<header><h1>{title}</h1><p class="sub">{subtitle}</p></header>
-<main>
-{main}
-</main>
-<script type="application/json" id="data">{json}</script>
-<script>
-{js}</script>
-</body>
-</html>
-"#
-        )
+        let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+        let title = clean(self.title);
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta http-equiv="Content-Security-Policy" content=(policy);
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (title) }
+                    style { @for css in self.css { (PreEscaped(css)) } }
+                }
+                body {
+                    header { h1 { (title) } p.sub { (self.subtitle) } }
+                    main { (self.main) }
+                    script type="application/json" id="data" { (PreEscaped(json)) }
+                    script { (PreEscaped(self.js)) }
+                }
+            }
+        };
+        page.into_string()
     }
-}
-
-/// A title as HTML.
-pub(super) fn titled(title: &str) -> String {
-    escaped(&clean(title))
 }

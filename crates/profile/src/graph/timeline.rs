@@ -2,14 +2,14 @@
 //! the page of a flame graph, the script gets data and writes names as text alone, and the page may load nothing.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 
+use maud::{Markup, html};
 use serde::Serialize;
 
-use super::flame::escaped;
-use super::shell::{Shell, titled};
+use super::shell::Shell;
 use crate::offcpu::Reason;
 use crate::offcpu::timeline::{Lane, Piece, Ticks, Timeline};
+use crate::tree::clean;
 
 /// What the page says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,25 +109,31 @@ pub fn timeline_html(timeline: &Timeline, said: &Said, longest: &[Row]) -> Strin
         lanes: timeline.lanes.iter().map(|lane| lane_data(timeline, lane)).collect(),
         ticks: timeline.ticks.as_ref().map(|ticks| tick_data(timeline, ticks)),
     };
-    let (title, notes, table) = (titled(&said.title), notes(timeline, &said.doubts), table(timeline, longest));
-    let main = format!(
-        r#"<p class="no-script">The timeline needs JavaScript, which is off here; the table below does not.</p>
-<div class="tools needs-script">
-<button type="button" id="in" aria-label="Zoom in">+</button><button type="button" id="out" aria-label="Zoom out">−</button>
-<button type="button" id="all">Show all</button><span id="view" role="status"></span>
-</div>
-<div id="legend" class="needs-script" role="group" aria-label="Reasons that are shown"></div>
-<div id="timeline" class="needs-script">
-<div id="axis"><span class="label"></span><canvas></canvas></div>
-<div id="lanes" tabindex="0" role="application" aria-label="{title}" aria-describedby="help"></div>
-</div>
-<p id="detail" class="needs-script" aria-live="polite"></p>
-<p class="keys help needs-script" id="help"><kbd>←</kbd> <kbd>→</kbd> the next stretch, <kbd>↑</kbd> <kbd>↓</kbd> thread, <kbd>+</kbd> <kbd>−</kbd> or Ctrl and the wheel zoom, drag or <kbd>Shift</kbd> <kbd>←</kbd> <kbd>→</kbd> move, <kbd>Enter</kbd> or a double click look closer, <kbd>s</kbd> the next slow tick, <kbd>Esc</kbd> all</p>
-{notes}{table}"#
-    );
+    let main = html! {
+        p.no-script { "The timeline needs JavaScript, which is off here; the table below does not." }
+        div.tools.needs-script {
+            button type="button" id="in" aria-label="Zoom in" { "+" }
+            button type="button" id="out" aria-label="Zoom out" { "−" }
+            button type="button" id="all" { "Show all" }
+            span id="view" role="status" {}
+        }
+        div.needs-script id="legend" role="group" aria-label="Reasons that are shown" {}
+        div.needs-script id="timeline" {
+            div id="axis" { span.label {} canvas {} }
+            div id="lanes" tabindex="0" role="application" aria-label=(clean(&said.title)) aria-describedby="help" {}
+        }
+        p.needs-script id="detail" aria-live="polite" {}
+        p.keys.help.needs-script id="help" {
+            kbd { "←" } " " kbd { "→" } " the next stretch, " kbd { "↑" } " " kbd { "↓" } " thread, " kbd { "+" } " " kbd { "−" }
+            " or Ctrl and the wheel zoom, drag or " kbd { "Shift" } " " kbd { "←" } " " kbd { "→" } " move, " kbd { "Enter" }
+            " or a double click look closer, " kbd { "s" } " the next slow tick, " kbd { "Esc" } " all"
+        }
+        @for note in notes(timeline, &said.doubts) { p.note { (note) } }
+        (table(timeline, longest))
+    };
     let css = &[include_str!("page.css"), include_str!("timeline.css")];
     let js = include_str!("timeline.js");
-    Shell { title: &said.title, subtitle: &said.subtitle, css, main: &main, js }.html(&data)
+    Shell { title: &said.title, subtitle: &said.subtitle, css, main, js }.html(&data)
 }
 
 /// Texts, each once.
@@ -208,7 +214,7 @@ fn edge_number(piece: &Piece) -> Option<u64> {
 }
 
 /// What is not to be seen on it.
-fn notes(timeline: &Timeline, doubts: &[String]) -> String {
+fn notes(timeline: &Timeline, doubts: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     if timeline.lanes_left_out > 0 {
         notes.push(format!("{} more threads had a CPU for less time, and no lane here.", timeline.lanes_left_out));
@@ -228,30 +234,33 @@ fn notes(timeline: &Timeline, doubts: &[String]) -> String {
         notes.push(format!("{left_out} ticks that were quicker than the others are not marked."));
     }
     notes.extend_from_slice(doubts);
-    notes.iter().map(|note| format!("<p class=\"note\">{}</p>\n", escaped(note))).collect()
+    notes
 }
 
-fn table(timeline: &Timeline, longest: &[Row]) -> String {
+fn table(timeline: &Timeline, longest: &[Row]) -> Markup {
     if longest.is_empty() {
-        return String::new();
+        return html! {};
     }
-    let mut table = String::from(
-        "<h2>The longest waits</h2><p class=\"keys\">Seen from end to end; sleep, poll and waiting to be started again are not in it.</p>\
-         <table><thead><tr><th class=\"n\">at</th><th class=\"n\">length</th><th>reason</th><th>thread</th><th>where, or who took the CPU</th>\
-         </tr></thead><tbody>",
-    );
-    for row in longest {
-        let [at, length, reason, thread, rest] = row.cells.each_ref().map(|cell| escaped(cell));
-        let lane = timeline.lanes.iter().position(|lane| lane.tid == row.tid);
-        let at = lane.map_or(at.clone(), |lane| {
-            let (from, length) = (row.at_ns, row.length_ns);
-            format!("<button type=\"button\" class=\"name\" data-lane=\"{lane}\" data-at=\"{from}\" data-for=\"{length}\">{at}</button>")
-        });
-        // Writing into a text can't fail.
-        let _ = writeln!(
-            table,
-            "<tr><td class=\"n\">{at}</td><td class=\"n\">{length}</td><td>{reason}</td><td>{thread}</td><td>{rest}</td></tr>"
-        );
+    html! {
+        h2 { "The longest waits" }
+        p.keys { "Seen from end to end; sleep, poll and waiting to be started again are not in it." }
+        table {
+            thead {
+                tr { th.n { "at" } th.n { "length" } th { "reason" } th { "thread" } th { "where, or who took the CPU" } }
+            }
+            tbody {
+                @for row in longest {
+                    @let [at, length, reason, thread, rest] = &row.cells;
+                    tr {
+                        td.n {
+                            @if let Some(lane) = timeline.lanes.iter().position(|lane| lane.tid == row.tid) {
+                                button.name type="button" data-lane=(lane) data-at=(row.at_ns) data-for=(row.length_ns) { (at) }
+                            } @else { (at) }
+                        }
+                        td.n { (length) } td { (reason) } td { (thread) } td { (rest) }
+                    }
+                }
+            }
+        }
     }
-    table + "</tbody></table>"
 }

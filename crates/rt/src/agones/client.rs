@@ -2,12 +2,12 @@
 //! sidecar does.
 
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use evenkeel_sys::http::{self, Answer, BadAnswer, HttpError};
+
 use super::game_server::GameServer;
-use super::http::{Answer, BadAnswer, Reader};
 
 /// Where Agones says that the sidecar listens.
 const PORT_VARIABLE: &str = "AGONES_SDK_HTTP_PORT";
@@ -15,6 +15,8 @@ const PORT_VARIABLE: &str = "AGONES_SDK_HTTP_PORT";
 const PORT: u16 = 9358;
 /// How long a request takes at most, unless told.
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// The description of a game server has some thousand bytes.
+const BODY_BYTES_MAX: usize = 256 << 10;
 /// Of an answer that says no, so much is kept.
 const SAID_BYTES_MAX: usize = 200;
 
@@ -151,8 +153,8 @@ impl Client {
 
     fn ask(&self, request: Request) -> Result<Answer, AgonesError> {
         let answer = self.exchange(request).map_err(|failure| match failure {
-            Failure::Connection(error) => AgonesError::Connection { port: self.port, request, error },
-            Failure::Answer(error) => AgonesError::Answer { port: self.port, request, error },
+            HttpError::Io(error) => AgonesError::Connection { port: self.port, request, error },
+            HttpError::BadAnswer(error) => AgonesError::Answer { port: self.port, request, error },
         })?;
         if (200..300).contains(&answer.status) {
             return Ok(answer);
@@ -164,11 +166,11 @@ impl Client {
         Err(AgonesError::Refused { request, status: answer.status, said })
     }
 
-    fn exchange(&self, request: Request) -> Result<Answer, Failure> {
+    fn exchange(&self, request: Request) -> Result<Answer, HttpError> {
         let deadline = Instant::now() + self.timeout;
-        let mut stream = self.connect(deadline)?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(left(deadline)?))?;
+        // The sidecar listens on "localhost", which is either.
+        let addresses = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        let mut stream = http::connect(addresses.map(|ip| SocketAddr::new(ip, self.port)), deadline)?;
         let line = request.line();
         let body = if request == Request::GameServer { "" } else { "{}" };
         let text = format!(
@@ -176,59 +178,6 @@ impl Client {
             self.port,
             body.len()
         );
-        stream.write_all(text.as_bytes())?;
-        let mut reader = Reader::default();
-        let mut bytes = [0; 4096];
-        // Each turn has at least one byte or ends; how many there can be is bounded by the reader, and by the time.
-        loop {
-            stream.set_read_timeout(Some(left(deadline)?))?;
-            match stream.read(&mut bytes) {
-                Ok(0) => return Ok(reader.end()?),
-                Ok(count) => {
-                    if let Some(answer) = reader.push(&bytes[..count])? {
-                        return Ok(answer);
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What it is called when a time-out is over differs between systems.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        http::exchange(&mut stream, text.as_bytes(), BODY_BYTES_MAX, deadline)
     }
-
-    /// The sidecar listens on "localhost", which is either.
-    fn connect(&self, deadline: Instant) -> Result<TcpStream, Failure> {
-        let connect = |ip| Ok(TcpStream::connect_timeout(&SocketAddr::new(ip, self.port), left(deadline)?)?);
-        connect(IpAddr::V4(Ipv4Addr::LOCALHOST))
-            .or_else(|first: Failure| connect(IpAddr::V6(Ipv6Addr::LOCALHOST)).map_err(|_: Failure| first))
-    }
-}
-
-enum Failure {
-    Connection(std::io::Error),
-    Answer(BadAnswer),
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        Failure::Connection(error)
-    }
-}
-
-impl From<ErrorKind> for Failure {
-    fn from(kind: ErrorKind) -> Failure {
-        Failure::Connection(kind.into())
-    }
-}
-
-impl From<BadAnswer> for Failure {
-    fn from(error: BadAnswer) -> Failure {
-        Failure::Answer(error)
-    }
-}
-
-fn left(deadline: Instant) -> Result<Duration, std::io::Error> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

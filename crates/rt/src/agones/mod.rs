@@ -25,7 +25,6 @@
 
 mod client;
 mod game_server;
-pub mod http;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,6 +32,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub use client::{AgonesError, Client, Request};
+pub use evenkeel_sys::http::BadAnswer;
 pub use game_server::{GameServer, HealthSpec, ObjectMeta, Port, Spec, Status};
 
 /// What the thread is asked for, as bits.

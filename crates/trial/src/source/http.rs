@@ -1,17 +1,18 @@
 //! One GET over plain HTTP, bounded in bytes and time: all that reading a page of metrics takes. Whatever answers, it ends with a page
 //! or an error.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::ErrorKind;
+use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
+
+use evenkeel_sys::http::{self, Answer, HttpError};
 
 use crate::source::{InvalidMetric, NoNumber};
 
-/// For the whole of it, from the name's address to the last byte.
+/// For connecting, asking and reading together.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A page that is longer is none of ours; the largest servers have some megabytes.
 const PAGE_BYTES_MAX: usize = 16 << 20;
-const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Where a page is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,135 +64,44 @@ impl Address {
     /// What went wrong, in words that read well after the address.
     pub fn get(&self) -> Result<String, NoNumber> {
         let deadline = Instant::now() + PATIENCE;
-        let addresses = (self.host.as_str(), self.port).to_socket_addrs();
-        let addresses = addresses.map_err(|error| format!("it has no address: {error}"))?;
-        let mut refused = NoNumber::from("it has no address");
-        for address in addresses.take(4) {
-            match TcpStream::connect_timeout(&address, left(deadline)?) {
-                Ok(stream) => return self.ask(stream, deadline),
-                Err(error) => refused = format!("no connection: {error}").into(),
-            }
-        }
-        Err(refused)
-    }
-
-    fn ask(&self, mut stream: TcpStream, deadline: Instant) -> Result<String, NoNumber> {
         let Address { host, port, path } = self;
+        let addresses = (host.as_str(), *port).to_socket_addrs();
+        let addresses = addresses.map_err(|error| format!("it has no address: {error}"))?;
+        let mut stream =
+            http::connect(addresses.take(4), deadline).map_err(|error| format!("no connection: {error}"))?;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         // HTTP/1.0, so that the page comes whole and the connection ends with it.
         let question = format!(
             "GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: text/plain;version=0.0.4, */*;q=0.1\r\n\
              Accept-Encoding: identity\r\nConnection: close\r\n\r\n"
         );
-        let failed = |error: std::io::Error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                NoNumber::from(format!("no whole answer within {PATIENCE:?}"))
+        match http::exchange(&mut stream, question.as_bytes(), PAGE_BYTES_MAX, deadline) {
+            Ok(answer) => page(answer),
+            Err(HttpError::Io(error)) if error.kind() == ErrorKind::TimedOut => {
+                Err(format!("no whole answer within {PATIENCE:?}").into())
             }
-            _ => format!("the connection broke: {error}").into(),
-        };
-        stream.set_write_timeout(Some(left(deadline)?)).map_err(failed)?;
-        stream.write_all(question.as_bytes()).map_err(failed)?;
-        let mut bytes = Vec::new();
-        let mut piece = vec![0; 64 << 10];
-        loop {
-            stream.set_read_timeout(Some(left(deadline)?)).map_err(failed)?;
-            let count = match stream.read(&mut piece) {
-                Ok(count) => count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(failed(error)),
-            };
-            bytes.extend_from_slice(&piece[..count]);
-            if bytes.len() > PAGE_BYTES_MAX {
-                return Err(format!("its page has more than {} MiB", PAGE_BYTES_MAX >> 20).into());
-            }
-            if count == 0 || is_whole(&bytes) {
-                return parse_answer(&bytes);
-            }
+            Err(HttpError::Io(error)) => Err(format!("the connection broke: {error}").into()),
+            Err(HttpError::BadAnswer(error)) => Err(error.to_string().into()),
         }
     }
 }
 
-fn left(deadline: Instant) -> Result<Duration, NoNumber> {
-    let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-    left.ok_or_else(|| format!("no whole answer within {PATIENCE:?}").into())
-}
-
-/// Head and body, where the head has come to its end.
-fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let searched = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-    let at = searched.windows(4).position(|four| four == b"\r\n\r\n")?;
-    Some((&bytes[..at], &bytes[at + 4..]))
-}
-
-/// A server may keep the connection open although it was asked not to: the length, or the last chunk, says then that nothing more comes.
-fn is_whole(bytes: &[u8]) -> bool {
-    let whole = || {
-        let (head, body) = cut(bytes)?;
-        let head = std::str::from_utf8(head).ok()?;
-        if is_chunked(head) {
-            // Whatever ends otherwise is not worth going through.
-            return Some(body.ends_with(b"\r\n") && join_chunks(body).is_some());
-        }
-        let length: usize = header(head, "content-length")?.parse().ok()?;
-        Some(body.len() >= length)
-    };
-    whole().unwrap_or(false)
-}
-
-fn is_chunked(head: &str) -> bool {
-    header(head, "transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
-}
-
-/// The value of a header; names are the same in any case.
-fn header<'h>(head: &'h str, name: &str) -> Option<&'h str> {
-    let mut fields = head.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
-    fields.find(|(field, _)| field.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
-}
-
-/// The page of a whole answer.
-///
-/// # Errors
-/// If it is no answer, one that says no, or one that is not whole.
-pub fn parse_answer(bytes: &[u8]) -> Result<String, NoNumber> {
-    let (head, body) = cut(bytes).ok_or("it answered something that is no HTTP")?;
-    let head = std::str::from_utf8(head).map_err(|_| "it answered something that is no HTTP")?;
-    let status_line = head.split("\r\n").next().unwrap_or_default();
-    let status = status_line.strip_prefix("HTTP/1.").and_then(|rest| Some(rest.split_once(' ')?.1));
-    let status = status.ok_or("it answered something that is no HTTP")?;
-    if !(status == "200" || status.starts_with("200 ")) {
-        return Err(format!("it answered {:?}", status.chars().take(80).collect::<String>()).into());
+/// The page in an answer.
+fn page(answer: Answer) -> Result<String, NoNumber> {
+    let Answer { status, reason, encoding, body } = answer;
+    if status != 200 {
+        let reason: String = reason.chars().take(76).collect();
+        return Err(format!("it answered {:?}", format!("{status} {reason}").trim_end()).into());
     }
-    if let Some(coding) = header(head, "content-encoding").filter(|coding| !coding.eq_ignore_ascii_case("identity")) {
-        return Err(format!("its page is packed ({coding}), which it was asked not to do").into());
+    if let Some(encoding) = encoding {
+        return Err(format!("its page is packed ({}), which it was asked not to do", encoding.escape_debug()).into());
     }
-    let page = match header(head, "content-length").map(str::parse::<usize>) {
-        _ if is_chunked(head) => join_chunks(body).ok_or("its page came in chunks that are none")?,
-        Some(Ok(length)) => body.get(..length).ok_or("its page broke off")?.to_vec(),
-        Some(Err(_)) => return Err("it does not say how long its page is".into()),
-        None => body.to_vec(),
-    };
-    String::from_utf8(page).map_err(|_| "its page is no text".into())
-}
-
-fn join_chunks(mut body: &[u8]) -> Option<Vec<u8>> {
-    let mut page = Vec::new();
-    // Each turn takes a chunk's line away, so it ends.
-    loop {
-        let line_end = body.windows(2).position(|two| two == b"\r\n")?;
-        let line = std::str::from_utf8(&body[..line_end]).ok()?;
-        let digits = line.split(';').next()?.trim();
-        let length = usize::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?;
-        body = &body[line_end + 2..];
-        if length == 0 {
-            return Some(page);
-        }
-        page.extend_from_slice(body.get(..length)?);
-        body = body[length..].strip_prefix(b"\r\n")?;
-    }
+    String::from_utf8(body).map_err(|_| "its page is no text".into())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     use proptest::prelude::*;
@@ -230,32 +140,20 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read() {
-        let table: [(&str, Result<&str, &str>); 12] = [
-            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\na 1 and more", Ok("a 1")),
-            ("HTTP/1.0 200 OK\r\n\r\na 1\n", Ok("a 1\n")),
-            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na \r\n1;x=y\r\n1\r\n0\r\n\r\n", Ok("a 1")),
-            ("HTTP/1.1 404 Not Found\r\n\r\n", Err("it answered \"404 Not Found\"")),
-            ("HTTP/1.1 2000\r\n\r\n", Err("it answered \"2000\"")),
-            ("SSH-2.0-OpenSSH_9.2\r\n\r\n", Err("it answered something that is no HTTP")),
-            ("", Err("it answered something that is no HTTP")),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na 1", Err("its page broke off")),
-            ("HTTP/1.1 200 OK\r\nContent-Length: -9\r\n\r\na 1", Err("it does not say how long its page is")),
-            (
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\na",
-                Err("its page came in chunks that are none"),
-            ),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nx",
-                Err("its page is packed (gzip), which it was asked not to do"),
-            ),
-            ("HTTP/1.1 200 OK\r\ncontent-encoding: identity\r\n\r\nx", Ok("x")),
+    fn a_page_is_text_of_an_answer_that_says_yes() {
+        let answer = |status, encoding: Option<&str>, body: &[u8]| {
+            page(Answer { status, reason: "Why".into(), encoding: encoding.map(str::to_owned), body: body.to_vec() })
+        };
+        assert_eq!(answer(200, None, b"a 1\n"), Ok("a 1\n".into()));
+        let wrong = [
+            (answer(404, None, b""), "it answered \"404 Why\""),
+            (answer(200, Some("gzip"), b"x"), "its page is packed (gzip), which it was asked not to do"),
+            (answer(200, None, b"\xff"), "its page is no text"),
+            (page(Answer { status: 301, ..Answer::default() }), "it answered \"301\""),
         ];
-        for (answer, expected) in table {
-            let page = parse_answer(answer.as_bytes());
-            assert_eq!(page, expected.map(str::to_owned).map_err(NoNumber::from), "{answer:?}");
+        for (page, expected) in wrong {
+            assert_eq!(page, Err(expected.into()));
         }
-        assert_eq!(parse_answer(b"HTTP/1.1 200 OK\r\n\r\n\xff"), Err("its page is no text".into()));
     }
 
     /// What one server that gives this answer and then closes, or keeps the connection, is understood to say.
@@ -286,6 +184,8 @@ mod tests {
         assert_eq!(asked(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\na 1\n", true), Ok("a 1\n".into()));
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na \r\n3\r\n1\r\n\r\n0\r\n\r\n";
         assert_eq!(asked(chunked, true), Ok("a 1\r\n".into()));
+        assert_eq!(asked(b"SSH-2.0-OpenSSH_9.2\r\n", true), Err("the answer is not HTTP/1.x".into()));
+        assert_eq!(asked(b"HTTP/1.1 200 OK\r\n", false), Err("the connection closed within the answer".into()));
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let message = Address::parse(&format!("http://{closed}")).unwrap().get().unwrap_err().to_string();
         assert!(message.starts_with("no connection: Connection refused"), "{message}");
@@ -293,8 +193,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_is_a_panic(text in "(HTTP/1.[01] 200 ?\r\n)?([a-z]{0,3}(Content-Length|Transfer-Encoding):[ -~]{0,8}\r\n){0,2}(\r\n)?[0-9a-f+]{0,17}(\r\n)?.{0,9}", address in "(http://)?[\\[\\]a-z0-9:/@?.]{0,20}") {
-            let _ = (parse_answer(text.as_bytes()), is_whole(text.as_bytes()), Address::parse(&address));
+        fn no_address_is_a_panic(address in "(http://)?[\\[\\]a-z0-9:/@?.]{0,20}") {
+            let _ = Address::parse(&address);
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome, exit_of};
 use crate::report;
-use crate::show::blocks::{self, Block, quantity};
+use crate::show::blocks::{self, Block};
+use crate::show::units::{percent, quantity};
 use crate::show::{Out, json};
 
 /// A thousand steps are finer than any terminal's bar.
@@ -103,7 +104,7 @@ impl Observer {
     fn block(self) -> Block {
         let Observer { wall_ns, cpu_ns, cpu_share } = self;
         let (cpu, wall) = (quantity(cpu_ns, Unit::Ns), quantity(wall_ns, Unit::Ns));
-        Block::Note(format!("Measuring took {cpu} of CPU time in {wall}: {:.1} % of one CPU.", cpu_share * 100.0))
+        Block::Note(format!("Measuring took {cpu} of CPU time in {wall}: {} of one CPU.", percent(cpu_share)))
     }
 }
 

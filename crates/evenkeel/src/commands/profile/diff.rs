@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::pick::{By, Pick};
 use super::source;
-use super::view::share;
 use super::written::{self, Kind, Output};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::show::units::part;
 use crate::show::{Out, blocks, profile};
 
 /// Compare two recordings: which functions grew, and which shrank
@@ -137,11 +137,11 @@ fn row(one: &Changed, whole: u64) -> Row {
     Row {
         function: bare.to_owned(),
         kind: kind.word(),
-        own_before_share: share(one.before.0, whole),
-        own_after_share: share(one.after.0, whole),
+        own_before_share: part(one.before.0, whole),
+        own_after_share: part(one.after.0, whole),
         own_change_share: one.own_change() as f64 / whole.max(1) as f64,
-        with_before_share: share(one.before.1, whole),
-        with_after_share: share(one.after.1, whole),
+        with_before_share: part(one.before.1, whole),
+        with_after_share: part(one.after.1, whole),
     }
 }
 

@@ -20,6 +20,7 @@ use super::source::{self, Source};
 use super::written::{self, Kind, Output};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::show::units::{part, percent};
 use crate::show::{Out, blocks, profile};
 
 /// Below so many samples a page says how little they are.
@@ -273,9 +274,9 @@ fn told(opened: &Opened, picked: &Picked<'_>, top: u32) -> Told {
         weight: cpu.weight,
         sampled_share: (is_time && span_ns > 0).then(|| cpu.weight as f64 / span_ns as f64),
         top_thread: cpu.thread.0,
-        top_thread_share: share(cpu.thread.1, cpu.weight),
+        top_thread_share: part(cpu.thread.1, cpu.weight),
         top_function: cpu.function.0,
-        top_function_share: share(cpu.function.1, cpu.weight),
+        top_function_share: part(cpu.function.1, cpu.weight),
     };
     let mut counts = vec![0_u64; recording.events.len()];
     recording.samples.iter().for_each(|sample| {
@@ -312,10 +313,10 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
     let row = |one: summary::Function| FunctionRow {
         kind: one.kind.word(),
         own_weight: one.own,
-        own_share: share(one.own, total),
+        own_share: part(one.own, total),
         with_weight: one.with,
-        with_share: share(one.with, total),
-        most_inlined: one.inlined.map(|(function, own)| Inlined { function, own_share: share(own, total) }),
+        with_share: part(one.with, total),
+        most_inlined: one.inlined.map(|(function, own)| Inlined { function, own_share: part(own, total) }),
         function: one.name,
     };
     summary::functions(tree).into_iter().take(top as usize).map(row).collect()
@@ -351,9 +352,9 @@ fn doubts(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
     }
     doubts.extend(opened.doubts.said());
     let unnamed = summary::unnamed(tree).iter().fold(0_u64, |sum, (_, weight)| sum.saturating_add(*weight));
-    let unnamed = share(unnamed, tree.total());
+    let unnamed = part(unnamed, tree.total());
     if unnamed >= SHARE_TOLD {
-        doubts.push(format!("{:.1} % was seen in functions whose names are unknown", unnamed * 100.0));
+        doubts.push(format!("{} was seen in functions whose names are unknown", percent(unnamed)));
     }
     doubts
 }
@@ -411,9 +412,4 @@ fn style(args: &Args, answer: &Answer, quantity: Quantity) -> Style {
     });
     let direction = if args.icicle { Direction::Icicle } else { Direction::Flame };
     Style { title, subtitle, quantity, direction }
-}
-
-/// A part of a whole, from 0 to 1.
-pub(crate) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -3,7 +3,8 @@
 use evenkeel_host::facts::{DiskKind, Disks};
 
 use super::{cell, notes};
-use crate::show::page::{Page, bytes};
+use crate::show::page::Page;
+use crate::show::units::bytes;
 
 pub(super) fn disks(page: &mut Page, disks: &Disks) {
     page.heading("Disks");

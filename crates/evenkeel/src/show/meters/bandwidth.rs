@@ -4,7 +4,8 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::meters::bandwidth::{By, Report, Served, Way};
 use evenkeel_measure::meters::udp::Between;
 
-use crate::show::blocks::{Block, real_quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{percent_to, real_quantity};
 
 const UNKNOWN: &str = "unknown";
 
@@ -28,9 +29,9 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
         blocks.insert(1, Block::Note(words.to_owned()));
     }
     if let Some(share) = report.lost_share {
-        blocks.push(Block::row("lost", format!("{:.2} % of the packets", share * 100.0)));
+        blocks.push(Block::row("lost", format!("{} of the packets", percent_to(2, share))));
     }
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let percent = |share: f64| percent_to(0, share);
     let server = report.server_cpu_share.map_or_else(|| UNKNOWN.to_owned(), percent);
     blocks.push(Block::row("CPU", format!("{} of one here, {server} of one at the server", percent(report.cpu_share))));
     if report.untold > 0 {

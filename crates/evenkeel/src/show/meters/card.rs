@@ -6,7 +6,8 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, Card, Compared, Line, Outcome, Part, Taken};
 
 use crate::commands::Answer;
-use crate::show::blocks::{Block, real_quantity};
+use crate::show::blocks::Block;
+use crate::show::units::real_quantity;
 
 pub(crate) fn blocks(card: &Card) -> Vec<Block> {
     let mut blocks = vec![Block::heading("The machine's card")];

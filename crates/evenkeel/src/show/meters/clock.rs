@@ -3,7 +3,8 @@
 use evenkeel_measure::meters::clock::{Across, Counter, Report, Source, Way};
 use evenkeel_measure::{Samples, Unit};
 
-use crate::show::blocks::{Block, quantity, real_quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{quantity, real_quantity};
 
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::heading("What asking for the time costs")];

@@ -3,7 +3,8 @@
 use evenkeel_measure::Samples;
 use evenkeel_measure::meters::disk::{Report, Shared, Volume};
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::quantity;
 
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Synchronous writes")];

@@ -3,7 +3,8 @@
 use evenkeel_measure::meters::frequency::{Clock, Counter, CpuClock, Report, SiblingPair, VectorEffect};
 use evenkeel_measure::{Samples, Unit};
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::quantity;
 
 /// More CPUs than these are in the JSON answer.
 const ROWS_MAX: usize = 64;

@@ -4,7 +4,8 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::meters::gaps::{Class, Cpu, Mode, Report, Sampled, Sum};
 use evenkeel_stats::Share;
 
-use crate::show::blocks::{Block, Timeline, quantity};
+use crate::show::blocks::{Block, Timeline};
+use crate::show::units::{part, percent, percent_to, quantity};
 
 /// So many takers and sources of interrupts are shown of each CPU; JSON has all.
 const SHOWN: usize = 5;
@@ -29,11 +30,10 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
         blocks.push(Block::table(["CPU", "gaps", "a second", "longest", "of the time"], cpu_rows(report)));
     }
     blocks.push(Block::heading("Who took it"));
-    let total_ns = report.all.total_ns.max(1) as f64;
     let mut causes: Vec<(&&str, &Sum)> = report.causes.iter().collect();
     causes.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total_ns));
     let rows = causes.into_iter().map(|(cause, sum)| {
-        let share = format!("{:.1} %", sum.total_ns as f64 / total_ns * 100.0);
+        let share = percent(part(sum.total_ns, report.all.total_ns));
         [(*cause).to_owned(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns), share]
     });
     blocks.push(Block::table(["cause", "gaps", "in all", "longest", "of what is missing"], rows.collect()));
@@ -66,25 +66,22 @@ fn how(report: &Report) -> String {
 }
 
 fn cost(report: &Report) -> String {
+    let cpu = percent_to(2, report.observer_cpu_share);
     let blind_ns: u64 = report.cpus.iter().map(|cpu| cpu.blind_ns).sum();
     let watched_ns: u64 = report.cpus.iter().map(|cpu| cpu.watched_ns).sum();
     if report.mode == Mode::Sample {
         let windows: u64 = report.cpus.iter().filter_map(|cpu| cpu.sampled).map(|sampled| sampled.windows).sum();
-        return format!(
-            "{:.2} % of one CPU; {windows} windows of {} in all",
-            report.observer_cpu_share * 100.0,
-            time(watched_ns / windows.max(1))
-        );
+        return format!("{cpu} of one CPU; {windows} windows of {} in all", time(watched_ns / windows.max(1)));
     }
-    let blind = blind_ns as f64 / (blind_ns + watched_ns).max(1) as f64 * 100.0;
-    format!("{:.2} % of one CPU; did not look for {blind:.3} % of the time", report.observer_cpu_share * 100.0)
+    let blind = percent_to(3, part(blind_ns, blind_ns + watched_ns));
+    format!("{cpu} of one CPU; did not look for {blind} of the time")
 }
 
 fn cpu_rows(report: &Report) -> Vec<[String; 5]> {
     let row = |name: String, sum: &Sum, watched_ns: u64| {
         let a_second = sum.count as f64 / (watched_ns.max(1) as f64 / 1e9);
-        let share = sum.total_ns as f64 / watched_ns.max(1) as f64 * 100.0;
-        [name, sum.count.to_string(), format!("{a_second:.0}"), time(sum.longest_ns), format!("{share:.3} %")]
+        let share = percent_to(3, part(sum.total_ns, watched_ns));
+        [name, sum.count.to_string(), format!("{a_second:.0}"), time(sum.longest_ns), share]
     };
     let mut rows: Vec<_> = report.cpus.iter().map(|cpu| row(cpu.cpu.to_string(), &cpu.all, cpu.watched_ns)).collect();
     if report.cpus.len() > 1 {
@@ -98,7 +95,7 @@ fn sample_rows(report: &Report) -> Vec<[String; 5]> {
     let row = |name: String, sampled: Option<Sampled>| match sampled {
         None => [name, "0".to_owned(), "not known".to_owned(), "-".to_owned(), "-".to_owned()],
         Some(Sampled { windows, missing, by_threads, by_nobody_inside, .. }) => {
-            [name, windows.to_string(), percent(missing), percent(by_threads), percent(by_nobody_inside)]
+            [name, windows.to_string(), interval(missing), interval(by_threads), interval(by_nobody_inside)]
         }
     };
     let mut rows: Vec<_> = report.cpus.iter().map(|cpu| row(cpu.cpu.to_string(), cpu.sampled)).collect();
@@ -108,8 +105,8 @@ fn sample_rows(report: &Report) -> Vec<[String; 5]> {
     rows
 }
 
-fn percent(Share { share, low, high }: Share) -> String {
-    format!("{:.1} % ({:.1} to {:.1})", share * 100.0, low * 100.0, high * 100.0)
+fn interval(Share { share, low, high }: Share) -> String {
+    format!("{} ({:.1} to {:.1})", percent(share), low * 100.0, high * 100.0)
 }
 
 fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {

@@ -3,7 +3,8 @@
 use evenkeel_measure::Unit;
 use evenkeel_measure::meters::imbalance::{BusyCpu, BusySource, BusyThread, Picture, Report, Shape};
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{percent_to, quantity};
 
 /// More CPUs than these are in the JSON answer; the busiest are shown.
 const ROWS_MAX: usize = 32;
@@ -51,7 +52,7 @@ fn table(picture: &Picture) -> Vec<Block> {
     let row = |cpu: &&BusyCpu| {
         let shares =
             [cpu.busy_share, cpu.user_share, cpu.system_share, cpu.irq_share, cpu.softirq_share, cpu.steal_share];
-        let [busy, user, system, irq, softirq, steal] = shares.map(percent);
+        let [busy, user, system, irq, softirq, steal] = shares.map(|share| percent_to(0, share));
         [cpu.cpu.to_string(), busy, user, system, irq, softirq, steal]
     };
     let header = ["CPU", "busy", "user", "system", "irq", "softirq", "steal"];
@@ -71,7 +72,7 @@ fn causes(picture: &Picture) -> Vec<Block> {
         if picture.full_cpus.is_empty() { busiest.into_iter().collect() } else { full.collect() };
     let mut blocks = Vec::new();
     for cpu in shown {
-        let thread = |thread: &BusyThread| format!("{} ({}) {}", thread.name, thread.tid, percent(thread.share));
+        let thread = |thread: &BusyThread| format!("{} ({}) {}", thread.name, thread.tid, percent_to(0, thread.share));
         let source = |source: &BusySource| format!("{} {:.0}/s", source.name, source.per_s);
         let join = |words: Vec<String>| if words.is_empty() { "none".to_owned() } else { words.join(", ") };
         blocks.push(Block::row(&format!("CPU {} threads", cpu.cpu), join(cpu.threads.iter().map(thread).collect())));
@@ -79,8 +80,4 @@ fn causes(picture: &Picture) -> Vec<Block> {
         blocks.push(Block::row("softirqs", join(cpu.softirqs.iter().map(source).collect())));
     }
     blocks
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }

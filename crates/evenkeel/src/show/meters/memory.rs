@@ -3,12 +3,13 @@
 use evenkeel_measure::Samples;
 use evenkeel_measure::meters::memory::{Bandwidth, Churn, Nodes, Report, WorkingSet};
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{bytes, percent_to, quantity};
 
 pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::heading("Latency of a load")];
     blocks.push(Block::row("CPU", report.cpu.to_string()));
-    let caches = report.caches.iter().map(|cache| format!("L{} {}", cache.level, size(cache.size_bytes)));
+    let caches = report.caches.iter().map(|cache| format!("L{} {}", cache.level, bytes(cache.size_bytes)));
     blocks.push(Block::row("caches", caches.collect::<Vec<_>>().join(", ")));
     if let Some(setting) = &report.huge_pages_setting {
         blocks.push(Block::row("huge pages", format!("the system says {setting}; asked for by advice here")));
@@ -23,7 +24,7 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     if report.latency.last().is_some_and(|set| (set.working_set_bytes as u64) < 2 * last_cache) {
         let words = format!(
             "The last cache is told to have {}: the largest working set may not have left it. A virtual machine shares it with others.",
-            size(last_cache)
+            bytes(last_cache)
         );
         blocks.push(Block::Note(words));
     }
@@ -39,11 +40,11 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
 }
 
 fn latency(set: &WorkingSet) -> [String; 7] {
-    let share = set.huge_share.map_or("unknown".to_owned(), |share| format!("{:.0} %", share * 100.0));
+    let share = set.huge_share.map_or("unknown".to_owned(), |share| percent_to(0, share));
     let ratio = set.huge_to_small().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
     let (small, small_p99) = p50_p99(&set.small);
     let (huge, huge_p99) = p50_p99(&set.huge);
-    [size(set.working_set_bytes as u64), small, small_p99, huge, huge_p99, share, ratio]
+    [bytes(set.working_set_bytes as u64), small, small_p99, huge, huge_p99, share, ratio]
 }
 
 fn nodes(nodes: &Nodes) -> Vec<Block> {
@@ -81,7 +82,7 @@ fn churn(seen: &Churn) -> [String; 6] {
         of(&seen.records_per_s, |summary| summary.p50),
         of(&seen.faults_per_s, |summary| summary.p50),
         format!("{:.1}", seen.faults_per_record),
-        format!("{:.0} %", seen.system_share * 100.0),
+        percent_to(0, seen.system_share),
     ]
 }
 
@@ -91,12 +92,4 @@ fn p50_p99(samples: &Samples) -> (String, String) {
 
 fn of(samples: &Samples, pick: impl Fn(&evenkeel_stats::Summary) -> u64) -> String {
     samples.histogram.summary().map_or("none".to_owned(), |summary| quantity(pick(&summary), samples.unit))
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_048_576 => format!("{} KiB", bytes >> 10),
-        1_048_576..1_073_741_824 => format!("{} MiB", bytes >> 20),
-        _ => format!("{} GiB", bytes >> 30),
-    }
 }

@@ -5,6 +5,7 @@ use evenkeel_stats::periodicity::Model;
 use evenkeel_sys::CpuSet;
 
 use crate::show::blocks::Block;
+use crate::show::units::percent;
 
 /// So many CPUs' gaps are drawn.
 const HISTOGRAMS: usize = 8;
@@ -74,13 +75,13 @@ fn row(cpu: &Cpu) -> [String; 9] {
         Some(Model::TokenBucket) => "token bucket",
         Some(Model::Irregular) => "irregular",
     };
-    let gone = cpu.seen.filter(|seen| seen.watched_ns > 0).map(|seen| format!("{:.1} %", seen.lost_share * 100.0));
+    let gone = cpu.seen.filter(|seen| seen.watched_ns > 0).map(|seen| percent(seen.lost_share));
     [
         cpu.cpu.to_string(),
         model.to_owned(),
         or_dash(cpu.period_ms.map(|ms| format!("{ms:.3} ms"))),
-        or_dash(cpu.jitter.map(|jitter| format!("{:.1} %", jitter * 100.0))),
-        or_dash(cpu.share.map(|share| format!("{:.1} %", share * 100.0))),
+        or_dash(cpu.jitter.map(percent)),
+        or_dash(cpu.share.map(percent)),
         or_dash(cpu.phase_ms.map(|ms| format!("{ms:.2} ms"))),
         or_dash(cpu.offset_ms.map(|ms| format!("{ms:+.2} ms"))),
         or_dash(cpu.confidence.map(|confidence| format!("{confidence:.2}"))),

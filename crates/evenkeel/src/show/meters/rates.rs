@@ -6,7 +6,8 @@ use evenkeel_measure::meters::rates::{
     System,
 };
 
-use crate::show::blocks::{Block, Timeline, quantity, real_quantity};
+use crate::show::blocks::{Block, Timeline};
+use crate::show::units::{bytes, percent, quantity, real_quantity};
 
 /// CPUs with a line of their own; of more, those that lost most.
 const CPUS_SHOWN: usize = 16;
@@ -124,7 +125,7 @@ fn pressure(pressure: &[Pressure]) -> Vec<Block> {
 }
 
 fn memory(memory: &Memory) -> Vec<Block> {
-    let of = |value: &Seen<u64>| told(value, |bytes| size(*bytes));
+    let of = |value: &Seen<u64>| told(value, |size| bytes(*size));
     vec![
         Block::row("memory", format!("{}, {} available", of(&memory.total_bytes), of(&memory.available_bytes))),
         Block::row("room for swap", format!("{}, {} used", of(&memory.swap_bytes), of(&memory.swap_used_bytes))),
@@ -148,10 +149,10 @@ fn group(group: &Group) -> Vec<Block> {
         }
     }
     let limit = told(&group.limit, |limit| match limit {
-        Some(limit) => format!("limit {} by {}", size(limit.bytes), limit.directory),
+        Some(limit) => format!("limit {} by {}", bytes(limit.bytes), limit.directory),
         None => "no limit".to_owned(),
     });
-    blocks.push(Block::row("memory", format!("{}, {limit}", told(&group.used_bytes, |bytes| size(*bytes)))));
+    blocks.push(Block::row("memory", format!("{}, {limit}", told(&group.used_bytes, |size| bytes(*size)))));
     // What version 1 does not tell need not be said three times.
     if group.pressure.iter().any(|pressure| pressure.some.known().is_some()) {
         blocks.extend(pressure(&group.pressure));
@@ -213,12 +214,12 @@ fn of_process(process: &ProcessRates) -> Vec<Block> {
 }
 
 fn process_memory(memory: &ProcessMemory) -> Vec<Block> {
-    let of = |value: &Seen<u64>| told(value, |bytes| size(*bytes));
+    let of = |value: &Seen<u64>| told(value, |size| bytes(*size));
     let share = told(&memory.share_of_limit, |share| percent(*share));
     let grown = told(&memory.swap_grown_bytes, |grown| match grown {
         0 => "as before".to_owned(),
-        1.. => format!("{} more than before", size(grown.unsigned_abs())),
-        _ => format!("{} less than before", size(grown.unsigned_abs())),
+        1.. => format!("{} more than before", bytes(grown.unsigned_abs())),
+        _ => format!("{} less than before", bytes(grown.unsigned_abs())),
     });
     vec![
         Block::row("memory", format!("{}, {} by its share", of(&memory.rss_bytes), of(&memory.pss_bytes))),
@@ -281,16 +282,4 @@ fn told<T>(value: &Seen<T>, show: impl FnOnce(&T) -> String) -> String {
 
 fn per_second(rate: &Seen<f64>) -> String {
     told(rate, |rate| real_quantity(*rate, Unit::PerS))
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
-fn size(bytes: u64) -> String {
-    let steps = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match steps.into_iter().find(|(_, shift)| bytes >> shift > 0) {
-        Some((name, shift)) => format!("{:.1} {name}", bytes as f64 / (1_u64 << shift) as f64),
-        None => format!("{bytes} B"),
-    }
 }

@@ -9,7 +9,8 @@ use evenkeel_measure::meters::ticks::views::Workers;
 use evenkeel_measure::meters::ticks::{Report, Thread, Ticks};
 use evenkeel_measure::{Samples, Unit};
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{percent, percent_to, quantity};
 
 /// Threads that are listed.
 const THREADS_MAX: usize = 12;
@@ -29,7 +30,8 @@ pub(crate) fn blocks(report: &Report) -> Vec<Block> {
     blocks.extend(report.picture.as_ref().map(picture).into_iter().flatten());
     blocks.extend(threads(report));
     blocks.extend(warnings(report));
-    blocks.push(Block::Note(format!("Reading the records took {:.3} % of one CPU.", report.reader_cpu_share * 100.0)));
+    blocks
+        .push(Block::Note(format!("Reading the records took {} of one CPU.", percent_to(3, report.reader_cpu_share))));
     blocks
 }
 
@@ -228,8 +230,4 @@ fn warnings(report: &Report) -> Vec<Block> {
         blocks.push(Block::Warning("The server ended meanwhile: the numbers are of the time before.".to_owned()));
     }
     blocks
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }

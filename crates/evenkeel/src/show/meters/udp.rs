@@ -3,7 +3,8 @@
 use evenkeel_measure::meters::udp::{Between, Burst, Ceiling, Echo, Fit, Report, Split, Way, server};
 use evenkeel_measure::{Samples, Unit};
 
-use crate::show::blocks::{Block, quantity, real_quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{percent, quantity, real_quantity};
 
 const UNKNOWN: &str = "unknown";
 
@@ -104,10 +105,6 @@ fn row(name: &str, way: &Way) -> [String; 7] {
         way.counts.extent_max.to_string(),
         way.counts.duplicates.to_string(),
     ]
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }
 
 fn split(split: &Split) -> Vec<Block> {

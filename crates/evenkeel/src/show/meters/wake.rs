@@ -3,7 +3,8 @@
 use evenkeel_measure::Unit;
 use evenkeel_measure::meters::wake::{Cell, Kind, Part, Parts, Place, Report, Variant};
 
-use crate::show::blocks::{Block, quantity, real_quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{percent_to, quantity, real_quantity};
 
 /// A CPU that is idle for less of the time that its sleeper sleeps has other work: it may never have gone to sleep.
 const IDLE_SHARE_MIN: f64 = 0.5;
@@ -123,7 +124,7 @@ fn idle(cells: &[&Cell]) -> Option<Block> {
         return None;
     }
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
-    let percent = format!("{:.0} %", mean * 100.0);
+    let percent = percent_to(0, mean);
     Some(if mean < IDLE_SHARE_MIN {
         let words = format!(
             "The CPU was idle for {percent} of the time only, other work had it: what leaving idle takes could not be seen."

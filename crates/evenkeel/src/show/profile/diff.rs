@@ -1,9 +1,9 @@
 //! The page of `profile diff`.
 
-use super::percent;
 use super::view::short;
 use crate::commands::profile::diff::{Answer, Row, Side};
 use crate::show::blocks::Block;
+use crate::show::units::percent;
 
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let side = |side: &Side| format!("{}: {}", side.file, side.quantity.say(side.weight));

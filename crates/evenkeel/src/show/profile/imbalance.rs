@@ -5,7 +5,8 @@ use evenkeel_profile::imbalance::{Cause, Cpu, Doubt, Filled, Imbalance, Shape, S
 
 use evenkeel_profile::symbols::{Doubts, Unnamed};
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{percent, quantity};
 
 /// More CPUs than these are in the JSON answer; the busiest are shown.
 const ROWS_MAX: usize = 32;
@@ -217,8 +218,4 @@ fn held_against(doubt: Doubt) -> &'static str {
         Doubt::NoStacks => "There are no samples of what ran on the busiest CPU, so its functions are not known.",
         Doubt::SilentCpus => "CPUs without a busy share left no trace: they idled, or nobody watched them.",
     }
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
 }

@@ -6,8 +6,3 @@ pub(crate) mod scopes;
 pub(crate) mod switches;
 pub(crate) mod ticks;
 pub(crate) mod view;
-
-/// A share as people say it.
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}

@@ -4,7 +4,8 @@ use evenkeel_measure::Unit;
 use evenkeel_profile::scopes::{Long, Row, Which};
 use serde::Serialize;
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::quantity;
 
 /// Rows that are shown; all are in the JSON answer.
 const ROWS_MAX: usize = 40;

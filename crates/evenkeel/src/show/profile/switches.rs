@@ -5,7 +5,8 @@ use evenkeel_profile::graph;
 use evenkeel_profile::offcpu::Faults;
 use evenkeel_profile::offcpu::table::{Report, Row, Share, Strip, Thread, Wait};
 
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::quantity;
 
 /// Threads with a table of their own: those that had a CPU longest. JSON has more.
 const TABLES_MAX: usize = 8;

@@ -6,7 +6,8 @@ use evenkeel_profile::ticks::cut::Ends;
 
 use crate::commands::profile::begins::Told;
 use crate::commands::profile::ticks::Answer;
-use crate::show::blocks::{Block, quantity, real_quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{part, percent, quantity, real_quantity};
 
 /// Slow ticks that the page lists; JSON has a hundred.
 const LISTED: usize = 12;
@@ -54,11 +55,11 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     if let Some(recorded) = &answer.recorded {
         blocks.extend(recorded.unseen.iter().map(|unseen| Block::Warning(format!("Not to be seen: {unseen}."))));
         blocks.push(Block::Note(format!(
-            "{} samples in {}, {} a second of CPU time; reading them took {:.1} % of one CPU.",
+            "{} samples in {}, {} a second of CPU time; reading them took {} of one CPU.",
             recorded.samples,
             quantity(recorded.elapsed_ns, Unit::Ns),
             recorded.hz,
-            recorded.reader_cpu_share * 100.0
+            percent(recorded.reader_cpu_share)
         )));
     }
     blocks.extend(answer.written.as_ref().map(|file| Block::row("written", file.display().to_string())));
@@ -82,9 +83,9 @@ fn told_by(answer: &Answer) -> String {
 
 /// What makes slow ticks slow, in a sentence.
 pub(crate) fn verdict(said: &Comparison) -> String {
-    let share = said.slow_ticks as f64 / said.ticks.max(1) as f64 * 100.0;
+    let share = percent(part(said.slow_ticks as u64, said.ticks as u64));
     let more = quantity(said.slow_mean_ns.saturating_sub(said.rest_mean_ns), Unit::Ns);
-    let whom = format!("the slowest {share:.1} % of ticks ({} of {}) take {more} longer", said.slow_ticks, said.ticks);
+    let whom = format!("the slowest {share} of ticks ({} of {}) take {more} longer", said.slow_ticks, said.ticks);
     let Some(top) = &said.top else { return whom };
     let mut words = format!("{whom}: {}", top.spent.words());
     if let Some(function) = &top.function {

@@ -3,9 +3,9 @@
 use evenkeel_measure::Unit;
 use evenkeel_profile::graph::Quantity;
 
-use super::percent;
 use crate::commands::profile::view::{Answer, FunctionRow, Told};
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{percent, quantity};
 
 /// More CPUs than these are told by the JSON.
 const CPUS_MAX: usize = 64;

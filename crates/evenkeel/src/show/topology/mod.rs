@@ -10,7 +10,7 @@ use evenkeel_host::Facts;
 use evenkeel_host::facts::{Cache, Cpu, Irq, Nic};
 use evenkeel_sys::CpuSet;
 
-use crate::show::page::bytes;
+use crate::show::units::bytes;
 
 pub(crate) use svg::draw as svg;
 pub(crate) use text::draw as text;

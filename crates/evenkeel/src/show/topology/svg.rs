@@ -2,9 +2,9 @@
 //! serves each as long as these are few; each CPU names the interrupts that it serves in any case.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use evenkeel_host::Facts;
+use maud::{Markup, PreEscaped, html};
 
 use super::{By, Core, Domain, NicView, Region, Topology, letter};
 use crate::show::escape::plain;
@@ -26,9 +26,18 @@ const LINES_MAX: usize = 8;
 /// The colours of lines and queues, a NIC each: those of Okabe and Ito, which people who see colours differently can tell apart.
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
+const STYLE: &str = "
+text { font: 13px system-ui, sans-serif; fill: #1a1a1a }
+.title { font-weight: 600; font-size: 15px } .name { font-weight: 600 } .dim { fill: #555 } .small { font-size: 11px }
+.number, .irq { text-anchor: middle; font-variant-numeric: tabular-nums } .irq { font-size: 10px; fill: #7a3300 }
+.region { fill: #f4f4f2; stroke: #999 } .domain { fill: #e7eaf0; stroke: #b8c0cf } .core { fill: #fff; stroke: #8a94a6 }
+.cpu { fill: #dfe9f5 } .serves { fill: #ffd9a8; stroke: #d55e00 } .off { fill: #ddd; opacity: .6 }
+.queue { fill: #fff } path { fill: none; stroke-width: 1.5; opacity: .55 }
+";
+
 /// A picture under construction, and where its CPUs are.
 struct Picture {
-    shapes: String,
+    shapes: Vec<Markup>,
     /// The middle of the lower edge of each CPU's cell.
     cpus: BTreeMap<usize, (usize, usize)>,
     width: usize,
@@ -37,7 +46,7 @@ struct Picture {
 
 pub(crate) fn draw(facts: &Facts) -> String {
     let topology = Topology::of(facts);
-    let mut picture = Picture { shapes: String::new(), cpus: BTreeMap::new(), width: width(&topology), y: MARGIN };
+    let mut picture = Picture { shapes: Vec::new(), cpus: BTreeMap::new(), width: width(&topology), y: MARGIN };
     picture.line_of_text("title", &topology.title);
     if !topology.core_caches.is_empty() {
         picture.line_of_text("dim", &format!("each core: {}", topology.core_caches));
@@ -80,15 +89,12 @@ impl Picture {
         self.text((MARGIN, self.y - 5), class, text);
     }
 
-    fn text(&mut self, (x, y): (usize, usize), class: &str, text: &str) {
-        let _ = writeln!(self.shapes, r#"<text x="{x}" y="{y}" class="{class}">{}</text>"#, escape(text));
+    fn text(&mut self, at: (usize, usize), class: &str, text: &str) {
+        self.shapes.push(words(at, class, text));
     }
 
-    fn rect(&mut self, (x, y): (usize, usize), (width, height): (usize, usize), class: &str) {
-        let _ = writeln!(
-            self.shapes,
-            r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="4" class="{class}"/>"#
-        );
+    fn rect(&mut self, at: (usize, usize), size: (usize, usize), class: &str) {
+        self.shapes.push(area(at, size, class));
     }
 
     fn region(&mut self, region: &Region) {
@@ -139,17 +145,20 @@ impl Picture {
                 (true, true) => String::new(),
                 (true, false) => format!(" serves interrupts {}", irqs.join(", ")),
             };
-            let _ = writeln!(self.shapes, "<g><title>CPU {}, thread {}{says}</title>", thread.cpu, letter(at));
-            self.rect((x, y), (CELL_WIDTH, CELL_HEIGHT), class);
             let name = if threads > 1 { format!("{}{}", thread.cpu, letter(at)) } else { thread.cpu.to_string() };
-            self.text((x + CELL_WIDTH / 2, y + 15), "number", &name);
             let irqs = match thread.irqs.as_slice() {
                 [] => String::new(),
                 [irq] => format!("irq {irq}"),
                 irqs => format!("{} irqs", irqs.len()),
             };
-            self.text((x + CELL_WIDTH / 2, y + 28), "irq", &irqs);
-            self.shapes.push_str("</g>\n");
+            self.shapes.push(html! {
+                g {
+                    title { "CPU " (thread.cpu) ", thread " (letter(at)) (says) }
+                    (area((x, y), (CELL_WIDTH, CELL_HEIGHT), class))
+                    (words((x + CELL_WIDTH / 2, y + 15), "number", &name))
+                    (words((x + CELL_WIDTH / 2, y + 28), "irq", &irqs))
+                }
+            });
             self.cpus.insert(thread.cpu, (x + CELL_WIDTH / 2, y + CELL_HEIGHT));
         }
     }
@@ -161,7 +170,7 @@ impl Picture {
             self.line_of_text("dim", &format!("{steered} by RPS"));
         }
         let columns = ((self.width - 2 * MARGIN) / (QUEUE_WIDTH + GAP)).max(1);
-        let mut lines = String::new();
+        let mut lines = Vec::new();
         for (at, served) in nic.irqs.iter().enumerate() {
             let x = MARGIN + at % columns * (QUEUE_WIDTH + GAP);
             let y = self.y + GAP + at / columns * (2 * LINE + 2 * GAP);
@@ -170,52 +179,50 @@ impl Picture {
                 By::AnyOf(cpus) => format!("any of {cpus}"),
                 By::Unknown => "not known".to_owned(),
             };
-            let _ = writeln!(self.shapes, "<g><title>{}</title>", escape(&format!("{} by {by}", served.irq.name)));
-            let _ = writeln!(
-                self.shapes,
-                r#"<rect x="{x}" y="{y}" width="{QUEUE_WIDTH}" height="{}" rx="4" class="queue" stroke="{colour}"/>"#,
-                2 * LINE
-            );
-            self.text((x + GAP, y + LINE - 4), "small", &shortened(&served.irq.name));
-            self.text((x + GAP, y + 2 * LINE - 6), "small", &shortened(&format!("{}: {by}", served.irq.number)));
-            self.shapes.push_str("</g>\n");
+            let number = format!("{}: {by}", served.irq.number);
+            self.shapes.push(html! {
+                g {
+                    title { (plain(&served.irq.name)) " by " (by) }
+                    rect.queue x=(x) y=(y) width=(QUEUE_WIDTH) height=(2 * LINE) rx="4" stroke=(colour) {}
+                    (words((x + GAP, y + LINE - 4), "small", &shortened(&served.irq.name)))
+                    (words((x + GAP, y + 2 * LINE - 6), "small", &shortened(&number)))
+                }
+            });
             if nic.irqs.len() <= LINES_MAX
                 && let By::Cpu(cpu) = served.by
                 && let Some((to_x, to_y)) = self.cpus.get(&cpu)
             {
                 let (from_x, bend) = (x + QUEUE_WIDTH / 2, (y - to_y) / 2);
-                let _ = writeln!(
-                    lines,
-                    r#"<path d="M{from_x} {y} C{from_x} {} {to_x} {} {to_x} {to_y}" stroke="{colour}"/>"#,
-                    y - bend,
-                    to_y + bend
-                );
+                let curve = format!("M{from_x} {y} C{from_x} {} {to_x} {} {to_x} {to_y}", y - bend, to_y + bend);
+                lines.push(html! { path d=(curve) stroke=(colour) {} });
             }
         }
-        self.shapes.push_str(&lines);
+        self.shapes.append(&mut lines);
         self.y += nic.irqs.len().div_ceil(columns) * (2 * LINE + 2 * GAP);
     }
 
     fn finish(self, title: &str) -> String {
         let (width, height) = (self.width, self.y + MARGIN);
-        format!(
-            r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">
-<title>{}</title>
-<style>
-text {{ font: 13px system-ui, sans-serif; fill: #1a1a1a }}
-.title {{ font-weight: 600; font-size: 15px }} .name {{ font-weight: 600 }} .dim {{ fill: #555 }} .small {{ font-size: 11px }}
-.number, .irq {{ text-anchor: middle; font-variant-numeric: tabular-nums }} .irq {{ font-size: 10px; fill: #7a3300 }}
-.region {{ fill: #f4f4f2; stroke: #999 }} .domain {{ fill: #e7eaf0; stroke: #b8c0cf }} .core {{ fill: #fff; stroke: #8a94a6 }}
-.cpu {{ fill: #dfe9f5 }} .serves {{ fill: #ffd9a8; stroke: #d55e00 }} .off {{ fill: #ddd; opacity: .6 }}
-.queue {{ fill: #fff }} path {{ fill: none; stroke-width: 1.5; opacity: .55 }}
-</style>
-<rect width="{width}" height="{height}" fill="#fff"/>
-{}</svg>
-"##,
-            escape(title),
-            self.shapes
-        )
+        let picture = html! {
+            svg xmlns="http://www.w3.org/2000/svg" width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="img" {
+                title { (plain(title)) }
+                style { (PreEscaped(STYLE)) }
+                rect width=(width) height=(height) fill="#fff" {}
+                // A line each, for those who read the file.
+                @for shape in &self.shapes { "\n" (shape) }
+            }
+        };
+        picture.into_string() + "\n"
     }
+}
+
+/// Text without what would break out of a terminal or a file; its markup is escaped with all other text.
+fn words((x, y): (usize, usize), class: &str, text: &str) -> Markup {
+    html! { text.(class) x=(x) y=(y) { (plain(text)) } }
+}
+
+fn area((x, y): (usize, usize), (width, height): (usize, usize), class: &str) -> Markup {
+    html! { rect.(class) x=(x) y=(y) width=(width) height=(height) rx="4" {} }
 }
 
 /// How many cores wide a domain is; a label is as wide as three.
@@ -244,17 +251,15 @@ fn shortened(text: &str) -> String {
     text.chars().take(CHARS_MAX - 1).chain(['…']).collect()
 }
 
-fn escape(text: &str) -> String {
-    plain(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn no_name_becomes_markup() {
-        assert_eq!(escape("<a href=\"&\">\u{1}\u{2067}"), "&lt;a href=&quot;&amp;&quot;&gt;\u{fffd}\u{fffd}");
+        let shown = words((1, 2), "dim", "<a href=\"&\">\u{1}\u{2067}").into_string();
+        let inside = "&lt;a href=&quot;&amp;&quot;&gt;\u{fffd}\u{fffd}";
+        assert_eq!(shown, format!(r#"<text class="dim" x="1" y="2">{inside}</text>"#));
         assert_eq!(shortened("mlx5_comp0@pci:0000:17:00.0"), "mlx5_comp0@pci:00…");
         assert_eq!(shortened("ens5-Tx-Rx-0"), "ens5-Tx-Rx-0");
     }

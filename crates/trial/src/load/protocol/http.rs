@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{ANSWER_BYTES_MAX, Answer, Found, OddAnswer, Op, Protocol, line, number, said};
-use crate::load::dataset::Dataset;
+use evenkeel_sys::http::{Framing, Head};
 
-const LINE_BYTES_MAX: usize = 4 << 10;
-const HEADERS_MAX: usize = 100;
+use super::{ANSWER_BYTES_MAX, Answer, Found, OddAnswer, Op, Protocol, said};
+use crate::load::dataset::Dataset;
 
 /// A web server that has the values of a data set as files under `/`, each named by its key.
 #[derive(Debug)]
@@ -23,39 +22,25 @@ impl Protocol for Http {
     }
 
     fn parse_answer(&self, op: Op, _connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer> {
-        let Some((length, body)) = parse_head(bytes)? else { return Ok(None) };
-        let Some(content) = bytes.get(body..body + length) else { return Ok(None) };
+        let Some(head) = Head::parse(bytes).map_err(|error| format!("{error}: {}", said(bytes)))? else {
+            return Ok(None);
+        };
+        if head.status != 200 {
+            return Err(said(bytes).into());
+        }
+        if !head.keeps_open {
+            return Err(format!("it does not keep the connection: {}", said(bytes)).into());
+        }
+        let length = match head.framing {
+            Framing::Length(length) if length <= ANSWER_BYTES_MAX => length,
+            _ => return Err(format!("without a length, {}", said(bytes)).into()),
+        };
+        let Some(content) = bytes.get(head.bytes..head.bytes + length) else { return Ok(None) };
         if content != self.data.value(op.key) {
             return Err(format!("the content of file {} is not what was put there: {}", op.key, said(content)).into());
         }
-        Ok(Some(Answer { bytes: body + length, found: Found::Hit }))
+        Ok(Some(Answer { bytes: head.bytes + length, found: Found::Hit }))
     }
-}
-
-/// The length of the content by the head of an answer of status 200, and where the content starts; `None` if the head is not whole yet.
-fn parse_head(bytes: &[u8]) -> Result<Option<(usize, usize)>, OddAnswer> {
-    let Some((status, mut at)) = line(bytes, LINE_BYTES_MAX)? else { return Ok(None) };
-    if !status.starts_with(b"HTTP/1.1 200 ") {
-        return Err(said(bytes).into());
-    }
-    let mut length = None;
-    for _ in 0..HEADERS_MAX {
-        let Some((header, next)) = line(bytes.get(at..).unwrap_or_default(), LINE_BYTES_MAX)? else { return Ok(None) };
-        at += next;
-        if header.is_empty() {
-            let length = length.filter(|length| *length <= ANSWER_BYTES_MAX);
-            return length
-                .map(|length| Some((length, at)))
-                .ok_or_else(|| format!("without a length, {}", said(bytes)).into());
-        }
-        let (name, value) = header.split_at(header.iter().position(|byte| *byte == b':').unwrap_or(header.len()));
-        if name.eq_ignore_ascii_case(b"content-length") {
-            length = number(value.strip_prefix(b":").unwrap_or_default().trim_ascii());
-        } else if name.eq_ignore_ascii_case(b"connection") && !value.trim_ascii_end().ends_with(b"keep-alive") {
-            return Err(format!("it does not keep the connection: {}", said(bytes)).into());
-        }
-    }
-    Err(format!("with more than {HEADERS_MAX} headers, {}", said(bytes)).into())
 }
 
 #[cfg(test)]
@@ -94,7 +79,9 @@ mod tests {
             ("HTTP/1.1 404 Not Found\r\n\r\n", "it said \"HTTP/1.1 404 Not Found"),
             ("HTTP/1.1 200 OK\r\n\r\n", "without a length, it said"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "without a length, it said"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "without a length, it said"),
             ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "it does not keep the connection"),
+            ("SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP/1.x: it said \"SSH-2.0"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxx", "the content of file 3 is not what was put there"),
         ];
         for (text, expected) in table {
@@ -102,13 +89,8 @@ mod tests {
             assert!(message.starts_with(expected), "{text:?}: {message}");
         }
         let many = format!("HTTP/1.1 200 OK\r\n{}", "a: b\r\n".repeat(200));
-        assert!(
-            files()
-                .parse_answer(GET, 0, many.as_bytes())
-                .unwrap_err()
-                .to_string()
-                .starts_with("with more than 100 headers")
-        );
+        let message = files().parse_answer(GET, 0, many.as_bytes()).unwrap_err().to_string();
+        assert!(message.starts_with("the answer has more than 16 KiB or 100 lines of headers: it said"), "{message}");
     }
 
     proptest! {

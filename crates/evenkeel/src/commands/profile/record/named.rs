@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::super::input;
 use super::page::Waiting;
 use crate::show::Out;
+use crate::show::units::percent;
 
 /// A longer file is not looked at: reading it takes some ten times its length of memory.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -35,7 +36,7 @@ pub(super) struct Kept {
 impl Kept {
     /// What is to be told beside the recording.
     pub(super) fn words(&self) -> String {
-        let share = |share: Share| share.of_named().map(|named| format!("{:.1} %", named * 100.0));
+        let share = |share: Share| share.of_named().map(percent);
         let of = |name: &str, part: Share| Some(format!("{} of {name} frames", share(part)?));
         let parts: Vec<String> =
             [of("user", self.user), of("the kernel's", self.kernel)].into_iter().flatten().collect();

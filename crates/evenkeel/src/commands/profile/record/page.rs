@@ -15,7 +15,8 @@ use super::Args;
 use super::named::Kept;
 use crate::progress::Telling;
 use crate::show::Out;
-use crate::show::blocks::{Block, quantity};
+use crate::show::blocks::Block;
+use crate::show::units::{bytes, part, percent_to, quantity};
 
 /// In a log, this is often enough to see that it goes on.
 const LINE_EVERY: Duration = Duration::from_secs(15);
@@ -59,9 +60,9 @@ impl<'a> Meanwhile<'a> {
 
     fn words(&self, status: &Status) -> String {
         let of = self.seconds.map_or_else(|| "Ctrl-C ends it".to_owned(), |seconds| format!("of {seconds} s"));
-        let Status { elapsed_ns, samples, lost, bytes, .. } = status;
+        let Status { elapsed_ns, samples, lost, .. } = status;
         let lost = if *lost > 0 { format!(", {lost} lost") } else { String::new() };
-        format!("{:.0} s {of}: {samples} samples{lost}, {}", *elapsed_ns as f64 / 1e9, size(*bytes))
+        format!("{:.0} s {of}: {samples} samples{lost}, {}", *elapsed_ns as f64 / 1e9, bytes(status.bytes))
     }
 }
 
@@ -83,13 +84,6 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.finish_and_clear();
-    }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
     }
 }
 
@@ -187,14 +181,14 @@ impl Answer {
             blocks.push(Block::row("command", format!("ended with {code}")));
         }
         blocks.extend(self.windows.iter().map(|window| Block::row("window", window.display().to_string())));
-        blocks.push(Block::row("recording", format!("{}, {}", self.file.display(), size(self.bytes))));
+        blocks.push(Block::row("recording", format!("{}, {}", self.file.display(), bytes(self.bytes))));
         let names = self.names.as_ref().map(Kept::words).filter(|words| !words.is_empty());
         blocks.extend(names.map(|words| Block::row("names", words)));
         blocks.extend(self.warnings());
-        let share = self.cpu_ns as f64 / self.elapsed_ns.max(1) as f64 * 100.0;
         blocks.push(Block::Note(format!(
-            "Recording took {} of CPU time, {share:.2} % of one CPU.",
-            quantity(self.cpu_ns, Unit::Ns)
+            "Recording took {} of CPU time, {} of one CPU.",
+            quantity(self.cpu_ns, Unit::Ns),
+            percent_to(2, part(self.cpu_ns, self.elapsed_ns))
         )));
         blocks.push(Block::Note(format!("Next: evenkeel profile view {}", self.file.display())));
         blocks

@@ -1,0 +1,426 @@
+//! The one reader of HTTP/1.x answers. It bounds the bytes and the time of an answer, because anything can listen at the other end.
+//!
+//! [`Head`] and [`Reader`] are pure: bytes in, an answer or an error out. [`exchange`] drives them over a connection until a deadline.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::{self, MaybeUninit};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use httparse::{ParserConfig, Status};
+
+/// Bounds a head, the trailer of a chunked body, and the line before a chunk.
+pub const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Bounds the headers of a head or trailer.
+const HEADERS_MAX: usize = 100;
+
+/// Interim answers (1xx) that may precede the final one.
+const INTERIM_MAX: u32 = 4;
+
+/// What is wrong with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnswer {
+    /// It does not start with `HTTP/1.0 NNN` or `HTTP/1.1 NNN`.
+    #[error("the answer is not HTTP/1.x")]
+    StatusLine,
+    /// A header or trailer that RFC 9112 does not allow.
+    #[error("the answer has an invalid header")]
+    Header,
+    /// Its head or trailer is too long, or too many interim answers precede it.
+    #[error("the answer has more than {} KiB or {HEADERS_MAX} lines of headers", HEAD_BYTES_MAX >> 10)]
+    HeadTooLong,
+    /// Its length is not a number, is given twice, or depends on a coding that we do not know.
+    #[error("the answer does not give one valid length of its body")]
+    Length,
+    /// A body that is longer than the caller accepts.
+    #[error("the answer has more than {} KiB", bytes_max >> 10)]
+    BodyTooLong {
+        /// What the caller accepts.
+        bytes_max: usize,
+    },
+    /// The size of a chunk is not a number, or the chunk does not end where its size says.
+    #[error("the answer has an invalid chunk")]
+    Chunk,
+    /// The connection closed first.
+    #[error("the connection closed within the answer")]
+    Ended,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The connection failed; `TimedOut` if the deadline passed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The server sent something else.
+    #[error(transparent)]
+    BadAnswer(#[from] BadAnswer),
+}
+
+/// How a head says where its body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// After so many bytes.
+    Length(usize),
+    /// With the last chunk.
+    Chunks,
+    /// Where the connection closes.
+    Close,
+}
+
+/// The head of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// From 100 to 599.
+    pub status: u16,
+    /// The words after the status, often none.
+    pub reason: &'a str,
+    /// Where the body ends.
+    pub framing: Framing,
+    /// The server accepts another request on this connection.
+    pub keeps_open: bool,
+    /// A `Content-Encoding` other than `identity`.
+    pub encoding: Option<&'a [u8]>,
+    /// The length of the head itself.
+    pub bytes: usize,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// From 200 to 599.
+    pub status: u16,
+    /// The words after the status, often none.
+    pub reason: String,
+    /// A `Content-Encoding` other than `identity`.
+    pub encoding: Option<String>,
+    /// Without the lines between chunks.
+    pub body: Vec<u8>,
+}
+
+/// Reads one answer in pieces of any length.
+#[derive(Debug)]
+pub struct Reader {
+    body_bytes_max: usize,
+    /// Received, but too short to be decoded: less than [`HEAD_BYTES_MAX`].
+    pending: Vec<u8>,
+    used: usize,
+    interim: u32,
+    next: Next,
+    answer: Answer,
+}
+
+/// What the next byte belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Head,
+    Body { left: usize },
+    ChunkSize,
+    Chunk { left: usize },
+    ChunkEnd,
+    Trailer,
+    UntilClose,
+    Nothing,
+}
+
+impl Head<'_> {
+    /// The head at the start of `bytes`; `None` if its end is not there yet.
+    ///
+    /// # Errors
+    /// If no bytes that follow can make it a head.
+    pub fn parse(bytes: &[u8]) -> Result<Option<Head<'_>>, BadAnswer> {
+        let near = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+        let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut response = httparse::Response::new(&mut []);
+        let parser = ParserConfig::default();
+        let bytes = match parser.parse_response_with_uninit_headers(&mut response, near, &mut headers)? {
+            Status::Complete(bytes) => bytes,
+            Status::Partial if near.len() < HEAD_BYTES_MAX => return Ok(None),
+            Status::Partial => return Err(BadAnswer::HeadTooLong),
+        };
+        let status = response.code.filter(|status| (100..600).contains(status)).ok_or(BadAnswer::StatusLine)?;
+        let mut framing = None;
+        let mut keeps_open = response.version == Some(1);
+        let mut encoding = None;
+        for header in response.headers.iter() {
+            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+            if is("content-length") || is("transfer-encoding") {
+                let this = if is("content-length") { parse_length(header.value) } else { parse_coding(header.value) };
+                // Of two lengths that differ, another reader may believe the other one.
+                if framing.is_some_and(|other| this != Some(other) || other == Framing::Chunks) {
+                    return Err(BadAnswer::Length);
+                }
+                framing = Some(this.ok_or(BadAnswer::Length)?);
+            } else if is("connection") {
+                for option in header.value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+                    keeps_open |= option.eq_ignore_ascii_case(b"keep-alive");
+                    keeps_open &= !option.eq_ignore_ascii_case(b"close");
+                }
+            } else if is("content-encoding") && !header.value.eq_ignore_ascii_case(b"identity") {
+                encoding = Some(header.value);
+            }
+        }
+        // These never have a body, whatever the headers say.
+        let framing = match status {
+            100..200 | 204 | 304 => Framing::Length(0),
+            _ => framing.unwrap_or(Framing::Close),
+        };
+        Ok(Some(Head { status, reason: response.reason.unwrap_or_default(), framing, keeps_open, encoding, bytes }))
+    }
+}
+
+fn parse_length(value: &[u8]) -> Option<Framing> {
+    // `usize` accepts a sign.
+    let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse().ok().map(Framing::Length)
+}
+
+fn parse_coding(value: &[u8]) -> Option<Framing> {
+    value.eq_ignore_ascii_case(b"chunked").then_some(Framing::Chunks)
+}
+
+impl From<httparse::Error> for BadAnswer {
+    fn from(error: httparse::Error) -> BadAnswer {
+        use httparse::Error;
+        match error {
+            Error::HeaderName | Error::HeaderValue => BadAnswer::Header,
+            Error::TooManyHeaders => BadAnswer::HeadTooLong,
+            Error::NewLine | Error::Status | Error::Token | Error::Version => BadAnswer::StatusLine,
+        }
+    }
+}
+
+impl Reader {
+    /// Accepts a body of at most `body_bytes_max`.
+    pub fn new(body_bytes_max: usize) -> Reader {
+        Reader { body_bytes_max, pending: Vec::new(), used: 0, interim: 0, next: Next::Head, answer: Answer::default() }
+    }
+
+    /// Takes the next bytes and returns the answer once it is complete. Bytes after its end are ignored.
+    ///
+    /// # Errors
+    /// If this is no answer, or exceeds a bound.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Answer>, BadAnswer> {
+        let is_line = !self.pending.is_empty() && self.next != Next::ChunkEnd;
+        if is_line && !bytes.contains(&b'\n') && self.pending.len() + bytes.len() < HEAD_BYTES_MAX {
+            // Nothing to decode yet: a server that sends byte by byte would have us parse its head as often.
+            self.pending.extend_from_slice(bytes);
+            return Ok(None);
+        }
+        let mut joined = mem::take(&mut self.pending);
+        let mut rest = bytes;
+        if !joined.is_empty() {
+            joined.extend_from_slice(bytes);
+            rest = &joined;
+        }
+        while self.next != Next::Nothing {
+            let Some(used) = self.step(rest)? else {
+                self.pending = rest.to_vec();
+                return Ok(None);
+            };
+            rest = &rest[used..];
+            // The lines between chunks count too, or a body of tiny chunks would cost far more than its bound.
+            self.used += used;
+            if self.used > 2 * (HEAD_BYTES_MAX + self.body_bytes_max) {
+                return Err(self.too_long());
+            }
+        }
+        Ok(Some(mem::take(&mut self.answer)))
+    }
+
+    /// Takes the end of the connection, which completes an answer only if its head gives no length.
+    ///
+    /// # Errors
+    /// If the answer is not complete.
+    pub fn end(self) -> Result<Answer, BadAnswer> {
+        if self.next == Next::UntilClose { Ok(self.answer) } else { Err(BadAnswer::Ended) }
+    }
+
+    /// Decodes one part and returns its length, or `None` if it needs more bytes. Each step uses bytes or is followed by one that does.
+    fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
+        match self.next {
+            Next::Head => self.head(bytes),
+            Next::Body { left: 0 } => Ok(self.go_on(Next::Nothing, 0)),
+            Next::Body { left } => self.body(bytes, left, |left| Next::Body { left }),
+            Next::ChunkSize => self.chunk_size(bytes),
+            Next::Chunk { left: 0 } => Ok(self.go_on(Next::ChunkEnd, 0)),
+            Next::Chunk { left } => self.body(bytes, left, |left| Next::Chunk { left }),
+            Next::ChunkEnd => match bytes {
+                [b'\r', b'\n', ..] => Ok(self.go_on(Next::ChunkSize, 2)),
+                [] | [b'\r'] => Ok(None),
+                _ => Err(BadAnswer::Chunk),
+            },
+            Next::Trailer => match httparse::parse_headers(lines(bytes), &mut [httparse::EMPTY_HEADER; HEADERS_MAX])? {
+                Status::Complete((used, _)) => Ok(self.go_on(Next::Nothing, used)),
+                Status::Partial => more(bytes, BadAnswer::HeadTooLong),
+            },
+            Next::UntilClose => self.body(bytes, usize::MAX, |_| Next::UntilClose),
+            Next::Nothing => Ok(Some(0)),
+        }
+    }
+
+    fn go_on(&mut self, next: Next, used: usize) -> Option<usize> {
+        self.next = next;
+        Some(used)
+    }
+
+    fn head(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
+        let Some(head) = Head::parse(lines(bytes))? else { return more(bytes, BadAnswer::HeadTooLong) };
+        if head.status < 200 {
+            self.interim += 1;
+            return if self.interim > INTERIM_MAX { Err(BadAnswer::HeadTooLong) } else { Ok(Some(head.bytes)) };
+        }
+        self.answer.status = head.status;
+        self.answer.reason = head.reason.to_owned();
+        self.answer.encoding = head.encoding.map(|value| String::from_utf8_lossy(value).into_owned());
+        let next = match head.framing {
+            Framing::Length(left) if left > self.body_bytes_max => return Err(self.too_long()),
+            Framing::Length(left) => Next::Body { left },
+            Framing::Chunks => Next::ChunkSize,
+            Framing::Close => Next::UntilClose,
+        };
+        Ok(self.go_on(next, head.bytes))
+    }
+
+    fn chunk_size(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
+        let line = lines(bytes);
+        // The parser takes a line without a digit for the last chunk.
+        if line.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) {
+            return Err(BadAnswer::Chunk);
+        }
+        let (used, left) = match httparse::parse_chunk_size(line).map_err(|_| BadAnswer::Chunk)? {
+            Status::Complete(size) => size,
+            Status::Partial => return more(bytes, BadAnswer::Chunk),
+        };
+        let room = self.body_bytes_max - self.answer.body.len();
+        let left = usize::try_from(left).ok().filter(|left| *left <= room).ok_or_else(|| self.too_long())?;
+        Ok(self.go_on(if left == 0 { Next::Trailer } else { Next::Chunk { left } }, used))
+    }
+
+    fn body(&mut self, bytes: &[u8], left: usize, next: fn(usize) -> Next) -> Result<Option<usize>, BadAnswer> {
+        let count = bytes.len().min(left);
+        if count == 0 {
+            return Ok(None);
+        }
+        if count > self.body_bytes_max - self.answer.body.len() {
+            return Err(self.too_long());
+        }
+        self.answer.body.extend_from_slice(&bytes[..count]);
+        Ok(self.go_on(next(left - count), count))
+    }
+
+    fn too_long(&self) -> BadAnswer {
+        BadAnswer::BodyTooLong { bytes_max: self.body_bytes_max }
+    }
+}
+
+/// The whole lines of the near bytes.
+fn lines(bytes: &[u8]) -> &[u8] {
+    let near = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    &near[..near.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)]
+}
+
+/// Lines whose end is not there: more bytes are needed, unless there are too many already.
+fn more(bytes: &[u8], too_long: BadAnswer) -> Result<Option<usize>, BadAnswer> {
+    if bytes.len() < HEAD_BYTES_MAX { Ok(None) } else { Err(too_long) }
+}
+
+/// A connection to the first of `addresses` that accepts one before the deadline.
+///
+/// # Errors
+/// If none does: why the first one did not.
+pub fn connect(addresses: impl IntoIterator<Item = SocketAddr>, deadline: Instant) -> io::Result<TcpStream> {
+    let mut first = None;
+    for address in addresses {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A time-out of zero is an error of another kind.
+        let connected = if left.is_zero() { timed_out() } else { TcpStream::connect_timeout(&address, left) };
+        match connected {
+            Ok(stream) => return Ok(stream),
+            Err(error) => drop(first.get_or_insert(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into()))
+}
+
+/// Sends `request` and reads the answer. All of it ends by the deadline, however slowly the bytes come.
+///
+/// # Errors
+/// If the connection fails, the deadline passes, or the server sends something else.
+pub fn exchange(
+    stream: &mut TcpStream,
+    request: &[u8],
+    body_bytes_max: usize,
+    deadline: Instant,
+) -> Result<Answer, HttpError> {
+    exchange_over(stream, request, body_bytes_max, || deadline.saturating_duration_since(Instant::now()))
+}
+
+/// A connection whose calls can be made to end.
+trait Wire: Read + Write {
+    fn set_timeout(&mut self, left: Duration) -> io::Result<()>;
+}
+
+impl Wire for TcpStream {
+    fn set_timeout(&mut self, left: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(left))?;
+        self.set_write_timeout(Some(left))
+    }
+}
+
+fn exchange_over(
+    wire: &mut impl Wire,
+    request: &[u8],
+    body_bytes_max: usize,
+    left: impl Fn() -> Duration,
+) -> Result<Answer, HttpError> {
+    let mut rest = request;
+    while !rest.is_empty() {
+        match within(wire, &left, |wire| wire.write(rest))? {
+            0 => return Err(io::Error::from(ErrorKind::WriteZero).into()),
+            count => rest = &rest[count..],
+        }
+    }
+    let mut reader = Reader::new(body_bytes_max);
+    let mut piece = [0; 16 << 10];
+    // Each turn takes a byte at least, and the reader bounds how many there can be.
+    loop {
+        match within(wire, &left, |wire| wire.read(&mut piece))? {
+            0 => return Ok(reader.end()?),
+            count => {
+                if let Some(answer) = reader.push(&piece[..count])? {
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+}
+
+/// One call that ends in the time that is left.
+fn within<W: Wire>(
+    wire: &mut W,
+    left: &impl Fn() -> Duration,
+    mut call: impl FnMut(&mut W) -> io::Result<usize>,
+) -> io::Result<usize> {
+    loop {
+        let left = left();
+        if left.is_zero() {
+            return timed_out();
+        }
+        wire.set_timeout(left)?;
+        match call(wire) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A socket's time-out.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return timed_out(),
+            done => return done,
+        }
+    }
+}
+
+fn timed_out<T>() -> io::Result<T> {
+    Err(ErrorKind::TimedOut.into())
+}
+
+#[cfg(test)]
+mod tests;
