@@ -167,7 +167,6 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ),
     ("arena/src/control.rs", "parse", "lines of whoever started the program: its own property test has it"),
     ("profile/src/fold.rs", "parse", "lines of stacks and numbers: its own property test has it"),
-    ("hostfs/src/metadata.rs", "parse", "private, behind a socket: its own property test has it"),
     ("host/src/probe.rs", "parse", "hands a text to the parser of its path"),
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
     ("evenkeel/src/commands/guard.rs", "parse", "lines that the program writes itself, to its own guard"),
