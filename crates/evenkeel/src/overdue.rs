@@ -6,6 +6,11 @@ use evenkeel_sys::Root;
 use crate::args::StateArgs;
 use crate::show::{self, Out};
 
+/// The same for a command that looks at the machine and has no journal of its own: in that of who runs it.
+pub(crate) fn settle_own(root: &Root, out: &Out) {
+    settle(root, &StateArgs { state: None }, out);
+}
+
 /// Undoes them, and reports what was undone on standard error. Where this can't be done, for want of rights or because another evenkeel
 /// is at it, `verify` and `history` show them.
 pub(crate) fn settle(root: &Root, state: &StateArgs, out: &Out) -> Vec<PutBack> {
