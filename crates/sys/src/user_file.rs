@@ -275,7 +275,11 @@ fn kind(known: &std::fs::Metadata) -> Result<Kind, UserFileError> {
     if file_type.is_char_device() {
         let (major, minor) = (rustix::fs::major(known.rdev()), rustix::fs::minor(known.rdev()));
         let is_harmless = major == MEMORY_MAJOR && HARMLESS_MINORS.contains(&minor) || TERMINAL_MAJORS.contains(&major);
-        return if is_harmless && (major, minor) != NEW_TERMINAL { Ok(Kind::Other) } else { Err(UserFileError::Device) };
+        return if is_harmless && (major, minor) != NEW_TERMINAL {
+            Ok(Kind::Other)
+        } else {
+            Err(UserFileError::Device)
+        };
     }
     // The kernel says what a folder or a socket is when it is opened or read.
     Ok(Kind::Other)
