@@ -3,7 +3,7 @@
 # evenkeel promises to put everything back. This kills it at every system call, gives it broken disks and damaged journals, and
 # looks whether it does: on the running kernel, with copies of /etc and /boot.
 #
-# usage: lab/crash.sh [--quick] [--shard=K/N] [PART…]     parts: kills children signals errors disks journals tries
+# usage: lab/crash.sh [--quick] [--shard=K/N] [PART…]     parts: kills children signals errors disks journals tries watchdogs
 #
 # Needs root and strace. Everything happens in mount and process namespaces of its own; the kernel's values are the machine's real
 # ones, and are put back by a guard whatever happens. --quick takes a sample that is spread over all of it, in about two minutes; --shard=K/N each Nth crash
@@ -16,7 +16,7 @@ for name in stage kill fault try; do
     . "$LAB/crash/$name.sh"
 done
 
-PARTS=(kills children signals errors disks journals tries)
+PARTS=(kills children signals errors disks journals tries watchdogs)
 # The tests of `prove` switch the same values, be it from another checkout: they and we take turns by this lock.
 HOST_LOCK=${TMPDIR:-/tmp}/evenkeel-tests-of-this-host.lock
 
@@ -77,6 +77,7 @@ inside() {
         disks) disks ;;
         journals) journals ;;
         tries) tries ;;
+        watchdogs) watchdog_deaths ;;
         *) die "no part is called $part: ${PARTS[*]} are" ;;
         esac
     done

@@ -29,6 +29,12 @@ tries() {
     remember
     parent_killed
     line_cut
+    free_host
+}
+
+watchdog_deaths() {
+    hold_host
+    remember
     watchdog_signalled
     watchdog_killed
     watchdog_killed_for_good
