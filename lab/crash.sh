@@ -3,10 +3,11 @@
 # evenkeel promises to put everything back. This kills it at every system call, gives it broken disks and damaged journals, and
 # looks whether it does: on the running kernel, with copies of /etc and /boot.
 #
-# usage: lab/crash.sh [--quick] [PART…]     parts: kills children signals errors disks journals tries
+# usage: lab/crash.sh [--quick] [--shard=K/N] [PART…]     parts: kills children signals errors disks journals tries watchdogs
 #
 # Needs root and strace. Everything happens in mount and process namespaces of its own; the kernel's values are the machine's real
-# ones, and are put back by a guard whatever happens. --quick takes a sample that is spread over all of it, in about two minutes.
+# ones, and are put back by a guard whatever happens. --quick takes a sample that is spread over all of it, in about two minutes; --shard=K/N each Nth crash
+# point from the Kth on (0 to N-1): N runs are the whole of it, in parts that are N times as short.
 set -uo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -15,7 +16,7 @@ for name in stage kill fault try; do
     . "$LAB/crash/$name.sh"
 done
 
-PARTS=(kills children signals errors disks journals tries)
+PARTS=(kills children signals errors disks journals tries watchdogs)
 # The tests of `prove` switch the same values, be it from another checkout: they and we take turns by this lock.
 HOST_LOCK=${TMPDIR:-/tmp}/evenkeel-tests-of-this-host.lock
 
@@ -55,6 +56,9 @@ inside() {
     local program=$1 part
     shift
     if [ "${1:-}" = --quick ]; then QUICK=1 && shift; fi
+    SHARD=0/1
+    if [[ ${1:-} == --shard=* ]]; then SHARD=${1#--shard=} && shift; fi
+    [[ $SHARD =~ ^[0-9]+/[1-9][0-9]*$ ]] || die "--shard=$SHARD is none: K/N"
     [ $# -gt 0 ] || set -- "${PARTS[@]}"
     build_stage "$program"
     choose WANTED
@@ -73,10 +77,11 @@ inside() {
         disks) disks ;;
         journals) journals ;;
         tries) tries ;;
+        watchdogs) watchdog_deaths ;;
         *) die "no part is called $part: ${PARTS[*]} are" ;;
         esac
     done
-    say "tried $TRIED crash points in ${SECONDS} s${QUICK:+, a sample}; $FAILED failed:"
+    say "tried $TRIED crash points in ${SECONDS} s${QUICK:+, a sample}, shard $SHARD; $FAILED failed:"
     cat "$T/figures"
     [ "$FAILED" -eq 0 ]
 }

@@ -55,17 +55,18 @@ kill_at() {
 }
 
 # sample LIST MANY: with --quick every call that changes something, each second of them on both sides at most, and of those that only
-# read MANY, spread over all; else all.
+# read MANY, spread over all; else all. Of these each Nth, with --shard=K/N.
 sample() {
-    [ -n "${QUICK:-}" ] || { cat "$1"; return; }
-    awk -v many="$2" '
+    awk -v quick="${QUICK:-}" -v many="$2" -v shard="${SHARD%/*}" -v shards="${SHARD#*/}" '
         { all[NR] = $0; if (/ reads$/) reads++; else changes++ }
         END {
-            step = reads > many ? reads / many : 1
-            thin = changes > 2 * many ? changes / (2 * many) : 1
-            for (at = 1; at <= NR; at++)
-                if (all[at] ~ / reads$/) { if (int(++r / step) > int((r - 1) / step)) print all[at] }
-                else if (int(++c / thin) > int((c - 1) / thin)) print all[at]
+            step = quick && reads > many ? reads / many : 1
+            thin = quick && changes > 2 * many ? changes / (2 * many) : 1
+            for (at = 1; at <= NR; at++) {
+                if (all[at] ~ / reads$/) chosen = int(++r / step) > int((r - 1) / step)
+                else chosen = int(++c / thin) > int((c - 1) / thin)
+                if (chosen && n++ % shards == shard) print all[at]
+            }
         }' "$1"
 }
 

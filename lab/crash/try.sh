@@ -29,9 +29,16 @@ tries() {
     remember
     parent_killed
     line_cut
+    free_host
+}
+
+watchdog_deaths() {
+    hold_host
+    remember
     watchdog_signalled
     watchdog_killed
     watchdog_killed_for_good
+    watchdog_killed_anywhere
     free_host
 }
 
@@ -92,7 +99,7 @@ watchdog_signalled() {
     fresh
     on_trial
     for pid in $(watchdogs); do
-        for signal in HUP INT QUIT USR1 USR2 PIPE ALRM TERM; do
+        for signal in HUP INT QUIT USR1 USR2 PIPE ALRM TERM ABRT SEGV BUS ILL FPE TRAP SYS; do
             kill -"$signal" "$pid"
             tried=$((tried + 1))
         done
@@ -121,4 +128,36 @@ watchdog_killed_for_good() {
         undo_all "the watchdog killed and the time over, after $command"
     done
     report 'watchdog killed, time over' "$tried" "$back" 'by the next command' $((SECONDS - started))
+}
+
+# Killed in the middle of its own work: at each system call with which a watchdog whose time is over puts all back. Whatever it left, the next
+# command of any kind finishes it.
+watchdog_killed_anywhere() {
+    local started=$SECONDS pid call number side tried=0 back=0 missed=0 applied registers=/run/evenkeel
+    local watchdog=("$EVENKEEL" watchdog 1 --late --state "$STATE")
+    fresh
+    "$EVENKEEL" apply --try 1 "${WANTED[@]}" >"$T/said" 2>&1 || fail "apply --try 1: $(tail -n 2 "$T/said")"
+    for pid in $(watchdogs); do kill -KILL "$pid"; done
+    sleep 1.2
+    applied=$(values)
+    [ "$applied" != "$VALUES_BEFORE" ] || { fail 'the watchdog was faster than its killer'; return; }
+    rm -rf "$T/overdue" "$T/registers"
+    cp -a "$STATE" "$T/overdue"
+    cp -a "$registers" "$T/registers"
+    calls "${watchdog[@]}" >"$T/list"
+    is_as_before || fail "a late watchdog does not undo: $(tail -n 3 "$T/said")"
+    undo_all 'a late watchdog, not killed'
+    sample "$T/list" "${READS:-15}" >"$T/chosen"
+    while read -r call number side <&4; do
+        rm -rf "$STATE" "$registers"
+        cp -a "$T/overdue" "$STATE"
+        cp -a "$T/registers" "$registers"
+        put_values_back "$applied"
+        if kill_at "$call" "$number" "$side" "${watchdog[@]}"; then tried=$((tried + 1)); else missed=$((missed + 1)); fi
+        "$EVENKEEL" verify >"$T/verify" 2>&1 || fail "verify after a watchdog killed $side $call $number: $? $(tail -n 3 "$T/verify")"
+        as_before "a watchdog killed $side $call $number, by verify" && back=$((back + 1))
+        undo_all "a watchdog killed $side $call $number"
+        breathe $((tried + missed))
+    done 4<"$T/chosen"
+    report 'watchdog killed as it undoes' "$tried" "$back" "of $(wc -l <"$T/list"), $missed not reached" $((SECONDS - started))
 }

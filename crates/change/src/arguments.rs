@@ -19,12 +19,17 @@ pub(crate) fn words(line: &str) -> Vec<(usize, &str)> {
 
 /// The words that the kernel reads itself.
 pub(crate) fn of_kernel(line: &str) -> impl Iterator<Item = &str> {
-    words(line).into_iter().map(|(_, word)| word).take_while(|word| *word != END)
+    words(line).into_iter().map(|(_, word)| word).take_while(|word| !is_end(word))
+}
+
+/// Whether it ends the kernel's words. The kernel takes the quotes off a word before it looks.
+pub(crate) fn is_end(word: &str) -> bool {
+    word == "--" || word == "\"--\""
 }
 
 /// Where the word `--` begins, in bytes.
 pub(crate) fn end(line: &str) -> Option<usize> {
-    words(line).into_iter().find(|(_, word)| *word == END).map(|(at, _)| at)
+    words(line).into_iter().find(|(_, word)| is_end(word)).map(|(at, _)| at)
 }
 
 /// Whether two arguments are of one name: to the kernel `-` and `_` are one character there.
@@ -35,8 +40,6 @@ pub(crate) fn is_same_name(one: &str, other: &str) -> bool {
     };
     name(one) == name(other)
 }
-
-const END: &str = "--";
 
 #[cfg(test)]
 mod tests {
@@ -52,7 +55,14 @@ mod tests {
 
     #[test]
     fn the_kernel_reads_up_to_the_word_of_two_dashes() {
-        let table = [("a -- b", Some(2)), ("--", Some(0)), ("a --b x=\"1 -- 2\"", None), ("a --", Some(2)), ("", None)];
+        let table = [
+            ("a -- b", Some(2)),
+            ("--", Some(0)),
+            ("a --b x=\"1 -- 2\"", None),
+            ("a --", Some(2)),
+            ("a \"--\" b", Some(2)),
+            ("", None),
+        ];
         for (line, at) in table {
             assert_eq!(end(line), at, "{line:?}");
         }

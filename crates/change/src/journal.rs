@@ -95,6 +95,10 @@ impl Journal {
         self.end
     }
 
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self.file, JournalFile::None)
+    }
+
     /// Adds a record, with which the journal may not grow over `most_bytes`; gives its length. It is on disk when this returns.
     pub(crate) fn append(
         &mut self,

@@ -226,6 +226,12 @@ impl Log {
         open.flat_map(|logged| logged.lost_steps().into_iter().map(|step| logged.lost_before(step))).collect()
     }
 
+    /// That of a journal which is gone, though a note says that it had so many records.
+    pub(crate) fn missing(noted: Option<u64>) -> Log {
+        let losses = noted.filter(|last| *last > 0).map(|last| Loss::Records { first: 1, last });
+        Log { losses: losses.into_iter().collect(), ..Log::default() }
+    }
+
     pub(crate) fn set_losses(&mut self, losses: Vec<Loss>) {
         self.losses = losses;
     }

@@ -85,10 +85,15 @@ impl State {
             }
             file => file.map(JournalFile::Open),
         };
-        State::with(dir, lock, file, outside)
+        let noted = noted(&dir);
+        let mut state = State::with(dir, lock, file, outside)?;
+        if state.journal.is_missing() {
+            state.log = Log::missing(noted);
+        }
+        Ok(state)
     }
 
-    fn with(
+    pub(crate) fn with(
         dir: StateDir,
         lock: Option<Lock>,
         file: Result<JournalFile, StateError>,
@@ -186,16 +191,31 @@ impl Log {
         Log::of(StateDir::open(dir))
     }
 
+    /// The same as [`Log::read`] for those who report what is in force: one that is not there has to have left no note of its records.
+    ///
+    /// # Errors
+    /// As [`Log::read`], or if the journal is gone.
+    pub fn read_noted(dir: &Path) -> Result<Log, StateError> {
+        let (log, noted) = Log::look(StateDir::open(dir))?;
+        undamaged(log.unwrap_or_else(|| Log::missing(noted)), dir)
+    }
+
     pub(crate) fn of(dir: Result<StateDir, StateError>) -> Result<Log, StateError> {
-        let missing = |error: &StateError| matches!(error, StateError::Io { errno: Errno::NOENT, .. });
-        let opened = dir.and_then(|dir| {
-            // Before the journal, to which another process may add meanwhile.
-            let noted = noted(&dir);
-            Ok((dir.file(JOURNAL, OFlags::RDONLY)?, dir.path.join(JOURNAL), noted))
-        });
-        match opened {
-            Ok((file, path, noted)) => Ok(scan(&path, BufReader::new(file), noted)?.log),
-            Err(error) if missing(&error) => Ok(Log::default()),
+        Ok(Log::look(dir)?.0.unwrap_or_default())
+    }
+
+    /// What the journal tells, where it is there, and what the note beside it says.
+    fn look(dir: Result<StateDir, StateError>) -> Result<(Option<Log>, Option<u64>), StateError> {
+        let is_missing = |error: &StateError| matches!(error, StateError::Io { errno: Errno::NOENT, .. });
+        let dir = match dir {
+            Err(error) if is_missing(&error) => return Ok((None, None)),
+            dir => dir?,
+        };
+        // Before the journal, to which another process may add meanwhile.
+        let noted = noted(&dir);
+        match dir.file(JOURNAL, OFlags::RDONLY) {
+            Ok(file) => Ok((Some(scan(&dir.path.join(JOURNAL), BufReader::new(file), noted)?.log), noted)),
+            Err(error) if is_missing(&error) => Ok((None, noted)),
             Err(error) => Err(error),
         }
     }
@@ -220,7 +240,7 @@ impl StateDir {
         })
     }
 
-    fn open(path: &Path) -> Result<StateDir, StateError> {
+    pub(crate) fn open(path: &Path) -> Result<StateDir, StateError> {
         // A slash at the end would make the kernel follow a link all the same; `components` drops it.
         let path: PathBuf = path.components().collect();
         let not_ours = |why: String| StateError::Unsafe { path: path.display().to_string(), why };

@@ -48,7 +48,7 @@ pub enum StateError {
     /// The journal lost something, or a part of it can't be read.
     #[error(
         "read the journal {path}: {}. Nothing was changed. `evenkeel revert` puts back what the rest of it tells; each line tells under \
-         \"undo\" which shell command undoes it. Then move the file away",
+         \"undo\" which shell command undoes it. Then move it and journal.last-record away",
         listed(losses)
     )]
     Damaged {

@@ -6,6 +6,11 @@ use evenkeel_hostfs::Root;
 use crate::args::StateArgs;
 use crate::show::{self, Out};
 
+/// The same for a command that looks at the machine and has no journal of its own: in that of who runs it.
+pub(crate) fn settle_own(root: &Root, out: &Out) {
+    settle(root, &StateArgs { state: None }, out);
+}
+
 /// Undoes them, and reports what was undone on standard error. Where this can't be done, for want of rights or because another evenkeel
 /// is at it, `verify` and `history` show them.
 pub(crate) fn settle(root: &Root, state: &StateArgs, out: &Out) -> Vec<PutBack> {
@@ -18,7 +23,7 @@ pub(crate) fn settle(root: &Root, state: &StateArgs, out: &Out) -> Vec<PutBack> 
     for id in evenkeel_change::overdue(root, journal.log()) {
         let seconds = journal.log().seconds_to_confirm(id).unwrap_or_default();
         if let Ok(Some(report)) = expire(root, &hand, &mut journal, id) {
-            out.aside(&show::change::expired(id, seconds, &report));
+            out.aside_page(&show::change::expired(id, seconds, &report));
             undone.extend(report.transactions);
         }
     }

@@ -101,7 +101,7 @@ impl Progress {
     pub(crate) fn say(&self, words: &str) {
         self.drawn.suspend(|| {
             // Whoever read it may be gone, as above; what matters is in the report too.
-            let _ = writeln!(std::io::stderr(), "{}", escape::styled(words));
+            let _ = writeln!(std::io::stderr(), "{}", escape::page(words));
         });
     }
 

@@ -43,6 +43,11 @@ impl StateArgs {
         Log::read(&self.dir()?).map_err(failure)
     }
 
+    /// The same to report what is in force: that a journal is gone is no answer.
+    pub(crate) fn read_noted(&self) -> Result<Log, Failure> {
+        Log::read_noted(&self.dir()?).map_err(failure)
+    }
+
     /// Where the journal is, from the root on: another process may have another current directory.
     pub(crate) fn path(&self) -> Result<PathBuf, Failure> {
         let dir = self.dir()?;

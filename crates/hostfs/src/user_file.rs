@@ -27,8 +27,10 @@ const PIECE_BYTES: usize = 64 << 10;
 const MEMORY_MAJOR: u32 = 1;
 /// `null`, `zero`, `full`, `random` and `urandom`: to open them does nothing.
 const HARMLESS_MINORS: [u32; 5] = [3, 5, 7, 8, 9];
-/// `tty`, `ptmx`, `ttyS` and the terminals of `devpts`.
+/// `tty`, `ttyS` and the terminals of `devpts`.
 const TERMINAL_MAJORS: [u32; 10] = [4, 5, 136, 137, 138, 139, 140, 141, 142, 143];
+/// `ptmx`, which makes a new terminal each time that it is opened: nobody will ever type there.
+const NEW_TERMINAL: (u32, u32) = (5, 2);
 
 /// Why a file of the user can't be read. Each reads well at the end of a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +44,9 @@ pub enum UserFileError {
     /// It is a pipe with a name, and nobody writes to it.
     #[error("it is a pipe that no program has open for writing; start the program that writes to it first")]
     NoWriter,
+    /// The kernel adds to it as things happen, and what one program reads no other gets: `/proc/kmsg`, `trace_pipe`.
+    #[error("the kernel adds to it for as long as this machine runs; only files with an end are read")]
+    Endless,
     /// It is longer than the caller allows.
     #[error("longer than {limit_bytes} bytes")]
     TooLong {
@@ -131,6 +136,9 @@ impl UserFile {
             }
             if known.len() > HOLES_CHECKED_FROM_BYTES {
                 refuse_holes(&file, known.len())?;
+            }
+            if known.len() == 0 {
+                refuse_endless(&file)?;
             }
         }
         let modified = known.modified().ok();
@@ -266,7 +274,11 @@ fn kind(known: &std::fs::Metadata) -> Result<Kind, UserFileError> {
     if file_type.is_char_device() {
         let (major, minor) = (rustix::fs::major(known.rdev()), rustix::fs::minor(known.rdev()));
         let is_harmless = major == MEMORY_MAJOR && HARMLESS_MINORS.contains(&minor) || TERMINAL_MAJORS.contains(&major);
-        return if is_harmless { Ok(Kind::Other) } else { Err(UserFileError::Device) };
+        return if is_harmless && (major, minor) != NEW_TERMINAL {
+            Ok(Kind::Other)
+        } else {
+            Err(UserFileError::Device)
+        };
     }
     // The kernel says what a folder or a socket is when it is opened or read.
     Ok(Kind::Other)
@@ -295,6 +307,18 @@ fn poll(file: &File, limit: Option<Timespec>) -> Result<Option<PollFlags>, Errno
             Err(errno) => return Err(errno.into()),
         }
     }
+}
+
+/// Refuses a file that the kernel makes up without an end, before a byte of it is taken. Every file that has an end can be written and read
+/// at once, as `poll` has it, however it was opened; of these it says that they can be read, or not even that.
+fn refuse_endless(file: &File) -> Result<(), UserFileError> {
+    let mut polled = [PollFd::new(file, PollFlags::IN | PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let is_endless = match rustix::event::poll(&mut polled, Some(&at_once)) {
+        Ok(_) => !polled[0].revents().contains(PollFlags::OUT),
+        Err(_) => false,
+    };
+    if is_endless { Err(UserFileError::Endless) } else { Ok(()) }
 }
 
 /// Refuses a file of which most was never written. Its holes read as zeros, and would cost memory that it never cost on disk.
@@ -351,6 +375,25 @@ mod tests {
             );
         }
         assert!(of("/proc/self/status").unwrap() > 0, "its length is said to be zero");
+    }
+
+    /// Each of them was waited for without an end, and `/proc/kmsg` was emptied before.
+    #[test]
+    fn what_has_no_end_is_refused_before_it_is_read() {
+        let of = |path: &str| read(Path::new(path), MIB).map(|bytes| bytes.len());
+        if Path::new("/dev/ptmx").exists() {
+            assert_eq!(of("/dev/ptmx"), Err(UserFileError::Device));
+        }
+        match of("/proc/kmsg") {
+            Err(UserFileError::Kernel(errno)) if errno.is_denial() => {
+                evenkeel_testkit::skipped("only root may open /proc/kmsg");
+            }
+            read => assert_eq!(read, Err(UserFileError::Endless)),
+        }
+        for path in ["/proc/cpuinfo", "/proc/sys/vm/swappiness", "/sys/devices/system/cpu/online"] {
+            assert!(of(path).unwrap() > 0, "{path} has an end");
+        }
+        assert_eq!(read(tempfile::NamedTempFile::new().unwrap().path(), MIB), Ok(Vec::new()));
     }
 
     #[test]

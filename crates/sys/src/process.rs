@@ -81,19 +81,21 @@ pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Er
     }
 }
 
-/// Signals that the kernel sends for an error of our own, or that nobody can handle; and the one of children, which waiting for them needs.
-const NOT_WITHSTOOD: [i32; 10] = [
-    libc::SIGKILL,
-    libc::SIGSTOP,
-    libc::SIGCHLD,
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGABRT,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-];
+/// Nobody can handle the first two, and waiting for children needs the last one.
+const NOT_WITHSTOOD: [i32; 3] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD];
+
+/// What the kernel sends for an error of our own. Sent by somebody else they mean nothing.
+const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+
+/// Does nothing, unless the kernel found an error of ours: to go on would repeat it without end.
+extern "C" fn withstand(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: with SA_SIGINFO the kernel hands us a valid struct, for as long as the handler runs.
+    let is_of_kernel = unsafe { (*info).si_code } > 0;
+    if is_of_kernel && FAULTS.contains(&signal) {
+        // SAFETY: `signal` may be called in a handler. The instruction fails once more, and then ends the process.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
 
 /// Makes this process go on whatever signal it is sent, SIGKILL and SIGSTOP apart. Programs that it starts have the usual handling again,
 /// which ignoring the signals would not give them.
@@ -101,7 +103,6 @@ const NOT_WITHSTOOD: [i32; 10] = [
 /// # Errors
 /// What the kernel said.
 pub fn withstand_signals() -> Result<(), Errno> {
-    extern "C" fn nothing(_: libc::c_int) {}
     for signal in (1..=libc::SIGRTMAX()).filter(|signal| !NOT_WITHSTOOD.contains(signal)) {
         // The C library keeps these for its threads.
         if (32..libc::SIGRTMIN()).contains(&signal) {
@@ -109,8 +110,9 @@ pub fn withstand_signals() -> Result<(), Errno> {
         }
         // SAFETY: the struct is plain data, of which all zeros is a valid value, with an empty set of signals.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART;
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = withstand;
+        action.sa_sigaction = handler as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
         // SAFETY: the struct lives for the call, no old one is asked for, and the handler does nothing that could not be done at any moment.
         if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
             return Err(Errno::from(&std::io::Error::last_os_error()));

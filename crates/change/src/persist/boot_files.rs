@@ -111,7 +111,7 @@ fn in_defaults<'a>(ground: &Ground<'a>, argument: &str, ours: &'a str) -> Option
         let is_other = is_other(ground, &word.text, argument);
         is_other.then(|| Obstacle::Other { argument: word.text.clone(), origin: word.origin })
     };
-    let is_end = |word: &&Word<'a>| word.text == "--";
+    let is_end = |word: &&Word<'a>| arguments::is_end(&word.text);
     let ended = line.before.iter().find(is_end).map(|word| Obstacle::Ended(word.origin));
     ended
         .or(line.replaced.map(Obstacle::Replaced))
@@ -144,7 +144,7 @@ fn in_entry<'a>(
         });
         for (word, origin) in words {
             // Ours goes to the first line, before the end that this has itself.
-            if word == "--" && number == 0 {
+            if arguments::is_end(word) && number == 0 {
                 return Some(Obstacle::Ended(origin));
             }
             if is_other(ground, word, argument) {

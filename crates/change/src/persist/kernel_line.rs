@@ -82,7 +82,7 @@ fn others<'a>(ground: &Ground<'a>, name: &str, argument: &str) -> Option<&'a str
     let booted = ground.facts.kernel.command_line.known().filter(|_| !ground.is_image)?;
     booted
         .iter()
-        .take_while(|other| *other != "--")
+        .take_while(|other| !arguments::is_end(other))
         .filter(|other| arguments::is_same_name(other, name))
         .find(|other| *other != argument && !ground.own_arguments.contains(other))
         .map(String::as_str)

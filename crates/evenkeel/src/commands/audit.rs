@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 use crate::args::{GoalArgs, HostArgs, MetadataArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::show::advice::{Audit, Finding, WaiversView};
 use crate::show::{self, Out};
 use crate::waivers::{DEFAULT_FILE, Waivers};
@@ -56,7 +57,9 @@ enum Level {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let waivers = waivers(args)?;
-    let facts = Facts::probe(&args.metadata.open(&args.host)?);
+    let root = args.metadata.open(&args.host)?;
+    overdue::settle_own(&root, out);
+    let facts = Facts::probe(&root);
     let wish = args.goal.wish();
     let Wish { goal, server } = wish;
     let advice = advise(&facts, &wish);

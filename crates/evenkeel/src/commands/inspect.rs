@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::args::{HostArgs, MetadataArgs};
 use crate::exit;
 use crate::failure::Outcome;
+use crate::overdue;
 use crate::show::{self, Out};
 
 /// Tell what this machine is: hypervisor, CPUs and siblings, NUMA, clock, idle, memory, network, limits
@@ -44,7 +45,9 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let facts = Facts::probe(&args.metadata.open(&args.host)?);
+    let root = args.metadata.open(&args.host)?;
+    overdue::settle_own(&root, out);
+    let facts = Facts::probe(&root);
     match args.topology {
         Some(Form::Text) => out.text(&show::topology::text(&facts))?,
         Some(Form::Svg) => out.text(&show::topology::svg(&facts))?,

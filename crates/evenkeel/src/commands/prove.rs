@@ -433,7 +433,8 @@ fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tol
         match story.write(folder) {
             Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
             Err(failure) => {
-                out.say(text.trim_end());
+                // That it can't be written either matters less than why there is no report.
+                let _ = if out.is_json() { Ok(()) } else { out.text(&text) };
                 return Err(untold(args, kept_in, " --report DIR", failure));
             }
         }

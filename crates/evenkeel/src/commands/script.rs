@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::args::HostArgs;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::selection::{Selected, Selection, Term};
 use crate::show::Out;
 
@@ -68,6 +69,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
             .hint("a role has it as a task: include_role with tasks_from: undo"));
     }
     let root = args.host.open()?;
+    overdue::settle_own(&root, out);
     let facts = Facts::probe(&root);
     let plan = plan(args, &root, &facts)?;
     let files = render(args, &plan).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;

@@ -36,7 +36,7 @@ struct Answer {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     let undone = overdue::settle(&root, &args.state, out);
-    let log = args.state.read()?;
+    let log = args.state.read_noted()?;
     let facts = Facts::probe(&root);
     let answer =
         Answer { verification: evenkeel_change::verify(&root, &facts, &log), journal: JournalView::of(&log), undone };

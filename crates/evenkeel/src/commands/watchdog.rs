@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use evenkeel_change::{Log, State, expire, is_waiting, unconfirmed};
+use evenkeel_change::{Log, Remains, State, expire, is_waiting, unconfirmed};
 use evenkeel_hostfs::{Hand, Root};
 use evenkeel_sys::{clock, process};
 
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     process::be_spared_when_memory_is_short();
     let root = Root::live();
     let hand = root.hand().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    let mut watch = Watch { root: &root, hand: &hand, args, seen: None };
+    let mut watch = Watch { root: &root, hand: &hand, args, seen: None, held: None };
     let until_ns = match watch.look() {
         Look::Waits(until_ns) => until_ns,
         // What can't be read now, the one who was started late still tries to undo.
@@ -86,6 +86,8 @@ struct Watch<'a> {
     args: &'a Args,
     /// Which journal was read last: its inode, length and time. One that is as it was is not read again.
     seen: Option<(u64, u64, i64, i64)>,
+    /// The journal as it was when it told last that the transaction waits: what undoes it, should the journal be gone by then.
+    held: Option<Remains>,
 }
 
 impl Watch<'_> {
@@ -121,24 +123,34 @@ impl Watch<'_> {
         })
     }
 
-    fn look(&self) -> Look {
+    fn look(&mut self) -> Look {
         let Ok(log) = Log::read_damaged(&self.args.state) else { return Look::Unknown };
         let id = self.args.transaction;
         match unconfirmed(self.root, &log).into_iter().find(|(waiting, _)| *waiting == id) {
-            Some((_, until)) => Look::Waits(until.boottime_ns),
+            Some((_, until)) => {
+                self.held = Remains::hold(&self.args.state).ok().or(self.held.take());
+                Look::Waits(until.boottime_ns)
+            }
             None if !log.has(id) => Look::Gone,
             None if is_waiting(self.root, &log, id) => Look::Unknown,
             None => Look::Over,
         }
     }
 
-    /// Whether everything is back. The journal is opened anew each time: whoever wants to put it back by hand must not find it locked.
+    /// Whether everything is back. The journal is opened anew each time: whoever wants to put it back by hand must not find it locked. One
+    /// that was removed or moved away still tells what undoes the change, through what is held of it.
     fn undo(&self) -> bool {
-        let Ok(mut journal) = State::open_to_revert(&self.args.state) else { return false };
-        if !journal.log().has(self.args.transaction) {
+        let id = self.args.transaction;
+        let is_gone = || Log::read_damaged(&self.args.state).is_ok_and(|log| !log.has(id));
+        let opened = match &self.held {
+            Some(held) if is_gone() => held.open(),
+            _ => State::open_to_revert(&self.args.state),
+        };
+        let Ok(mut journal) = opened else { return false };
+        if !journal.log().has(id) {
             return false;
         }
-        match expire(self.root, self.hand, &mut journal, self.args.transaction) {
+        match expire(self.root, self.hand, &mut journal, id) {
             Ok(Some(report)) => report.transactions.iter().all(|back| back.all_undone),
             Ok(None) => true,
             Err(_) => false,

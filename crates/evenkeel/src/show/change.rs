@@ -232,7 +232,8 @@ fn losses(page: &mut Page, losses: &[Loss]) {
     for loss in losses {
         page.paragraph(Indent::all(2), BAD, &loss.to_string());
     }
-    let advice = "Look whether the settings above are as you want them, then move the journal away.";
+    let advice =
+        "Look whether the settings above are as you want them, then move the journal and journal.last-record away.";
     page.paragraph(Indent::all(0), PLAIN, advice);
 }
 

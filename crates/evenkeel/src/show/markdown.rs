@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::show::advice::{Audit, Group, commands, effect, is_to_set, name};
-use crate::show::escape::plain;
+use crate::show::page::one_line;
 
 /// The columns of what can be set.
 const TO_SET: [&str; 7] = ["finding", "now", "wanted", "effect", "why", "risk", "commands"];
@@ -59,7 +59,7 @@ fn cell(column: &str, group: &Group<'_>, audit: &Audit<'_>) -> String {
 /// reasons stay.
 fn text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in plain(text).chars() {
+    for character in one_line(text).chars() {
         match character {
             '|' | '[' | ']' | '*' | '\\' => escaped.extend(['\\', character]),
             '<' => escaped.push_str("&lt;"),
@@ -76,7 +76,7 @@ fn code(code: &str) -> String {
         return "empty".to_owned();
     }
     // Inside a code span a pipe still ends the cell, and a backtick would end the span.
-    format!("`{}`", plain(code).replace('|', "\\|").replace('`', "'"))
+    format!("`{}`", one_line(code).replace('|', "\\|").replace('`', "'"))
 }
 
 #[cfg(test)]
@@ -99,5 +99,14 @@ mod tests {
         }
         assert_eq!(code("a|`b"), "`a\\|'b`");
         assert_eq!(code(""), "empty");
+    }
+
+    /// A name of 25 MB made a table of 78 MB.
+    #[test]
+    fn no_cell_is_without_end() {
+        let long = "x".repeat(20_000);
+        for cell in [text(&long), code(&long)] {
+            assert!(cell.len() < 17_000 && cell.contains("… (3616 more characters)"), "{} bytes", cell.len());
+        }
     }
 }

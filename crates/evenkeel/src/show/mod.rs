@@ -94,13 +94,18 @@ impl Out {
     pub(crate) fn say(&self, text: &str) {
         if !self.looks.json {
             // What can't be told now is in the answer.
-            let _ = self.print(&format!("{}\n", escape::styled(text)));
+            let _ = self.print(&format!("{}\n", escape::page(text)));
         }
     }
 
     /// Tells something beside the answer, or beside what another program says: on standard error.
     pub(crate) fn aside(&self, text: &str) {
-        self.complain(&escape::styled(text));
+        self.complain(&escape::page(text));
+    }
+
+    /// The same of a page with styles. Names in it are clean already; of others a style would hide what follows.
+    pub(crate) fn aside_page(&self, page: &str) {
+        self.complain(&escape::styled(page));
     }
 
     /// Whether somebody watches who wants to see progress.

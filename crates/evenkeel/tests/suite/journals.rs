@@ -115,6 +115,24 @@ fn a_journal_that_was_cut_short_is_not_an_empty_one() {
     assert_eq!(scene.run("history --state state").code, 0);
 }
 
+/// It was "nothing to put back", with 0, though the note of its records lay beside.
+#[test]
+fn a_journal_that_is_gone_is_not_an_empty_one() {
+    let scene = applied();
+    fs::remove_file(scene.path("state/journal")).unwrap();
+    let seen = revert(&scene);
+    assert!(seen.code == 6 && seen.stdout.contains("records 1 to 6 are missing"), "{seen}");
+    for command in ["verify", "history"] {
+        let seen = scene.run(&format!("{command} --host after.txt --state state"));
+        assert!(seen.code == 4 && seen.stderr.contains("records 1 to 6 are missing"), "{command}: {seen}");
+    }
+    // Whoever goes on begins a new one.
+    assert_eq!(scene.run("apply vm.swappiness=20 --host after.txt --state state").code, 0);
+    assert_eq!(scene.run("history --state state").code, 0);
+    let seen = revert(&scene);
+    assert!(seen.code == 0 && seen.stdout.contains("Everything is as it was."), "{seen}");
+}
+
 /// A file system that was remounted after an error, the moment one needs `revert`.
 #[test]
 fn revert_puts_values_back_though_the_journal_can_not_be_written() {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::fuzz_targets::corpus;
 use crate::support::{HOST, Scene, Seen};
 
 /// Catches a hang; nothing here takes as long.
@@ -171,6 +172,17 @@ fn no_argument_acts_on_a_terminal() {
         assert_ne!(seen.code, 0, "{line}: {seen}");
         assert_none_acts(&seen, &line);
     }
+}
+
+/// ESC [ 8 m hides what follows: of styles, those of the program alone reach a terminal, also in what it tells along the way.
+#[test]
+fn no_style_comes_out_of_a_file() {
+    let scene = Scene::new();
+    let (_, goal) = corpus("goal").into_iter().next().unwrap();
+    scene.write("goal.json", goal.replace(r#""workload_words": "w""#, r#""workload_words": "w\u001b[8m""#));
+    let seen = scene.run("--color always prove --goal goal.json --plan-only --host host.txt");
+    assert!(seen.stdout.contains("w\u{fffd}[8m"), "{seen}");
+    assert!(!seen.stdout.contains("\x1b[8m") && !seen.stderr.contains("\x1b[8m"), "{seen}");
 }
 
 /// Names as compilers make them of templates, and one that no page could show in a cell.

@@ -94,6 +94,9 @@ const AT: &str = "EVENKEEL_MUTATIONS_AT";
 const FROM: &str = "EVENKEEL_MUTATIONS_FROM";
 const TO: &str = "EVENKEEL_MUTATIONS_TO";
 
+/// Stands before its figures.
+const TOLD: &str = "told: ";
+
 /// The format and the text of a number's mutation.
 fn mutation(seed: u64, corpora: &[Vec<String>]) -> (usize, String) {
     let format = usize::try_from(seed).unwrap() % TARGETS.len();
@@ -113,7 +116,13 @@ fn files_of_every_format_are_read_or_refused() {
         let bounds = format!(r#"ulimit -v {ADDRESS_SPACE_KIB} && ulimit -t {CPU_S_MAX} && exec "$0" "$@""#);
         let mut process = Command::new("sh");
         process.args(["-c", &bounds]).arg(std::env::current_exe().unwrap());
-        process.args(["--exact", "mutations::readers_take_mutated_files", "--ignored", "--test-threads=1"]);
+        process.args([
+            "--exact",
+            "mutations::readers_take_mutated_files",
+            "--ignored",
+            "--test-threads=1",
+            "--nocapture",
+        ]);
         let output =
             process.env(AT, at.path()).envs([(FROM, from.to_string()), (TO, to.to_string())]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
@@ -125,6 +134,8 @@ fn files_of_every_format_are_read_or_refused() {
             let name = TARGETS[format].name;
             panic!("{name}, mutation {seed}, kept in {}: {}: {said}", kept.display(), output.status);
         }
+        let told = said.lines().find_map(|line| line.split_once(TOLD)).expect("what the process told").1;
+        println!("{from} to {to}: {told}");
     }
 }
 
@@ -134,6 +145,7 @@ fn readers_take_mutated_files() {
     let [from, to] = [FROM, TO].map(|name| std::env::var(name).unwrap().parse().unwrap());
     let at = File::options().write(true).open(std::env::var_os(AT).unwrap()).unwrap();
     let corpora = corpora();
+    let mut slowest = (0, "", 0);
     for seed in from..to {
         let (format, text) = mutation(seed, &corpora);
         at.write_all_at(format!("{seed:20}").as_bytes(), 0).unwrap();
@@ -141,7 +153,12 @@ fn readers_take_mutated_files() {
         take(&TARGETS[format], &text);
         let took_ns = clock::thread_cpu_ns() - began_ns;
         assert!(took_ns < CPU_NS_MAX, "{}, mutation {seed}: {took_ns} ns of CPU time", TARGETS[format].name);
+        slowest = slowest.max((took_ns, TARGETS[format].name, seed));
     }
+    let (took_ns, name, seed) = slowest;
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
+    println!("{TOLD}at most {} us of CPU time ({name}, mutation {seed}), {peak} in memory", took_ns / 1000);
 }
 
 #[test]

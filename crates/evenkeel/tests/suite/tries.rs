@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use evenkeel_sys::clock;
-use evenkeel_testkit::{wait_for, wait_until};
+use evenkeel_testkit::{skipped, wait_for, wait_until};
 use serde_json::Value;
 
 use crate::live_host::{Live, SWAPPINESS};
@@ -62,12 +62,16 @@ fn wait_for_time(boottime_ns: u64) {
     wait_until("the time to be over", || clock::boottime_ns() > boottime_ns);
 }
 
-/// TERM, INT, HUP, QUIT and USR1 ended the watchdog, and the change stayed.
+/// TERM, INT, HUP, QUIT and USR1 ended the watchdog, and the change stayed; so did ABRT, SEGV and their like later on.
 #[test]
 fn a_watchdog_takes_no_notice_of_signals() {
     let Some(live) = Live::take() else { return };
     live.try_for(3);
-    for signal in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "PIPE", "ALRM", "TSTP", "TTOU", "RTMIN"] {
+    let by_name =
+        ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "PIPE", "ALRM", "TSTP", "TTOU", "RTMIN", "XCPU", "PWR"];
+    // What the kernel sends for errors of a program, anybody else can send too.
+    let of_errors = ["ABRT", "SEGV", "BUS", "ILL", "FPE", "TRAP", "SYS", "SEGV"];
+    for signal in by_name.into_iter().chain(of_errors) {
         if live.watchdog().is_some() {
             live.signal(signal);
         }
@@ -107,6 +111,28 @@ fn a_watchdog_undoes_what_a_damaged_journal_tells() {
     live.wait_until_the_value_is_back();
 }
 
+/// Without its folder the change stayed for good, and nobody was left who knew of it.
+#[test]
+fn a_watchdog_undoes_what_a_journal_told_that_is_gone() {
+    let Some(live) = Live::take() else { return };
+    let (state, away) = (live.state(), live.folder.path().join("away"));
+    let removals: [&dyn Fn(); 3] =
+        [&|| fs::remove_dir_all(&state).unwrap(), &|| fs::remove_file(state.join("journal")).unwrap(), &|| {
+            fs::rename(&state, &away).unwrap()
+        }];
+    for remove in removals {
+        live.try_for(2);
+        remove();
+        live.wait_until_the_value_is_back();
+        wait_until("the watchdog's end", || live.watchdog().is_none());
+        let _ = fs::remove_dir_all(&state);
+    }
+    // One that was moved can't be told that it is undone: whoever reads it next finds all as it was.
+    fs::rename(&away, &state).unwrap();
+    let seen = live.seen("verify");
+    assert!(seen.code == 0 && seen.stderr.contains("as before"), "{seen}");
+}
+
 /// SIGKILL can't be ignored. The deadline is on disk: the next evenkeel sees that it has passed.
 #[test]
 fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
@@ -125,6 +151,33 @@ fn a_time_that_is_over_is_seen_by_the_next_command_and_the_change_undone() {
         assert_eq!(seen.code, i32::from(command == "confirm"), "{told}");
         let (_, answer) = live.json("history");
         assert!(answer["transactions"].as_array().unwrap().iter().all(|one| one["status"] == "reverted"), "{answer}");
+    }
+}
+
+/// So do those that only look at this machine, in the journal of who runs them: they would tell of values that should be gone.
+#[test]
+fn who_looks_at_the_machine_undoes_what_is_overdue_too() {
+    const SCRIPT: &str = r#"
+        mount -t tmpfs -o mode=755 none /var/lib || exit 77
+        "$0" apply --try 1 vm.swappiness="$1" >/dev/null || exit 78
+        for folder in /proc/[0-9]*; do
+            grep -qsa watchdog "$folder/cmdline" && kill -KILL "${folder#/proc/}"
+        done
+        sleep 1.2
+        [ "$(cat /proc/sys/vm/swappiness)" = "$1" ] || exit 79
+        shift && exec "$0" "$@""#;
+    let Some(live) = Live::take() else { return };
+    for line in ["inspect", "audit", "script vm.stat_interval=2", "measure clock"] {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "--propagation", "private"]);
+        command.args(["sh", "-c", SCRIPT, env!("CARGO_BIN_EXE_evenkeel"), live.other()]).args(line.split(' '));
+        let seen = Seen::from(command.current_dir(live.folder.path()).output().unwrap());
+        if seen.code == 77 || seen.stderr.contains("unshare:") {
+            skipped(format_args!("no mounts can be made here: {}", seen.stderr));
+            return;
+        }
+        assert!(seen.stderr.contains("was not confirmed within 1 s") && seen.code == 0, "{line}: {seen}");
+        assert_eq!(live.now(), live.before, "{line}: {seen}");
     }
 }
 

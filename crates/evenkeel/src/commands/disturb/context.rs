@@ -214,7 +214,7 @@ impl<'a> Context<'a> {
         whole.extend_from_slice(page);
         match &answer.command {
             // Its own standard output may be what somebody waits for.
-            Some(_) if !self.out.is_json() => self.out.aside(&blocks::text(&whole)),
+            Some(_) if !self.out.is_json() => self.out.aside_page(&blocks::text(&whole)),
             _ => self.out.answer(answer, || blocks::text(&whole))?,
         }
         Ok(())

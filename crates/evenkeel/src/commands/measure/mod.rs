@@ -22,7 +22,10 @@ pub(crate) use ticks::rate as tick_rate;
 
 use std::path::PathBuf;
 
+use evenkeel_hostfs::Root;
+
 use crate::failure::Outcome;
+use crate::overdue;
 use crate::show::Out;
 
 /// Measure what this machine does to a server
@@ -79,6 +82,9 @@ meters! {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    if args.host.is_none() {
+        overdue::settle_own(&Root::live(), out);
+    }
     let context = Context::new(out, args.report.as_deref(), args.host.as_deref())?;
     args.meter.run(&context)
 }

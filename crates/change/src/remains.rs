@@ -1,0 +1,46 @@
+//! `Remains`: a journal that is held open, for whoever has to undo a change of it though its folder is gone by then.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::path::Path;
+
+use evenkeel_sys::Errno;
+use rustix::fs::OFlags;
+
+use crate::journal::{JOURNAL, JournalFile};
+use crate::outside::Real;
+use crate::state::{State, StateDir, StateError};
+
+/// A journal that is held open. What is removed or moved away can be read through it all the same.
+pub struct Remains {
+    dir: StateDir,
+    file: File,
+}
+
+impl Remains {
+    /// Holds the journal in `dir`.
+    ///
+    /// # Errors
+    /// If the directory is not ours alone to write, or it has no journal that can be read.
+    pub fn hold(dir: &Path) -> Result<Remains, StateError> {
+        let dir = StateDir::open(dir)?;
+        let file = dir.file(JOURNAL, OFlags::RDONLY)?;
+        Ok(Remains { dir, file })
+    }
+
+    /// Opens it to put things back. Nothing can be added to it, as to a journal on a disk that can only be read.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn open(&self) -> Result<State, StateError> {
+        let again = |file: &File| -> std::io::Result<File> {
+            let mut file = file.try_clone()?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(file)
+        };
+        let failed = |error: std::io::Error| StateError::io("read", &self.dir.path.join(JOURNAL), Errno::from(&error));
+        let file = JournalFile::ReadOnly(again(&self.file).map_err(failed)?, Errno::NOENT);
+        let dir = StateDir { dir: self.dir.dir.try_clone().map_err(failed)?, path: self.dir.path.clone() };
+        State::with(dir, None, Ok(file), Box::new(Real))
+    }
+}
