@@ -6,6 +6,9 @@ use evenkeel_arena::net::mirror::Mirror;
 use evenkeel_arena::net::wire;
 use evenkeel_arena::record::replay;
 
+/// Each replay makes a room of up to 255 players: a text may hold thousands of records, and whoever plays one again gives one.
+const REPLAYS_MAX: u32 = 16;
+
 /// What anybody can send to the arena's server, its bots and whoever plays a record again. Packets are the characters up to 255,
 /// apart by any other; a session of eight `S` is the player's. Whoever sends, nobody gets in without a cookie, and no answer to
 /// a stranger outgrows its question.
@@ -32,13 +35,14 @@ pub(super) fn arena(text: &str) {
     let joined = say(wire::FromClient::Join { nonce: 1, cookie });
     let Some(wire::FromServer::Welcome { session, .. }) = joined else { panic!() };
     let mut mirror = Mirror::default();
+    let mut replays = 0..REPLAYS_MAX;
     for packet in text.split(|c: char| u8::try_from(c).is_err()) {
         let mut bytes: Vec<u8> = packet.chars().map(|c| c as u8).collect();
         if let Ok(wire::FromServer::Snapshot(packed)) = wire::FromServer::parse(&bytes) {
             let _ = mirror.take_in(&packed);
         }
         // A long record of many players takes as long as the match did: that is what it is for.
-        if bytes.len() < 300 {
+        if bytes.len() < 300 && bytes.starts_with(b"EKMATCH") && replays.next().is_some() {
             let _ = replay(&bytes, &mut Crew::default());
         }
         let answer = admit(stranger, &bytes);

@@ -113,7 +113,7 @@ fn each_sleep_has_a_stack_of_the_same_moment() {
     });
     let Some((told, bytes)) = recorded else { return };
     let (recording, tid) = (read(&bytes), tid.recv().unwrap());
-    if told.unseen.iter().any(|unseen| unseen.contains("kernel")) {
+    if told.unseen.iter().any(|unseen| unseen.what.contains("kernel")) {
         not_judged("this user may not see where threads sleep");
         return;
     }

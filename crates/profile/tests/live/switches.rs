@@ -131,8 +131,8 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
     match told {
         Ok(told) => {
             println!("recorded {:?}", told.status);
-            if let Some(why) = told.unseen.iter().find(|unseen| unseen.contains("the kernel")) {
-                not_judged(format_args!("not all can be seen here: {why}"));
+            if let Some(why) = told.unseen.iter().find(|unseen| unseen.what.contains("the kernel")) {
+                not_judged(format_args!("not all can be seen here: {}", why.what));
                 return None;
             }
         }
