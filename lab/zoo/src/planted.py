@@ -21,6 +21,8 @@ def row(name, mode, percent, code, answer, said):
     except (ValueError, KeyError):
         return one
     metric = found["metric"]["name"]
+    # What the kernel counted, apart from any tick: whether the plant reached the server at all.
+    cpu = next((cost for cost in found["costs"] if cost["name"] == "server_cpu_share"), None)
     base = [window["sample"] for window in found["windows"] if window["arm"] == "A"]
     of = lambda what: statistics.median(sample[what] for sample in base if what in sample)
     level, work = of(metric), of("tick_work_us_p50")
@@ -30,6 +32,7 @@ def row(name, mode, percent, code, answer, said):
         "level_us": round(level, 1),
         "work_us": round(work, 1),
         "true_ratio": 1 + int(percent) / 100 * min(1, work / level),
+        "server_cpu_ratio": cpu and cpu["a"] and round(cpu["b"] / cpu["a"], 3),
         "pairs": found["pairs"],
         "verdict": found["verdict"],
         "ratio": effect and effect["ratio"],
@@ -48,10 +51,10 @@ def table(files):
         if "verdict" not in one:
             print(f"{one['server']:22} {one['planted']:3} %  no answer, exit code {one['exit']}: {' '.join(one['said'])[:400]}")
             continue
-        share = lambda ratio: f"{(ratio - 1) * 100:+.1f}"
+        share = lambda ratio: "?" if ratio is None else f"{(ratio - 1) * 100:+.1f}"
         print(
             f"{one['server']:22} {one['planted']:3} %  true {share(one['true_ratio']):>5}  found {share(one['ratio']):>6} "
-            f"[{share(one['low'])}, {share(one['high'])}]  {one['verdict']:10} {one['pairs']:3} pairs  {one['metric']}, {one['tick_hz']} Hz, CPUs {one['busy'] * 100:.0f} % busy"
+            f"[{share(one['low'])}, {share(one['high'])}]  {one['verdict']:10} {one['pairs']:3} pairs  server's CPU {share(one.get('server_cpu_ratio')):>5}  {one['metric']}, {one['tick_hz']} Hz, CPUs {one['busy'] * 100:.0f} % busy"
         )
     print()
     for planted in sorted({one["planted"] for one in rows}):
