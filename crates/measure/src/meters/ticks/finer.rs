@@ -86,3 +86,57 @@ impl Gaps<'_> {
         median(&self.beats.iter().filter(|beat| !is_tick(beat)).map(|beat| beat.weight).collect::<Vec<f64>>())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A wake each `every_ms` for ten seconds, which does `work_us` of its number and begins some tens of microseconds off its time.
+    fn wakes(every_ms: u64, first_us: u64, work_us: impl Fn(u64) -> u64) -> Vec<Beat> {
+        let wake = |number: u64| {
+            let at_ns = number * every_ms * MS + first_us * 1000 + number * 7919 % 40_000;
+            let weight = (work_us(number) * 1000) as f64 * (1.0 + (number * 31 % 11) as f64 / 100.0);
+            Beat { at_ns, until_ns: at_ns + weight as u64, weight }
+        };
+        (0..10_000 / every_ms).map(wake).collect()
+    }
+
+    fn found(beats: &[Beat], hz: f64) -> Option<(f64, bool)> {
+        let (slow, followed) = account::keeps(beats, &tempo::at_rate(beats, hz).unwrap()).unwrap();
+        finer(beats, &slow, &followed).map(|finer| (finer.tempo.hz().round(), finer.is_sure))
+    }
+
+    #[test]
+    fn ticks_between_the_heavier_ones_are_told_from_polls() {
+        // Polls of 20 us each 5 ms; each fourth is a tick, and of those each second or third does more.
+        let server = |light_us: u64, heavy_us: u64, every: u64| {
+            wakes(5, 0, move |number| match (number % 4, number / 4 % every) {
+                (0, 0) => heavy_us,
+                (0, _) => light_us,
+                _ => 20,
+            })
+        };
+        let (half, third) = (25.0, 50.0 / 3.0);
+        for (what, beats, hz, expected) in [
+            ("every second tick sends", server(60, 200, 2), half, Some((50.0, true))),
+            ("every third does", server(60, 200, 3), third, Some((50.0, true))),
+            ("a little more than a poll", server(26, 200, 2), half, Some((50.0, false))),
+            ("no more than a poll", server(20, 200, 2), half, None),
+        ] {
+            assert_eq!(found(&beats, hz), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn packets_of_players_are_no_ticks() {
+        let mut beats = wakes(40, 0, |_| 300);
+        // Four players, who send as often as a tick of twice the rate would come, each at a time of his own.
+        for first_us in [3_000, 7_500, 12_000, 16_500] {
+            beats.extend(wakes(20, first_us, |_| 60));
+        }
+        beats.sort_by_key(|beat| beat.at_ns);
+        assert_eq!(found(&beats, 25.0), None);
+    }
+}
