@@ -42,7 +42,8 @@ pub(super) fn arena(text: &str) {
             let _ = mirror.take_in(&packed);
         }
         // A long record of many players takes as long as the match did: that is what it is for.
-        if bytes.len() < 300 && bytes.starts_with(b"EKMATCH") && replays.next().is_some() {
+        let is_record = bytes.starts_with(b"EKMATCH");
+        if bytes.len() < 300 && (!is_record || replays.next().is_some()) {
             let _ = replay(&bytes, &mut Crew::default());
         }
         let answer = admit(stranger, &bytes);
