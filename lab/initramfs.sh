@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes the small system that a guest runs: busybox, a static evenkeel, the drivers of what QEMU emulates, and what guest/ has.
+# Makes the small system that a guest runs: busybox, evenkeel, the drivers of what QEMU emulates, and what guest/ has.
 #
 # usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT [TOOL…]
 #
-# Tools are programs of this machine, which go along with the libraries that they need, to be asked by guest/said.
+# EVENKEEL may need libraries of this machine: they go along. Tools are programs of this machine, with their libraries, which guest/said asks.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -19,7 +19,15 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 mkdir -p "$root"/{bin,dev,modules,proc,sys,setup,tmp}
 cp "$busybox" "$root/bin/busybox"
-cp "$evenkeel" "$root/bin/evenkeel"
+# libraries FILE: what it is linked with goes along. A static program has none, which ldd calls an error.
+libraries() {
+    { ldd "$1" 2>/dev/null || true; } | grep -o '/[^ ]*' | while read -r library; do
+        [ -e "$root$library" ] || { mkdir -p "$root${library%/*}" && cp -L "$library" "$root$library"; }
+    done || true
+}
+# Line tables are nine tenths of the file, and an emulated guest takes seconds to unpack them.
+strip -o "$root/bin/evenkeel" "$evenkeel" 2>/dev/null || cp "$evenkeel" "$root/bin/evenkeel"
+libraries "$evenkeel"
 for applet in cat dd echo grep insmod ip mkswap mke2fs mkdir mount poweroff sh sleep stty swapon tr; do
     ln -s busybox "$root/bin/$applet"
 done
@@ -47,8 +55,8 @@ order virtio_pci virtio_net virtio_blk virtio_console nvme e1000e acpi-cpufreq >
 # What a setup alone wants: a guest without one must not look as if somebody used these.
 order bonding 8021q >"$root/modules/order.bond"
 order zram ext4 >"$root/modules/order.swap"
+need ldd libc-bin
 if [ $# -gt 0 ]; then
-    need ldd libc-bin
     mkdir -p "$root/tools"
     cp "$LAB/guest/tools.list" "$LAB/guest/counters.list" "$root/"
     cp "$LAB/guest/said" "$root/said"
@@ -56,9 +64,7 @@ if [ $# -gt 0 ]; then
     for tool in "$@"; do
         file=$(command -v "$tool") || { say "guest without $tool, which is not installed"; continue; }
         cp -L "$file" "$root/tools/"
-        ldd "$file" | grep -o '/[^ ]*' | while read -r library; do
-            [ -e "$root$library" ] || { mkdir -p "$root${library%/*}" && cp -L "$library" "$root$library"; }
-        done
+        libraries "$file"
     done
 fi
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$out"
