@@ -170,3 +170,24 @@ fn a_process_that_is_not_there_is_told() {
     }
     assert_eq!(scene.run("profile switches a.txt --pid 10").code, 0);
 }
+
+#[test]
+fn what_is_wrong_with_a_recording_is_said_by_every_question() {
+    let scene = scene();
+    let text = scene.read("a.txt");
+    scene.write("odd.txt", format!("this is no sample\n{text}"));
+    let wrong = "lines that could not be read were passed over: 1, the first is line 1";
+    let seen = scene.run("profile view odd.txt");
+    assert!(seen.code == 0 && seen.stdout.contains(&wrong[1..]), "{seen}");
+    let (_, answer) = scene.json("profile view odd.txt");
+    assert!(answer["doubts"].as_array().unwrap().contains(&Value::from(wrong)), "{answer}");
+    for question in ["diff odd.txt b.txt", "diff b.txt odd.txt", "switches odd.txt", "imbalance odd.txt"] {
+        let said = format!("evenkeel: odd.txt: {wrong}\n");
+        for line in [format!("profile {question}"), format!("profile {question} --json")] {
+            let seen = scene.run(&line);
+            assert!(seen.stderr.contains(&said), "{line}: {seen}");
+            let right = scene.run(&line.replace("odd", "a"));
+            assert!(!right.stderr.contains("passed over"), "{line}: {right}");
+        }
+    }
+}

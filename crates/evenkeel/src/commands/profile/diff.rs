@@ -8,7 +8,7 @@ use evenkeel_profile::tree::{Kind as FrameKind, Tree};
 use serde::Serialize;
 
 use super::pick::{By, Pick};
-use super::source;
+use super::source::{self, Source};
 use super::written::{self, Kind, Output};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
@@ -86,7 +86,13 @@ pub(crate) struct Row {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let wanted = args.output.wanted()?;
-    let tree = |file: &Path, by: By| source::open(file)?.tree(&args.pick, by, file);
+    let tree = |file: &Path, by: By| {
+        let source = source::open(file)?;
+        if let Source::Recording(opened) = &source {
+            opened.warn(file, out);
+        }
+        source.tree(&args.pick, by, file)
+    };
     let (before, old_quantity) = tree(&args.before, args.by)?;
     let (after, new_quantity) = tree(&args.after, args.by)?;
     let totals = if args.raw { Totals::Raw } else { Totals::Equal };

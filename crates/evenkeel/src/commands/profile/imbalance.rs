@@ -44,7 +44,11 @@ type MayRunOn = fn(u32) -> Option<Vec<u32>>;
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let (opened, unseen, may_run_on): (_, _, MayRunOn) = match &args.file {
         // Threads of a recording may have ended, and their numbers may be others' by now.
-        Some(file) => (input::open(file)?, Vec::new(), |_| None),
+        Some(file) => {
+            let opened = input::open(file)?;
+            opened.warn(file, out);
+            (opened, Vec::new(), |_| None)
+        }
         None => {
             let now = now::record(&Wishes { switches: Switches::Records, ..Wishes::default() }, args.seconds)?;
             let mut unseen = now.told.unseen_of(&[]);

@@ -15,6 +15,7 @@ use evenkeel_sys::process;
 
 use crate::exit;
 use crate::failure::Failure;
+use crate::show::Out;
 
 /// A recording and its names.
 pub(crate) struct Opened {
@@ -24,6 +25,15 @@ pub(crate) struct Opened {
     pub(crate) names: Names,
     /// What could not be named.
     pub(crate) doubts: Doubts,
+}
+
+impl Opened {
+    /// Says on standard error why the recording in `file` is not all that it should be, such as that its end is missing.
+    pub(crate) fn warn(&self, file: &Path, out: &Out) {
+        for caveat in &self.recording.doubts {
+            out.aside(&format!("evenkeel: {}: {caveat}\n", file.display()));
+        }
+    }
 }
 
 /// What takes out of a recording what nobody asked for.

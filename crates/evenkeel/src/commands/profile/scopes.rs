@@ -60,6 +60,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let scopes = scopes::parse(&whole.bytes).map_err(|error| Failure::text(exit::WRONG_USE, tried(), error))?;
     let quantum = quantum(args, &scopes)?;
     let opened = args.recording.as_deref().map(input::open).transpose()?;
+    if let (Some(file), Some(opened)) = (&args.recording, &opened) {
+        opened.warn(file, out);
+    }
     let recording = opened.as_ref().map(|opened| &opened.recording);
     let which = if args.all { Which::All } else { Which::Leaf };
     let long = scopes::long(&scopes, quantum.quantum_ns / 2, which, recording).map_err(|error| {

@@ -68,7 +68,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         written::is_free(path, args.force)?;
     }
     let (opened, unseen, steal_ns) = match &args.file {
-        Some(file) => (input::open_of(file, &mut |recording| narrow(args, recording))?, Vec::new(), None),
+        Some(file) => {
+            let opened = input::open_of(file, &mut |recording| narrow(args, recording))?;
+            opened.warn(file, out);
+            (opened, Vec::new(), None)
+        }
         None => recorded(args)?,
     };
     if args.file.is_some() {

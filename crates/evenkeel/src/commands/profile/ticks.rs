@@ -139,7 +139,11 @@ pub(crate) struct Recorded {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let wanted = args.output.wanted()?;
     let (opened, recorded) = match &args.file {
-        Some(file) => (input::open(file)?, None),
+        Some(file) => {
+            let opened = input::open(file)?;
+            opened.warn(file, out);
+            (opened, None)
+        }
         None => record(args).map(|(opened, recorded)| (opened, Some(recorded)))?,
     };
     let tried = "cut the recording by ticks";

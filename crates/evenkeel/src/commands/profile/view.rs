@@ -336,6 +336,7 @@ fn lost(recording: &Recording) -> Vec<String> {
     if lost.odd > 0 {
         doubts.push(format!("{} records could not be used", lost.odd));
     }
+    doubts.extend(recording.doubts.iter().map(ToString::to_string));
     doubts
 }
 
