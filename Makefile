@@ -45,8 +45,8 @@ check: setup $(DENY) ## formatting, lints, documentation; licences, duplicates a
 model: setup ## every order of steps that the locks, the job system's parts and the page of telemetry can take, by the model checker
 	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --release --locked --target-dir $(or $(CARGO_TARGET_DIR),target)/loom -p evenkeel-sys --lib -- lock:: job:: sequence::
 
-mutants: setup $(MUTANTS) ## change the code of stats, change, host and trial, and list the changes that no test notices; hours, or SHARD=0/100 for a hundredth
-	$(MUTANTS) mutants -p evenkeel-stats -p evenkeel-change -p evenkeel-host -p evenkeel-trial --output $(TARGET) $(if $(SHARD),--shard $(SHARD))
+mutants: setup $(MUTANTS) ## change the code of stats, change, host, workload and trial, and list the changes that no test notices; hours, or SHARD=0/100 for a hundredth
+	$(MUTANTS) mutants -p evenkeel-stats -p evenkeel-change -p evenkeel-host -p evenkeel-workload -p evenkeel-trial --output $(TARGET) $(if $(SHARD),--shard $(SHARD))
 
 lab: setup ## capture guests under QEMU anew (hosts/qemu-*), compare facts with other tools, try 100,000 mutated captures and edited files, fuzz; says what it skipped
 	lab/run.sh

@@ -4,7 +4,7 @@
 # the rounds' ratios. memcaslap compares no answer with what was stored; ours compares each.
 #
 # usage: lab/load-beside-peers.sh [-r ROUNDS] [-t SECONDS] [-c CONNECTIONS,…] [PROGRAM]
-#        PROGRAM is crates/trial/examples/load.rs, built: cargo build --release -p evenkeel-trial --example load
+#        PROGRAM is crates/workload/examples/load.rs, built: cargo build --release -p evenkeel-workload --example load
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -24,7 +24,7 @@ program=${1:-$TOP/target/release/examples/load}
 need memcached memcached
 need memcaslap libmemcached-tools
 need jq jq
-[ -x "$program" ] || die "$program is missing: cargo build --release -p evenkeel-trial --example load"
+[ -x "$program" ] || die "$program is missing: cargo build --release -p evenkeel-workload --example load"
 
 port=21211 first=0 last=$(($(nproc) - 1))
 lines=$(mktemp)

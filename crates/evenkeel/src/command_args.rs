@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_sys::others::Signal;
-use evenkeel_trial::workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
+use evenkeel_workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 
 use crate::commands::prove::time;
 use crate::exit;

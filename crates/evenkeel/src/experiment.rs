@@ -13,12 +13,12 @@ use evenkeel_host::{Action, Fact, Facts, Plan, Setting};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::CpuSet;
 use evenkeel_trial::kept::{Head, Kept};
-use evenkeel_trial::workload::Placement;
-use evenkeel_trial::workload::arena::{Arena, Config};
 use evenkeel_trial::{
-    Arm, ArmName, ArmReport, Beside, Caveat, Choice, Design, Ended, Guard, Identity, Keep, Metric, Mishap, NetworkPath,
-    Outcome, Record, Report, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Window, Workload, resume,
+    Arm, ArmName, ArmReport, Beside, Caveat, Choice, Design, Ended, Guard, Identity, Keep, Mishap, NetworkPath,
+    Outcome, Record, Report, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Window, resume,
 };
+use evenkeel_workload::arena::{Arena, Config};
+use evenkeel_workload::{Metric, Placement, Workload, WorkloadError};
 use serde::Serialize;
 
 use crate::args::StateArgs;
@@ -75,7 +75,7 @@ pub(crate) fn tell_of_signals(out: &Out, state: &StateArgs) {
 /// waited for was waited for no longer. A host that is not as it was is told all the same.
 pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     match stop.load(Ordering::Relaxed) && failure.exit != exit::NOT_UNDONE {
-        true => Failure::new(exit::STOPPED, TrialError::Stopped),
+        true => Failure::new(exit::STOPPED, WorkloadError::Stopped),
         false => failure,
     }
 }

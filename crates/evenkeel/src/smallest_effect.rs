@@ -1,6 +1,6 @@
 //! `--smallest-effect`: what matters of the number that decides, as its users say, or else as the number itself does.
 
-use evenkeel_trial::Metric;
+use evenkeel_workload::Metric;
 
 /// Flattened into the arguments of every command that compares.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]

@@ -5,9 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use clap::ValueEnum;
-use evenkeel_trial::workload::command::Command;
-use evenkeel_trial::workload::{self, Entry, Options, Placement, Settable};
-use evenkeel_trial::{SimulatedMachine, Workload};
+use evenkeel_workload::command::Command;
+use evenkeel_workload::{Entry, Options, Placement, Settable, SimulatedMachine, Workload, WorkloadError};
 use serde::Serialize;
 
 use crate::command_args::{CommandArgs, quoted};
@@ -94,11 +93,11 @@ impl WorkloadArgs {
         };
         started.map_err(|error| {
             let exit = match error {
-                evenkeel_trial::TrialError::Design(_) | evenkeel_trial::TrialError::Setting(_) => exit::WRONG_USE,
+                WorkloadError::Options(_) | WorkloadError::Setting(_) => exit::WRONG_USE,
                 _ => exit::NOT_POSSIBLE,
             };
             let next = match &error {
-                evenkeel_trial::TrialError::UnclearTick(none) => Some(crate::show::meters::ticks::hint(&none.why)),
+                WorkloadError::UnclearTick(none) => Some(crate::show::meters::ticks::hint(&none.why)),
                 _ => None,
             };
             let failure = Failure::new(exit, error);
@@ -147,8 +146,8 @@ impl WorkloadArgs {
     pub(crate) fn entry(&self) -> Result<&'static Entry, Failure> {
         let usual = if self.command.is_empty() { USUAL } else { COMMAND };
         let name = self.workload.as_deref().unwrap_or(usual);
-        let known = || workload::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-        workload::find(name).ok_or_else(|| {
+        let known = || evenkeel_workload::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
+        evenkeel_workload::find(name).ok_or_else(|| {
             let cause = format!("there is no such workload; there are {}", known());
             Failure::text(exit::WRONG_USE, format!("start the workload {name}"), cause)
         })
@@ -208,7 +207,7 @@ pub(crate) fn list() -> List {
         install: entry.install,
         settings: entry.settings.iter().map(|(setting, title)| ListedSetting { setting, title }).collect(),
     };
-    List { workloads: workload::ALL.iter().map(listed).collect() }
+    List { workloads: evenkeel_workload::ALL.iter().map(listed).collect() }
 }
 
 impl List {
@@ -286,7 +285,7 @@ mod tests {
     #[test]
     fn the_list_has_them_all() {
         let text = list().text();
-        for entry in workload::ALL {
+        for entry in evenkeel_workload::ALL {
             assert!(text.contains(&format!("{}: ", entry.name)), "{text}");
         }
     }

@@ -6,8 +6,7 @@ use std::sync::LazyLock;
 use evenkeel_host::{
     Area, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect, Values, Wish, knobs,
 };
-use evenkeel_trial::Workload;
-use evenkeel_trial::workload::{self, PLACEMENT, SETTING_PREFIX};
+use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 
 use crate::exit;
 use crate::failure::Failure;
@@ -40,7 +39,7 @@ static WHERE: Knob = Knob {
 /// What `--set` takes of any workload, by name; which of them one workload has, it says itself.
 static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
     let mut names: Vec<(&str, &'static str)> = Vec::new();
-    for (text, title) in workload::ALL.iter().flat_map(|entry| entry.settings) {
+    for (text, title) in evenkeel_workload::ALL.iter().flat_map(|entry| entry.settings) {
         match text.split_once('=') {
             Some((name, _)) if !names.iter().any(|(known, _)| *known == name) => names.push((name, title)),
             _ => {}
@@ -149,7 +148,7 @@ mod tests {
 
     #[test]
     fn whatever_a_workload_takes_has_a_name() {
-        for (text, _) in workload::ALL.iter().flat_map(|entry| entry.settings) {
+        for (text, _) in evenkeel_workload::ALL.iter().flat_map(|entry| entry.settings) {
             let name = text.split_once('=').unwrap().0;
             assert_eq!(find(&format!("workload.{name}")).unwrap().id, format!("workload.{name}"));
         }

@@ -9,13 +9,11 @@ use std::thread::JoinHandle;
 use evenkeel_host::{Counter, Plan};
 use evenkeel_hostfs::{Root, RootKind};
 use evenkeel_sys::clock;
+use evenkeel_workload::{Clock, Disturbance, Sample, SimulatedMachine, Workload, WorkloadError};
 use serde::{Deserialize, Serialize};
 
 use crate::beside::Beside;
-use crate::clock::Clock;
 use crate::engaged::{self, IDLE_STATES, IdleEntries, Value, Wanted};
-use crate::error::TrialError;
-use crate::workload::{Sample, Workload};
 
 /// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
 const WATCH_PERIOD_NS: u64 = 5_000_000;
@@ -153,18 +151,25 @@ impl Conditions {
     ///
     /// # Errors
     /// Whatever else kept the window from being measured.
-    pub fn sample_of(&mut self, measured: Result<Sample, TrialError>) -> Result<Option<Sample>, TrialError> {
+    pub fn sample_of(&mut self, measured: Result<Sample, WorkloadError>) -> Result<Option<Sample>, WorkloadError> {
         match measured {
-            Err(TrialError::NoCpu { program, waited_ms, span_ms }) => {
+            Err(WorkloadError::NoCpu { program, waited_ms, span_ms }) => {
                 self.no_cpu = Some(format!("{program} was ready to run for {waited_ms} ms of {span_ms} ms"));
                 Ok(None)
             }
-            Err(TrialError::NoValue { program, why }) => {
+            Err(WorkloadError::NoValue { program, why }) => {
                 self.no_value = Some(format!("{program}: {why}"));
                 Ok(None)
             }
             measured => measured.map(Some),
         }
+    }
+
+    /// Of the last window of a simulated machine, disturbed as it was.
+    fn disturbed_by(self, machine: &SimulatedMachine) -> Conditions {
+        let Disturbance { longest_gap_us, steal_share, busy_share, cpu_pressure_share, beside } = machine.disturbed();
+        let (cpus, beside) = (busy_share.map(|_| SimulatedMachine::CPUS), beside.into_iter().collect());
+        Conditions { longest_gap_us, steal_share, busy_share, cpus, cpu_pressure_share, beside, ..self }
     }
 
     /// Of a window that was measured in turns of like length: what they took together, shares and counters of a turn on average, and the
@@ -290,7 +295,7 @@ impl Watch {
         let conditions = Conditions { longest_gap_us, ..Conditions::between(start, &end) };
         match &self.clock {
             Clock::Machine => conditions,
-            Clock::Simulated(machine) => machine.conditions_of(conditions),
+            Clock::Simulated(machine) => conditions.disturbed_by(machine),
         }
     }
 

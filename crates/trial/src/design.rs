@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use evenkeel_workload::Metric;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ARMS_MAX;
 use crate::error::TrialError;
-use crate::metric::Metric;
 use crate::rules::Rules;
 
 /// The most pairs of windows in one trial: with windows of a second that is more than five hours.

@@ -4,49 +4,14 @@ use evenkeel_change::{SessionError, StateError};
 use evenkeel_hostfs::WriteError;
 use evenkeel_stats::VALUE_RANGE;
 use evenkeel_sys::Errno;
+use evenkeel_workload::WorkloadError;
 
 /// Why a trial could not be begun or did not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// A program of the workload could not be started.
-    #[error("start {program}: {why}")]
-    Start {
-        /// Its path.
-        program: String,
-        /// What went wrong, and what to do.
-        why: String,
-    },
-    /// A program of the workload ended, hung, or said what was not expected.
-    #[error("hear from {program}: {why}")]
-    Workload {
-        /// Its name.
-        program: String,
-        /// What it did.
-        why: String,
-    },
-    /// A thread of the server was ready to run for most of a window and was given no CPU, so that the window has no number.
-    #[error(
-        "hear from {program}: it was ready to run for {waited_ms} ms of a window of {span_ms} ms and was given no CPU"
-    )]
-    NoCpu {
-        /// The thread.
-        program: String,
-        /// How long it waited.
-        waited_ms: u64,
-        /// How long the window was.
-        span_ms: u64,
-    },
-    /// A window came to its end without the number that was asked for. Such a window is dropped; many in a row end a trial.
-    #[error("hear from {program}: {why}")]
-    NoValue {
-        /// Who was to give it.
-        program: String,
-        /// Why there is none.
-        why: String,
-    },
-    /// Which loop of the server is its tick can't be told.
-    #[error("{0}")]
-    UnclearTick(Box<crate::source::outside_ticks::UnclearTick>),
+    /// The workload did not start, or was not measured.
+    #[error(transparent)]
+    Workload(WorkloadError),
     /// A knob could not be switched, or what was written did not take.
     #[error("switch {knob} to {wanted}: {why}")]
     Switch {
@@ -83,9 +48,6 @@ pub enum TrialError {
         /// Its number.
         value: f64,
     },
-    /// The user asked to stop while something was waited for.
-    #[error("measure a window: it was stopped before the first one; everything is as it was")]
-    Stopped,
     /// The budget would be over before anything can be said: found by a switch to each arm, before the first window.
     #[error(
         "finish a trial within {} s: it takes {} s at least, because each switch takes {:.1} s",
@@ -101,31 +63,9 @@ pub enum TrialError {
         /// How long a switch takes.
         switch: std::time::Duration,
     },
-    /// A setting of the workload does not take its value.
-    #[error("design a trial: {0}")]
-    Setting(InvalidSetting),
     /// A design that can't be run.
     #[error("design a trial: {0}")]
     Design(String),
-}
-
-/// A setting of a workload that does not take the value, as `--set` names it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("set {name}={value}: {why}")]
-pub struct InvalidSetting {
-    /// The setting's name.
-    pub name: String,
-    /// The value.
-    pub value: String,
-    /// What it would take.
-    pub why: String,
-}
-
-impl TrialError {
-    /// Of a setting that does not take the value.
-    pub(crate) fn setting(name: &str, value: impl std::fmt::Display, why: impl Into<String>) -> TrialError {
-        TrialError::Setting(InvalidSetting { name: name.to_owned(), value: value.to_string(), why: why.into() })
-    }
 }
 
 /// A line of a log or of a kept session that can't be meant.
@@ -144,29 +84,6 @@ impl InvalidLine {
     }
 }
 
-/// An error of one area whose sentence is all there is to it: it is shown, and nothing is decided by it.
-macro_rules! only_shown {
-    ($(#[$about:meta])* $name:ident) => {
-        $(#[$about])*
-        #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-        #[error("{0}")]
-        pub struct $name(String);
-
-        impl From<&str> for $name {
-            fn from(why: &str) -> $name {
-                $name(why.to_owned())
-            }
-        }
-
-        impl From<String> for $name {
-            fn from(why: String) -> $name {
-                $name(why)
-            }
-        }
-    };
-}
-pub(crate) use only_shown;
-
 /// A number in few letters, however large or small it is.
 fn shown(value: f64) -> String {
     if value == 0.0 || (1e-6..1e15).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
@@ -177,6 +94,15 @@ fn taken(value: f64) -> String {
     match value > 0.0 {
         true => format!("from {:e} to {:e}", VALUE_RANGE.start(), VALUE_RANGE.end()),
         false => "above 0".to_owned(),
+    }
+}
+
+impl From<WorkloadError> for TrialError {
+    fn from(error: WorkloadError) -> TrialError {
+        match error {
+            WorkloadError::Switch { knob, wanted, why } => TrialError::Switch { knob, wanted, why },
+            other => TrialError::Workload(other),
+        }
     }
 }
 

@@ -2,42 +2,32 @@
 //!
 //! A [`Design`] is fixed, with its seed and its rules for dropping windows, before anything is measured. [`run`] takes the
 //! arms in turns, block by block in an order drawn from the seed (a block of two is a pair): it switches the host (by a [`Switch`], journalled, so
-//! that a killed trial is put back by `evenkeel revert`), lets it settle, and asks the [`Workload`] for one window. Each
+//! that a killed trial is put back by `evenkeel revert`), lets it settle, and asks the [`Workload`](evenkeel_workload::Workload) for one window. Each
 //! window gives one number; the machine's own conditions are noted beside it. The [`Record`] that comes out has
 //! everything that was seen, and [`Record::report`] judges it.
 
 mod arm;
 mod beside;
 pub mod boots;
-mod clock;
 mod conditions;
 mod design;
 mod engaged;
 mod error;
-pub mod load;
-mod metric;
-pub mod part;
-mod process_knob;
-mod processes;
 mod report;
 mod rules;
 pub mod saved;
 mod schedule;
 pub mod search;
 mod session;
-pub mod source;
 mod switch;
 pub mod words;
-pub mod workload;
 
 pub use arm::{ARMS_MAX, Arm, ArmName, Level};
 pub use beside::Beside;
-pub use clock::{Clock, SimulatedMachine};
 pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
 pub use engaged::{Engaged, Mechanism, Reading};
-pub use error::{InvalidLine, InvalidSetting, TrialError};
-pub use metric::Metric;
+pub use error::{InvalidLine, TrialError};
 pub use report::{
     Answers, ArmReport, Away, Between, ByArm, Caveat, Choice, ControlReport, Cost, Detectable, Effect, GuardReport,
     Identity, Interval, Outcome, Report, Titles,
@@ -50,4 +40,3 @@ pub use session::{
     Stretch, Trial, Window, resume, run,
 };
 pub use switch::{Reach, Switch};
-pub use workload::{Sample, Workload};

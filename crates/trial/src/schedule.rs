@@ -197,7 +197,7 @@ fn count(windows: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metric::Metric;
+    use evenkeel_workload::Metric;
 
     fn design(window_ms: u64) -> Design {
         let mut design = Design::sequential(Metric::us("lat_us", "latency"), 100, Duration::from_millis(window_ms), 1);

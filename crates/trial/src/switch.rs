@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use evenkeel_change::{FileUndo, Session, State, Undo};
 use evenkeel_host::{Action, Plan, Step, TakesEffect, knobs};
 use evenkeel_hostfs::{Hand, HeldLatency, Root};
+use evenkeel_workload::process_knob::can_set;
+use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Level};
 use crate::error::TrialError;
-use crate::process_knob::can_set;
-use crate::workload::{PLACEMENT, SETTING_PREFIX, Workload};
 
 /// The knobs of one trial, ready to be switched.
 pub struct Switch<'a> {

@@ -8,7 +8,7 @@ use evenkeel_rt::agones::GameServer;
 use evenkeel_sys::http::{Answer, BadAnswer, Head, Reader};
 use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
-use evenkeel_trial::load::ddnet::{Event, Player};
+use evenkeel_workload::load::ddnet::{Event, Player};
 
 /// What the sidecar of Agones reports of a game server.
 pub(super) fn agones(text: &str) {

@@ -4,17 +4,17 @@ use std::fs;
 use std::sync::{Arc, LazyLock};
 
 use evenkeel_trial::boots::{BootWords, Sight, next};
-use evenkeel_trial::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
 use evenkeel_trial::saved::{Saved, across};
 use evenkeel_trial::search::{GoalFile, Log, is_over};
-use evenkeel_trial::source::http::Address;
-use evenkeel_trial::source::json_lines::JsonLines;
-use evenkeel_trial::source::lines::ReadLine;
-use evenkeel_trial::source::named::Directions;
-use evenkeel_trial::source::prometheus::page::{self, Selector};
-use evenkeel_trial::source::regex::RegexLines;
-use evenkeel_trial::source::rule::{First, Rule, Values};
-use evenkeel_trial::source::split::{LINE_BYTES_MAX, Split};
+use evenkeel_workload::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
+use evenkeel_workload::source::http::Address;
+use evenkeel_workload::source::json_lines::JsonLines;
+use evenkeel_workload::source::lines::ReadLine;
+use evenkeel_workload::source::named::Directions;
+use evenkeel_workload::source::prometheus::page::{self, Selector};
+use evenkeel_workload::source::regex::RegexLines;
+use evenkeel_workload::source::rule::{First, Rule, Values};
+use evenkeel_workload::source::split::{LINE_BYTES_MAX, Split};
 use tempfile::TempDir;
 
 static DIR: LazyLock<TempDir> = LazyLock::new(|| TempDir::new_in("/dev/shm").expect("/dev/shm takes a folder"));

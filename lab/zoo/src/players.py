@@ -9,7 +9,7 @@ import os, random, socket, sys, threading, time
 
 SEVEN = sys.argv[1] == "teeworlds"
 PORT, PLAYERS = int(sys.argv[2]), int(sys.argv[3])
-CODES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../crates/trial/src/load/ddnet/huffman.txt")
+CODES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../crates/workload/src/load/ddnet/huffman.txt")
 CONNECT, CONNECT_ACCEPT, ACCEPT, CLOSE, TOKEN = 1, 2, 3, 4, 5
 NOBODY = b"\xff" * 4
 # Messages of the engine and of the game.

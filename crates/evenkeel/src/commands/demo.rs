@@ -10,8 +10,9 @@ use std::time::Duration;
 use evenkeel_host::{Advice, Facts, Goal, Setting, State as Advised, advise, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
-use evenkeel_trial::workload::arena::Arena;
-use evenkeel_trial::{Beside, Design, Keep, Outcome as Verdict, Settle, Workload};
+use evenkeel_trial::{Beside, Design, Keep, Outcome as Verdict, Settle};
+use evenkeel_workload::Workload;
+use evenkeel_workload::arena::Arena;
 
 use crate::args::StateArgs;
 use crate::arms::Arms;

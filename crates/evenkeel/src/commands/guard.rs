@@ -13,7 +13,7 @@ use std::time::Duration;
 use evenkeel_hostfs::cgroup;
 use evenkeel_measure::{Keeper, MeterError};
 use evenkeel_sys::{Errno, clock, process};
-use evenkeel_trial::workload::command::end_left_by;
+use evenkeel_workload::command::end_left_by;
 
 use crate::exit;
 use crate::failure::{Failure, Outcome};

@@ -9,7 +9,8 @@ use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
 use evenkeel_trial::kept::{Head, Kept};
-use evenkeel_trial::{Beside, Design, Ended, Guard, Keep, Metric, Settle, Stop, Workload};
+use evenkeel_trial::{Beside, Design, Ended, Guard, Keep, Settle, Stop};
+use evenkeel_workload::{Metric, Workload};
 
 use crate::args::StateArgs;
 use crate::arms::{self, Arms};

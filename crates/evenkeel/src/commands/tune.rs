@@ -14,7 +14,8 @@ use evenkeel_trial::search::{
     Answer, Header, HostWords, LeftOut, LeftOutReason, Live, Log, Offer, SearchDesign, Tools, Verdict, Wanted,
     WorkloadSpec, offer, restarts, search,
 };
-use evenkeel_trial::{Beside, Rules, Switch, TrialError, Watch, Workload};
+use evenkeel_trial::{Beside, Rules, Switch, Watch};
+use evenkeel_workload::{Workload, WorkloadError};
 use resume::Context;
 use serde::Serialize;
 
@@ -263,8 +264,8 @@ fn begin(ground: &Ground<'_>, state: &mut State, path: &Path) -> Result<Ready, F
 }
 
 /// Starts the workload that our own log tells of, or another one like it in the place of one that died.
-fn start(spec: &WorkloadSpec, seed: u64, stop: &Arc<AtomicBool>) -> Result<Box<dyn Workload>, TrialError> {
-    let why = |failure: Failure| TrialError::Start { program: spec.name.clone(), why: failure.message() };
+fn start(spec: &WorkloadSpec, seed: u64, stop: &Arc<AtomicBool>) -> Result<Box<dyn Workload>, WorkloadError> {
+    let why = |failure: Failure| WorkloadError::Start { program: spec.name.clone(), why: failure.message() };
     workload_of(&spec.arguments).and_then(|workload| workload.start(seed, stop)).map_err(why)
 }
 

@@ -2,7 +2,8 @@
 
 use evenkeel_stats::BootsComparison;
 use evenkeel_trial::boots::{ArmOfBoots, BootOutcome, BootsEnded, BootsReport, GuardOfBoots, SeenBoot};
-use evenkeel_trial::{Engaged, Mechanism, Metric, Reading};
+use evenkeel_trial::{Engaged, Mechanism, Reading};
+use evenkeel_workload::Metric;
 
 use crate::report::counted;
 use crate::report::words::{as_change, range, share, trim};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use evenkeel_trial::workload::{self, Options, Placement, Settable};
-use evenkeel_trial::{Sample, TrialError, Workload};
+use evenkeel_trial::TrialError;
+use evenkeel_workload::{Options, Placement, Sample, Settable, Workload};
 
 /// The folder of evenkeel's programs.
 pub(crate) fn programs() -> PathBuf {
@@ -33,12 +33,12 @@ fn options(placement: Placement, set: &[(&str, &str)]) -> Options {
 
 /// A workload whose server and load are on CPUs of their own.
 pub(crate) fn start(name: &str, set: &[(&str, &str)]) -> Box<dyn Workload> {
-    (workload::find(name).unwrap().start)(&options(Placement::Apart, set)).unwrap()
+    (evenkeel_workload::find(name).unwrap().start)(&options(Placement::Apart, set)).unwrap()
 }
 
 /// The same as `prove` starts it.
 pub(crate) fn settable(name: &str, set: &[(&str, &str)]) -> Settable {
-    Settable::start(workload::find(name).unwrap(), &options(Placement::Apart, set)).unwrap()
+    Settable::start(evenkeel_workload::find(name).unwrap(), &options(Placement::Apart, set)).unwrap()
 }
 
 /// One window.

@@ -11,8 +11,7 @@ use evenkeel_stats::{Direction, Pair, Sequential, Verdict};
 use evenkeel_sys::{CpuSet, clock, process, sched, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live};
-use evenkeel_trial::workload::{Placement, Settable};
-use evenkeel_trial::{Sample, Workload};
+use evenkeel_workload::{Placement, Sample, Settable, Workload};
 
 use crate::workloads_started::{missing_arena, settable, start, try_window};
 

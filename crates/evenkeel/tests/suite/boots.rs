@@ -4,10 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use evenkeel_trial::Guard;
 use evenkeel_trial::boots::{
     BootCounters, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot, read, write,
 };
-use evenkeel_trial::{Guard, Metric};
+use evenkeel_workload::Metric;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -9,7 +9,7 @@ use std::process::Command;
 const LINES_MAX: usize = 560;
 
 /// Which of our crates each of our crates may use.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("sys", &[]),
     ("stats", &[]),
     ("hostfs", &["sys"]),
@@ -17,12 +17,16 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("host", &["hostfs", "sys"]),
     ("change", &["host", "hostfs", "sys"]),
     ("measure", &["hostfs", "stats", "sys"]),
-    ("trial", &["host", "hostfs", "change", "measure", "stats", "sys"]),
+    ("workload", &["hostfs", "measure", "stats", "sys"]),
+    ("trial", &["host", "hostfs", "change", "workload", "stats", "sys"]),
     ("rt", &["stats", "sys"]),
     ("rt-c", &["rt"]),
     ("arena", &["rt"]),
     ("profile", &["hostfs", "measure", "stats", "sys"]),
-    ("evenkeel", &["arena", "host", "hostfs", "change", "measure", "profile", "trial", "stats", "sys", "rt"]),
+    (
+        "evenkeel",
+        &["arena", "host", "hostfs", "change", "measure", "profile", "workload", "trial", "stats", "sys", "rt"],
+    ),
 ];
 
 pub(crate) fn project() -> PathBuf {
@@ -124,7 +128,9 @@ fn reading_a_host_starts_no_child_process() {
 
 #[test]
 fn only_the_program_prints_and_exits() {
-    for crate_name in ["sys", "hostfs", "stats", "host", "change", "measure", "profile", "trial", "rt", "rt-c"] {
+    for crate_name in
+        ["sys", "hostfs", "stats", "host", "change", "measure", "profile", "workload", "trial", "rt", "rt-c"]
+    {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
             if path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs") {
                 continue;

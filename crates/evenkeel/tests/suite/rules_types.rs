@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::rules::{files, project, read};
 
 /// The crates whose code decides something by what another part of it said.
-const CRATES: [&str; 6] = ["host", "change", "measure", "profile", "trial", "evenkeel"];
+const CRATES: [&str; 7] = ["host", "change", "measure", "profile", "workload", "trial", "evenkeel"];
 
 /// Methods that look for a text in another.
 const SEARCHES: [&str; 11] = [
@@ -42,8 +42,8 @@ const EXEMPT: [(&str, &str, &str); 12] = [
     ("profile/src/live/probe/find.rs", " (deleted)", "/proc/PID/maps"),
     ("profile/src/scopes/parse.rs", " at line ", "the JSON reader's, which has its place in words alone"),
     ("profile/src/text.rs", " (deleted)", "the text of perf script"),
-    ("trial/src/load/ddnet/player.rs", "message.strip_prefix(&system::PONG)", "bytes of a packet"),
-    ("trial/src/load/ddnet/player.rs", "why.split(|byte|", "bytes of a packet"),
+    ("workload/src/load/ddnet/player.rs", "message.strip_prefix(&system::PONG)", "bytes of a packet"),
+    ("workload/src/load/ddnet/player.rs", "why.split(|byte|", "bytes of a packet"),
 ];
 
 /// What stands between the brackets of a generic type whose code goes on behind the first of them, cut at its own commas.
@@ -133,8 +133,9 @@ fn product(of: &str) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn an_error_of_a_trial_is_no_text() {
-    for path in files(&project().join("crates/trial/src"), "rs") {
+fn an_error_of_a_trial_or_workload_is_no_text() {
+    let sources = ["crates/workload/src", "crates/trial/src"].map(|source| files(&project().join(source), "rs"));
+    for path in sources.concat() {
         let found = text_errors(&read(&path));
         assert!(found.is_empty(), "{}: {found:?}: make it a type with fields, or `only_shown!`", path.display());
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use evenkeel_testkit::needs_root;
-use evenkeel_trial::Metric;
 use evenkeel_trial::search::{Budget, Candidate, Header, Log, SearchDesign};
+use evenkeel_workload::Metric;
 use serde_json::{Value, json};
 
 use crate::scene::{Finished, Running, Scene, json as answer_of, said};

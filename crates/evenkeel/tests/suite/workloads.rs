@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use evenkeel_sys::{process, thread};
 use evenkeel_testkit::skipped;
-use evenkeel_trial::workload::{Placement, Settable};
-use evenkeel_trial::{Sample, Workload};
+use evenkeel_workload::{Placement, Sample, Settable, Workload};
 
 use crate::wait::until;
 use crate::workloads_started::{missing_arena, programs, settable, start, try_window};

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use evenkeel_host::Setting;
 use evenkeel_stats::median;
+use evenkeel_workload::Sample;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 use crate::conditions::Conditions;
 use crate::engaged::{self, Mechanism};
 use crate::session::{NetworkPath, Window};
-use crate::workload::Sample;
 
 use super::state::{BootOutcome, BootsState};
 

@@ -1,7 +1,8 @@
 //! Doing what `next` says, boot by boot, on whatever machine is given.
 
+use evenkeel_workload::Sample;
+
 use crate::arm::ArmName;
-use crate::workload::Sample;
 
 use super::at_work::BootCounters;
 use super::error::BootsError;

@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 
 use evenkeel_stats::{BOOTS_BLOCK, Direction, VALUE_RANGE, median};
+use evenkeel_workload::{Metric, Sample};
 use serde::Serialize;
 
 use crate::arm::ArmName;
 use crate::design::Guard;
-use crate::metric::Metric;
 use crate::words::as_change;
-use crate::workload::Sample;
 
 use super::caveat::{BootsCaveat, GuardUntold};
 use super::state::{BootOutcome, BootsState};

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX, boot_order};
+use evenkeel_workload::Metric;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 use crate::design::{Guard, check_guards};
-use crate::error::only_shown;
-use crate::metric::Metric;
 
 use super::at_work::BootCounters;
 
@@ -28,9 +27,15 @@ const DROPPED_MAX: usize = 10 * WINDOWS_MAX;
 /// How often one boot may be begun to be measured before it is given up: by a unit that was started again.
 pub(super) const TRIES_MAX: u32 = 3;
 
-only_shown! {
-    /// A state or a design that can't be meant.
-    InvalidBoots
+/// A state or a design that can't be meant. It is shown, and nothing is decided by it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidBoots(String);
+
+impl<T: Into<String>> From<T> for InvalidBoots {
+    fn from(why: T) -> InvalidBoots {
+        InvalidBoots(why.into())
+    }
 }
 
 fn invalid<T>(why: impl Into<InvalidBoots>) -> Result<T, InvalidBoots> {

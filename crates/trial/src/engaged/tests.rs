@@ -1,11 +1,11 @@
 //! Readings in, an answer out: a row for each counter's two sides.
 
+use evenkeel_workload::{Metric, Sample};
+
 use super::*;
 use crate::arm::Arm;
 use crate::conditions::Conditions;
 use crate::design::Design;
-use crate::metric::Metric;
-use crate::workload::Sample;
 
 fn record(knob: &str, network: NetworkPath, a: Conditions, b: Conditions) -> Record {
     let metric = Metric::us("x_us", "x");

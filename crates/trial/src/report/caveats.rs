@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use evenkeel_stats::{median, median_absolute_deviation};
+use evenkeel_workload::Metric;
 
 use super::{ByArm, Caveat, Outcome, Report};
 use crate::arm::ArmName;
 use crate::beside;
 use crate::conditions::Conditions;
 use crate::engaged;
-use crate::metric::Metric;
 use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch, Window, pairs_of};
 

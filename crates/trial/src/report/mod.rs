@@ -11,12 +11,12 @@ mod verdict;
 use std::fmt;
 
 use evenkeel_stats::Verdict;
+use evenkeel_workload::Metric;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, ArmName};
 use crate::design::Design;
 use crate::engaged::Mechanism;
-use crate::metric::Metric;
 use crate::session::{Dropped, Ended, Judge, Left, Seen, SettleSeen, Window};
 
 pub(crate) use build::median_of;

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_stats::{Direction, Options, Pair, VALUE_RANGE, compare, median};
-
-use crate::workload::Sample;
+use evenkeel_workload::Sample;
 
 /// Of each number by itself.
 const CONFIDENCE: f64 = 0.95;

@@ -2,6 +2,7 @@
 //! judges them. A knob that never engaged and moved nothing is neither useless nor part of a set: what it would do is not known.
 
 use evenkeel_host::Counter;
+use evenkeel_workload::Sample;
 
 use super::Seen;
 use super::answer::Fate;
@@ -11,7 +12,6 @@ use crate::arm::{Arm, ArmName, Level};
 use crate::design::Design;
 use crate::engaged::{Engaged, Mechanism, counter_of, mechanisms};
 use crate::session::{Record, Window};
-use crate::workload::Sample;
 
 /// Windows with a knob and without it at the least, before its counter is believed to have stood still.
 const WINDOWS_MIN: usize = 3;

@@ -9,12 +9,11 @@ use evenkeel_host::{
     Action, Advice, Device, Facts, Knob, Place, Plan, Setting, State, Step, TakesEffect, Values, Wish, advise, knobs,
 };
 use evenkeel_hostfs::Root;
+use evenkeel_workload::{Workload, WorkloadError};
 
 use super::design::{CANDIDATES_MAX, Candidate};
 use super::left_out::{LeftOut, LeftOutReason};
-use crate::error::TrialError;
 use crate::switch::setting_name;
-use crate::workload::Workload;
 
 /// Steps of a ladder on either side.
 const STEPS: u32 = 3;
@@ -155,9 +154,9 @@ impl Offer {
 }
 
 /// Why a workload can't, in its own words.
-fn words<T>(result: Result<T, TrialError>) -> Result<T, LeftOutReason> {
+fn words<T>(result: Result<T, WorkloadError>) -> Result<T, LeftOutReason> {
     result.map_err(|error| match error {
-        TrialError::Workload { why, .. } | TrialError::Switch { why, .. } => {
+        WorkloadError::Program { why, .. } | WorkloadError::Switch { why, .. } => {
             LeftOutReason::Workload(format!("the workload: {why}"))
         }
         other => LeftOutReason::Workload(other.to_string()),

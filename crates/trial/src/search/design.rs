@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use evenkeel_stats::{Direction, Options};
+use evenkeel_workload::Metric;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Level};
 use crate::design::{Guard, check_guards};
 use crate::error::TrialError;
-use crate::metric::Metric;
 use crate::search::settling::ClassSettle;
 use crate::session::NetworkPath;
 use crate::switch::Reach;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use evenkeel_stats::{Direction, median};
+use evenkeel_workload::Sample;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -14,7 +15,6 @@ use super::log::{Entry, Log};
 use super::{SearchProgress, Seen, Stage, Subject, Tools, guard, has_a_ratio};
 use crate::arm::{Arm, Level};
 use crate::rules::DropReason;
-use crate::workload::Sample;
 
 /// Windows of the machine as it was by which the guard goes: recent ones, since the machine drifts.
 const RECENT: usize = 9;

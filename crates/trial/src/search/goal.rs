@@ -6,14 +6,13 @@ use std::path::Path;
 
 use evenkeel_change::{MAX_PLAN_BYTES, PlanFile, PlanFileError};
 use evenkeel_host::{Fact, Facts, Setting, SettingError};
+use evenkeel_workload::{Metric, Options, Placement};
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
 use super::design::SearchDesign;
 use super::settling::ClassSettle;
 use crate::design::Guard;
-use crate::metric::Metric;
-use crate::workload::{Options, Placement};
 
 /// The number in `format` of the evidence.
 pub const GOAL_FORMAT: u64 = 1;

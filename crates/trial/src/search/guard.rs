@@ -150,7 +150,7 @@ impl Guarded {
 }
 
 /// What the guards read in a window; nothing where a number has no ratio to another.
-pub(super) fn numbers(guards: &[Guard], sample: &crate::workload::Sample) -> Vec<Option<f64>> {
+pub(super) fn numbers(guards: &[Guard], sample: &evenkeel_workload::Sample) -> Vec<Option<f64>> {
     let of = |guard: &Guard| sample.get(guard.metric.name.as_ref()).copied().filter(|value| has_a_ratio(*value));
     guards.iter().map(of).collect()
 }

@@ -1,15 +1,14 @@
 //! `Live`: the real subject of a search: a host that is switched, a server with load on it, and a watch on the machine.
 
 use evenkeel_host::Plan;
+use evenkeel_workload::{Clock, Workload, WorkloadError};
 
 use super::{SearchDesign, Seen, Subject, has_a_ratio};
 use crate::arm::Arm;
-use crate::clock::Clock;
 use crate::conditions::Watch;
 use crate::error::TrialError;
 use crate::rules::Rules;
 use crate::switch::Switch;
-use crate::workload::Workload;
 
 /// Starts of the server at most, in the place of one that ended.
 const REVIVALS_MAX: usize = 20;
@@ -25,7 +24,7 @@ pub struct Live<'a, 'b> {
     /// The server with its load.
     pub workload: Box<dyn Workload>,
     /// Starts another one, where the first has ended.
-    pub revive: &'a dyn Fn() -> Result<Box<dyn Workload>, TrialError>,
+    pub revive: &'a dyn Fn() -> Result<Box<dyn Workload>, WorkloadError>,
     /// The machine's conditions.
     pub watch: &'a Watch,
     /// When a window is dropped.
@@ -47,7 +46,7 @@ impl Subject for Live<'_, '_> {
                     _ => Err(TrialError::Switch { knob, wanted, why }),
                 }
             }
-            Err(TrialError::Workload { program, why }) if self.revivals < REVIVALS_MAX => {
+            Err(TrialError::Workload(WorkloadError::Program { program, why })) if self.revivals < REVIVALS_MAX => {
                 self.revivals += 1;
                 self.workload.stop();
                 match self.start_anew() {
@@ -55,7 +54,7 @@ impl Subject for Live<'_, '_> {
                     // Why it ended says more than that another one does not start either.
                     Err(error) => {
                         let why = format!("{why}; and it could not be started anew: {error}");
-                        Err(TrialError::Workload { program, why })
+                        Err(WorkloadError::Program { program, why }.into())
                     }
                 }
             }
@@ -99,10 +98,8 @@ impl Live<'_, '_> {
             given: sample.keys().cloned().collect::<Vec<_>>().join(", "),
         })?;
         if !has_a_ratio(value) && value != 0.0 {
-            return Err(TrialError::Workload {
-                program: self.workload.describe(),
-                why: format!("{name} was {value}, which is no number to compare"),
-            });
+            let why = format!("{name} was {value}, which is no number to compare");
+            return Err(WorkloadError::Program { program: self.workload.describe(), why }.into());
         }
         let sample = sample.into_iter().filter(|(_, number)| number.is_finite()).collect();
         Ok(Seen::Measured { value, sample, conditions: Some(Box::new(conditions)) })

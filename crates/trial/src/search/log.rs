@@ -176,12 +176,11 @@ fn parse_log(text: &str) -> Result<(Header, Vec<Entry>), InvalidLine> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use evenkeel_workload::{Metric, Sample};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::metric::Metric;
     use crate::search::{Budget, Candidate};
-    use crate::workload::Sample;
 
     const METRIC: Metric = Metric::us("x_us", "x");
 

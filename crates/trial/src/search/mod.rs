@@ -38,6 +38,7 @@ pub mod simulated;
 mod trim;
 
 use evenkeel_stats::VALUE_RANGE;
+use evenkeel_workload::{Clock, Sample};
 use serde::{Deserialize, Serialize};
 
 pub use answer::{Answer, Chosen, Ended as SearchEnded, Fate, GuardAnswer, KnobAnswer, Measure, Verdict};
@@ -53,11 +54,9 @@ pub use screen::windows_to_screen;
 pub use settling::{ClassSettle, Settling, longest as longest_settle, restarts};
 
 use crate::arm::Arm;
-use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::error::TrialError;
 use crate::rules::DropReason;
-use crate::workload::Sample;
 use desk::{Desk, Halt};
 
 /// What is searched on: a live server with its host, or a simulated one.

@@ -4,17 +4,16 @@
 use std::time::Duration;
 
 use evenkeel_host::Plan;
+use evenkeel_workload::{Metric, Workload, WorkloadError};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Level};
 use crate::conditions::Watch;
 use crate::design::{Design, Settle};
 use crate::error::TrialError;
-use crate::metric::Metric;
 use crate::schedule::Pace;
 use crate::session::{Keep, SettleHow, SettleSeen, Trial, find_settle, settle_cost};
 use crate::switch::{Reach, Switch};
-use crate::workload::Workload;
 
 /// The share of the budget that finding it may take.
 const SHARE: f64 = 0.1;
@@ -133,11 +132,11 @@ impl Settling<'_, '_> {
         let found = find_settle(&mut trial, Pace::of(2), Duration::ZERO);
         match found {
             // The search finds out which knob it is, and takes that one out.
-            Err(error @ (TrialError::Switch { .. } | TrialError::Workload { .. })) => {
+            Err(error @ (TrialError::Switch { .. } | TrialError::Workload(WorkloadError::Program { .. }))) => {
                 let why = error.to_string();
                 match self.switch.to(&as_it_was, self.workload) {
                     // Whoever reads the guess starts the server anew.
-                    Ok(()) | Err(TrialError::Workload { .. }) => Ok(Some(guess(UNKNOWN, why))),
+                    Ok(()) | Err(TrialError::Workload(WorkloadError::Program { .. })) => Ok(Some(guess(UNKNOWN, why))),
                     Err(error) => Err(error),
                 }
             }
@@ -145,7 +144,9 @@ impl Settling<'_, '_> {
                 let found = found?;
                 match self.switch.to(&as_it_was, self.workload) {
                     Ok(()) => Ok(found),
-                    Err(error @ TrialError::Workload { .. }) => Ok(Some(guess(UNKNOWN, error.to_string()))),
+                    Err(error @ TrialError::Workload(WorkloadError::Program { .. })) => {
+                        Ok(Some(guess(UNKNOWN, error.to_string())))
+                    }
                     Err(error) => Err(error),
                 }
             }

@@ -5,6 +5,7 @@
 //! tails of Student's t with three degrees of freedom, and a neighbour that comes now and then and stays for a while.
 
 use evenkeel_stats::{Direction, Pair, Sequential, StatsError, Verdict as Judged};
+use evenkeel_workload::{Metric, Sample, WorkloadError};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -12,8 +13,6 @@ use super::{Candidate, SearchDesign, Seen, Subject};
 use crate::arm::{Arm, Level};
 use crate::conditions::Conditions;
 use crate::error::TrialError;
-use crate::metric::Metric;
-use crate::workload::Sample;
 
 /// What is measured.
 pub const METRIC: Metric = Metric::new("lateness_us_p50", "median lateness", "us", Direction::Lower);
@@ -171,10 +170,8 @@ pub fn one_at_a_time(
 impl Subject for Simulated {
     fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
         if self.fails_from.is_some_and(|from| self.windows >= from) {
-            return Err(TrialError::Workload {
-                program: "simulated".into(),
-                why: "it can't be started any more".into(),
-            });
+            let why = "it can't be started any more".into();
+            return Err(WorkloadError::Program { program: "simulated".into(), why }.into());
         }
         let on = |knobs: &[usize]| knobs.iter().copied().find(|knob| *arm.level(*knob) != Level::AsItWas);
         if let Some(setting) = on(&self.truth.refused) {

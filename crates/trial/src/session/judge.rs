@@ -2,11 +2,11 @@
 //! and the report at the end, so that both say the same.
 
 use evenkeel_stats::{Direction, Options, Pair, Sequential, StatsError, Verdict, compare};
+use evenkeel_workload::Metric;
 
 use crate::arm::ArmName;
 use crate::design::{Design, Guard, Stop};
 use crate::error::TrialError;
-use crate::metric::Metric;
 use crate::session::Window;
 use crate::session::race::blocks;
 

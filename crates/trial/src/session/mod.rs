@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use std::collections::BTreeMap;
 
+use evenkeel_workload::{Sample, Workload, WorkloadCaveat};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, ArmName};
@@ -19,7 +20,6 @@ use crate::design::Design;
 use crate::report::{Detectable, Effect, Outcome};
 use crate::rules::DropReason;
 use crate::switch::Switch;
-use crate::workload::{Sample, Workload, WorkloadCaveat};
 
 pub(crate) use judge::{Judge, Seen, pairs_of};
 pub use kept::Keep;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use evenkeel_stats::{BlockDesign, Order, PairDesign, VALUE_RANGE};
+use evenkeel_workload::{Sample, WorkloadError};
 
 use crate::arm::{Arm, ArmName};
 use crate::design::Settle;
@@ -14,7 +15,6 @@ use crate::session::kept::Line;
 use crate::session::{
     ArmSoFar, Dropped, Ended, Mishap, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window, settle,
 };
-use crate::workload::Sample;
 
 /// The coins of the control stretch lie here in the stream of the seed: far beyond those of any trial, so that a longer control
 /// stretch does not change the trial's order.
@@ -317,7 +317,8 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             return Ok(window);
         }
         let program = format!("{WITHOUT_VALUE_MAX} windows in a row");
-        Err(TrialError::NoValue { program, why: format!("{why}; choose another metric, or longer windows") })
+        let why = format!("{why}; choose another metric, or longer windows");
+        Err(WorkloadError::NoValue { program, why }.into())
     }
 
     fn progress(&self, stretch: Stretch) -> Progress {

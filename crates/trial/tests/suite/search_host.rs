@@ -11,9 +11,8 @@ use evenkeel_trial::search::{
     Answer, Budget, Candidate, ClassSettle, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchCaveat,
     SearchDesign, SearchEnded, Settling, Stage, Tools, Verdict, Wanted, WorkloadSpec, longest_settle, offer, search,
 };
-use evenkeel_trial::{
-    Arm, Level, Metric, Reach, Rules, Sample, SettleHow, SettleSeen, Switch, TrialError, Watch, Workload,
-};
+use evenkeel_trial::{Arm, Level, Reach, Rules, SettleHow, SettleSeen, Switch, Watch};
+use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -72,26 +71,26 @@ impl Workload for Mock {
         const { &[METRIC] }
     }
 
-    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, TrialError> {
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         match knob {
             "process.timer_slack_ns" => Ok(value.unwrap_or("50000").to_owned()),
-            _ => Err(TrialError::Workload { program: "mock".into(), why: "it has no such thing".into() }),
+            _ => Err(WorkloadError::Program { program: "mock".into(), why: "it has no such thing".into() }),
         }
     }
 
-    fn reopen(&mut self) -> Result<(), TrialError> {
+    fn reopen(&mut self) -> Result<(), WorkloadError> {
         self.nature.borrow_mut().reopened = true;
         Ok(())
     }
 
-    fn window(&mut self, settle: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+    fn window(&mut self, settle: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
         begin();
         let mut nature = self.nature.borrow_mut();
         let reopened = std::mem::take(&mut nature.reopened);
         nature.waits.push((settle, reopened));
         let by_itself = nature.dies_in.contains(&nature.waits.len());
         if by_itself || nature.dies_of_swappiness && self.root.text(SWAPPINESS).unwrap() == "10\n" {
-            return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
+            return Err(WorkloadError::Program { program: "mock".into(), why: "it ended (exit status: 9)".into() });
         }
         let poll_ns: f64 = self.root.text(POLL).unwrap().trim().parse().unwrap();
         let noise = (0..12).map(|_| nature.noise.random::<f64>()).sum::<f64>() - 6.0;
@@ -150,7 +149,7 @@ impl Scene {
         let mut switch = Switch::begin(&self.root, &hand, Some(&mut state), "tune", plans).unwrap();
         let watch = Watch::start(&self.root, plans);
         let revive = || match self.nature.borrow().is_gone {
-            true => Err(TrialError::Start { program: "mock".into(), why: "it is not there".into() }),
+            true => Err(WorkloadError::Start { program: "mock".into(), why: "it is not there".into() }),
             false => Ok(()),
         };
         let revive = || revive().map(|()| self.server());
@@ -324,12 +323,12 @@ impl Workload for Slow {
         const { &[METRIC] }
     }
 
-    fn reopen(&mut self) -> Result<(), TrialError> {
+    fn reopen(&mut self) -> Result<(), WorkloadError> {
         self.cold = 3;
         Ok(())
     }
 
-    fn window(&mut self, _: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+    fn window(&mut self, _: Duration, _: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
         begin();
         let now = self.root.text(POLL).unwrap();
         if self.seen.as_ref().is_some_and(|seen| *seen != now) {

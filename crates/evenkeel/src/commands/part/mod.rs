@@ -6,7 +6,7 @@ mod tick;
 use std::io;
 use std::net::SocketAddr;
 
-use evenkeel_trial::part::{DrainLoad, DrainServer, DrainSettings, EchoLoad, EchoServer, EchoSettings, Part, serve};
+use evenkeel_workload::part::{DrainLoad, DrainServer, DrainSettings, EchoLoad, EchoServer, EchoSettings, Part, serve};
 
 use crate::exit;
 use crate::failure::{Failure, Outcome};

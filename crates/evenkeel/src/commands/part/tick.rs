@@ -9,7 +9,7 @@ use evenkeel_rt::{Align, Spinning, ThreadWishes, TickClock, TickSettings, TickTh
 use evenkeel_stats::Histogram;
 use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::{Errno, clock, thread};
-use evenkeel_trial::part::{Command, Part, PartError, Since, quantiles};
+use evenkeel_workload::part::{Command, Part, PartError, Since, quantiles};
 use serde_json::{Value, json};
 
 /// How long the loop may take to do as it is asked, which it looks for in each tick.

@@ -12,7 +12,8 @@ use evenkeel_sys::{clock, process};
 use evenkeel_trial::boots::{
     BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, WINDOWS_MAX, go_on, read, write,
 };
-use evenkeel_trial::{ArmName, Guard, Metric, Sample, TrialError, Workload};
+use evenkeel_trial::{ArmName, Guard};
+use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
 
 use super::{Args, time};
 use crate::args::HostArgs;
@@ -286,10 +287,10 @@ fn try_workload(args: &Args) -> Result<(Metric, Vec<Guard>, String), Failure> {
 }
 
 /// One window, and another one if the server was given no CPU in the first: that may be chance, and a trial drops such windows.
-fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, TrialError> {
+fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, WorkloadError> {
     let mut once = || workload.window(Duration::from_millis(200), window, &mut || {});
     match once() {
-        Err(TrialError::NoCpu { .. } | TrialError::NoValue { .. }) => once(),
+        Err(WorkloadError::NoCpu { .. } | WorkloadError::NoValue { .. }) => once(),
         tried => tried,
     }
 }
@@ -408,10 +409,10 @@ mod tests {
             &[]
         }
 
-        fn window(&mut self, _: Duration, _: Duration, _: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+        fn window(&mut self, _: Duration, _: Duration, _: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
             let Some(left) = self.0.checked_sub(1) else { return Ok(Sample::new()) };
             self.0 = left;
-            Err(TrialError::NoCpu { program: "starved".to_owned(), waited_ms: 390, span_ms: 400 })
+            Err(WorkloadError::NoCpu { program: "starved".to_owned(), waited_ms: 390, span_ms: 400 })
         }
 
         fn stop(&mut self) {}

@@ -8,7 +8,7 @@ use evenkeel_change::MAX_PLAN_BYTES;
 use evenkeel_host::Facts;
 use evenkeel_hostfs::user_file;
 use evenkeel_trial::search::{Evidence, GoalFile, HostWords, WorkloadSpec};
-use evenkeel_trial::workload::SETTING_PREFIX;
+use evenkeel_workload::SETTING_PREFIX;
 
 use super::{Args, percent_of};
 use crate::commands::workload_of;

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_trial::kept::Kept;
-use evenkeel_trial::{Design, Guard, Settle, Stop, Workload};
+use evenkeel_trial::{Design, Guard, Settle, Stop};
+use evenkeel_workload::Workload;
 
 use super::{DesignArgs, named_guard, percent_of};
 use crate::arms::{self, Arms};

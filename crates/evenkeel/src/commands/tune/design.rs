@@ -6,7 +6,8 @@ use std::time::Duration;
 use evenkeel_change::State;
 use evenkeel_host::Plan;
 use evenkeel_trial::search::{Budget, Candidate, SearchDesign, Settling, longest_settle, windows_to_screen};
-use evenkeel_trial::{Guard, NetworkPath, SettleHow, Switch, Watch, Workload};
+use evenkeel_trial::{Guard, NetworkPath, SettleHow, Switch, Watch};
+use evenkeel_workload::Workload;
 
 use super::{Args, BUDGET, Ground, STOP_AT, WINDOW_MS, WINDOWS_MAX, not_possible};
 use crate::commands::prove;

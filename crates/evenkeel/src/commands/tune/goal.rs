@@ -6,7 +6,7 @@ use evenkeel_change::Cannot;
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_hostfs::Root;
 use evenkeel_trial::search::{Answer, Evidence, GoalFile, HostWords, SearchDesign, WorkloadSpec};
-use evenkeel_trial::workload::SETTING_PREFIX;
+use evenkeel_workload::SETTING_PREFIX;
 
 use super::{Args, Told, resume};
 use crate::exit;

@@ -1,7 +1,8 @@
 //! The page of a trial over boots.
 
 use evenkeel_trial::boots::{BootCounters, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, SeenBoot};
-use evenkeel_trial::{ArmName, Guard, Metric};
+use evenkeel_trial::{ArmName, Guard};
+use evenkeel_workload::Metric;
 use expect_test::expect_file;
 
 use super::in_lines;

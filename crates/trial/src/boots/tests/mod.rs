@@ -15,13 +15,12 @@ use evenkeel_change::{Log, State, Status, Which, history, revert};
 use evenkeel_host::Setting;
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_stats::Direction;
+use evenkeel_workload::{Metric, Sample};
 use tempfile::TempDir;
 
 use super::*;
 use crate::arm::ArmName;
 use crate::design::Guard;
-use crate::metric::Metric;
-use crate::workload::Sample;
 
 const ARGUMENT: &str = "processor.max_cstate=1";
 const SETTING: &str = "cmdline.processor.max_cstate=1";

@@ -8,10 +8,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::conditions::Conditions;
-use crate::metric::Metric;
-use crate::workload::Sample;
 
 use evenkeel_testkit::noise;
+use evenkeel_workload::{Metric, Sample};
 
 use noise::Noise;
 

@@ -10,9 +10,9 @@ use evenkeel_host::{Facts, Plan, Setting};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_trial::kept::Head;
 use evenkeel_trial::{
-    Arm, Away, Design, Keep, Level, Metric, NetworkPath, Record, Report, Sample, Switch, Titles, Trial, TrialError,
-    Watch, Workload, resume,
+    Arm, Away, Design, Keep, Level, NetworkPath, Record, Report, Switch, Titles, Trial, Watch, resume,
 };
+use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -110,21 +110,21 @@ impl Workload for Mock {
         false
     }
 
-    fn set_process(&mut self, _: &str, value: Option<&str>) -> Result<String, TrialError> {
+    fn set_process(&mut self, _: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         Ok(value.unwrap_or("50000").to_owned())
     }
 
-    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, TrialError> {
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
         begin();
         self.windows += 1;
         if self.dies_at == Some(self.windows) {
-            return Err(TrialError::Workload { program: "mock".into(), why: "it ended (exit status: 9)".into() });
+            return Err(WorkloadError::Program { program: "mock".into(), why: "it ended (exit status: 9)".into() });
         }
         let (while_polled, left) = &mut self.no_cpu_while;
         let starves = *left > 0 && *while_polled == (self.root.text(POLL).unwrap() == "200000\n");
         *left -= usize::from(starves);
         if starves || self.no_cpu_at.contains(&self.windows) {
-            return Err(TrialError::NoCpu { program: "mock".into(), waited_ms: 390, span_ms: 400 });
+            return Err(WorkloadError::NoCpu { program: "mock".into(), waited_ms: 390, span_ms: 400 });
         }
         if self.others_write_at.contains(&self.windows) {
             self.root.hand().unwrap().write(POLL, "77").unwrap();

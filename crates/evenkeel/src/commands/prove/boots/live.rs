@@ -12,7 +12,8 @@ use evenkeel_sys::clock;
 use evenkeel_trial::boots::{
     BootCounters, BootWords, BootsDesign, BootsError, BootsState, Hands, Machine, Sight, Windows, read, write,
 };
-use evenkeel_trial::{ArmName, NetworkPath, Rules, Watch, Workload};
+use evenkeel_trial::{ArmName, NetworkPath, Rules, Watch};
+use evenkeel_workload::Workload;
 
 use crate::arms::parse;
 use crate::commands::workload_of;

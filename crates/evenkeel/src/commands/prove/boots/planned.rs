@@ -4,8 +4,8 @@ use evenkeel_change::{Log, PlanFile, PlannedStep};
 use evenkeel_host::TakesEffect;
 use evenkeel_hostfs::Root;
 use evenkeel_stats::{BOOTS_BLOCK, BOOTS_ERROR, Direction};
-use evenkeel_trial::Metric;
 use evenkeel_trial::boots::{BootsDesign, BootsState, EXTRA_BOOTS, Hands};
+use evenkeel_workload::Metric;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 

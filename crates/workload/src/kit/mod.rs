@@ -1,0 +1,9 @@
+//! What workloads are made of: processes of servers and their load, where these run, and whether the load was at its limit.
+
+pub(crate) mod child;
+pub(crate) mod full;
+pub(crate) mod game;
+pub(crate) mod pair;
+pub(crate) mod place;
+pub(crate) mod server;
+pub(crate) mod serving;

@@ -1,0 +1,205 @@
+//! A built-in server and its load, each a process of its own (see [`part`](crate::part)): started, given new sockets, placed on
+//! CPUs while they run, asked for their numbers, ended.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use evenkeel_sys::CpuSet;
+use serde_json::{Value, json};
+
+use super::child::{Conversation, Program, flatten, sleep};
+use super::full::Fullness;
+use super::place::{Mover, PLACEMENT};
+use crate::caveat::WorkloadCaveat;
+use crate::entry::Options;
+use crate::error::WorkloadError;
+use crate::placement::Placement;
+use crate::process_knob::ProcessKnobs;
+use crate::workload::Sample;
+
+/// How long an answer may take, beyond what is asked for: a paused machine is no hung server.
+const ANSWER_TIME: Duration = Duration::from_secs(8);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    pub(crate) programs: PathBuf,
+    pub(crate) placement: Placement,
+    /// The server's role with its arguments.
+    pub(crate) server: Vec<String>,
+    /// The load's; where the server listens is added.
+    pub(crate) load: Option<Vec<String>>,
+}
+
+/// What runs.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    parts: Parts,
+    server: Conversation,
+    load: Option<Conversation>,
+    knobs: ProcessKnobs,
+    mover: Mover,
+    fullness: Fullness,
+}
+
+impl Pair {
+    /// Starts both, the server first.
+    ///
+    /// # Errors
+    /// If one does not start, or does not say where it is.
+    pub(crate) fn start(parts: Parts) -> Result<Pair, WorkloadError> {
+        let (server_cpus, load_cpus) = parts.placement.cpus();
+        let (server, ready) = start(&parts, "server", &parts.server, server_cpus)?;
+        let mut load = None;
+        if let Some(arguments) = &parts.load {
+            let mut arguments = arguments.clone();
+            arguments.extend(["--to".to_owned(), address(&server, &ready)?]);
+            load = Some(start(&parts, "load", &arguments, load_cpus)?.0);
+        }
+        Ok(Pair {
+            parts,
+            server,
+            load,
+            knobs: ProcessKnobs::default(),
+            mover: Mover::default(),
+            fullness: Fullness::default(),
+        })
+    }
+
+    /// Where they run, for the report.
+    pub(crate) fn place(&self) -> String {
+        let (server, load) = self.parts.placement.cpus();
+        match (server.is_empty(), self.load.is_some()) {
+            (true, _) => "on whatever CPUs the kernel gives".to_owned(),
+            (false, true) => format!("server on CPUs {server}, load on CPUs {load}"),
+            (false, false) => format!("on CPUs {server}"),
+        }
+    }
+
+    /// New sockets at both ends; the load stands still meanwhile.
+    pub(crate) fn reopen(&mut self) -> Result<(), WorkloadError> {
+        self.tell_load(&json!({"cmd": "close"}))?;
+        let opened = self.server.ask(&json!({"cmd": "open"}), ANSWER_TIME)?;
+        let to = address(&self.server, &opened)?;
+        self.tell_load(&json!({"cmd": "open", "to": to}))
+    }
+
+    /// Both anew.
+    pub(crate) fn restart(&mut self) -> Result<(), WorkloadError> {
+        self.stop();
+        let fullness = std::mem::take(&mut self.fullness);
+        *self = Pair { fullness, ..Pair::start(self.parts.clone())? };
+        Ok(())
+    }
+
+    fn tell_load(&mut self, command: &Value) -> Result<(), WorkloadError> {
+        match &mut self.load {
+            Some(load) => load.ask(command, ANSWER_TIME).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// The numbers of both: the load's go by their own names, the server's too where the load has none of that name; CPU time is
+    /// told of both, as a share of one CPU.
+    pub(crate) fn window(
+        &mut self,
+        settle: Duration,
+        window: Duration,
+        begin: &mut dyn FnMut(),
+    ) -> Result<Sample, WorkloadError> {
+        sleep(settle);
+        self.numbers()?;
+        begin();
+        sleep(window);
+        let sample = self.numbers()?;
+        if let Some(load) = &self.load {
+            let (load, server) = (load.pid(), self.server.pid());
+            self.fullness.note_told(&sample, (load, ["load_cpu_us", "load_span_us"]), (server, ["cpu_us", "span_us"]));
+        }
+        Ok(sample)
+    }
+
+    /// What a sceptic should know of the load.
+    pub(crate) fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.fullness.caveat().into_iter().collect()
+    }
+
+    fn numbers(&mut self) -> Result<Sample, WorkloadError> {
+        let command = json!({"cmd": "window"});
+        let mut sample = numbers_of(&mut self.server, &command)?;
+        let Some(load) = &mut self.load else { return Ok(sample) };
+        for (name, value) in numbers_of(load, &command)? {
+            let name = if sample.contains_key(&name) { format!("load_{name}") } else { name };
+            sample.insert(name, value);
+        }
+        Ok(sample)
+    }
+
+    /// Asks the server itself.
+    pub(crate) fn ask_server(&mut self, command: &Value) -> Result<Value, WorkloadError> {
+        self.server.ask(command, ANSWER_TIME)
+    }
+
+    pub(crate) fn server_error(&self, why: impl Into<String>) -> WorkloadError {
+        self.server.error(why)
+    }
+
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        vec![self.server.pid()]
+    }
+
+    /// A knob of the server's process, or where both run.
+    pub(crate) fn set(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
+        let server = self.pids();
+        if knob != PLACEMENT {
+            return self.knobs.set(&server, knob, value);
+        }
+        let load: Vec<u32> = self.load.iter().map(Conversation::pid).collect();
+        self.mover.set(self.parts.placement, value, &server, &load).map(|(placement, _)| placement)
+    }
+
+    pub(crate) fn stop(&mut self) {
+        if let Some(load) = &mut self.load {
+            load.stop();
+        }
+        self.server.stop();
+    }
+}
+
+fn start(
+    parts: &Parts,
+    name: &'static str,
+    arguments: &[String],
+    cpus: CpuSet,
+) -> Result<(Conversation, Value), WorkloadError> {
+    let path = parts.programs.join("evenkeel");
+    let arguments = [&["part".to_owned()], arguments].concat();
+    let mut started = Conversation::start(&Program { name, path: &path, arguments, cpus })?;
+    let ready = started.hear(ANSWER_TIME)?;
+    Ok((started, ready))
+}
+
+fn address(server: &Conversation, said: &Value) -> Result<String, WorkloadError> {
+    let address = said.get("addr").and_then(Value::as_str).map(str::to_owned);
+    address.ok_or_else(|| server.error(format!("it said {said}, without its address")))
+}
+
+fn numbers_of(part: &mut Conversation, command: &Value) -> Result<Sample, WorkloadError> {
+    let mut sample = Sample::new();
+    flatten("", &part.ask(command, ANSWER_TIME)?, &mut sample);
+    if let (Some(cpu_us), Some(span_us)) = (sample.get("cpu_us"), sample.get("span_us")) {
+        sample.insert("cpu_share".into(), cpu_us / span_us);
+    }
+    Ok(sample)
+}
+
+/// The beginning of what a workload's parts need, from what the user said.
+pub(crate) fn parts(options: &Options, server: Vec<String>, load: Option<Vec<String>>) -> Parts {
+    Parts { programs: options.programs.clone(), placement: options.placement, server, load }
+}
+
+/// Arguments by name.
+pub(crate) fn arguments(role: &str, pairs: &[(&str, u64)]) -> Vec<String> {
+    let pairs = pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
+    std::iter::once(role.to_owned()).chain(pairs).collect()
+}

@@ -1,0 +1,53 @@
+//! Where server and load run as something to compare: they are moved while they run, as any user may move what is theirs.
+
+use evenkeel_sys::{CpuSet, thread};
+
+use crate::error::WorkloadError;
+use crate::placement::Placement;
+use crate::process_knob::ProcessKnobs;
+
+/// The setting's name. It belongs to the workload, not to the host: no plan that is applied ever has it.
+pub const PLACEMENT: &str = "workload.placement";
+
+/// Moves a server and its load.
+#[derive(Debug, Default)]
+pub(crate) struct Mover {
+    server: ProcessKnobs,
+    load: ProcessKnobs,
+}
+
+impl Mover {
+    /// Moves all threads of both; `None` back to where each was when it was first seen here. Returns where they are now, and the
+    /// CPUs of the load, for one that is started or settles itself later; none where nothing pins it.
+    ///
+    /// # Errors
+    /// If the value is no placement, or the kernel refuses.
+    pub(crate) fn set(
+        &mut self,
+        started: Placement,
+        value: Option<&str>,
+        server: &[u32],
+        load: &[u32],
+    ) -> Result<(String, CpuSet), WorkloadError> {
+        let error = |why: String| WorkloadError::Switch {
+            knob: PLACEMENT.to_owned(),
+            wanted: value.unwrap_or("what it was").to_owned(),
+            why,
+        };
+        let placement = match value {
+            Some(value) => Placement::parse(value).ok_or_else(|| error("it is apart, together or free".into()))?,
+            None => started,
+        };
+        let ours = thread::affinity().map_err(|errno| error(format!("ask for our own CPUs: {errno}")))?;
+        let (server_cpus, load_cpus) = placement.cpus();
+        let Mover { server: of_server, load: of_load } = self;
+        for (knobs, pids, cpus) in [(of_server, server, &server_cpus), (of_load, load, &load_cpus)] {
+            if !pids.is_empty() {
+                let cpus = if cpus.is_empty() { &ours } else { cpus }.to_string();
+                // A server may have pinned its threads by itself: they get that back, and not what it was started with.
+                knobs.set(pids, "process.cpu_affinity", value.map(|_| cpus.as_str()))?;
+            }
+        }
+        Ok((placement.to_string(), load_cpus))
+    }
+}

@@ -1,0 +1,35 @@
+//! Servers under load, to be measured window by window, and where the numbers of a window come from.
+//!
+//! A [`Workload`] is a server with load on it: one of ours, a preset of a real server, or any command. [`ALL`] has those that are asked for by name.
+//! Each yields a [`Sample`] a window. Its numbers come from the load ([`load`]) or from a [`source`]: what the server prints, its
+//! metrics endpoint, or its tick as the kernel sees it from outside.
+
+mod caveat;
+mod clock;
+mod entry;
+mod error;
+mod kit;
+pub mod load;
+mod metric;
+pub mod part;
+mod placement;
+pub mod process_knob;
+mod processes;
+mod settable;
+mod sockets;
+pub mod source;
+mod unclear_tick;
+mod workload;
+mod workloads;
+
+pub use caveat::WorkloadCaveat;
+pub use clock::{Clock, Disturbance, SimulatedMachine};
+pub use entry::{Entry, Options};
+pub use error::{InvalidSetting, WorkloadError};
+pub use kit::place::PLACEMENT;
+pub use metric::Metric;
+pub use placement::Placement;
+pub use settable::Settable;
+pub use unclear_tick::UnclearTick;
+pub use workload::{SETTING_PREFIX, Sample, Workload};
+pub use workloads::{ALL, arena, command, find};

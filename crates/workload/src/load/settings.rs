@@ -1,0 +1,226 @@
+//! What a user may set of a load by `--set NAME=VALUE`, the same words for every server.
+
+use std::sync::Arc;
+
+use super::dataset::{Dataset, KEYS_MAX, Sizes};
+use super::draw::Popularity;
+use super::loader::{Pace, Shape};
+use super::schedule::Arrivals;
+use crate::entry::{Entry, Options, number, unknown};
+use crate::error::WorkloadError;
+
+const CONNECTIONS_MAX: u32 = 512;
+/// Requests a second: more than one thread on any machine sends.
+const RATE_MAX: u32 = 5_000_000;
+
+/// A load as the user wants it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Connections, each with one request on its way.
+    pub connections: u32,
+    /// Requests a second over all of them; 0 is as fast as answers come.
+    pub rate_per_s: u32,
+    /// How the requests of an open loop are spread.
+    pub arrivals: Arrivals,
+    /// Of 100 requests, how many read.
+    pub get_percent: u32,
+    /// Keys.
+    pub keys: u32,
+    /// How often each is asked for.
+    pub popularity: Popularity,
+    /// Lengths of the keys.
+    pub key_sizes: Sizes,
+    /// Lengths of the values.
+    pub value_sizes: Sizes,
+    /// Seed of all that is drawn by lot.
+    pub seed: u64,
+}
+
+/// How the settings of every load read in help: `Settings::take` knows these names.
+pub const COMMON: &[(&str, &str)] = &[
+    (
+        "rate=0",
+        "requests a second in an open loop, timed from when each was due; 0: each connection asks again at once",
+    ),
+    ("arrivals=poisson", "how the requests of an open loop are spread: poisson or even"),
+    ("get-percent=90", "of 100 requests, how many read; the others write, 0 to 100"),
+    ("keys=10000", "keys, all stored before the first window, 1 to 1000000"),
+    ("popularity=uniform", "how often each key is asked for: uniform, or zipf: with an exponent, such as zipf:0.99"),
+    ("key-bytes=30", "length of a key: a number, a range such as 16-64, or etc; 8 to 250"),
+    ("value-bytes=100", "length of a value: a number, a range such as 100-1000, or etc; 0 to 524288"),
+];
+
+/// Whether a setting was taken; `None` if its name is not known.
+pub type Taken = Option<Result<(), WorkloadError>>;
+
+impl Settings {
+    /// The usual load with as many connections as players were asked for.
+    ///
+    /// # Errors
+    /// If these are none or too many.
+    pub fn usual(options: &Options) -> Result<Settings, WorkloadError> {
+        let connections = options.players.unwrap_or(4);
+        if connections == 0 || connections > CONNECTIONS_MAX {
+            let why = format!("{connections} connections: a load has 1 to {CONNECTIONS_MAX}");
+            return Err(WorkloadError::Options(why));
+        }
+        Ok(Settings {
+            connections,
+            rate_per_s: 0,
+            arrivals: Arrivals::Poisson,
+            get_percent: 90,
+            keys: 10_000,
+            popularity: Popularity::Uniform,
+            key_sizes: Sizes::Fixed(30),
+            value_sizes: Sizes::Fixed(100),
+            seed: options.seed,
+        })
+    }
+
+    /// Takes all that the user set; `own` takes what is the server's own and says whether it knew the name.
+    ///
+    /// # Errors
+    /// For a name that neither knows, and a value out of bounds.
+    pub fn take_all(
+        &mut self,
+        entry: &Entry,
+        options: &Options,
+        own: &mut dyn FnMut(&str, &str) -> Taken,
+    ) -> Result<(), WorkloadError> {
+        for (name, value) in &options.set {
+            // A server that has no such setting (a web server's files are not written) does not list it.
+            let listed = entry.setting_names().any(|known| known == name);
+            let taken = if listed { own(name, value).or_else(|| self.take(name, value)) } else { None };
+            taken.unwrap_or_else(|| Err(unknown(entry, name)))?;
+        }
+        Ok(())
+    }
+
+    /// Takes one setting; `None` if it is not a load's.
+    fn take(&mut self, name: &str, value: &str) -> Taken {
+        Some(match name {
+            "rate" => number(name, value, 0..=RATE_MAX).map(|rate| self.rate_per_s = rate),
+            "arrivals" => Arrivals::parse(name, value).map(|arrivals| self.arrivals = arrivals),
+            "get-percent" => number(name, value, 0..=100).map(|percent| self.get_percent = percent),
+            "keys" => number(name, value, 1..=KEYS_MAX).map(|keys| self.keys = keys),
+            "popularity" => Popularity::parse(name, value).map(|popularity| self.popularity = popularity),
+            "key-bytes" => Sizes::parse_keys(name, value).map(|sizes| self.key_sizes = sizes),
+            "value-bytes" | "message-bytes" | "file-bytes" => {
+                Sizes::parse_values(name, value).map(|sizes| self.value_sizes = sizes)
+            }
+            _ => return None,
+        })
+    }
+
+    /// The keys and values.
+    ///
+    /// # Errors
+    /// If they are too large together.
+    pub fn dataset(&self) -> Result<Arc<Dataset>, WorkloadError> {
+        Dataset::new(self.keys, self.key_sizes, self.value_sizes, self.seed).map(Arc::new)
+    }
+
+    /// What the generator is to do.
+    pub fn shape(&self) -> Shape {
+        let pace = match self.rate_per_s {
+            0 => Pace::Closed,
+            rate => Pace::Open { rate_per_s: rate.into(), arrivals: self.arrivals },
+        };
+        Shape {
+            connections: self.connections,
+            pace,
+            keys: self.keys,
+            popularity: self.popularity,
+            get_share: f64::from(self.get_percent) / 100.0,
+            seed: self.seed,
+        }
+    }
+
+    /// What is read and written, for a report.
+    pub fn values_in_words(&self) -> String {
+        let Settings { get_percent, keys, key_sizes, popularity, value_sizes, .. } = self;
+        format!("{get_percent} % reads, {keys} keys of {key_sizes} ({popularity}), values of {value_sizes}")
+    }
+
+    /// Connections and pace, for a report.
+    pub fn pace_in_words(&self) -> String {
+        let connections = match self.connections {
+            1 => "1 connection".to_owned(),
+            many => format!("{many} connections"),
+        };
+        match self.rate_per_s {
+            0 if self.connections == 1 => format!("{connections} that asks again as soon as it is answered"),
+            0 => format!("{connections} that ask again as soon as they are answered"),
+            rate => {
+                let arrivals = if self.arrivals == Arrivals::Even { "in equal gaps" } else { "at random (Poisson)" };
+                format!("{rate} requests a second {arrivals} over {connections}, timed from when each was due")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::placement::Placement;
+
+    fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
+        Options {
+            programs: PathBuf::new(),
+            seed: 1,
+            players,
+            placement: Placement::Free,
+            command: Vec::new(),
+            stop: Default::default(),
+            tick_function: None,
+            simulated: Default::default(),
+            set: set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    fn read(players: Option<u32>, set: &[(&str, &str)]) -> Result<Settings, WorkloadError> {
+        let options = options(players, set);
+        let mut settings = Settings::usual(&options)?;
+        settings.take_all(crate::workloads::find("memcached").unwrap(), &options, &mut |_, _| None)?;
+        Ok(settings)
+    }
+
+    #[test]
+    fn help_says_what_is_taken_by_default() {
+        let usual = read(None, &[]).unwrap();
+        let as_in_help: Vec<(&str, &str)> = COMMON.iter().map(|(text, _)| text.split_once('=').unwrap()).collect();
+        assert_eq!(read(None, &as_in_help).unwrap(), usual);
+    }
+
+    #[test]
+    fn settings_are_said_in_words() {
+        assert_eq!(
+            read(Some(1), &[]).unwrap().pace_in_words(),
+            "1 connection that asks again as soon as it is answered"
+        );
+        let open = read(Some(8), &[("rate", "5000")]).unwrap();
+        assert_eq!(
+            open.pace_in_words(),
+            "5000 requests a second at random (Poisson) over 8 connections, timed from when each was due"
+        );
+        assert_eq!(open.shape().pace, Pace::Open { rate_per_s: 5000.0, arrivals: Arrivals::Poisson });
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_refused() {
+        let table = [
+            (Some(0), None, "0 connections: a load has 1 to 512"),
+            (Some(9999), None, "9999 connections: a load has 1 to 512"),
+            (None, Some(("rate", "-1")), "set rate=-1: expected a whole number from 0 to 5000000"),
+            (None, Some(("get-percent", "101")), "set get-percent=101: expected a whole number from 0 to 100"),
+            (None, Some(("file-bytes", "1")), "set file-bytes: the workload memcached takes rate, "),
+        ];
+        for (players, set, expected) in table {
+            let message = read(players, set.as_slice()).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("design a trial: {expected}")), "{message}");
+        }
+    }
+}

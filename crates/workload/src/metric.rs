@@ -1,0 +1,93 @@
+//! `Metric`: a number that a window yields, with what is needed to read it. Built-in workloads have theirs as const data; of a
+//! command's output or a Prometheus endpoint the names come from the user.
+
+use std::borrow::Cow;
+
+use evenkeel_stats::Direction;
+use serde::{Deserialize, Serialize};
+
+/// One number that a window yields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name, with unit and quantile: `round_trip_us_p50`.
+    pub name: Cow<'static, str>,
+    /// What it is, in a few plain words.
+    pub title: Cow<'static, str>,
+    /// Its unit, such as `us`; `share` for a part of one; empty where it is not known.
+    pub unit: Cow<'static, str>,
+    /// Which way is better.
+    pub better: Direction,
+}
+
+impl Metric {
+    /// A metric that is known when the program is built.
+    pub const fn new(name: &'static str, title: &'static str, unit: &'static str, better: Direction) -> Metric {
+        Metric { name: Cow::Borrowed(name), title: Cow::Borrowed(title), unit: Cow::Borrowed(unit), better }
+    }
+
+    /// A time in microseconds: the shorter the better.
+    pub const fn us(name: &'static str, title: &'static str) -> Metric {
+        Metric::new(name, title, "us", Direction::Lower)
+    }
+
+    /// The smallest effect on it that matters, as a share, where its users have said nothing else. Lateness and jitter are deviations themselves, of some
+    /// tens of microseconds on a machine that is well: a twentieth of that is nothing that anybody feels.
+    pub fn smallest_effect_ratio(&self) -> f64 {
+        let is_deviation = ["lateness", "jitter"].iter().any(|part| self.name.contains(part));
+        if is_deviation { 0.10 } else { 0.05 }
+    }
+
+    /// A time of 0 is one below the resolution of the clock, a nanosecond: as that it has a ratio to others.
+    pub fn at_resolution(&self, value: f64) -> f64 {
+        let resolution = match self.unit.as_ref() {
+            "us" => 1e-3,
+            "ms" => 1e-6,
+            "ns" => 1.0,
+            _ => return value,
+        };
+        if value == 0.0 { resolution } else { value }
+    }
+
+    /// Whether it tells of the few worst: of a short stretch such a number is another one than of a long one.
+    pub fn is_tail(&self) -> bool {
+        ["_p9", "_max"].iter().any(|part| self.name.contains(part))
+    }
+
+    /// A metric that a user named; the title is the name.
+    pub fn named(name: String, unit: String, better: Direction) -> Metric {
+        Metric { title: Cow::Owned(name.clone()), name: Cow::Owned(name), unit: Cow::Owned(unit), better }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tails_are_known_by_their_names() {
+        for (name, is_tail) in [
+            ("round_trip_us_p50", false),
+            ("throughput_per_s", false),
+            ("tick_lateness_us_p90", true),
+            ("request_us_p999", true),
+            ("load_late_us_max", true),
+        ] {
+            assert_eq!(Metric::us(name, "").is_tail(), is_tail, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_matters_depends_on_what_is_measured() {
+        let table = [
+            ("round_trip_us_p99", 0.05),
+            ("due_to_done_us_p50", 0.05),
+            ("cpu_share", 0.05),
+            ("tick_lateness_us_p99", 0.10),
+            ("snapshot_jitter_us_p99", 0.10),
+            ("", 0.05),
+        ];
+        for (name, ratio) in table {
+            assert_eq!(Metric::us(name, "").smallest_effect_ratio(), ratio, "{name}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `Placement`: on which CPUs a server and its load run.
+
+use std::fmt::{self, Display};
+
+use evenkeel_sys::{CpuSet, thread};
+
+/// Where server and load run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The first half of our CPUs for the server, the others for its load; no pinning where there is but one.
+    #[default]
+    Apart,
+    /// Both on the first of our CPUs.
+    Together,
+    /// Wherever the kernel puts them.
+    Free,
+}
+
+/// As it is asked for.
+impl Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Placement::Apart => "apart",
+            Placement::Together => "together",
+            Placement::Free => "free",
+        })
+    }
+}
+
+impl Placement {
+    /// By its name.
+    pub fn parse(text: &str) -> Option<Placement> {
+        [Placement::Apart, Placement::Together, Placement::Free].into_iter().find(|known| known.to_string() == text)
+    }
+
+    /// The CPUs of the server and of its load; empty sets pin nothing.
+    pub fn cpus(self) -> (CpuSet, CpuSet) {
+        let ours = thread::affinity().unwrap_or_default();
+        let first: CpuSet = ours.iter().take(1).collect();
+        match self {
+            Placement::Free => (CpuSet::default(), CpuSet::default()),
+            Placement::Together => (first.clone(), first),
+            Placement::Apart if ours.len() < 2 => (CpuSet::default(), CpuSet::default()),
+            Placement::Apart => {
+                let half: CpuSet = ours.iter().take(ours.len() / 2).collect();
+                let rest = ours.without(&half);
+                (half, rest)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_do_not_overlap() {
+        let (server, load) = Placement::Apart.cpus();
+        assert!(server.and(&load).is_empty());
+        assert_eq!(server.is_empty(), load.is_empty());
+        let (server, load) = Placement::Together.cpus();
+        assert_eq!((server.len(), &server), (1, &load));
+    }
+}

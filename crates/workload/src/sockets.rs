@@ -1,0 +1,214 @@
+//! Which ports a program listens on, as /proc shows it in the program's own network namespace: looking there does not disturb it, as a
+//! connection would.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use crate::processes::Stat;
+
+/// A table of sockets that is longer is not read to its end.
+const TABLE_BYTES_MAX: u64 = 64 << 20;
+/// Open files of one process that are looked at.
+const FILES_MAX: usize = 1 << 20;
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// A port to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Either if none.
+    pub protocol: Option<Protocol>,
+    /// 1 to 65535.
+    pub number: u16,
+}
+
+impl Port {
+    /// `PORT`, `tcp:PORT` or `udp:PORT`.
+    pub fn parse(text: &str) -> Option<Port> {
+        let (protocol, number) = match text.split_once(':') {
+            None => (None, text),
+            Some(("tcp", number)) => (Some(Protocol::Tcp), number),
+            Some(("udp", number)) => (Some(Protocol::Udp), number),
+            Some(_) => return None,
+        };
+        let number = number.parse().ok().filter(|number| *number > 0)?;
+        Some(Port { protocol, number })
+    }
+
+    fn tables(self) -> impl Iterator<Item = (Protocol, &'static str)> {
+        let all = [(Protocol::Tcp, "tcp"), (Protocol::Tcp, "tcp6"), (Protocol::Udp, "udp"), (Protocol::Udp, "udp6")];
+        all.into_iter().filter(move |(protocol, _)| self.protocol.is_none_or(|wanted| wanted == *protocol))
+    }
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.protocol {
+            None => write!(f, "port {}", self.number),
+            Some(Protocol::Tcp) => write!(f, "TCP port {}", self.number),
+            Some(Protocol::Udp) => write!(f, "UDP port {}", self.number),
+        }
+    }
+}
+
+/// A socket that listens, or that is bound where there is no listening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Socket {
+    /// Its port.
+    pub port: u16,
+    /// Its number, by which a process's open files name it.
+    pub inode: u64,
+}
+
+/// A table such as `/proc/net/tcp6` or `/proc/net/udp`; lines that are none are passed over.
+pub(crate) fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
+    let socket = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let local = fields.nth(1)?;
+        let state = fields.nth(1)?;
+        let inode = fields.nth(5)?.parse().ok()?;
+        let port = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
+        // 0A listens; a UDP socket without a peer is in the state that is called 07.
+        let serves = match protocol {
+            Protocol::Tcp => state == "0A",
+            Protocol::Udp => state == "07",
+        };
+        serves.then_some(Socket { port, inode })
+    };
+    text.lines().skip(1).filter_map(socket).collect()
+}
+
+/// Who has a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// One of the processes that were asked for.
+    Them,
+    /// Another one.
+    Another,
+    /// Nobody.
+    Nobody,
+}
+
+/// Whether one of these processes has the port.
+pub(super) fn holder(of: &[Stat], port: Port) -> Holder {
+    let mut namespaces = BTreeSet::new();
+    let mut inodes = BTreeSet::new();
+    for stat in of {
+        let folder = format!("/proc/{}", stat.pid);
+        let namespace = fs::read_link(format!("{folder}/ns/net")).unwrap_or_default();
+        if namespaces.insert(namespace) {
+            inodes.extend(bound(&folder, port));
+        }
+    }
+    if inodes.is_empty() {
+        return Holder::Nobody;
+    }
+    // What may not be looked at is believed.
+    let has = |stat: &Stat| open_sockets(stat.pid).is_none_or(|open| open.iter().any(|inode| inodes.contains(inode)));
+    if of.iter().any(has) { Holder::Them } else { Holder::Another }
+}
+
+/// Whether somebody has the port in our own namespace.
+pub(super) fn is_taken(port: Port) -> bool {
+    !bound("/proc/self", port).is_empty()
+}
+
+fn bound(process: &str, port: Port) -> Vec<u64> {
+    let mut inodes = Vec::new();
+    for (protocol, table) in port.tables() {
+        let mut text = String::new();
+        let file = fs::File::open(format!("{process}/net/{table}"));
+        let Ok(_) = file.and_then(|file| file.take(TABLE_BYTES_MAX).read_to_string(&mut text)) else { continue };
+        let sockets = parse_sockets(&text, protocol).into_iter().filter(|socket| socket.port == port.number);
+        inodes.extend(sockets.map(|socket| socket.inode));
+    }
+    inodes
+}
+
+/// The sockets among a process's open files; none if it may not be looked at.
+fn open_sockets(pid: u32) -> Option<Vec<u64>> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let inode = |link: &Path| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    let links = files.take(FILES_MAX).filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    Some(links.filter_map(|link| inode(&link)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ports_are_read() {
+        let port = |protocol, number| Some(Port { protocol, number });
+        assert_eq!(Port::parse("6379"), port(None, 6379));
+        assert_eq!(Port::parse("tcp:80"), port(Some(Protocol::Tcp), 80));
+        assert_eq!(Port::parse("udp:65535"), port(Some(Protocol::Udp), 65_535));
+        for odd in ["", "0", "65536", "udp", "udp:", "sctp:1", "127.0.0.1:80", "-1"] {
+            assert_eq!(Port::parse(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn tables_of_the_kernel_are_read() {
+        let tcp = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0
+   1: 0100007F:18EB 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 20 4 30 10 -1
+   2: rubbish
+";
+        assert_eq!(parse_sockets(tcp, Protocol::Tcp), [Socket { port: 6379, inode: 4711 }]);
+        let udp = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+  317: 00000000000000000000000000000000:6D38 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000  0  0 99 2 0 0
+";
+        assert_eq!(parse_sockets(udp, Protocol::Udp), [Socket { port: 27_960, inode: 99 }]);
+        assert_eq!(parse_sockets("", Protocol::Udp), []);
+    }
+
+    proptest! {
+        #[test]
+        fn no_table_is_a_panic(text in "head\n([ 0-9A-F:]{0,40}\n){0,3}.{0,9}", port in ".{0,9}") {
+            let _ = (parse_sockets(&text, Protocol::Tcp), parse_sockets(&text, Protocol::Udp), Port::parse(&port));
+        }
+    }
+
+    #[test]
+    fn who_has_a_port_is_seen() {
+        let us = [Stat::of(std::process::id()).unwrap()];
+        let parent = Stat::of(us[0].parent).map(|stat| vec![stat]).unwrap_or_default();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let number = listener.local_addr().unwrap().port();
+        let tcp = Port { protocol: Some(Protocol::Tcp), number };
+        let _connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(holder(&us, tcp), Holder::Them);
+        assert_eq!(holder(&us, Port { protocol: None, number }), Holder::Them);
+        assert_eq!(holder(&us, Port { protocol: Some(Protocol::Udp), number }), Holder::Nobody);
+        assert!(is_taken(tcp));
+        // A test that is started by nobody that we may look at has nothing to compare with.
+        if parent.first().is_some_and(|stat| open_sockets(stat.pid).is_some()) {
+            assert_eq!(holder(&parent, tcp), Holder::Another);
+        }
+        drop(listener);
+        // A child that another test starts meanwhile has the listener too, until it runs its own program.
+        let dropped = Instant::now();
+        while holder(&us, tcp) == Holder::Another && dropped.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(holder(&us, tcp), Holder::Nobody, "a connection is no listener");
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let udp = Port { protocol: Some(Protocol::Udp), number: socket.local_addr().unwrap().port() };
+        assert_eq!(holder(&us, udp), Holder::Them);
+        assert_eq!(holder(&[], udp), Holder::Nobody);
+    }
+}

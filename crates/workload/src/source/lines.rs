@@ -1,0 +1,217 @@
+//! `FromLines`: numbers out of the lines that a program prints, whatever reads them. The lines come from the thread that drains the
+//! program's output; a window is what came between its begin and its end.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use evenkeel_sys::clock;
+
+use crate::error::WorkloadError;
+use crate::metric::Metric;
+use crate::source::Source;
+use crate::source::rule::{First, Rule, Values};
+use crate::workload::Sample;
+
+/// If a window heard nothing, so much of its length is waited for a line that is late: less than what makes the window one that took
+/// too long.
+const GRACE_SHARE: f64 = 0.4;
+
+/// What finds numbers in a line.
+pub trait ReadLine: Send + Sync {
+    /// What it looks for, for the report.
+    fn describe(&self) -> String;
+
+    /// The metrics that it finds, with the rule of each.
+    fn metrics(&self) -> Vec<(Metric, Rule)>;
+
+    /// Gives each number of a line with the index of its metric.
+    fn read(&self, line: &str, put: &mut dyn FnMut(usize, f64));
+}
+
+/// Where a program's lines go.
+#[derive(Clone)]
+pub struct Inbox {
+    reader: Arc<dyn ReadLine>,
+    heard: Arc<(Mutex<Heard>, Condvar)>,
+}
+
+struct Heard {
+    values: Vec<Values>,
+    lines: u64,
+    last_line: String,
+    /// When the last line came, in this window or before.
+    last_at: Option<Instant>,
+}
+
+impl Inbox {
+    /// Takes a line.
+    pub fn line(&self, line: &str) {
+        let at_ns = clock::monotonic_ns();
+        let mut heard = lock(&self.heard.0);
+        heard.lines += 1;
+        heard.last_at = Some(Instant::now());
+        let mut found = false;
+        self.reader.read(line, &mut |metric, value| {
+            if let Some(values) = heard.values.get_mut(metric) {
+                values.push(value, at_ns);
+                found = true;
+            }
+        });
+        if found {
+            self.heard.1.notify_all();
+        } else {
+            heard.last_line = line.chars().take(120).collect();
+        }
+    }
+}
+
+/// A panic elsewhere leaves numbers behind, which are whole at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Numbers from lines.
+pub struct FromLines {
+    inbox: Inbox,
+    metrics: Vec<(Metric, Rule)>,
+    first: First,
+    begun: Instant,
+}
+
+impl FromLines {
+    /// A source of what `reader` finds.
+    pub fn new(reader: Arc<dyn ReadLine>, first: First) -> FromLines {
+        let metrics = reader.metrics();
+        let values = vec![Values::new(first); metrics.len()];
+        let heard = Heard { values, lines: 0, last_line: String::new(), last_at: None };
+        let inbox = Inbox { reader, heard: Arc::new((Mutex::new(heard), Condvar::new())) };
+        FromLines { inbox, metrics, first, begun: Instant::now() }
+    }
+
+    /// Where the lines are to be given.
+    pub fn inbox(&self) -> Inbox {
+        self.inbox.clone()
+    }
+
+    fn nothing(&self, name: &str, lacks: Option<String>, heard: &Heard) -> WorkloadError {
+        let lines = if heard.lines == 1 { "1 line".to_owned() } else { format!("{} lines", heard.lines) };
+        let why = match (heard.lines, heard.last_at, lacks) {
+            (0, Some(at), _) => format!(
+                "it printed no line during the window, and its last one came {:.1} s before the end of it: it hangs, or reports less often than a \
+                 window lasts (--window-ms)",
+                at.elapsed().as_secs_f64()
+            ),
+            (0, None, _) => "it printed no line during the window; a program may hold its output back when it is no terminal (`stdbuf -oL` before \
+                       its name helps many), end no line, or report less often than a window lasts (--window-ms)"
+                .to_owned(),
+            (_, _, Some(lacks)) => format!("{lines} came, and {name} {lacks}"),
+            _ if heard.last_line.is_empty() => {
+                format!("{lines} came, too few with {name} for its rule; longer windows have more")
+            }
+            _ => format!("{lines} came, none with {name}; the last without any was {:?}", heard.last_line),
+        };
+        WorkloadError::NoValue { program: self.describe(), why }
+    }
+}
+
+impl Source for FromLines {
+    fn describe(&self) -> String {
+        self.inbox.reader.describe()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        self.metrics.iter().map(|(metric, _)| metric.clone()).collect()
+    }
+
+    fn begin(&mut self) -> Result<(), WorkloadError> {
+        let mut heard = lock(&self.inbox.heard.0);
+        let values = vec![Values::new(self.first); self.metrics.len()];
+        *heard = Heard { values, lines: 0, last_line: String::new(), last_at: heard.last_at };
+        self.begun = Instant::now();
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Sample, WorkloadError> {
+        let until = Instant::now() + self.begun.elapsed().mul_f64(GRACE_SHARE);
+        let mut heard = lock(&self.inbox.heard.0);
+        while heard.values.iter().any(Values::is_empty) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                break;
+            }
+            heard = self.inbox.heard.1.wait_timeout(heard, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let mut sample = Sample::new();
+        for ((metric, rule), values) in self.metrics.iter().zip(&heard.values) {
+            let number = values.number(*rule);
+            let number = number.ok_or_else(|| self.nothing(&metric.name, values.lacks(*rule), &heard))?;
+            sample.insert(metric.name.clone().into_owned(), number);
+        }
+        Ok(sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_stats::Direction;
+
+    use super::*;
+
+    struct Numbers;
+
+    impl ReadLine for Numbers {
+        fn describe(&self) -> String {
+            "numbers".into()
+        }
+
+        fn metrics(&self) -> Vec<(Metric, Rule)> {
+            vec![(Metric::named("number".into(), String::new(), Direction::Lower), Rule::Mean)]
+        }
+
+        fn read(&self, line: &str, put: &mut dyn FnMut(usize, f64)) {
+            line.split(' ').filter_map(|word| word.parse().ok()).for_each(|number| put(0, number));
+            put(7, 1.0);
+        }
+    }
+
+    #[test]
+    fn a_window_is_what_came_between_its_begin_and_its_end() {
+        let mut source = FromLines::new(Arc::new(Numbers), First::Counts);
+        source.inbox().line("1000");
+        source.begin().unwrap();
+        source.inbox().line("1 2");
+        source.inbox().line("6 x");
+        assert_eq!(source.end().unwrap(), Sample::from([("number".to_owned(), 3.0)]));
+    }
+
+    #[test]
+    fn what_a_window_did_not_hear_is_said_as_it_was() {
+        let mut source = FromLines::new(Arc::new(Numbers), First::Counts);
+        for (lines, expected) in [
+            (&[][..], "it printed no line during the window; a program may hold its output back"),
+            (&["hello"], "1 line came, none with number; the last without any was \"hello\""),
+            (&["inf", "NaN"], "2 lines came, and number was NaN, which is no number to compare"),
+            (&[], "it printed no line during the window, and its last one came "),
+        ] {
+            source.begin().unwrap();
+            lines.iter().for_each(|line| source.inbox().line(line));
+            let message = source.end().unwrap_err().to_string();
+            assert!(message.starts_with(&format!("hear from numbers: {expected}")), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_a_little_late_is_waited_for() {
+        let mut source = FromLines::new(Arc::new(Numbers), First::SpeaksForBefore);
+        source.begin().unwrap();
+        // A long window has a long grace: no pause of the machine uses it up.
+        source.begun = source.begun.checked_sub(Duration::from_secs(100)).unwrap();
+        let inbox = source.inbox();
+        let late = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            inbox.line("8");
+        });
+        assert_eq!(source.end().unwrap()["number"], 8.0);
+        late.join().unwrap();
+    }
+}

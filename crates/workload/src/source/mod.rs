@@ -1,0 +1,53 @@
+//! `Source`: where the numbers of a window come from when the server knows nothing of us, one file each: its output, its
+//! metrics endpoint, its page of telemetry, or what the kernel sees of it from outside.
+
+pub(crate) mod telemetry;
+
+use crate::error::WorkloadError;
+use crate::metric::Metric;
+use crate::workload::Sample;
+
+mod error;
+pub mod http;
+pub mod json_lines;
+pub mod lines;
+pub mod named;
+pub mod outside_packets;
+pub mod outside_ticks;
+pub mod prometheus;
+pub mod regex;
+pub mod rule;
+pub mod split;
+
+pub use error::{InvalidMetric, NoNumber};
+
+/// Something that yields numbers for a window.
+pub trait Source {
+    /// What it is and where it reads, for the report.
+    fn describe(&self) -> String;
+
+    /// The metrics that it yields; may grow until the first window has ended.
+    fn metrics(&self) -> Vec<Metric>;
+
+    /// How often what it measures happens, a second, where that is known.
+    fn events_per_s(&self) -> Option<f64> {
+        None
+    }
+
+    /// See [`Workload::takes_turns`](crate::Workload::takes_turns).
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
+    /// A window begins: what was seen until now does not count.
+    ///
+    /// # Errors
+    /// If there is nothing to read.
+    fn begin(&mut self) -> Result<(), WorkloadError>;
+
+    /// The window has ended: its numbers.
+    ///
+    /// # Errors
+    /// If nothing was heard in it, or what was heard can't be understood.
+    fn end(&mut self) -> Result<Sample, WorkloadError>;
+}

@@ -1,0 +1,368 @@
+//! A server's tick seen from outside, by the kernel's records of when its thread was given a CPU: for servers that tell nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use evenkeel_measure::Watch;
+use evenkeel_measure::meters::ticks::account::{Account, Due};
+use evenkeel_measure::meters::ticks::choice::Wanted;
+use evenkeel_measure::meters::ticks::loops::{TickLoop, Waits};
+use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_measure::meters::ticks::tempo::Pacing;
+use evenkeel_measure::meters::ticks::threads::tasks;
+use evenkeel_measure::meters::ticks::views::Workers;
+use evenkeel_measure::meters::ticks::watcher::{Watched, Watcher};
+use evenkeel_measure::meters::ticks::{self, share_followed, tick_account};
+use evenkeel_stats::{Direction, quantile};
+use evenkeel_sys::clock;
+use evenkeel_sys::schedstat::parse_schedstat;
+
+use crate::error::WorkloadError;
+use crate::metric::Metric;
+use crate::processes::Stat;
+use crate::source::Source;
+use crate::unclear_tick::UnclearTick;
+use crate::workload::Sample;
+
+/// Windows in a row without a CPU after which no better one is to be hoped for.
+const WITHOUT_CPU_MAX: u32 = 8;
+
+/// How long the server is looked at to find its tick, and how long where that does not make it clear.
+const LOOK_NS: u64 = 3_000_000_000;
+const LOOK_MOST_NS: u64 = 9_000_000_000;
+/// A quantile of ticks decides a trial only where a second holds so many of them.
+const P99_HZ_MIN: f64 = 500.0;
+const P90_HZ_MIN: f64 = 100.0;
+
+/// The arms of a trial may share a window in turns where the tick can be followed in so many stretches of so many ticks, and of this length at least.
+const TURNS_FOLLOWED_MIN: f64 = 0.9;
+const TURN_TICKS: f64 = 5.0;
+const TURN_NS: f64 = 250e6;
+/// A window with fewer ticks does not change the rate that they are looked for at.
+const TEMPO_TICKS_MIN: u64 = 12;
+
+/// What it yields; see [`OutsideTicks::metrics`] for the one that decides.
+pub const METRICS: &[Metric] = &[
+    Metric::us(
+        "due_to_done_us_p99",
+        "99th percentile of the time from a tick's due time until it is done, seen from outside",
+    ),
+    Metric::us(
+        "due_to_done_us_p90",
+        "90th percentile of the time from a tick's due time until it is done, seen from outside",
+    ),
+    Metric::us("due_to_done_us_p50", "median time from a tick's due time until it is done, seen from outside"),
+    Metric::us("tick_lateness_us_p50", "median lateness of the server's tick, seen from outside"),
+    Metric::us("tick_lateness_us_p99", "99th percentile of the lateness of the server's tick, seen from outside"),
+    Metric::us("tick_interval_us_p50", "median time from one tick to the next, seen from outside"),
+    Metric::us("tick_interval_us_p99", "99th percentile of the time from one tick to the next, seen from outside"),
+    Metric::us("tick_work_us_p50", "median time that a tick is on a CPU"),
+    Metric::us("tick_work_us_p99", "99th percentile of the time that a tick is on a CPU"),
+    Metric::us("tick_wall_us_p50", "median time from a tick's beginning to its end, seen from outside"),
+    Metric::us("tick_wall_us_p90", "90th percentile of the time from a tick's beginning to its end, seen from outside"),
+    Metric::us("tick_wall_us_p99", "99th percentile of the time from a tick's beginning to its end, seen from outside"),
+    Metric::new("missed_ticks_share", "ticks that did not begin before the next was due", "share", Direction::Lower),
+    Metric::new(
+        "preempted_ticks_share",
+        "ticks that lost the CPU while they had work to do",
+        "share",
+        Direction::Lower,
+    ),
+];
+
+/// A server whose tick is watched.
+pub struct OutsideTicks {
+    watcher: Watcher,
+    tick: TickLoop,
+    /// A quarter of a second, or five ticks, suffices to follow it.
+    takes_turns: bool,
+    /// Due times are known, so that ticks can be late.
+    has_due: bool,
+    /// How long after what was asked for the earliest ticks begin, as it was last seen.
+    asked_ns: Option<f64>,
+    /// What the kernel had counted of the busiest thread when the window began.
+    begun: Option<Counted>,
+    /// Windows in a row, up to now, in which it was given no CPU.
+    without_cpu: u32,
+}
+
+/// What the kernel counts of a thread that is looked at from outside.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    at_ns: u64,
+    ran_ns: u64,
+    /// Of turns that came: one that is waited for still is not in it.
+    waited_ns: u64,
+    is_ready: bool,
+}
+
+impl Counted {
+    fn of(tid: u32) -> Option<Counted> {
+        let (ran_ns, waited_ns, _) = parse_schedstat(&std::fs::read(format!("/proc/{tid}/schedstat")).ok()?)?;
+        let is_ready = Stat::of(tid)?.state == 'R';
+        Some(Counted { at_ns: clock::monotonic_ns(), ran_ns, waited_ns, is_ready })
+    }
+
+    /// How long the thread was ready to run since `before` without a CPU, where that was for most of the time.
+    fn starved_since(&self, before: &Counted) -> Option<u64> {
+        let span_ns = self.at_ns.saturating_sub(before.at_ns);
+        let ran_ns = self.ran_ns.saturating_sub(before.ran_ns);
+        let still_ns = if self.is_ready { span_ns.saturating_sub(ran_ns) } else { 0 };
+        let waited_ns = self.waited_ns.saturating_sub(before.waited_ns).min(span_ns).max(still_ns);
+        (waited_ns > span_ns / 2).then_some(waited_ns)
+    }
+}
+
+impl OutsideTicks {
+    /// Looks at the threads of `pids` for some three seconds, and watches the loop that holds their work; or the one that is `wanted`.
+    ///
+    /// # Errors
+    /// If the processes are not there, may not be watched, or which loop is the tick can't be told; or if the user asked to stop.
+    pub fn of(pids: &[u32], wanted: &Wanted, stop: &AtomicBool) -> Result<OutsideTicks, WorkloadError> {
+        let failed = |why: String| WorkloadError::Program { program: "the server's threads".to_owned(), why };
+        let settings = ticks::Settings { pids: pids.to_vec(), wanted: wanted.clone(), for_ns: LOOK_NS };
+        let found = ticks::look(&settings, LOOK_MOST_NS, &Watch::new(stop, &|_, _| {}));
+        // A look that was cut short tells nothing of the server.
+        if stop.load(Ordering::Relaxed) {
+            return Err(WorkloadError::Stopped);
+        }
+        let (choice, stream) = found.map_err(|error| failed(error.to_string()))?;
+        let tick = match choice.tick() {
+            Ok(tick) => tick.clone(),
+            Err(why) => return Err(WorkloadError::UnclearTick(Box::new(UnclearTick::new(why, &choice, &stream)))),
+        };
+        let watched = match tick.of {
+            Workers::Thread(tid) => {
+                let pid = tick.carriers.first().map_or(0, |carrier| carrier.pid);
+                Watched::Threads(vec![(pid, tid)])
+            }
+            Workers::Pool(_) | Workers::Process | Workers::Function(_) => {
+                // Where the server has more threads than are watched, those that do the tick's work are.
+                let mut threads: Vec<(u32, u32)> = pids.iter().flat_map(|pid| tasks(*pid)).collect();
+                threads.sort_by_key(|(_, tid)| !tick.carriers.iter().any(|carrier| carrier.tid == *tid));
+                Watched::Growing(threads)
+            }
+        };
+        let function = wanted.function.as_ref().map(|function| function.probed(pids)).transpose();
+        let function = function.map_err(|error| failed(error.to_string()))?;
+        let watcher = Watcher::of(&watched, function);
+        let watcher = watcher.map_err(|errno| failed(format!("watch {}: {errno}", tick.workers())))?;
+        let asked_ns = tick_account(&stream, &tick, None).ok().and_then(|account| account.asked_ns);
+        let has_due = asked_ns.is_some() || tick.tempo.pacing == Pacing::Kept;
+        let turn_ns = (TURN_TICKS * tick.tempo.period_ns).max(TURN_NS) as u64;
+        let takes_turns = share_followed(&stream, &tick, turn_ns) >= TURNS_FOLLOWED_MIN;
+        Ok(OutsideTicks { watcher, tick, takes_turns, has_due, asked_ns, begun: None, without_cpu: 0 })
+    }
+
+    /// Ticks a second.
+    pub fn hz(&self) -> f64 {
+        self.tick.tempo.hz()
+    }
+
+    /// The thread with most of the tick's work.
+    fn busiest(&self) -> Option<u32> {
+        self.tick.carriers.first().map(|carrier| carrier.tid)
+    }
+
+    fn error(&self, why: impl Into<String>) -> WorkloadError {
+        WorkloadError::Program { program: self.who(), why: why.into() }
+    }
+
+    fn who(&self) -> String {
+        self.tick.workers()
+    }
+}
+
+/// The number that decides where nobody chose one: a quantile that a second holds enough ticks for, from due to done where something is due.
+fn usual_metric(hz: f64, has_due: bool) -> String {
+    let quantile = match hz {
+        hz if hz >= P99_HZ_MIN => "p99",
+        hz if hz >= P90_HZ_MIN => "p90",
+        _ => "p50",
+    };
+    format!("{}_us_{quantile}", if has_due { "due_to_done" } else { "tick_wall" })
+}
+
+impl Source for OutsideTicks {
+    fn describe(&self) -> String {
+        let pacing = match self.tick.tempo.pacing {
+            Pacing::Kept => "at set times",
+            Pacing::Walks => "chained",
+            Pacing::Unknown => "at set times or chained, which can't be told",
+        };
+        let polls = match self.tick.waits {
+            Waits::PollsFor { ns } if self.tick.within_hz.is_some() => format!(", begun by a poll of {} us", ns / 1000),
+            _ => String::new(),
+        };
+        let begins = match &self.tick.of {
+            Workers::Function(name) => format!(" and entries of {name}"),
+            _ => String::new(),
+        };
+        format!(
+            "tick of {} seen from outside by switch records{begins}, {:.1} Hz {pacing}{polls}",
+            self.who(),
+            self.hz()
+        )
+    }
+
+    /// That which decides first.
+    fn metrics(&self) -> Vec<Metric> {
+        let usual = usual_metric(self.hz(), self.has_due);
+        let needs_due = |metric: &Metric| ["due_to_done", "tick_lateness"].iter().any(|of| metric.name.starts_with(of));
+        let mut metrics: Vec<Metric> =
+            METRICS.iter().filter(|metric| self.has_due || !needs_due(metric)).cloned().collect();
+        metrics.sort_by_key(|metric| metric.name != usual);
+        metrics
+    }
+
+    fn events_per_s(&self) -> Option<f64> {
+        Some(self.hz())
+    }
+
+    fn takes_turns(&self) -> bool {
+        self.takes_turns
+    }
+
+    fn begin(&mut self) -> Result<(), WorkloadError> {
+        self.begun = self.busiest().and_then(Counted::of);
+        self.watcher.begin();
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Sample, WorkloadError> {
+        let stream = self.watcher.end();
+        let now = self.busiest().and_then(Counted::of);
+        if stream.threads.is_empty() || stream.threads.iter().all(|thread| thread.is_over) {
+            return Err(self.error("it has ended"));
+        }
+        if stream.threads.iter().any(|thread| thread.is_too_much && Some(thread.tid) == self.busiest()) {
+            return Err(self.error("it wakes far more often than any tick now, and was not watched on"));
+        }
+        let told = tick_account(&stream, &self.tick, self.asked_ns);
+        // Only where there is no number: one that shows how long the tick had to wait is what is measured.
+        if let (Err(_), Some(begun), Some(now)) = (&told, &self.begun, &now)
+            && let Some(waited_ns) = now.starved_since(begun)
+        {
+            self.without_cpu += 1;
+            return Err(no_cpu(&self.who(), self.without_cpu, waited_ns, now.at_ns.saturating_sub(begun.at_ns)));
+        }
+        self.without_cpu = 0;
+        let told = told.map_err(|why| {
+            let wakes: usize = stream.threads.iter().map(|thread| thread.wakes.len()).sum();
+            let seen = format!("{wakes} wakes were seen, {} records lost", stream.unseen.records);
+            WorkloadError::NoValue {
+                program: self.who(),
+                why: format!("no tick was to be seen in this window: {why} ({seen})"),
+            }
+        })?;
+        self.asked_ns = told.asked_ns.or(self.asked_ns);
+        // Of a few ticks the rate is too rough to look for the next ones by.
+        if told.ticks >= TEMPO_TICKS_MIN {
+            self.tick.tempo = told.tempo;
+        }
+        Ok(sample(&told, &stream))
+    }
+}
+
+/// Of a window in which a thread was given no CPU, the latest of so many in a row: it is dropped, unless they are too many.
+fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> WorkloadError {
+    let (program, waited_ms, span_ms) = (who.to_owned(), waited_ns / 1_000_000, span_ns / 1_000_000);
+    if in_a_row < WITHOUT_CPU_MAX {
+        return WorkloadError::NoCpu { program, waited_ms, span_ms };
+    }
+    let why = format!(
+        "it was ready to run and was given no CPU in {in_a_row} windows in a row, for {waited_ms} ms of the {span_ms} ms of the last: \
+         somebody else has its CPU (`evenkeel measure gaps` tells who)"
+    );
+    WorkloadError::Program { program, why }
+}
+
+/// The numbers of a window, what was lost among them.
+fn sample(told: &Account, stream: &Stream) -> Sample {
+    let span_ns = stream.span_ns() as f64;
+    let due = told.ticks + told.missed + told.hidden;
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let mut sample = Sample::from(
+        [
+            ("tick_hz", told.tempo.hz()),
+            ("ticks", told.ticks as f64),
+            ("missed_ticks", told.missed as f64),
+            ("missed_ticks_share", share(told.missed, due)),
+            ("hidden_ticks", told.hidden as f64),
+            ("preempted_ticks_share", share(told.preempted_ticks, told.ticks)),
+            ("moved_ticks_share", share(told.moved_ticks, told.ticks)),
+            ("other_wakes_per_s", told.other_wakes as f64 / span_ns * 1e9),
+            ("tick_work_share", told.work_share),
+            ("due_as_asked", f64::from(u8::from(told.due == Due::AsAsked))),
+            ("switch_records_lost", (stream.unseen.records + stream.unseen.wakes) as f64),
+            ("switch_ring_overflows", stream.unseen.overflows as f64),
+            ("observer_cpu_share", stream.reader_cpu_ns as f64 / span_ns),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    let lists = [
+        ("tick_interval_us", &told.interval_ns),
+        ("tick_lateness_us", &told.lateness_ns),
+        ("tick_work_us", &told.work_ns),
+        ("tick_wall_us", &told.wall_ns),
+        ("due_to_done_us", &told.due_to_done_ns),
+    ];
+    for (name, list) in lists {
+        let values: Vec<f64> = list.iter().map(|ns| *ns as f64 / 1e3).collect();
+        for (quantile_name, q) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+            sample.extend(quantile(&values, q).map(|value| (format!("{name}_{quantile_name}"), value)));
+        }
+    }
+    sample
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_decides_is_a_quantile_that_a_second_has_enough_ticks_for() {
+        let table = [
+            (20.0, true, "due_to_done_us_p50"),
+            (100.0, true, "due_to_done_us_p90"),
+            (500.0, true, "due_to_done_us_p99"),
+            (20.0, false, "tick_wall_us_p50"),
+        ];
+        for (hz, has_due, metric) in table {
+            assert_eq!(usual_metric(hz, has_due), metric, "{hz} Hz");
+            assert!(METRICS.iter().any(|known| known.name == metric), "{metric}");
+        }
+    }
+
+    #[test]
+    fn a_thread_without_a_cpu_is_told_from_one_that_sleeps_or_works() {
+        let ms = 1_000_000;
+        let counted = |at_ms, ran_ms, waited_ms, is_ready| Counted {
+            at_ns: at_ms * ms,
+            ran_ns: ran_ms * ms,
+            waited_ns: waited_ms * ms,
+            is_ready,
+        };
+        let begun = counted(1000, 70, 5, false);
+        for (what, now, expected_ms) in [
+            ("it sleeps", counted(1400, 70, 5, false), None),
+            ("it works", counted(1400, 465, 7, true), None),
+            ("it waited, and has had its turn", counted(1400, 75, 355, false), Some(350)),
+            ("it waits still", counted(1400, 80, 5, true), Some(390)),
+            ("it waited for a moment", counted(1400, 200, 100, false), None),
+            ("it had waited for long before", counted(1400, 75, 3005, false), Some(400)),
+        ] {
+            assert_eq!(now.starved_since(&begun), expected_ms.map(|wait: u64| wait * ms), "{what}");
+        }
+        assert!(Counted::of(std::process::id()).is_some_and(|us| us.ran_ns > 0));
+    }
+
+    #[test]
+    fn windows_without_a_cpu_are_dropped_until_there_are_too_many_in_a_row() {
+        let told = |in_a_row| no_cpu("main (thread 7)", in_a_row, 390_000_000, 400_000_000);
+        assert!(matches!(told(1), WorkloadError::NoCpu { waited_ms: 390, span_ms: 400, .. }));
+        assert!(matches!(told(WITHOUT_CPU_MAX - 1), WorkloadError::NoCpu { .. }));
+        let last = told(WITHOUT_CPU_MAX).to_string();
+        let expected = "hear from main (thread 7): it was ready to run and was given no CPU in 8 windows in a row, for 390 ms of the 400 ms";
+        assert!(last.starts_with(expected), "{last}");
+    }
+}

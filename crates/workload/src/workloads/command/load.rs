@@ -1,0 +1,415 @@
+//! The load that a user's command makes: running through all windows, or started for each of them; and whether it is the load itself that
+//! is at its limit, so that it and not the server would be measured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use evenkeel_stats::median;
+use evenkeel_sys::{CpuSet, clock, thread};
+
+use crate::caveat::WorkloadCaveat;
+use crate::error::{WorkloadError, only_shown};
+use crate::kit::full::{Full, Fullness, Ran};
+use crate::processes::{self, Stat};
+use crate::workloads::command::output::Listener;
+use crate::workloads::command::started::{Ending, Program, Started, name_of};
+
+/// A reading of what threads ran that takes longer was held up, and nobody can tell when it was so: it is made again, a few times at most.
+const READING_NS_MIN: u64 = 1_000_000;
+const READING_NS_A_THREAD: u64 = 100_000;
+const READINGS_MAX: usize = 3;
+/// How often the threads of a load that ends with its window are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// A load of a window may take so many times the window, and this long at least.
+const WINDOWS_MAX: u32 = 4;
+/// A load that takes less of its window than this is not what was meant.
+const TOOK_SHARE_MIN: f64 = 0.1;
+/// Windows kept for that doubt.
+const WINDOWS_KEPT: usize = 20_000;
+const LOAD_LIMIT_MIN: Duration = Duration::from_secs(30);
+
+/// When the load runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Runs {
+    /// From the first window to the last.
+    #[default]
+    Throughout,
+    /// Anew for each window, which lasts as long as it does.
+    PerWindow,
+}
+
+only_shown! {
+    /// A load that can't be meant.
+    InvalidLoad
+}
+
+/// The load that a user asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// When it runs.
+    pub runs: Runs,
+}
+
+impl Settings {
+    /// A command line, cut into words as a shell would, and started without one.
+    ///
+    /// # Errors
+    /// If a quote is never closed, or there is no word.
+    pub fn parse(text: &str, runs: Runs) -> Result<Settings, InvalidLoad> {
+        let command = shlex::split(text).ok_or_else(|| format!("--load {text}: a quote is not closed"))?;
+        if command.first().is_none_or(String::is_empty) {
+            return Err("--load: a command is wanted".into());
+        }
+        Ok(Settings { command, runs })
+    }
+}
+
+/// The load of one server.
+pub(super) struct Load {
+    settings: Settings,
+    cpus: CpuSet,
+    ending: Ending,
+    output: Vec<Listener>,
+    throughout: Option<Started>,
+    fullness: Fullness,
+    /// How much of its window the load of each took, as a share.
+    took_shares: Vec<f64>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Time that threads have run, and where they may.
+#[derive(Clone, Debug, Default)]
+struct Busy {
+    at_ns: u64,
+    ran_ns: BTreeMap<u32, u64>,
+    on: CpuSet,
+}
+
+/// What load and server have run until one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Looked {
+    load: Busy,
+    server: Busy,
+}
+
+/// What a window shows of a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shown {
+    /// The share of the time that its busiest thread ran.
+    pub(super) busiest: f64,
+    full: Option<Full>,
+}
+
+impl Shown {
+    /// The share of its CPUs that was used, by it and by the server where they have the same.
+    pub(super) fn cpus_used(&self) -> Option<f64> {
+        self.full.map(|full| full.share())
+    }
+}
+
+impl Looked {
+    fn now(load: &mut Started, server: &mut Started) -> Looked {
+        Looked { load: Busy::now(&load.alive()), server: Busy::now(&server.alive()) }
+    }
+
+    fn since(&self, before: &Looked) -> Option<Shown> {
+        let busiest = self.load.busiest_since(&before.load)?;
+        let [load, server] = [(&self.load, &before.load), (&self.server, &before.server)]
+            .map(|(now, before)| Ran { cpus: now.cpus_since(before), on: now.on.clone() });
+        Some(Shown { busiest, full: Full::of(&load, &server) })
+    }
+}
+
+impl Busy {
+    fn now(of: &[Stat]) -> Busy {
+        let (at_ns, ran_ns) = read_at(|| processes::ran_ns(of));
+        let affinities = ran_ns.keys().filter_map(|tid| thread::affinity_of(*tid).ok());
+        Busy { at_ns, on: affinities.fold(CpuSet::default(), |all, own| all.or(&own)), ran_ns }
+    }
+
+    /// How many CPUs they had since `before`, on average. A thread that is new has run since then only.
+    fn cpus_since(&self, before: &Busy) -> f64 {
+        let since = |(thread, ran_ns): (&u32, &u64)| {
+            ran_ns.saturating_sub(before.ran_ns.get(thread).copied().unwrap_or(0)) as f64
+        };
+        self.ran_ns.iter().map(since).sum::<f64>() / self.at_ns.saturating_sub(before.at_ns) as f64
+    }
+
+    /// The largest share of the time since `before` that one thread ran; of those that are in both.
+    fn busiest_since(&self, before: &Busy) -> Option<f64> {
+        let span_ns = self.at_ns.saturating_sub(before.at_ns) as f64;
+        let ran = |(thread, ran_ns): (&u32, &u64)| Some(ran_ns.saturating_sub(*before.ran_ns.get(thread)?) as f64);
+        self.ran_ns
+            .iter()
+            .filter_map(ran)
+            .map(|ran_ns| ran_ns / span_ns)
+            .filter(|share| share.is_finite())
+            .reduce(f64::max)
+    }
+}
+
+/// What threads ran, and the moment of that: the middle of the shortest reading.
+fn read_at(mut read: impl FnMut() -> BTreeMap<u32, u64>) -> (u64, BTreeMap<u32, u64>) {
+    let mut reading = || {
+        let begun_ns = clock::monotonic_ns();
+        let ran_ns = read();
+        (clock::monotonic_ns().saturating_sub(begun_ns), begun_ns, ran_ns)
+    };
+    let mut best = reading();
+    for _ in 1..READINGS_MAX {
+        if best.0 <= READING_NS_MIN.max(READING_NS_A_THREAD * best.2.len() as u64) {
+            break;
+        }
+        let next = reading();
+        if next.0 < best.0 {
+            best = next;
+        }
+    }
+    let (took_ns, begun_ns, ran_ns) = best;
+    (begun_ns + took_ns / 2, ran_ns)
+}
+
+impl Load {
+    pub(super) fn new(
+        settings: Settings,
+        cpus: CpuSet,
+        ending: Ending,
+        output: Vec<Listener>,
+        stop: Arc<AtomicBool>,
+    ) -> Load {
+        Load {
+            settings,
+            cpus,
+            ending,
+            output,
+            throughout: None,
+            fullness: Fullness::default(),
+            took_shares: Vec::new(),
+            stop,
+        }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn start_one(&self) -> Result<Started, WorkloadError> {
+        Started::start(&Program {
+            command: self.settings.command.clone(),
+            cpus: self.cpus.clone(),
+            ending: self.ending,
+            output: self.output.clone(),
+            errors: Vec::new(),
+        })
+    }
+
+    /// Its processes that live.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.throughout.iter().flat_map(Started::stats).map(|stat| stat.pid).collect()
+    }
+
+    /// Where it runs when it is started the next time; all that we may if empty.
+    pub(super) fn run_on(&mut self, cpus: CpuSet) {
+        self.cpus = cpus;
+    }
+
+    /// Starts it, if it runs throughout. The server is ready.
+    pub(super) fn start(&mut self) -> Result<(), WorkloadError> {
+        if self.settings.runs == Runs::Throughout {
+            self.throughout = Some(self.start_one()?);
+        }
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.throughout = None;
+    }
+
+    /// Looks whether it still runs, and at its threads and the server's.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub(super) fn look(&mut self, server: &mut Started) -> Result<Looked, WorkloadError> {
+        let Some(load) = &mut self.throughout else { return Ok(Looked::default()) };
+        if let Err(error) = load.watch_until(0) {
+            return Err(match error {
+                WorkloadError::Program { program, why } => WorkloadError::Program {
+                    program,
+                    why: format!("the load must run through all windows, or anew in each (--load-per-window); {why}"),
+                },
+                other => other,
+            });
+        }
+        Ok(Looked::now(load, server))
+    }
+
+    /// Why the numbers that it prints are missing.
+    pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
+        match (&mut self.throughout, error) {
+            (Some(load), error) => load.explained(error),
+            // One of a window has come to its end.
+            (None, WorkloadError::Program { program: source, why }) => {
+                WorkloadError::Program { program: name_of(&self.settings.command), why: format!("{why} ({source})") }
+            }
+            (None, error) => error,
+        }
+    }
+
+    /// Notes what is seen of it since `before`, and gives that.
+    pub(super) fn note_since(&mut self, before: &Looked, now: &Looked) -> Option<Shown> {
+        let shown = now.since(before)?;
+        self.note(shown);
+        Some(shown)
+    }
+
+    fn note(&mut self, shown: Shown) {
+        self.fullness.note(Some(shown.busiest), shown.full);
+    }
+
+    /// Runs it once, to its end; gives how long that took and what was seen of it. A user who asks to stop waits no longer for it than it
+    /// may take.
+    ///
+    /// # Errors
+    /// If it fails or takes far longer than `window`, or if the server ends meanwhile; or if the user asked to stop.
+    pub(super) fn run_once(
+        &mut self,
+        window: Duration,
+        server: &mut Started,
+        may_take: Duration,
+    ) -> Result<(Duration, Option<Shown>), WorkloadError> {
+        let limit = (window * WINDOWS_MAX).max(LOAD_LIMIT_MIN);
+        let begun = Instant::now();
+        let mut load = self.start_one()?;
+        let mut first: Option<Looked> = None;
+        let mut shown: Option<Shown> = None;
+        let status = loop {
+            if let Some(status) = load.await_end(LOOK) {
+                break status;
+            }
+            server.watch_until(0)?;
+            let now = Looked::now(&mut load, server);
+            match &first {
+                Some(first) => shown = now.since(first).or(shown),
+                None => first = Some(now),
+            }
+            if self.stop.load(Ordering::Relaxed) && begun.elapsed() > may_take {
+                return Err(WorkloadError::Stopped);
+            }
+            if begun.elapsed() > limit {
+                return Err(load.error(format!("the load of a window has not ended within {} s", limit.as_secs())));
+            }
+        };
+        let took = begun.elapsed();
+        load.await_output(Duration::from_secs(2));
+        if !status.success() {
+            return Err(load.error(format!("the load failed ({status})")));
+        }
+        if let Some(shown) = shown {
+            self.note(shown);
+        }
+        if self.took_shares.len() < WINDOWS_KEPT {
+            self.took_shares.push(took.as_secs_f64() / window.as_secs_f64());
+        }
+        Ok((took, shown))
+    }
+
+    /// Why the load itself may be what was measured.
+    pub(super) fn caveat(&self) -> Option<WorkloadCaveat> {
+        let share = median(&self.took_shares).filter(|share| *share < TOOK_SHARE_MIN);
+        self.fullness.caveat().or(share.map(|share| WorkloadCaveat::LoadShort { share }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_cut_into_words_as_a_shell_would() {
+        let words = |text| Settings::parse(text, Runs::Throughout).map(|settings| settings.command);
+        let expected = ["redis-benchmark", "-t", "get set", "$HOME"].map(str::to_owned).to_vec();
+        assert_eq!(words("redis-benchmark -t 'get set' $HOME"), Ok(expected));
+        assert_eq!(words("a 'b"), Err("--load a 'b: a quote is not closed".into()));
+        for empty in ["", "  ", "''"] {
+            assert_eq!(words(empty), Err("--load: a command is wanted".into()));
+        }
+    }
+
+    #[test]
+    fn the_busiest_thread_is_what_counts() {
+        let busy = |at_ns, threads: &[(u32, u64)]| {
+            let on = CpuSet::parse_list("1").unwrap();
+            Busy { at_ns, ran_ns: threads.iter().copied().collect(), on }
+        };
+        let before = busy(1000, &[(1, 10), (2, 500), (3, 0)]);
+        assert_eq!(busy(2000, &[(1, 990), (2, 600), (4, 5000)]).busiest_since(&before), Some(0.98));
+        assert_eq!(busy(2000, &[(4, 5000)]).busiest_since(&before), None);
+        assert_eq!(busy(1000, &[(3, 0)]).busiest_since(&before), None);
+        let settings = Settings { command: vec!["x".into()], runs: Runs::PerWindow };
+        let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new(), Arc::default());
+        assert_eq!(load.caveat(), None);
+        for busiest in [0.2, 0.96, 0.99] {
+            load.note(Shown { busiest, full: None });
+        }
+        assert!(
+            load.caveat()
+                .unwrap()
+                .to_string()
+                .starts_with("a thread of the load used 96 % of a CPU in the median window: ")
+        );
+    }
+
+    #[test]
+    fn a_reading_that_was_held_up_is_made_again() {
+        let (mut readings, mut begun_ns) = (0, 0);
+        let (at_ns, ran_ns) = read_at(|| {
+            readings += 1;
+            if readings == 1 {
+                std::thread::sleep(Duration::from_millis(200));
+                begun_ns = clock::monotonic_ns();
+            }
+            BTreeMap::from([(readings, 7)])
+        });
+        assert!(!ran_ns.contains_key(&1) && at_ns >= begun_ns, "{ran_ns:?}");
+        let mut readings = 0;
+        read_at(|| {
+            readings += 1;
+            std::thread::sleep(Duration::from_millis(2));
+            BTreeMap::new()
+        });
+        assert_eq!(readings, READINGS_MAX, "a machine that is always slow is not read for ever");
+    }
+
+    #[test]
+    fn threads_that_share_a_cpu_fill_it_together() {
+        let looked = |at_ns, threads: &[(u32, u64)], server: (&str, u64)| {
+            let busy = |ran_ns: &[(u32, u64)], on: &str| {
+                let on = CpuSet::parse_list(on).unwrap();
+                Busy { at_ns, ran_ns: ran_ns.iter().copied().collect(), on }
+            };
+            Looked { load: busy(threads, "1"), server: busy(&[(9, server.1)], server.0) }
+        };
+        let doubt = |on: &str, threads: &[(u32, u64)], server_ns: u64| {
+            let settings = Settings { command: vec!["x".into()], runs: Runs::Throughout };
+            let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new(), Arc::default());
+            let before = looked(1000, &[(1, 10), (2, 500), (3, 0)], (on, 100));
+            let shown = load.note_since(&before, &looked(2000, threads, (on, 100 + server_ns))).unwrap();
+            assert!(shown.busiest < 0.95, "{shown:?}");
+            load.caveat().map(|caveat| caveat.to_string()).unwrap_or_default()
+        };
+        // No thread is busy all the time, the fourth is new, and the CPU has nothing left.
+        let four = [(1, 260), (2, 740), (3, 250), (4, 240)];
+        assert!(doubt("0", &four, 300).starts_with("the load used 98 % of all CPUs that it may run on: "));
+        let two = [(1, 260), (2, 740)];
+        assert_eq!(doubt("0", &two, 480), "");
+        let both = doubt("1", &two, 480);
+        assert!(
+            both.starts_with("the load used 49 % and the server 48 % of all CPUs that the load may run on: "),
+            "{both}"
+        );
+    }
+}

@@ -1,0 +1,517 @@
+//! Any server of the user's: a command that is started as it stands, found to be ready, put under a load of the user's own, and ended in
+//! good order. Its numbers come from what it or its load prints, or from its page of metrics, and from what the kernel counts of it.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use evenkeel_measure::meters::ticks::choice::Wanted;
+use evenkeel_stats::Direction;
+use evenkeel_sys::{CpuSet, clock};
+
+use crate::caveat::WorkloadCaveat;
+use crate::entry::{Entry, Options, unknown};
+use crate::error::WorkloadError;
+use crate::kit::place::{Mover, PLACEMENT};
+use crate::metric::Metric;
+use crate::placement::Placement;
+use crate::process_knob::ProcessKnobs;
+use crate::processes::Used;
+use crate::source::json_lines::JsonLines;
+use crate::source::lines::{FromLines, Inbox, ReadLine};
+use crate::source::named::Directions;
+use crate::source::prometheus::Prometheus;
+use crate::source::regex::RegexLines;
+use crate::source::rule::First;
+use crate::source::{InvalidMetric, Source};
+use crate::workload::{Sample, Workload};
+
+mod load;
+mod output;
+mod ready;
+mod sights;
+mod started;
+
+pub use crate::processes::end_left_by;
+pub use crate::sockets::{Port, Protocol};
+pub use load::{InvalidLoad, Runs, Settings as LoadSettings};
+pub use ready::Ready;
+pub use sights::Sight;
+pub use started::Ending;
+
+use load::{Load, Looked, Shown};
+use output::Listener;
+use ready::{Seen, Waiting};
+use sights::Sights;
+use started::{Program, Started};
+
+/// A load of a window may take so much longer than the window was meant to last.
+const LOAD_OVERRUN_MAX: f64 = 1.25;
+
+const CPU_SHARE: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
+
+/// The user's server by its name.
+pub(super) const ENTRY: Entry = Entry {
+    name: "command",
+    title: "the server that stands behind --, with a load of yours",
+    install: None,
+    settings: &[],
+    start: |options| Ok(Box::new(Command::start(options, Settings::default())?)),
+};
+
+/// What lines are read for numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinesFrom {
+    /// The load's where it runs anew in each window, else the server's.
+    #[default]
+    Usual,
+    /// The server's standard output.
+    Server,
+    /// The server's standard error.
+    ServerErrors,
+    /// The load's standard output.
+    Load,
+}
+
+/// What a user says of a command that is to be measured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// When it is ready.
+    pub ready: Ready,
+    /// How long it may take to be.
+    pub ready_limit: Duration,
+    /// How it and its load are ended.
+    pub ending: Ending,
+    /// Its load, if it is not under one already.
+    pub load: Option<LoadSettings>,
+    /// Where lines come from.
+    pub lines_from: LinesFrom,
+    /// Numbers in lines of JSON: see [`JsonLines::new`].
+    pub json_metrics: Vec<String>,
+    /// Numbers in lines by expression: see [`RegexLines::new`].
+    pub regex_metrics: Vec<String>,
+    /// The address of its page of metrics.
+    pub prometheus: Option<String>,
+    /// Numbers of that page: see [`Prometheus::new`].
+    pub prometheus_metrics: Vec<String>,
+    /// Which way is better: see [`Directions::new`].
+    pub better: Vec<String>,
+    /// What is looked at from outside.
+    pub see: Vec<Sight>,
+    /// What the user knows of the tick.
+    pub tick: Wanted,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            ready: Ready::default(),
+            ready_limit: Duration::from_secs(60),
+            ending: Ending::default(),
+            load: None,
+            lines_from: LinesFrom::default(),
+            json_metrics: Vec::new(),
+            regex_metrics: Vec::new(),
+            prometheus: None,
+            prometheus_metrics: Vec::new(),
+            better: Vec::new(),
+            see: Vec::new(),
+            tick: Wanted::default(),
+        }
+    }
+}
+
+/// The sources of a command, made before it starts.
+struct Sources {
+    sources: Vec<Box<dyn Source>>,
+    metrics: Vec<Metric>,
+    inboxes: Vec<Inbox>,
+    lines_from: LinesFrom,
+}
+
+impl Sources {
+    fn new(settings: &Settings) -> Result<Sources, InvalidMetric> {
+        let directions = Directions::new(&settings.better)?;
+        let per_window = settings.load.as_ref().is_some_and(|load| load.runs == Runs::PerWindow);
+        let lines_from = match settings.lines_from {
+            LinesFrom::Usual if per_window => LinesFrom::Load,
+            LinesFrom::Usual => LinesFrom::Server,
+            LinesFrom::Load if settings.load.is_none() => return Err("lines of a load, and no load (--load)".into()),
+            chosen => chosen,
+        };
+        let first = if per_window && lines_from == LinesFrom::Load { First::Counts } else { First::SpeaksForBefore };
+        let mut made = Sources { sources: Vec::new(), metrics: Vec::new(), inboxes: Vec::new(), lines_from };
+        if !settings.json_metrics.is_empty() {
+            made.lines(Arc::new(JsonLines::new(&settings.json_metrics, &directions)?), first);
+        }
+        if !settings.regex_metrics.is_empty() {
+            made.lines(Arc::new(RegexLines::new(&settings.regex_metrics, &directions)?), first);
+        }
+        match (&settings.prometheus, settings.prometheus_metrics.is_empty()) {
+            (Some(url), false) => {
+                made.add(Box::new(Prometheus::new(url, &settings.prometheus_metrics, &directions)?));
+            }
+            (None, true) => {}
+            (Some(url), true) => {
+                return Err(format!("--prometheus {url}: which of its metrics? (--prometheus-metric)").into());
+            }
+            (None, false) => return Err("--prometheus-metric: from which page? (--prometheus http://…)".into()),
+        }
+        made.check(&directions)?;
+        Ok(made)
+    }
+
+    fn lines(&mut self, reader: Arc<dyn ReadLine>, first: First) {
+        let source = FromLines::new(reader, first);
+        self.inboxes.push(source.inbox());
+        self.add(Box::new(source));
+    }
+
+    fn add(&mut self, source: Box<dyn Source>) {
+        self.metrics.extend(source.metrics());
+        self.sources.push(source);
+    }
+
+    fn check(&self, directions: &Directions) -> Result<(), InvalidMetric> {
+        for (index, metric) in self.metrics.iter().enumerate() {
+            let name = &metric.name;
+            if self.metrics[..index].iter().any(|before| before.name == *name) || *name == CPU_SHARE.name {
+                return Err(format!("two metrics are called {name}").into());
+            }
+            if directions.of(name).is_none() {
+                return Err(
+                    format!("which way is better for {name}? (--better '{name}=lower' or '{name}=higher')").into()
+                );
+            }
+        }
+        let known = |name: &str| self.metrics.iter().any(|metric| metric.name == name);
+        match directions.names().find(|name| !known(name)) {
+            Some(name) => Err(format!("--better {name}: no metric is called so").into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Who hears the lines of this stream.
+    fn listeners(&self, of: LinesFrom) -> Vec<Listener> {
+        if self.lines_from != of {
+            return Vec::new();
+        }
+        let listener = |inbox: &Inbox| -> Listener {
+            let inbox = inbox.clone();
+            Arc::new(move |line: &str| inbox.line(line))
+        };
+        self.inboxes.iter().map(listener).collect()
+    }
+}
+
+/// A command of the user's, with its load.
+pub struct Command {
+    command: Vec<String>,
+    settings: Settings,
+    sources: Sources,
+    sights: Sights,
+    metrics: Vec<Metric>,
+    placement: Placement,
+    server_cpus: CpuSet,
+    load_cpus: CpuSet,
+    server: Option<Started>,
+    seen: Option<Seen>,
+    load: Option<Load>,
+    /// How long the load of a window took when it was tried.
+    load_takes: Option<Duration>,
+    /// What was set in the server's threads.
+    knobs: ProcessKnobs,
+    /// Where they were put while they ran.
+    mover: Mover,
+    /// Set when the user asks to stop.
+    stop: Arc<AtomicBool>,
+    /// What is kept for as long as the server may live, such as what would end it after us.
+    kept: Option<Box<dyn Any>>,
+}
+
+impl Command {
+    /// Starts it with its load, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If the settings contradict each other, or if server or load do not start or do not get ready; or if the user asked to stop.
+    pub fn start(options: &Options, settings: Settings) -> Result<Command, WorkloadError> {
+        if let Some(name) = options.set.keys().next() {
+            return Err(unknown(&ENTRY, name));
+        }
+        if options.players.is_some() {
+            return Err(WorkloadError::Options("players of a command: its load is yours to choose (--load)".into()));
+        }
+        if options.command.is_empty() {
+            return Err(WorkloadError::Options("which command? It stands behind --, with its arguments".into()));
+        }
+        let sources = Sources::new(&settings).map_err(invalid)?;
+        let (server_cpus, load_cpus) = options.placement.cpus();
+        let sights = Sights::new(&settings.see, &settings.tick).map_err(invalid)?;
+        let metrics = metrics(&sources, &sights).map_err(invalid)?;
+        let load = settings.load.clone().map(|load| {
+            let (cpus, output) = (load_cpus.clone(), sources.listeners(LinesFrom::Load));
+            Load::new(load, cpus, settings.ending, output, Arc::clone(&options.stop))
+        });
+        let mut command = Command {
+            command: options.command.clone(),
+            settings,
+            sources,
+            sights,
+            metrics,
+            placement: options.placement,
+            server_cpus,
+            load_cpus,
+            server: None,
+            seen: None,
+            load,
+            load_takes: None,
+            knobs: ProcessKnobs::default(),
+            mover: Mover::default(),
+            stop: Arc::clone(&options.stop),
+            kept: None,
+        };
+        command.start_server()?;
+        // Which of the numbers decides may depend on what was seen.
+        command.metrics = self::metrics(&command.sources, &command.sights).map_err(invalid)?;
+        Ok(command)
+    }
+
+    /// Keeps something until the server has ended.
+    pub fn keeping(mut self, thing: Box<dyn Any>) -> Command {
+        self.kept = Some(thing);
+        self
+    }
+
+    fn start_server(&mut self) -> Result<(), WorkloadError> {
+        let waiting = Waiting::new(&self.settings.ready, self.settings.ready_limit)?;
+        let mut program = Program {
+            command: self.command.clone(),
+            cpus: self.server_cpus.clone(),
+            ending: self.settings.ending,
+            output: self.sources.listeners(LinesFrom::Server),
+            errors: self.sources.listeners(LinesFrom::ServerErrors),
+        };
+        program.output.extend(waiting.listener());
+        program.errors.extend(waiting.listener());
+        let mut server = Started::start(&program)?;
+        self.seen = waiting.wait(&mut server, &self.stop).inspect_err(|_| server.take_strays())?;
+        if let Some(load) = &mut self.load {
+            load.start().inspect_err(|_| server.take_strays())?;
+        }
+        let pids: Vec<u32> = server.stats().iter().map(|stat| stat.pid).collect();
+        self.server = Some(server);
+        self.sights.open(&pids, &self.stop)
+    }
+
+    fn end_server(&mut self) {
+        if let Some(load) = &mut self.load {
+            load.stop();
+        }
+        self.sights.close();
+        if let Some(server) = &mut self.server {
+            server.take_strays();
+        }
+        self.server = None;
+    }
+
+    /// The server, which lives from start to stop.
+    fn server(&mut self) -> Result<&mut Started, WorkloadError> {
+        let program = started::name_of(&self.command);
+        self.server.as_mut().ok_or_else(|| WorkloadError::Program { program, why: "it was ended".into() })
+    }
+
+    fn watch_for(&mut self, time: Duration) -> Result<(), WorkloadError> {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.server()?.watch_until(clock::monotonic_ns().saturating_add(ns))
+    }
+
+    fn switch(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
+        let pids = self.pids();
+        if knob != PLACEMENT {
+            return self.knobs.set(&pids, knob, value);
+        }
+        let load = self.load.as_ref().map_or_else(Vec::new, Load::pids);
+        let (placement, load_cpus) = self.mover.set(self.placement, value, &pids, &load)?;
+        if let Some(load) = &mut self.load {
+            load.run_on(load_cpus);
+        }
+        Ok(placement)
+    }
+
+    /// A load of a window is tried once before the first one: a window that is far too short for it would be dropped each time.
+    fn try_load(&mut self, window: Duration) -> Result<(), WorkloadError> {
+        let (Some(load), Some(server)) = (&mut self.load, &mut self.server) else { return Ok(()) };
+        if load.settings().runs != Runs::PerWindow {
+            return Ok(());
+        }
+        let took = match self.load_takes {
+            Some(took) => took,
+            None => load.run_once(window, server, Duration::ZERO)?.0,
+        };
+        self.load_takes = Some(took);
+        if took <= window.mul_f64(LOAD_OVERRUN_MAX) {
+            return Ok(());
+        }
+        let program = started::name_of(&load.settings().command);
+        let why = format!(
+            "the load took {} ms, and a window lasts {} ms: --window-ms {} makes it long enough, or make the load shorter",
+            took.as_millis(),
+            window.as_millis(),
+            (took.as_millis() / 100 + 2) * 100
+        );
+        Err(WorkloadError::Program { program, why })
+    }
+
+    /// What load and server have run so far, where the load runs throughout.
+    fn look(&mut self) -> Result<Looked, WorkloadError> {
+        match (&mut self.load, &mut self.server) {
+            (Some(load), Some(server)) => load.look(server),
+            _ => Ok(Looked::default()),
+        }
+    }
+
+    /// The window itself: the time, or the load's. Gives what was seen of the load.
+    fn pass(&mut self, window: Duration, before: &Looked) -> Result<Option<Shown>, WorkloadError> {
+        if let (Some(load), Some(server)) = (&mut self.load, &mut self.server)
+            && load.settings().runs == Runs::PerWindow
+        {
+            return Ok(load.run_once(window, server, window.mul_f64(LOAD_OVERRUN_MAX))?.1);
+        }
+        self.watch_for(window)?;
+        let now = self.look()?;
+        Ok(self.load.as_mut().and_then(|load| load.note_since(before, &now)))
+    }
+}
+
+impl Workload for Command {
+    fn describe(&self) -> String {
+        let mut text = format!("{} ({})", shown(&self.command), self.settings.ready);
+        if let Some(load) = &self.load {
+            let when = if load.settings().runs == Runs::PerWindow { "once in each window" } else { "throughout" };
+            text += &format!(", load {when}: {}", shown(&load.settings().command));
+        }
+        for source in self.sources.sources.iter().map(|source| source.describe()).chain(self.sights.describe()) {
+            text += &format!("; {source}");
+        }
+        text + &match self.server_cpus.is_empty() {
+            true => "; on whatever CPUs the kernel gives them".to_owned(),
+            false => format!("; server on CPUs {}, load on CPUs {}", self.server_cpus, self.load_cpus),
+        }
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    fn events_per_s(&self) -> Option<f64> {
+        self.sights.events_per_s()
+    }
+
+    /// Its tick seen from outside does; lines, pages and a load that runs once in each window do not.
+    fn takes_turns(&self) -> bool {
+        let is_load_steady = self.load.as_ref().is_none_or(|load| load.settings().runs != Runs::PerWindow);
+        is_load_steady && self.sources.sources.is_empty() && self.sights.takes_turns()
+    }
+
+    /// Where its packets go is not known.
+    fn passes_network_devices(&self) -> bool {
+        true
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.server.as_ref().map_or_else(Vec::new, |server| server.stats().iter().map(|stat| stat.pid).collect())
+    }
+
+    fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
+        self.switch(knob, value).or_else(|error| {
+            // A server that has died says more than that nothing can be set of it.
+            self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
+            Err(error)
+        })
+    }
+
+    fn restart(&mut self) -> Result<(), WorkloadError> {
+        self.end_server();
+        // Other threads have the numbers of those that are gone.
+        (self.knobs, self.mover) = (ProcessKnobs::default(), Mover::default());
+        // It starts as at first: what moves it is done to it anew.
+        if let Some(load) = &mut self.load {
+            load.run_on(self.load_cpus.clone());
+        }
+        self.start_server()
+    }
+
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
+        self.try_load(window)?;
+        self.watch_for(settle)?;
+        for source in &mut self.sources.sources {
+            source.begin()?;
+        }
+        self.sights.begin()?;
+        let looked = self.look()?;
+        let before = Used::until_now(&self.server()?.alive());
+        begin();
+        let shown = self.pass(window, &looked)?;
+        let mut sample = Sample::new();
+        Used::until_now(&self.server()?.alive()).put_since(&before, &mut sample);
+        if let Some(shown) = shown {
+            sample.insert("load_busiest_share".into(), shown.busiest);
+            sample.extend(shown.cpus_used().map(|share| ("load_cpus_used_share".into(), share)));
+        }
+        // Those of lines were made first.
+        let (lines, lines_from) = (self.sources.inboxes.len(), self.sources.lines_from);
+        for (index, source) in self.sources.sources.iter_mut().enumerate() {
+            let ended = source.end();
+            // A server that has died says more than that its numbers are missing.
+            self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
+            sample.extend(ended.map_err(|error| match (&mut self.load, &mut self.server) {
+                (Some(load), _) if index < lines && lines_from == LinesFrom::Load => load.explained(error),
+                (_, Some(server)) => server.explained(error),
+                (_, None) => error,
+            })?);
+        }
+        let seen_outside = self.sights.end();
+        self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
+        sample.extend(seen_outside?);
+        if let (Some(seen), Some(server)) = (self.seen, &self.server) {
+            ready::still_has(seen, server)?;
+        }
+        Ok(sample)
+    }
+
+    fn caveats(&self) -> Vec<WorkloadCaveat> {
+        self.load.as_ref().and_then(Load::caveat).into_iter().collect()
+    }
+
+    fn stop(&mut self) {
+        self.end_server();
+        // What ends a server after us knows it by our process alone: let go later, it would end the next one that we start too.
+        drop(self.kept.take());
+    }
+}
+
+impl Drop for Command {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn invalid(error: InvalidMetric) -> WorkloadError {
+    WorkloadError::Options(error.to_string())
+}
+
+/// What a window yields: the user's own numbers first, then what is seen from outside, then what the kernel counts.
+fn metrics(sources: &Sources, sights: &Sights) -> Result<Vec<Metric>, InvalidMetric> {
+    let seen: Vec<Metric> = sights.metrics();
+    let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);
+    if let Some(own) = sources.metrics.iter().find(twice) {
+        return Err(format!("two metrics are called {}: one is seen from outside (--see)", own.name).into());
+    }
+    Ok(sources.metrics.iter().cloned().chain(seen).chain([CPU_SHARE]).collect())
+}
+
+/// A command as it would be typed.
+fn shown(command: &[String]) -> String {
+    shlex::try_join(command.iter().map(String::as_str)).unwrap_or_else(|_| command.join(" "))
+}

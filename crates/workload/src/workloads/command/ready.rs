@@ -1,0 +1,160 @@
+//! When a server is ready to be measured: by its port, by a line that it prints, or by time.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use evenkeel_sys::clock;
+
+use crate::error::WorkloadError;
+use crate::sockets::{self, Holder, Port, Protocol};
+use crate::source::regex::compile;
+use crate::workloads::command::output::Listener;
+use crate::workloads::command::started::Started;
+
+/// How often it is looked.
+const LOOK_NS: u64 = 20_000_000;
+/// How long a connection may take. Tried once in so many looks, and only where nothing is seen from outside.
+const CONNECT_LIMIT: Duration = Duration::from_millis(200);
+const LOOKS_A_CONNECTION: u32 = 10;
+
+/// When a server is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// So long after its start.
+    After(Duration),
+    /// When it listens on a port (TCP), or has it (UDP).
+    Port(Port),
+    /// When it prints a line that this expression matches, on standard output or standard error.
+    Line(String),
+}
+
+impl Default for Ready {
+    fn default() -> Ready {
+        Ready::After(Duration::from_secs(1))
+    }
+}
+
+impl std::fmt::Display for Ready {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ready::After(time) => write!(f, "ready {time:?} after its start"),
+            Ready::Port(port) => write!(f, "ready when it has {port}"),
+            Ready::Line(expression) => write!(f, "ready when it prints {expression}"),
+        }
+    }
+}
+
+/// How the port of a server is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Among the open files of its processes.
+    AtItself(Port),
+    /// By a connection alone: somebody else holds it for the server, as in a container.
+    ByConnection(Port),
+}
+
+/// Waits for one server. Made before the server starts: who has its port by then is another.
+pub(super) struct Waiting {
+    ready: Ready,
+    limit: Duration,
+    was_taken: bool,
+    line_came: Arc<AtomicBool>,
+    listener: Option<Listener>,
+}
+
+impl Waiting {
+    pub(super) fn new(ready: &Ready, limit: Duration) -> Result<Waiting, WorkloadError> {
+        let was_taken = matches!(ready, Ready::Port(port) if sockets::is_taken(*port));
+        let line_came = Arc::new(AtomicBool::new(false));
+        let listener: Option<Listener> = match ready {
+            Ready::Line(expression) => {
+                let expression = compile(expression)
+                    .map_err(|why| WorkloadError::Options(format!("wait for a line like {expression}: {why}")))?;
+                let came = Arc::clone(&line_came);
+                Some(Arc::new(move |line: &str| {
+                    if !came.load(Ordering::Relaxed) && expression.is_match(line) {
+                        came.store(true, Ordering::Relaxed);
+                    }
+                }))
+            }
+            _ => None,
+        };
+        Ok(Waiting { ready: ready.clone(), limit, was_taken, line_came, listener })
+    }
+
+    /// Who is to hear the server's lines.
+    pub(super) fn listener(&self) -> Option<Listener> {
+        self.listener.clone()
+    }
+
+    /// Waits; gives how its port is to be seen from then on.
+    ///
+    /// # Errors
+    /// If the server ends before, or is not ready within the limit; or if the user asked to stop.
+    pub(super) fn wait(&self, server: &mut Started, stop: &AtomicBool) -> Result<Option<Seen>, WorkloadError> {
+        let begun = Instant::now();
+        let mut looks = 0;
+        loop {
+            server.watch_until(clock::monotonic_ns() + LOOK_NS)?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(WorkloadError::Stopped);
+            }
+            match &self.ready {
+                Ready::After(time) if begun.elapsed() < *time => continue,
+                Ready::After(_) => return Ok(None),
+                Ready::Line(_) if self.line_came.load(Ordering::Relaxed) => return Ok(None),
+                Ready::Port(port) => {
+                    if let Some(seen) = self.look(*port, server, looks) {
+                        return Ok(Some(seen));
+                    }
+                }
+                Ready::Line(_) => {}
+            }
+            if begun.elapsed() >= self.limit {
+                return Err(server.error(self.too_late(server)));
+            }
+            looks += 1;
+        }
+    }
+
+    fn look(&self, port: Port, server: &Started, looks: u32) -> Option<Seen> {
+        let of = server.stats();
+        match sockets::holder(&of, port) {
+            Holder::Them => Some(Seen::AtItself(port)),
+            // A port that somebody had before says nothing of this server.
+            _ if self.was_taken || !looks.is_multiple_of(LOOKS_A_CONNECTION) => None,
+            _ => connects(port).then_some(Seen::ByConnection(port)),
+        }
+    }
+
+    fn too_late(&self, server: &Started) -> String {
+        let limit = self.limit.as_secs_f64();
+        let longer = "--ready-limit gives it longer";
+        match &self.ready {
+            Ready::Port(port) => match sockets::holder(&server.stats(), *port) {
+                Holder::Another => format!("{port} belongs to another process, and was not its own within {limit} s"),
+                _ => format!("it runs, and has not opened {port} within {limit} s; {longer}"),
+            },
+            Ready::Line(line) => format!("it runs, and has printed nothing like {line} within {limit} s; {longer}"),
+            Ready::After(time) => format!("it is ready {time:?} after its start"),
+        }
+    }
+}
+
+/// Whether the server still has its port.
+pub(super) fn still_has(seen: Seen, server: &Started) -> Result<(), WorkloadError> {
+    let (has, port) = match seen {
+        Seen::AtItself(port) => (sockets::holder(&server.stats(), port) == Holder::Them, port),
+        Seen::ByConnection(port) => (connects(port), port),
+    };
+    if has { Ok(()) } else { Err(server.error(format!("it runs on, but {port} is no longer its own"))) }
+}
+
+fn connects(port: Port) -> bool {
+    let addresses: [SocketAddr; 2] =
+        [(Ipv4Addr::LOCALHOST, port.number).into(), (Ipv6Addr::LOCALHOST, port.number).into()];
+    port.protocol != Some(Protocol::Udp)
+        && addresses.iter().any(|address| TcpStream::connect_timeout(address, CONNECT_LIMIT).is_ok())
+}

@@ -1,0 +1,117 @@
+//! What is seen of a command from outside, for servers that tell nothing: their tick and the cadence of their packets. It is found anew
+//! with each start, since other threads and sockets then have the numbers of those that are gone.
+
+use std::sync::atomic::AtomicBool;
+
+use evenkeel_measure::meters::ticks::choice::Wanted;
+
+use crate::error::WorkloadError;
+use crate::metric::Metric;
+use crate::source::outside_packets::{self, OutsidePackets};
+use crate::source::outside_ticks::{self, OutsideTicks};
+use crate::source::{InvalidMetric, Source};
+use crate::workload::Sample;
+
+/// What is looked at from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sight {
+    /// The tick, by when the kernel gave its thread a CPU.
+    Ticks,
+    /// The cadence of the packets that it sends.
+    Packets,
+}
+
+impl Sight {
+    fn metrics(self) -> &'static [Metric] {
+        match self {
+            Sight::Ticks => outside_ticks::METRICS,
+            Sight::Packets => outside_packets::METRICS,
+        }
+    }
+}
+
+/// What is wished to be seen, and what sees it while the server lives.
+#[derive(Default)]
+pub(super) struct Sights {
+    wished: Vec<Sight>,
+    tick: Wanted,
+    open: Vec<Box<dyn Source>>,
+}
+
+impl Sights {
+    pub(super) fn new(wished: &[Sight], tick: &Wanted) -> Result<Sights, InvalidMetric> {
+        let mut wished = wished.to_vec();
+        wished.sort_unstable();
+        wished.dedup();
+        if *tick != Wanted::default() && !wished.contains(&Sight::Ticks) {
+            return Err("--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks".into());
+        }
+        Ok(Sights { wished, tick: tick.clone(), open: Vec::new() })
+    }
+
+    /// What is seen, once it is looked at; before that, whatever may be.
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        match &self.open[..] {
+            [] => self.wished.iter().flat_map(|sight| sight.metrics()).cloned().collect(),
+            open => open.iter().flat_map(|source| source.metrics()).collect(),
+        }
+    }
+
+    /// See [`Source::events_per_s`]; the slowest.
+    pub(super) fn events_per_s(&self) -> Option<f64> {
+        self.open.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
+    }
+
+    /// Whether all that is looked at takes turns, and something is.
+    pub(super) fn takes_turns(&self) -> bool {
+        !self.open.is_empty() && self.open.iter().all(|source| source.takes_turns())
+    }
+
+    /// Looks at these processes until they are ended. To find a tick takes some three seconds.
+    pub(super) fn open(&mut self, pids: &[u32], stop: &AtomicBool) -> Result<(), WorkloadError> {
+        self.close();
+        for sight in &self.wished {
+            self.open.push(match sight {
+                Sight::Ticks => Box::new(OutsideTicks::of(pids, &self.tick, stop)?),
+                Sight::Packets => Box::new(OutsidePackets::of(pids)?),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn close(&mut self) {
+        self.open.clear();
+    }
+
+    pub(super) fn describe(&self) -> impl Iterator<Item = String> {
+        self.open.iter().map(|source| source.describe())
+    }
+
+    pub(super) fn begin(&mut self) -> Result<(), WorkloadError> {
+        self.open.iter_mut().try_for_each(|source| source.begin())
+    }
+
+    pub(super) fn end(&mut self) -> Result<Sample, WorkloadError> {
+        let mut sample = Sample::new();
+        for source in &mut self.open {
+            sample.extend(source.end()?);
+        }
+        Ok(sample)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_named_for_its_tick_alone_and_nothing_is_seen_twice() {
+        let main = Wanted { thread: Some("main".to_owned()), ..Wanted::default() };
+        let sights = Sights::new(&[Sight::Packets, Sight::Ticks, Sight::Packets], &main).unwrap();
+        let names: Vec<_> = sights.metrics().into_iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), outside_ticks::METRICS.len() + outside_packets::METRICS.len());
+        assert_eq!(names[0], "due_to_done_us_p99", "what is seen of the tick comes first");
+        let wrong = Sights::new(&[Sight::Packets], &main).err().unwrap().to_string();
+        assert_eq!(wrong, "--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks");
+    }
+}

@@ -1,0 +1,283 @@
+//! A program of the user's that we started: watched while it runs, and ended with all that came of it, in good order if it lets us.
+
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use evenkeel_sys::others::{self, Signal};
+use evenkeel_sys::{CpuSet, clock, process};
+
+use crate::error::WorkloadError;
+use crate::processes::{self, Family, MARK, Stat};
+use crate::workloads::command::output::{Listener, Output};
+
+/// The streams of a program, as they are told of.
+const STDOUT: &str = "standard output";
+const STDERR: &str = "standard error";
+/// How often it is looked whether all have ended.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long processes may take to be gone after SIGKILL: the kernel frees the memory of large ones.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+/// How long is waited for the last words of a program that has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A program to start.
+pub(super) struct Program {
+    /// The program and its arguments; started without a shell, in our environment and working directory.
+    pub(super) command: Vec<String>,
+    /// The CPUs that it may run on; all that we may if empty.
+    pub(super) cpus: CpuSet,
+    /// How it is asked to end, and how long it may take.
+    pub(super) ending: Ending,
+    /// Who hears the lines of its standard output.
+    pub(super) output: Vec<Listener>,
+    /// Who hears the lines of its standard error.
+    pub(super) errors: Vec<Listener>,
+}
+
+/// How a program is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// What it is asked with.
+    pub signal: Signal,
+    /// How long it may take before it is killed.
+    pub limit: Duration,
+}
+
+impl Default for Ending {
+    fn default() -> Ending {
+        Ending { signal: Signal::TERM, limit: Duration::from_secs(10) }
+    }
+}
+
+/// A program that was started.
+pub(super) struct Started {
+    name: String,
+    child: Child,
+    family: Family,
+    output: Output,
+    ending: Ending,
+    ended: Option<ExitStatus>,
+}
+
+/// The name of a program without its folder.
+pub(super) fn name_of(command: &[String]) -> String {
+    let path = command.first().map(String::as_str).unwrap_or_default();
+    Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+impl Started {
+    /// Starts it as the leader of a process group of its own: a key pressed on our terminal is for us alone, and what it starts is
+    /// ended with it.
+    pub(super) fn start(program: &Program) -> Result<Started, WorkloadError> {
+        let Some((path, arguments)) = program.command.split_first() else {
+            return Err(WorkloadError::Options("no command was given".into()));
+        };
+        let failed = |why: String| WorkloadError::Start { program: path.clone(), why };
+        // Without this a program that goes into the background would be out of sight; with it we merely see more.
+        let _ = others::adopt_orphans();
+        let mark = processes::fresh_mark();
+        let mut command = Command::new(path);
+        command.args(arguments).env(MARK, &mark).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        process::die_with_parent(&mut command);
+        if !program.cpus.is_empty() {
+            process::run_on(&mut command, &program.cpus).map_err(|errno| failed(errno.to_string()))?;
+        }
+        let knows_strays = !processes::has_others_children(&processes::all());
+        let mut child = command.spawn().map_err(|error| failed(why_not_started(path, &error)))?;
+        let family = Family::of(child.id(), mark, knows_strays);
+        let mut output = Output::new();
+        if let Some(stdout) = child.stdout.take() {
+            output.drain(STDOUT, stdout, program.output.clone());
+        }
+        if let Some(stderr) = child.stderr.take() {
+            output.drain(STDERR, stderr, program.errors.clone());
+        }
+        Ok(Started { name: name_of(&program.command), child, family, output, ending: program.ending, ended: None })
+    }
+
+    /// Its number, which is its group's too.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// It is at its end, and so is all else that was started since it was: what nobody else can have left behind is of it.
+    pub(super) fn take_strays(&mut self) {
+        self.family.take_strays();
+    }
+
+    /// Its processes that live, itself first.
+    pub(super) fn alive(&mut self) -> Vec<Stat> {
+        let all = processes::all();
+        self.family.reap(&all);
+        self.family.alive(&all)
+    }
+
+    /// The same, for one who may only look.
+    pub(super) fn stats(&self) -> Vec<Stat> {
+        self.family.clone().alive(&processes::all())
+    }
+
+    /// Waits until the monotonic clock reads `until_ns`.
+    ///
+    /// # Errors
+    /// If it ends before; with how, and its last lines.
+    pub(super) fn watch_until(&mut self, until_ns: u64) -> Result<(), WorkloadError> {
+        while !self.has_ended() {
+            if clock::monotonic_ns() >= until_ns {
+                return Ok(());
+            }
+            if process::await_end(&self.child, until_ns).is_err() {
+                // A kernel that can't tell us is asked again and again.
+                clock::sleep_until_ns(until_ns.min(clock::monotonic_ns() + 5_000_000));
+            }
+        }
+        Err(self.error_of_end())
+    }
+
+    /// Waits for its end, for `limit` at most.
+    pub(super) fn await_end(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = clock::monotonic_ns().saturating_add(ns);
+        while !self.has_ended() && clock::monotonic_ns() < until_ns {
+            if process::await_end(&self.child, until_ns).is_err() {
+                clock::sleep_until_ns(until_ns.min(clock::monotonic_ns() + 5_000_000));
+            }
+        }
+        self.ended
+    }
+
+    /// Waits for the last of its output, for `limit` at most.
+    pub(super) fn await_output(&mut self, limit: Duration) {
+        self.output.await_end(limit);
+    }
+
+    fn has_ended(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().ok().flatten();
+        }
+        self.ended.is_some()
+    }
+
+    /// How it ended.
+    pub(super) fn error_of_end(&mut self) -> WorkloadError {
+        self.output.await_end(LAST_WORDS);
+        let how = self.ended.map_or_else(|| "it runs".to_owned(), |status| format!("it ended ({status})"));
+        let alive = self.alive();
+        let Some(left) = alive.first() else { return self.error(how) };
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", left.pid)).unwrap_or_default();
+        let why = format!(
+            "{how} and left {} ({}) running in the background, which is ended too: a server must stay in the foreground to be measured, as \
+             most do when they are told to (such as --daemonize no)",
+            name.trim(),
+            left.pid
+        );
+        self.stop();
+        self.error(why)
+    }
+
+    /// An error about it, with its last lines.
+    pub(super) fn error(&self, why: impl Into<String>) -> WorkloadError {
+        WorkloadError::Program { program: self.name.clone(), why: why.into() + &self.output.last() }
+    }
+
+    /// Why its numbers are missing: what became of it and what it said last say more than that they are.
+    pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
+        let (source, why, has_no_value) = match error {
+            WorkloadError::Program { program, why } => (program, why, false),
+            WorkloadError::NoValue { program, why } => (program, why, true),
+            other => return other,
+        };
+        let mut goes_on = has_no_value;
+        let state = match self.stopped() {
+            Some(pid) => {
+                goes_on = false;
+                format!("its process {pid} is stopped (SIGSTOP, or a debugger)")
+            }
+            None => {
+                let closed: Vec<&str> =
+                    [STDOUT, STDERR].into_iter().filter(|name| self.output.is_closed(name)).collect();
+                goes_on &= closed.is_empty();
+                let closed = if closed.is_empty() {
+                    String::new()
+                } else {
+                    format!(" and has closed its {}", closed.join(" and "))
+                };
+                format!("its process {} lives{closed}", self.pid())
+            }
+        };
+        let why = format!("{state}; {why} ({source})");
+        match goes_on {
+            // It may give numbers in the next window.
+            true => WorkloadError::NoValue { program: self.name.clone(), why: why + &self.output.last() },
+            false => self.error(why),
+        }
+    }
+
+    /// A process of it that is stopped.
+    fn stopped(&mut self) -> Option<u32> {
+        self.alive().iter().find(|stat| matches!(stat.state, 'T' | 't')).map(|stat| stat.pid)
+    }
+
+    /// Ends it with all that came of it: asked first, killed after its limit.
+    pub(super) fn stop(&mut self) {
+        let mut signal = self.ending.signal;
+        let mut until = Instant::now() + self.ending.limit;
+        self.signal(signal);
+        // What is stopped takes no other signal until it runs again.
+        if self.stopped().is_some() {
+            self.signal(Signal::CONT);
+        }
+        loop {
+            let alive = self.alive();
+            if self.has_ended() && alive.is_empty() {
+                return;
+            }
+            if Instant::now() >= until {
+                if signal == Signal::KILL {
+                    return;
+                }
+                signal = Signal::KILL;
+                until = Instant::now() + KILL_LIMIT;
+            }
+            // Again and again, since it may start others while it is killed.
+            if signal == Signal::KILL {
+                self.signal(signal);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// To its group, and to those of it that have left the group.
+    fn signal(&mut self, signal: Signal) {
+        let group = self.pid();
+        let alive = self.alive();
+        if alive.iter().any(|stat| stat.group == group) {
+            let _ = others::signal_group(group, signal);
+        }
+        for stat in alive.iter().filter(|stat| stat.group != group) {
+            let is_it = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started);
+            let _ = others::signal_if(stat.pid, signal, is_it);
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn why_not_started(path: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound if path.contains(' ') => format!(
+            "{error}; it is started without a shell: give program and arguments apart, or `sh -c '…'` for what needs one"
+        ),
+        ErrorKind::NotFound if !path.contains('/') => format!("{error}; no folder of PATH has it"),
+        ErrorKind::PermissionDenied => format!("{error}; it must be a program that may be run (chmod +x)"),
+        _ => error.to_string(),
+    }
+}

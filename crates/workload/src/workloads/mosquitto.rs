@@ -1,0 +1,50 @@
+//! mosquitto, a message broker, under its own load: each connection publishes to itself at QoS 0, and the time is that of a message there and
+//! back.
+
+use std::sync::Arc;
+
+use crate::entry::Entry;
+use crate::kit::serving::{Preset, Serving};
+use crate::load::{COMMON, Mqtt, Settings};
+
+const INSTALL: &str = "apt-get install --no-install-recommends mosquitto";
+
+/// mosquitto by its name.
+pub(super) const ENTRY: Entry = Entry {
+    name: "mosquitto",
+    title: "mosquitto on loopback: MQTT messages at QoS 0 there and back, in an open or a closed loop",
+    install: Some(INSTALL),
+    settings: &[
+        COMMON[0],
+        COMMON[1],
+        ("message-bytes=100", "length of a message: a number, a range such as 100-1000, or etc; 0 to 524288"),
+    ],
+    start: |options| {
+        // A thousand messages that differ, so that one that comes back in place of another is seen.
+        let mut load = Settings { get_percent: 100, keys: 1000, ..Settings::usual(options)? };
+        load.take_all(&ENTRY, options, &mut |_, _| None)?;
+        let data = load.dataset()?;
+        let content = format!("messages of {} at QoS 0, each back to its sender", load.value_sizes);
+        Ok(Box::new(Serving::start(Preset {
+            name: "mosquitto",
+            program: "mosquitto",
+            version: "-h",
+            install: INSTALL,
+            arguments: Box::new(|folder, address| {
+                let (ip, port) = (address.ip(), address.port());
+                // The last line is for root, who would otherwise become a user who can't read the folder.
+                let config = format!(
+                    "listener {port} {ip}\nallow_anonymous true\npersistence false\nsys_interval 0\nlog_dest stderr\nlog_type error\nuser root\n"
+                );
+                let path = folder.join("mosquitto.conf");
+                std::fs::write(&path, config)?;
+                Ok(vec!["-c".to_owned(), path.display().to_string()])
+            }),
+            protocol: Arc::new(Mqtt { data }),
+            load,
+            content,
+            placement: options.placement,
+            stop: Arc::clone(&options.stop),
+        })?))
+    },
+};

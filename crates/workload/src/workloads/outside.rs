@@ -1,0 +1,243 @@
+//! A server that runs already, under the players that it has: nothing is started, and nothing is asked of it. Its numbers are what the
+//! kernel sees of it: its tick by switch records, and the cadence of its packets.
+
+use std::time::Duration;
+
+use evenkeel_measure::meters::ticks::choice::Wanted;
+use evenkeel_measure::meters::ticks::tempo::RATE_HZ;
+
+use crate::entry::{Entry, Options, number, unknown};
+use crate::error::WorkloadError;
+use crate::kit::child::sleep;
+use crate::metric::Metric;
+use crate::source::Source;
+use crate::source::outside_packets::OutsidePackets;
+use crate::source::outside_ticks::OutsideTicks;
+use crate::workload::{Sample, Workload};
+
+/// Processes of one name that are taken, at the most.
+const PIDS_MAX: usize = 64;
+
+/// A running server by its name.
+pub(super) const ENTRY: Entry = Entry {
+    name: "outside",
+    title: "a server that runs already, seen from outside: its tick by switch records, its packets by their times",
+    install: None,
+    settings: &[
+        ("pid=0", "the server's process"),
+        ("name=", "the server's processes by the name of their program, where no pid is given"),
+        (
+            "tick-thread=",
+            "the thread that ticks, by its name; otherwise the loop that holds most of the work is the tick",
+        ),
+        ("tick=", "the tick rate in Hz, where it is known"),
+        ("tick-function=", "the function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL"),
+        ("see=ticks", "what is looked at: ticks, packets, or both"),
+    ],
+    start: |options| Ok(Box::new(Outside::start(options)?)),
+};
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum See {
+    Ticks,
+    Packets,
+    Both,
+}
+
+/// A server that runs already.
+pub(super) struct Outside {
+    pids: Vec<u32>,
+    named: String,
+    sources: Vec<Box<dyn Source>>,
+    metrics: Vec<Metric>,
+}
+
+impl Outside {
+    /// Finds the server and looks at it for some three seconds.
+    ///
+    /// # Errors
+    /// If it is not there, may not be looked at, or has no tick to be seen.
+    pub(super) fn start(options: &Options) -> Result<Outside, WorkloadError> {
+        let (mut pid, mut name, mut tick, mut see) = (None, None, Wanted::default(), See::Ticks);
+        for (setting, value) in &options.set {
+            match setting.as_str() {
+                "pid" => pid = Some(number(setting, value, 1..=4_194_304_u32)?),
+                "name" => name = Some(value.as_str()),
+                "tick-thread" | "thread" => tick.thread = Some(value.clone()),
+                "tick" => tick.tick_hz = Some(number(setting, value, RATE_HZ)?),
+                "tick-function" => {
+                    let none =
+                        || WorkloadError::Options("set tick-function: symbols can't be looked up here".to_owned());
+                    let read = options.tick_function.ok_or_else(none)?(value);
+                    tick.function =
+                        Some(read.map_err(|why| WorkloadError::Options(format!("set tick-function: {why}")))?);
+                }
+                "see" => {
+                    see = match value.as_str() {
+                        "ticks" => See::Ticks,
+                        "packets" => See::Packets,
+                        "both" => See::Both,
+                        _ => {
+                            return Err(WorkloadError::setting(setting, value, "expected ticks, packets or both"));
+                        }
+                    }
+                }
+                _ => return Err(unknown(&ENTRY, setting)),
+            }
+        }
+        let (pids, named) = match (pid, name) {
+            (Some(pid), _) => (vec![pid], format!("process {pid}")),
+            (None, Some(name)) => (called(name), name.to_owned()),
+            (None, None) => {
+                return Err(WorkloadError::Options("which server? Say --set pid=N or --set name=PROGRAM".into()));
+            }
+        };
+        if pids.is_empty() {
+            return Err(WorkloadError::Start {
+                program: named,
+                why: "no process runs that is called so; start it first".into(),
+            });
+        }
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        if see != See::Packets {
+            sources.push(Box::new(OutsideTicks::of(&pids, &tick, &options.stop)?));
+        }
+        if see != See::Ticks {
+            sources.push(Box::new(OutsidePackets::of(&pids)?));
+        }
+        let metrics = sources.iter().flat_map(|source| source.metrics()).collect();
+        Ok(Outside { pids, named, sources, metrics })
+    }
+}
+
+/// Whether the server is still there.
+fn alive(pids: &[u32], named: &str) -> Result<(), WorkloadError> {
+    let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}/task")).exists();
+    match pids.iter().any(is_there) {
+        true => Ok(()),
+        false => Err(WorkloadError::Program { program: named.to_owned(), why: "it has ended".into() }),
+    }
+}
+
+/// The processes of a program, by the first 15 characters of its name or by the file that it was started from.
+fn called(name: &str) -> Vec<u32> {
+    let is_it = |pid: &u32| {
+        let short = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let file = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        short.trim_end() == name || file.file_name().is_some_and(|file| file == name)
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut pids: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_it).collect();
+    pids.sort_unstable();
+    pids.truncate(PIDS_MAX);
+    pids
+}
+
+impl Workload for Outside {
+    fn describe(&self) -> String {
+        let sources: Vec<String> = self.sources.iter().map(|source| source.describe()).collect();
+        format!("{}, which ran already, under the players that it has: {}", self.named, sources.join("; "))
+    }
+
+    fn metrics(&self) -> &[Metric] {
+        &self.metrics
+    }
+
+    fn events_per_s(&self) -> Option<f64> {
+        self.sources.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
+    }
+
+    fn takes_turns(&self) -> bool {
+        self.sources.iter().all(|source| source.takes_turns())
+    }
+
+    /// Where its packets go is not known.
+    fn passes_network_devices(&self) -> bool {
+        true
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.pids.clone()
+    }
+
+    fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
+        sleep(settle);
+        alive(&self.pids, &self.named)?;
+        for source in &mut self.sources {
+            source.begin()?;
+        }
+        begin();
+        sleep(window);
+        let mut sample = Sample::new();
+        for source in &mut self.sources {
+            let ended = source.end();
+            // A server that has died says more than that its numbers are missing.
+            alive(&self.pids, &self.named)?;
+            sample.extend(ended?);
+        }
+        Ok(sample)
+    }
+
+    /// It was not started by us, and goes on.
+    fn stop(&mut self) {
+        self.sources.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::placement::Placement;
+
+    fn options(set: &[(&str, &str)]) -> Options {
+        let set: BTreeMap<String, String> =
+            set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Options {
+            programs: PathBuf::new(),
+            seed: 1,
+            players: None,
+            placement: Placement::Free,
+            command: Vec::new(),
+            set,
+            stop: Arc::default(),
+            tick_function: None,
+            simulated: Default::default(),
+        }
+    }
+
+    fn refusal(set: &[(&str, &str)]) -> String {
+        Outside::start(&options(set)).err().map(|error| error.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named() {
+        assert_eq!(refusal(&[]), "design a trial: which server? Say --set pid=N or --set name=PROGRAM");
+        assert_eq!(
+            refusal(&[("name", "no-such-server")]),
+            "start no-such-server: no process runs that is called so; start it first"
+        );
+        assert!(
+            refusal(&[("pid", "4194303")]).contains("there is no such process"),
+            "{}",
+            refusal(&[("pid", "4194303")])
+        );
+        assert!(refusal(&[("pid", "0")]).contains("expected a whole number from 1"));
+        assert!(refusal(&[("pid", "1"), ("see", "stars")]).ends_with("expected ticks, packets or both"));
+        assert!(called("no-such-server").is_empty());
+        let ours = std::fs::read_to_string("/proc/self/comm").unwrap();
+        assert!(called(ours.trim_end()).contains(&std::process::id()));
+    }
+
+    #[test]
+    fn a_server_whose_processes_are_gone_has_ended() {
+        assert!(alive(&[4_194_303, std::process::id()], "us").is_ok());
+        let gone = alive(&[4_194_303], "no-such-server").unwrap_err().to_string();
+        assert_eq!(gone, "hear from no-such-server: it has ended");
+    }
+}

@@ -1,0 +1,59 @@
+//! What a command leaves behind that says nothing of where it came from. Alone in its program: others' servers have children of their own,
+//! and then nobody's strays are taken.
+
+#![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use evenkeel_sys::others::Signal;
+use evenkeel_workload::Workload;
+use evenkeel_workload::command::{Command, Ending, Ready, Settings};
+use evenkeel_workload::{Options, Placement};
+
+/// Whether a process lives that has this among its arguments.
+fn lives(argument: &str) -> bool {
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    entries
+        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .any(|line| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes()))
+}
+
+#[test]
+fn what_left_everything_by_which_it_could_be_known_is_ended_too() {
+    // A session of its own, no parent, no environment, another program, and no ear for SIGTERM; on a busy machine it is there before
+    // the one who started it goes on.
+    // So that what a failing test leaves is gone in a minute.
+    let argument = format!("60.{:09}", std::process::id());
+    let script = format!(
+        "(setsid sh -c 'trap \"\" TERM; exec env -i sleep {argument}' >/dev/null 2>&1 &) ; exec tail -f /dev/null"
+    );
+    let options = Options {
+        programs: PathBuf::new(),
+        seed: 1,
+        players: None,
+        placement: Placement::Free,
+        command: vec!["sh".into(), "-c".into(), script],
+        set: BTreeMap::new(),
+        stop: Arc::default(),
+        tick_function: None,
+        simulated: Default::default(),
+    };
+    let settings = Settings {
+        ready: Ready::After(Duration::from_millis(50)),
+        ready_limit: Duration::from_secs(20),
+        ending: Ending { signal: Signal::TERM, limit: Duration::from_millis(200) },
+        ..Settings::default()
+    };
+    let mut command = Command::start(&options, settings).unwrap();
+    let begun = Instant::now();
+    while !lives(&argument) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it does not start");
+        thread::sleep(Duration::from_millis(5));
+    }
+    command.stop();
+    assert!(!lives(&argument), "it was left behind");
+}

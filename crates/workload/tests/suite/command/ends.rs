@@ -1,0 +1,73 @@
+//! How a command ends: at once where the user asks to stop while something of it is waited for; and what is told where it does not.
+
+use std::sync::atomic::Ordering;
+
+use super::*;
+
+/// What a command came to that was asked to stop once the program that it waits for ran; and nothing of it is left.
+fn stopped_soon(
+    name: &str,
+    waits_in: &str,
+    settings: Settings,
+    then: impl FnOnce(Command) -> Result<Sample, WorkloadError>,
+) {
+    let asked = options(&["sh", "-c", "sleep 600; :", &tag(name)]);
+    let stop = Arc::clone(&asked.stop);
+    let begun = Instant::now();
+    let started = tag(waits_in);
+    let user = std::thread::spawn(move || {
+        let begun = Instant::now();
+        while !lives(&started) && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let ended = Command::start(&asked, settings).and_then(then);
+    user.join().unwrap();
+    assert!(matches!(ended, Err(WorkloadError::Stopped)), "{name}: {ended:?}");
+    assert!(begun.elapsed() < PATIENCE, "{name}: it took {:?}", begun.elapsed());
+    assert!(!lives(&tag(name)), "{name} lives");
+}
+
+#[test]
+fn a_server_that_does_not_get_ready_is_waited_for_no_longer() {
+    let port = Port { protocol: None, number: free_port() };
+    for (name, ready) in [
+        ("stop-after", Ready::After(2 * PATIENCE)),
+        ("stop-port", Ready::Port(port)),
+        ("stop-line", Ready::Line("never".into())),
+    ] {
+        let settings = Settings { ready, ready_limit: 2 * PATIENCE, ..settings() };
+        stopped_soon(name, name, settings, |mut command| window(&mut command, 20));
+    }
+}
+
+#[test]
+fn a_load_that_hangs_is_waited_for_no_longer() {
+    let load = format!("sh -c 'sleep 120; :' {}", tag("stop-load-itself"));
+    let settings = with_load(&load, Runs::PerWindow);
+    stopped_soon("stop-load", "stop-load-itself", settings, |mut command| window(&mut command, 200));
+    assert!(!lives(&tag("stop-load-itself")));
+}
+
+#[test]
+fn a_load_that_is_over_at_once_is_a_doubt() {
+    let mut command = start("over", "exec sleep 60", with_load("true", Runs::PerWindow)).unwrap();
+    for _ in 0..3 {
+        window(&mut command, 20_000).unwrap();
+    }
+    let doubts = command.caveats();
+    assert!(
+        doubts.len() == 1 && doubts[0].to_string().contains(" % of its window in the median window: "),
+        "{doubts:?}"
+    );
+}
+
+#[test]
+fn one_that_closes_its_output_and_lives_is_told_so() {
+    let ready = Ready::Line("up".into());
+    let script = "exec >&-; echo up >&2; exec sleep 60";
+    let mut closes = start("closes", script, Settings { ready, ..lower("rtt") }).unwrap();
+    let message = said(window(&mut closes, 200));
+    assert!(message.contains(" lives and has closed its standard output; it printed no line"), "{message}");
+}
