@@ -3,6 +3,7 @@
 //! ([`Ring`]), who waits for whom ([`Links`]), and who sleeps ([`Gate`]).
 
 mod gate;
+mod ledger;
 mod links;
 mod primitive;
 mod ring;

@@ -5,36 +5,13 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::ledger::Ledger;
 use super::primitive::{AtomicU64, Ordering};
-use super::task::{Task, call_lent};
+use super::task::{Task, Words};
 
 /// More than can ever be lent. It is in the count as long as the opener has not said how many it lent itself: until then, the count can't
 /// reach 0, and lending costs the opener no atomic step.
 const OPEN: u64 = 1 << 62;
-
-/// How many tasks are not gone.
-pub(super) struct Ledger<D> {
-    pending: AtomicU64,
-    /// The bit of the seat that waits.
-    waiter: u64,
-    data: D,
-}
-
-impl<D> Ledger<D> {
-    /// So many are gone. The bit of who waits, if these were the last.
-    ///
-    /// # Safety
-    /// The ledger lives: as many tasks of it are not gone yet. Afterwards it may be no more.
-    #[inline]
-    pub(super) unsafe fn gone(ledger: *const Ledger<D>, count: u64) -> Option<u64> {
-        // SAFETY: as the caller promises; no reference outlives the last line that needs it.
-        let waiter = unsafe { (*ledger).waiter };
-        // Release: what the tasks did is seen by who waited for them.
-        // SAFETY: as above.
-        let before = unsafe { (*ledger).pending.fetch_sub(count, Ordering::Release) };
-        (before == count).then_some(waiter)
-    }
-}
 
 /// Makes tasks that may borrow for `'env`, on the thread that opened the scope or in a task of it.
 pub struct Lender<'env, D> {
@@ -48,7 +25,7 @@ pub struct Lender<'env, D> {
 impl<'env, D> Lender<'env, D> {
     /// # Safety
     /// The ledger lives as long as this, and a task of it is not gone as long.
-    pub(super) unsafe fn within(ledger: *const Ledger<D>) -> Lender<'env, D> {
+    unsafe fn within(ledger: *const Ledger<D>) -> Lender<'env, D> {
         Lender { ledger, own: None, borrows: PhantomData }
     }
 
@@ -73,6 +50,21 @@ impl<'env, D> Lender<'env, D> {
     pub fn data(&self) -> &D {
         // SAFETY: the ledger lives as long as this lender.
         &unsafe { &*self.ledger }.data
+    }
+}
+
+/// # Safety
+/// The words hold an `F`, which is theirs no more afterwards; and the ledger lives.
+unsafe fn call_lent<'env, F, S, D>(words: *mut Words, seat: Option<&S>, ledger: *const Ledger<D>)
+where
+    F: FnOnce(&S, &Lender<'env, D>),
+    D: 'env,
+{
+    // SAFETY: as the caller promises.
+    let job = unsafe { words.cast::<F>().read() };
+    if let Some(seat) = seat {
+        // SAFETY: the ledger lives until this task is counted as gone, which is after this call.
+        job(seat, &unsafe { Lender::within(ledger) });
     }
 }
 

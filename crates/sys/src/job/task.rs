@@ -1,19 +1,19 @@
 //! `Task`: a closure of a few words, held in place, that is run once or dropped. What it borrows is not in its type: it is made by a
-//! [`Lender`], behind which somebody waits until it is gone.
+//! [`Lender`](super::Lender), behind which somebody waits until it is gone.
 
 use std::cell::Cell;
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;
 
-use super::scope::{Ledger, Lender};
+use super::ledger::Ledger;
 
 const WORDS: usize = 6;
 
 /// The most that a closure may capture, in bytes: six references. What takes more is borrowed as a whole.
 pub const CAPTURED_BYTES_MAX: usize = WORDS * size_of::<usize>();
 
-type Words = MaybeUninit<[usize; WORDS]>;
+pub(super) type Words = MaybeUninit<[usize; WORDS]>;
 
 /// Moves the closure out of the words, and calls it, or drops it where there is no seat.
 type Call<S, D> = unsafe fn(*mut Words, Option<&S>, *const Ledger<D>);
@@ -115,21 +115,6 @@ unsafe fn call_free<F: FnOnce(&S), S, D>(words: *mut Words, seat: Option<&S>, _:
     let job = unsafe { words.cast::<F>().read() };
     if let Some(seat) = seat {
         job(seat);
-    }
-}
-
-/// # Safety
-/// As for `call_free`; and the ledger lives.
-pub(super) unsafe fn call_lent<'env, F, S, D>(words: *mut Words, seat: Option<&S>, ledger: *const Ledger<D>)
-where
-    F: FnOnce(&S, &Lender<'env, D>),
-    D: 'env,
-{
-    // SAFETY: as the caller promises.
-    let job = unsafe { words.cast::<F>().read() };
-    if let Some(seat) = seat {
-        // SAFETY: the ledger lives until this task is counted as gone, which is after this call.
-        job(seat, &unsafe { Lender::within(ledger) });
     }
 }
 
