@@ -9,9 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
 use crate::comparison::error::StatsError;
-
-/// The most arms of a block. Its windows should still be neighbours in time.
-pub const MAX_ARMS: usize = 64;
+use crate::comparison::limits::MAX_ARMS;
 
 /// Words of the key stream that belong to one block: two for each arm.
 const WORDS_A_BLOCK: u128 = 2 * MAX_ARMS as u128;

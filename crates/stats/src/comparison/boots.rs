@@ -14,8 +14,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::comparison::compare::{Options, VALUE_RANGE};
+use crate::comparison::compare::Options;
 use crate::comparison::error::StatsError;
+use crate::comparison::limits::VALUE_RANGE;
 use crate::comparison::pairs::{Order, PairDesign};
 use crate::comparison::verdict::{LogEffect, Verdict};
 use crate::comparison::walsh::WalshAverages;

@@ -1,20 +1,13 @@
 //! The comparison of two arms from pairs of windows: a ratio with an interval that holds whatever the noise is like,
 //! and a verdict.
 
-use std::ops::RangeInclusive;
-
 use serde::Serialize;
 
 use crate::comparison::error::StatsError;
+use crate::comparison::limits::{MAX_PAIRS, VALUE_RANGE};
 use crate::comparison::signed_rank::{critical_rank, two_sided_p_value};
 use crate::comparison::verdict::{Direction, LogEffect, Verdict};
 use crate::comparison::walsh::WalshAverages;
-
-/// The most pairs that one comparison takes: far beyond any trial, and still done in an instant.
-pub const MAX_PAIRS: usize = 10_000;
-
-/// What the number of a window may be, in any unit. Within it no ratio overflows a double.
-pub const VALUE_RANGE: RangeInclusive<f64> = 1e-150..=1e150;
 
 /// Two neighbouring windows, one of each arm, each boiled down to one number: a mean, a p99, a rate. Both in the same
 /// unit, within [`VALUE_RANGE`].

@@ -1,7 +1,6 @@
 //! What can be wrong with what this crate is given. Each reads on after "failed to compare:".
 
-use crate::comparison::blocks::MAX_ARMS;
-use crate::comparison::compare::{MAX_PAIRS, VALUE_RANGE};
+use crate::comparison::limits::{MAX_ARMS, MAX_PAIRS, VALUE_RANGE};
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

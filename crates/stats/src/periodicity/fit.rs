@@ -2,7 +2,7 @@
 //! outliers left out, over ever more of the time.
 
 use super::agreement::{Train, kappa};
-use super::middle_of;
+use super::gap::middle_of;
 use super::observed::Observed;
 
 /// Bins over one period, in which the crowd of edges is looked for.

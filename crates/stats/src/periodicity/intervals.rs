@@ -4,8 +4,8 @@
 //! intervals are alike all the same. They are taken between gaps that follow each other in watched time; gaps much shorter than most of
 //! what is missing are passed over as somebody else's.
 
+use super::gap::{PERIOD_MAX_NS, PERIOD_MIN_NS, middle_of};
 use super::observed::Observed;
-use super::{PERIOD_MAX_NS, PERIOD_MIN_NS, middle_of};
 
 /// A gap counts that is at least this part of the middle length: half of the missing time is in gaps of that length or longer.
 const LENGTH_MIN: f64 = 0.4;

@@ -20,6 +20,7 @@
 
 mod agreement;
 mod fit;
+mod gap;
 mod intervals;
 mod observed;
 mod spectrum;
@@ -29,20 +30,12 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub use gap::{Gap, Label, PERIOD_MAX_NS, PERIOD_MIN_NS, SEARCH_GAPS, SEARCH_NS, Window};
 pub use tracker::Tracker;
 
 use fit::Fit;
 use intervals::Cycle;
 use observed::Observed;
-
-/// The shortest period that is looked for, in nanoseconds.
-pub const PERIOD_MIN_NS: f64 = 2e6;
-/// The longest, in nanoseconds. A gap longer than this is a pause of the machine, and counts as time that was not watched.
-pub const PERIOD_MAX_NS: f64 = 60e6;
-/// The last so many nanoseconds are searched for a period; all that is given refines it.
-pub const SEARCH_NS: f64 = 4e9;
-/// Gaps that are searched at the most.
-pub const SEARCH_GAPS: usize = 2048;
 
 /// A CPU that is gone for less than this share of the time is ours.
 const LOST_MIN: f64 = 0.02;
@@ -74,38 +67,6 @@ const SAME_PERIOD: f64 = 0.05;
 const TICK_TOLERANCE: f64 = 3e-4;
 /// So much of what a limit would take must be missing before it is blamed.
 const LIMIT_BITES: f64 = 0.5;
-
-/// Who took the CPU in a gap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Label {
-    /// The guest's own scheduler: another thread, or a limit of a control group.
-    Preempted,
-    /// Nobody inside the guest: the hypervisor, or an interrupt.
-    Foreign,
-    /// Not known.
-    Unknown,
-}
-
-/// Time in which the watching thread did not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gap {
-    /// When it began, in nanoseconds on any one clock.
-    pub start_ns: u64,
-    /// How long it was, in nanoseconds.
-    pub length_ns: u64,
-    /// Who took it.
-    pub label: Label,
-}
-
-/// Time in which a thread watched. What is no gap in it was ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Its first moment, in nanoseconds on the gaps' clock.
-    pub start_ns: u64,
-    /// Its last.
-    pub end_ns: u64,
-}
 
 /// Which gaps count; time in the others counts as not watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -414,15 +375,6 @@ impl Cycle {
         let jitter = self.jitter_ns / self.period_ns;
         Period { period_ns: self.period_ns, period_error_ns: self.period_error_ns, share, jitter }
     }
-}
-
-/// The median; the order of the values is lost.
-fn middle_of(values: &mut [f64]) -> Option<f64> {
-    if values.is_empty() {
-        return None;
-    }
-    let at = values.len() / 2;
-    Some(*values.select_nth_unstable_by(at, f64::total_cmp).1)
 }
 
 impl Fit {

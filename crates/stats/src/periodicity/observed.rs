@@ -1,6 +1,6 @@
 //! `Observed`: time that was watched and gaps that count, in doubles around the first moment.
 
-use super::{Gap, Label, PERIOD_MAX_NS, Window};
+use super::gap::{Gap, Label, PERIOD_MAX_NS, Window};
 
 /// A stretch of time, in nanoseconds since the base.
 pub(super) type Stretch = (f64, f64);

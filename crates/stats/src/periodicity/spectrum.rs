@@ -5,8 +5,8 @@
 
 use std::f64::consts::TAU;
 
+use super::gap::{PERIOD_MAX_NS, PERIOD_MIN_NS, SEARCH_GAPS, SEARCH_NS};
 use super::observed::{Observed, Stretch, total};
-use super::{PERIOD_MAX_NS, PERIOD_MIN_NS, SEARCH_GAPS, SEARCH_NS};
 
 /// Frequencies for each width of a line.
 const FINE: f64 = 5.0;

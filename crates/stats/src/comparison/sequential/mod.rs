@@ -4,8 +4,9 @@ mod bets;
 
 use serde::Serialize;
 
-use crate::comparison::compare::{MAX_PAIRS, Options, Pair, check_options, log_ratio};
+use crate::comparison::compare::{Options, Pair, check_options, log_ratio};
 use crate::comparison::error::StatsError;
+use crate::comparison::limits::MAX_PAIRS;
 use crate::comparison::verdict::{Direction, Verdict};
 use crate::comparison::walsh::WalshAverages;
 use bets::{MOST_DEVIATIONS, Purse, scale_of};
