@@ -26,11 +26,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use evenkeel_sys::Errno;
 
 use crate::characters::acts;
-use crate::root::Why;
+use crate::refusal::Why;
 use crate::user_file::{self, UserFileError};
 
 const HEADER: &str = "evenkeel-capture 1";
@@ -153,6 +154,11 @@ impl Capture {
         implied_names(&self.links, dir, &mut names);
         if names.is_empty() { Err(Why::NotCaptured) } else { Ok(names.into_iter().collect()) }
     }
+}
+
+/// A panic in another thread leaves the map of looks whole: every change to it is one insertion.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The first part below `dir` of every path in `looks` that gave something.

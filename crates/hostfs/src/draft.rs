@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use evenkeel_sys::Errno;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 
-use crate::tree::Entry;
+use crate::entry::Entry;
 
 /// How many names a draft may have.
 const NAMES_MAX: u32 = 8;

@@ -7,9 +7,9 @@ use evenkeel_sys::Errno;
 use evenkeel_sys::dma_latency::{self, DmaLatency};
 use rustix::fs::{Mode, OFlags};
 
-use crate::capture::Capture;
+use crate::capture::{Capture, lock};
 use crate::pretend;
-use crate::root::{Why, lock};
+use crate::refusal::Why;
 
 /// A hand on the live machine or on a captured one.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use evenkeel_sys::Errno;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 
 use crate::inside::{self, Links};
-use crate::root::{absolute, read_text};
+use crate::look::{absolute, read_text};
 use crate::{kernel_config, package, pseudo};
 
 /// The identity of the running kernel: equal inside and outside exactly when the mounted /proc is this machine's.
@@ -98,7 +98,8 @@ mod tests {
     use evenkeel_sys::Errno;
 
     use crate::RootKind;
-    use crate::root::{Root, Why};
+    use crate::refusal::Why;
+    use crate::root::Root;
 
     #[test]
     fn links_stay_inside() {

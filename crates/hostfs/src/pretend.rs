@@ -7,7 +7,7 @@
 use evenkeel_sys::{CpuSet, Errno};
 
 use crate::capture::Capture;
-use crate::root::Why;
+use crate::refusal::Why;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/";
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/";

@@ -1,24 +1,20 @@
 //! `Root`: the one way to read a host, whichever of its three sources it comes from.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io::Read;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use evenkeel_sys::Errno;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, lock};
 use crate::hand::{Hand, NoHand};
 use crate::image::Image;
+use crate::look::{absolute, read_text};
 use crate::metadata::Metadata;
 use crate::mounted::Mounted;
 use crate::pseudo;
+use crate::refusal::{Refusal, Why};
 use crate::tree::Tree;
-
-/// The most that one look reads, in bytes. Files under /proc and /sys that evenkeel asks for are far below it, even with
-/// 4,096 CPUs; a longer one is refused with `EFBIG` rather than held in memory.
-pub const MAX_LOOK_BYTES: usize = 4 << 20;
 
 /// A host that can be read. Cheap to clone: clones share the source and what was seen.
 #[derive(Clone, Debug)]
@@ -46,24 +42,6 @@ enum Source {
     Captured(Arc<Mutex<Capture>>),
 }
 
-/// A look that gave nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// What was looked at.
-    pub path: String,
-    /// Why it gave nothing.
-    pub why: Why,
-}
-
-/// Why a look gave nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The kernel said so.
-    Errno(Errno),
-    /// The capture does not hold this path: whoever took it never looked.
-    NotCaptured,
-}
-
 /// A mounted root that can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("open the root {path}: {errno}")]
@@ -73,17 +51,6 @@ pub struct RootError {
     /// What the kernel said.
     pub errno: Errno,
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.why {
-            Why::Errno(errno) => write!(f, "read {}: {errno}", self.path),
-            Why::NotCaptured => write!(f, "read {}: not in the capture", self.path),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 impl Root {
     /// The machine this process runs on.
@@ -226,11 +193,6 @@ impl Root {
     }
 }
 
-/// A panic in another thread leaves the map of looks whole: every change to it is one insertion.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn live_text(path: &str) -> Result<String, Errno> {
     // Directories open too; the read then says EISDIR, which is the answer wanted.
     let file = rustix::fs::open(
@@ -239,16 +201,6 @@ fn live_text(path: &str) -> Result<String, Errno> {
         rustix::fs::Mode::empty(),
     )?;
     read_text(std::fs::File::from(file))
-}
-
-/// Reads at most [`MAX_LOOK_BYTES`] of an open file.
-pub(crate) fn read_text(file: std::fs::File) -> Result<String, Errno> {
-    let mut bytes = Vec::new();
-    file.take(MAX_LOOK_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| Errno::from(&error))?;
-    if bytes.len() > MAX_LOOK_BYTES {
-        return Err(Errno::FBIG);
-    }
-    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 fn live_entries(dir: &str) -> Result<Vec<String>, Errno> {
@@ -267,11 +219,6 @@ fn live_link(path: &str) -> Result<String, Errno> {
     Ok(target.to_string_lossy().into_owned())
 }
 
-/// Paths are absolute: a relative one would depend on where the program was started.
-pub(crate) fn absolute(path: &str) -> Result<&str, Errno> {
-    if path.starts_with('/') && !path.contains('\0') { Ok(path) } else { Err(Errno::INVAL) }
-}
-
 /// The text of each of `paths` as a map, for tests and examples that need a small host.
 impl From<BTreeMap<String, String>> for Root {
     fn from(texts: BTreeMap<String, String>) -> Root {
@@ -286,6 +233,7 @@ impl From<BTreeMap<String, String>> for Root {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MAX_LOOK_BYTES;
 
     #[test]
     fn looks_are_remembered_with_their_refusals() {

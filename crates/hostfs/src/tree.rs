@@ -8,38 +8,17 @@ use std::sync::{Arc, Mutex};
 
 use evenkeel_sys::Errno;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use serde::{Deserialize, Serialize};
 
-use crate::capture::Capture;
+use crate::capture::{Capture, lock};
 use crate::draft;
+use crate::entry::Entry;
 use crate::inside::{self, Links};
-use crate::root::lock;
 
 /// The longest file that is read or written, in bytes: `grub.cfg` of a host with many kernels has some 50,000.
 pub const MAX_FILE_BYTES: usize = 256 << 10;
 
 /// Nothing outside these is touched, whatever a plan says.
 const WRITABLE: [&str; 2] = ["/etc/", "/boot/"];
-
-/// What is at a path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "entry", rename_all = "kebab-case")]
-pub enum Entry {
-    /// Nothing.
-    Absent,
-    /// A regular file.
-    File {
-        /// Its whole text.
-        text: String,
-        /// Its permission bits, such as 0o644.
-        mode: u32,
-    },
-    /// A symbolic link.
-    Link {
-        /// Where it points, as written in it.
-        target: String,
-    },
-}
 
 /// A configuration file that could not be read or changed. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,23 @@
+//! What is at a path of a configuration file.
+
+use serde::{Deserialize, Serialize};
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "kebab-case")]
+pub enum Entry {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File {
+        /// Its whole text.
+        text: String,
+        /// Its permission bits, such as 0o644.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Link {
+        /// Where it points, as written in it.
+        target: String,
+    },
+}

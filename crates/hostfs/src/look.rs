@@ -1,0 +1,24 @@
+//! What looks have in common, whichever root they are of: which paths they take, and how much they read.
+
+use std::io::Read;
+
+use evenkeel_sys::Errno;
+
+/// The most that one look reads, in bytes. Files under /proc and /sys that evenkeel asks for are far below it, even with
+/// 4,096 CPUs; a longer one is refused with `EFBIG` rather than held in memory.
+pub const MAX_LOOK_BYTES: usize = 4 << 20;
+
+/// Reads at most [`MAX_LOOK_BYTES`] of an open file.
+pub(crate) fn read_text(file: std::fs::File) -> Result<String, Errno> {
+    let mut bytes = Vec::new();
+    file.take(MAX_LOOK_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(|error| Errno::from(&error))?;
+    if bytes.len() > MAX_LOOK_BYTES {
+        return Err(Errno::FBIG);
+    }
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// Paths are absolute: a relative one would depend on where the program was started.
+pub(crate) fn absolute(path: &str) -> Result<&str, Errno> {
+    if path.starts_with('/') && !path.contains('\0') { Ok(path) } else { Err(Errno::INVAL) }
+}
