@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, Stat};
 
-use crate::state::StateError;
+use crate::state_error::StateError;
 
 /// A path has 4,096 bytes: no folder is deeper by its path.
 const LEVELS_MAX: usize = 2048;

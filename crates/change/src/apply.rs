@@ -4,16 +4,19 @@ use evenkeel_host::{Action, Plan};
 use evenkeel_hostfs::{Hand, Root, RootKind};
 
 use crate::arguments;
-use crate::effects::{Effects, Intended};
+use crate::effects::Effects;
+use crate::failure::{Failure, StepFailure};
 use crate::history::{Transaction, summary};
+use crate::intend::Intended;
+use crate::job::{Job, OnFailure};
 use crate::kept::take_kept;
-use crate::outcome::{Kind, Miss, SideEffect, StepFailure};
-use crate::owner::Owner;
+use crate::outcome::{Kind, Miss, SideEffect};
 use crate::place::{Standing, Target, look};
-use crate::plan_file::Lasting;
-use crate::record::{Event, FailedStep, OwnedStep, Until};
-use crate::state::{State, StateError};
-use crate::undo::{PutBack, put_back, restore_for_good};
+use crate::put_back::PutBack;
+use crate::record::{Event, FailedStep};
+use crate::state::State;
+use crate::state_error::StateError;
+use crate::undo::{put_back, restore_for_good};
 
 /// A plan that was not applied. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
@@ -39,39 +42,6 @@ pub struct HalfWay {
     pub put_back: PutBack,
 }
 
-/// What stopped a plan.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// A value did not come about.
-    #[error(transparent)]
-    Step(#[from] Box<StepFailure>),
-    /// The journal could not be added to: a full disk, say. The write that it should have described did not happen.
-    #[error(transparent)]
-    Journal(#[from] StateError),
-    /// A configuration file could not be changed.
-    #[error("change {path}: {why}")]
-    File {
-        /// The file.
-        path: String,
-        /// In words.
-        why: String,
-    },
-    /// A command failed.
-    #[error("run {command}: {why}")]
-    Command {
-        /// The command, as a shell would read it.
-        command: String,
-        /// Its end and its last words.
-        why: String,
-    },
-    /// The root's files can't be had.
-    #[error("{0}")]
-    Root(String),
-    /// Who should undo it later could not be started.
-    #[error("start the watchdog that undoes it: {0}")]
-    Arm(String),
-}
-
 impl HalfWay {
     fn left(&self) -> String {
         if self.put_back.changed_nothing() {
@@ -84,46 +54,6 @@ impl HalfWay {
         let kept = self.put_back.kept.iter().filter(|kept| !kept.is_undone()).map(|kept| kept.what.as_str());
         let left: Vec<&str> = values.chain(kept).collect();
         format!("; not put back: {}; try `evenkeel revert`", left.join(", "))
-    }
-}
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
-    /// The steps on the running machine.
-    pub plan: &'a Plan,
-    /// Tells people later what it was for.
-    pub title: &'a str,
-    /// The settings that the plan is made from, as `KNOB=VALUE`.
-    pub settings: &'a [String],
-    /// What makes it outlive a boot.
-    pub lasting: Option<&'a Lasting>,
-    /// When it undoes itself unless somebody confirms it.
-    pub until: Option<Until>,
-    /// Whether a step that does not come about stops the rest.
-    pub on_failure: OnFailure,
-    /// The steps whose places belong to somebody else, who will set them again. They are taken, since they were asked for; what is told
-    /// of them afterwards is this, and not that they are in force.
-    pub owned: &'a [OwnedStep],
-    /// The trial that it belongs to.
-    pub owner: Option<&'a Owner>,
-}
-
-/// What a step that does not come about means for the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFailure {
-    /// Those before it are put back, and those after it are not taken.
-    #[default]
-    PutBack,
-    /// It alone is put back and recorded.
-    GoOn,
-}
-
-impl<'a> Job<'a> {
-    /// Steps on the running machine alone, all of them or none.
-    pub fn of(plan: &'a Plan, title: &'a str) -> Job<'a> {
-        let on_failure = OnFailure::PutBack;
-        Job { plan, title, settings: &[], lasting: None, until: None, on_failure, owned: &[], owner: None }
     }
 }
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::state::{Lock, StateDir, StateError};
+use crate::state_dir::{Lock, StateDir};
+use crate::state_error::StateError;
 
 /// Only root writes to it, so that no other user can keep root's evenkeel from what it is to change or put back.
 pub(crate) const CLAIMS_DIR: &str = "/run/evenkeel";

@@ -4,12 +4,13 @@ use std::io::BufRead;
 
 use evenkeel_sys::Errno;
 
-use crate::journal::{Journal, MAX_JOURNAL_BYTES, RUN_OUT};
+use crate::journal::{Journal, RUN_OUT};
 use crate::log::{LeftOut, Log};
 use crate::outside::Outside;
-use crate::record::{Event, Line, MAX_RECORD_BYTES, decode, encode, renumbered};
+use crate::record::{Event, Line, decode, encode, renumbered};
 use crate::scan::KEPT_BYTES;
-use crate::state::StateError;
+use crate::sizes::{MAX_JOURNAL_BYTES, MAX_RECORD_BYTES};
+use crate::state_error::StateError;
 
 /// How long a journal may be, in bytes.
 #[derive(Clone, Copy, Debug)]

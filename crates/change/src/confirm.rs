@@ -6,7 +6,8 @@ use evenkeel_hostfs::{Hand, Root};
 use crate::deadline::{is_waiting, unconfirmed};
 use crate::record::Event;
 use crate::revert::{RevertError, RevertReport, Which, revert};
-use crate::state::{State, StateError};
+use crate::state::State;
+use crate::state_error::StateError;
 
 /// A confirmation that has nothing to confirm. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

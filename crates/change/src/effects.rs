@@ -1,14 +1,14 @@
 //! `Effects`: one root to read, one hand to write, one journal to write first. All that a transaction does goes through it.
 
-use evenkeel_host::Step;
 use evenkeel_hostfs::{Hand, Root, WriteError};
 
-use crate::apply::Job;
+use crate::job::Job;
 use crate::log::boot_id;
 use crate::outcome::Kind;
-use crate::place::{Before, Target};
-use crate::record::{Event, Intent};
-use crate::state::{State, StateError};
+use crate::place::Target;
+use crate::record::Event;
+use crate::state::State;
+use crate::state_error::StateError;
 
 pub(crate) struct Effects<'a> {
     pub(crate) root: &'a Root,
@@ -52,37 +52,4 @@ impl Effects<'_> {
         })?;
         Ok(txn)
     }
-
-    /// Puts on disk what undoes the write that follows. The registers have it first: whoever is killed in between is found to hold nothing.
-    pub(crate) fn intend(&mut self, what: Intended<'_>, before: &Before) -> Result<(), StateError> {
-        let Intended { txn, index, step, target, wanted } = what;
-        let sides = before.side_effects.iter().map(|side| (side.path.as_str(), side.before.as_str()));
-        let own = (target.path, before.value.as_str());
-        let is_registered = self.hold((txn, index), std::iter::once(own).chain(sides))?;
-        let intent = Intent {
-            txn,
-            step: index,
-            knob: step.knob.clone(),
-            place: step.place.clone(),
-            path: target.path.to_owned(),
-            reading: target.reading,
-            wanted: wanted.map(str::to_owned),
-            before: before.value.clone(),
-            before_text: before.text.clone(),
-            side_effects: before.side_effects.clone(),
-            undo: String::new(),
-            is_registered,
-        };
-        self.record(Event::Intent(intent.with_undo()))
-    }
-}
-
-/// A write that is about to happen.
-#[derive(Clone, Copy)]
-pub(crate) struct Intended<'a> {
-    pub(crate) txn: u64,
-    pub(crate) index: usize,
-    pub(crate) step: &'a Step,
-    pub(crate) target: Target<'a>,
-    pub(crate) wanted: Option<&'a str>,
 }

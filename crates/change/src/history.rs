@@ -5,11 +5,11 @@ use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::deadline::overdue;
+use crate::keep::Lasting;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::outcome::{Kind, Outcome};
 use crate::owner::Owner;
 use crate::persist::HOLDER;
-use crate::plan_file::Lasting;
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -14,7 +14,8 @@ use crate::log::{Log, boot_id};
 use crate::place::same;
 use crate::record::Intent;
 use crate::register::{Change, Holder, JournalDir, Leaving, MAX_REGISTER_BYTES, Register};
-use crate::state::{StateDir, StateError};
+use crate::state_dir::StateDir;
+use crate::state_error::StateError;
 use crate::{claims, shell};
 
 /// An open register.

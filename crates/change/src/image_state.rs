@@ -6,7 +6,9 @@ use evenkeel_sys::Errno;
 
 use crate::log::Log;
 use crate::outside::Real;
-use crate::state::{State, StateDir, StateError, refuse_if_shared, undamaged};
+use crate::state::{State, undamaged};
+use crate::state_dir::{StateDir, refuse_if_shared};
+use crate::state_error::StateError;
 
 /// Where the journal of an image is, from the image's root on: `verify` and `revert` on the machine that boots from it find it there.
 pub const IMAGE_DIR: &str = "var/lib/evenkeel";

@@ -11,12 +11,11 @@ use evenkeel_sys::Errno;
 use rustix::fs::{AtFlags, OFlags};
 
 use crate::outside::Outside;
-use crate::record::{Event, MAX_RECORD_BYTES, encode};
+use crate::record::{Event, encode};
 use crate::scan::Scan;
-use crate::state::{StateDir, StateError};
-
-/// The longest journal, in bytes.
-pub(crate) const MAX_JOURNAL_BYTES: u64 = 64 << 20;
+use crate::sizes::MAX_RECORD_BYTES;
+use crate::state_dir::StateDir;
+use crate::state_error::StateError;
 
 /// How many torn ends are kept. Each takes a crash in the middle of a write.
 const MAX_TORN_FILES: u32 = 1000;

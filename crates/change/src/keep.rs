@@ -113,3 +113,14 @@ impl Keep {
         self.cannot.extend(other.cannot);
     }
 }
+
+/// What makes a plan outlive a boot, and for which server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lasting {
+    /// The server's systemd unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Files and commands.
+    #[serde(flatten)]
+    pub keep: Keep,
+}

@@ -1,55 +1,15 @@
 //! Carrying out a [`Keep`] and taking it back: configuration files, then the commands that make programs read them.
 
 use evenkeel_hostfs::{Entry, Root, RootKind, Tree, TreeError};
-use evenkeel_sys::Errno;
-use serde::Serialize;
 
-use crate::apply::Failure;
 use crate::edit;
 use crate::effects::Effects;
+use crate::failure::Failure;
 use crate::holders::revert_command;
 use crate::keep::{Content, Keep, KeptCommand, KeptFile};
+use crate::put_back::{KeptOutcome, KeptUndo, PutBack};
 use crate::record::{CommandIntent, Event, FileIntent};
 use crate::shell;
-use crate::undo::PutBack;
-
-/// What became of one configuration file that was to be put back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeptUndo {
-    /// The file, or the command.
-    pub what: String,
-    /// What was done.
-    #[serde(flatten)]
-    pub undo: KeptOutcome,
-}
-
-/// What was done about one configuration file or command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "undo", rename_all = "kebab-case")]
-pub enum KeptOutcome {
-    /// It was as before already.
-    AsBefore,
-    /// It is as before again.
-    Restored,
-    /// Somebody had changed it since we did: only what was ours was taken out.
-    Foreign,
-    /// The command that undoes it ran.
-    Ran,
-    /// The root is no running machine: the command has to run there once it is one.
-    ToRun,
-    /// It is not as before.
-    Failed {
-        /// In words.
-        why: String,
-    },
-}
-
-impl KeptUndo {
-    /// Whether nothing is left to put back.
-    pub fn is_undone(&self) -> bool {
-        !matches!(self.undo, KeptOutcome::Failed { .. })
-    }
-}
 
 /// Gives the indices of those that were so already: files and commands count on from `first`, behind the steps.
 pub(crate) fn take_kept(effects: &mut Effects<'_>, txn: u64, first: usize, keep: &Keep) -> Result<Vec<usize>, Failure> {
@@ -328,12 +288,4 @@ fn undo_line(path: &str, before: &Entry, folders: &[String]) -> String {
         line += &format!("; rmdir {}", shell::quoted(folder));
     }
     line
-}
-
-impl From<TreeError> for Failure {
-    fn from(error: TreeError) -> Failure {
-        let is_permission = matches!(error.errno, Errno::ACCESS | Errno::PERM);
-        let why = if is_permission { format!("{}; root may", error.why) } else { error.why };
-        Failure::File { path: error.path, why }
-    }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_host::{Action, Place, Setting, Step};
 use evenkeel_hostfs::{Root, RootKind};
 
+use crate::keep::Lasting;
 use crate::loss::Loss;
 use crate::outcome::{Kind, SideEffect};
 use crate::owner::Owner;
-use crate::plan_file::Lasting;
 use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
 
 /// In the place of a boot's id where the root is no running machine.

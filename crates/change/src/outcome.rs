@@ -1,14 +1,10 @@
 //! What became of a step: the words that reports, the journal and errors share.
 
-use std::fmt;
-
-use evenkeel_host::Step;
 use evenkeel_hostfs::Root;
 use evenkeel_sys::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::blocked::{Blocker, blocker};
-use crate::place::Target;
 
 /// What a transaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,53 +133,6 @@ impl Miss {
         match blocker(root, path, errno) {
             Some(by) => Miss::Blocked { by, errno },
             None => Miss::Refused { errno },
-        }
-    }
-}
-
-/// A value that could not be brought about. Reads well after "failed to".
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-pub struct StepFailure {
-    /// The step's index in its plan, from 0.
-    pub step: usize,
-    /// The knob's id.
-    pub knob: String,
-    /// The place.
-    pub place: String,
-    /// The file that was to be written.
-    pub path: String,
-    /// The value wanted.
-    pub wanted: String,
-    /// What went wrong.
-    #[serde(flatten)]
-    pub miss: Miss,
-}
-
-impl StepFailure {
-    /// `wanted` is the value that was to be written: a trial writes others than its step tells.
-    pub(crate) fn new(index: usize, step: &Step, wanted: &str, miss: Miss) -> Box<StepFailure> {
-        Box::new(StepFailure {
-            step: index,
-            knob: step.knob.clone(),
-            place: step.place.clone(),
-            path: Target::of(step).map(|target| target.path.to_owned()).unwrap_or_default(),
-            wanted: wanted.to_owned(),
-            miss,
-        })
-    }
-}
-
-impl fmt::Display for StepFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let StepFailure { knob, path, wanted, .. } = self;
-        write!(f, "set {knob} to {wanted:?}: ")?;
-        match &self.miss {
-            Miss::Refused { errno } => write!(f, "the kernel refused the write to {path}: {errno}"),
-            Miss::Blocked { by, errno } => write!(f, "{path}: {errno}: {by}"),
-            Miss::DidNotTake { found, read_from } => {
-                write!(f, "the kernel took the write to {path}, but {read_from} tells {found:?}")
-            }
-            Miss::Unreadable { why } | Miss::NotPutBack { why } => f.write_str(why),
         }
     }
 }

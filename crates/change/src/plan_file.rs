@@ -7,7 +7,7 @@ use evenkeel_host::{
 use evenkeel_hostfs::{Root, TreeError};
 use serde::{Deserialize, Serialize};
 
-use crate::keep::Keep;
+use crate::keep::Lasting;
 use crate::kept::is_in_place;
 use crate::outcome::{Miss, SideEffect};
 use crate::persist::{Ground, keep};
@@ -38,17 +38,6 @@ pub struct PlanFile {
     /// What makes it outlive a boot, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<Lasting>,
-}
-
-/// What makes a plan outlive a boot, and for which server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lasting {
-    /// The server's systemd unit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unit: Option<String>,
-    /// Files and commands.
-    #[serde(flatten)]
-    pub keep: Keep,
 }
 
 /// A step with what was seen at its place when the plan was made.

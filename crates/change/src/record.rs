@@ -7,21 +7,14 @@ use evenkeel_host::{Reading, Step};
 use evenkeel_hostfs::Entry;
 use serde::{Deserialize, Serialize};
 
-use crate::keep::Content;
+use crate::keep::{Content, Lasting};
 use crate::outcome::{Kind, Miss, SideEffect};
 use crate::owner::Owner;
-use crate::plan_file::Lasting;
 use crate::undo_text::undo_commands;
 
 /// The number in a record's `format`. Programs that wrote 1 and 2 did not number their records.
 const FORMAT: u64 = 3;
 const FORMATS: std::ops::RangeInclusive<u64> = 1..=FORMAT;
-
-/// The longest record, in bytes with its newline: a plan of about 3,000 steps.
-pub(crate) const MAX_RECORD_BYTES: usize = 1 << 20;
-
-/// The longest line that is read: one of an older program may have got a number.
-pub(crate) const MAX_LINE_BYTES: u64 = (1 << 20) + 64;
 
 /// What happened when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,9 @@ use rustix::fs::OFlags;
 
 use crate::journal::{JOURNAL, JournalFile};
 use crate::outside::Real;
-use crate::state::{State, StateDir, StateError};
+use crate::state::State;
+use crate::state_dir::StateDir;
+use crate::state_error::StateError;
 
 /// A journal that is held open. What is removed or moved away can be read through it all the same.
 pub struct Remains {

@@ -8,9 +8,10 @@ use serde::Serialize;
 use crate::effects::Effects;
 use crate::log::{Log, Logged, boot_id};
 use crate::loss::Loss;
+use crate::put_back::PutBack;
 use crate::record::Event;
 use crate::state::State;
-use crate::undo::{PutBack, put_back};
+use crate::undo::put_back;
 
 /// What to put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use evenkeel_sys::Errno;
 
 use crate::log::Log;
 use crate::loss::Loss;
-use crate::record::{Bad, Event, Line, MAX_LINE_BYTES, Record, decode};
-use crate::state::StateError;
+use crate::record::{Bad, Event, Line, Record, decode};
+use crate::sizes::MAX_LINE_BYTES;
+use crate::state_error::StateError;
 
 /// How much of a journal is held in memory, in bytes of its text. Over that, the oldest transactions that are closed are left out.
 const MAX_HELD_BYTES: u64 = 64 << 20;

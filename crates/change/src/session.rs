@@ -3,14 +3,19 @@
 use evenkeel_host::{Plan, Step};
 use evenkeel_hostfs::{Hand, Root};
 
-use crate::apply::{Job, write_and_read_back};
-use crate::effects::{Effects, Intended};
+use crate::apply::write_and_read_back;
+use crate::effects::Effects;
+use crate::failure::StepFailure;
+use crate::intend::Intended;
+use crate::job::Job;
 use crate::log::Owed;
-use crate::outcome::{Kind, Miss, StepFailure};
+use crate::outcome::{Kind, Miss};
 use crate::place::{Target, look, same};
+use crate::put_back::{FileUndo, PutBack, Undo};
 use crate::record::Event;
-use crate::state::{State, StateError};
-use crate::undo::{FileUndo, PutBack, Undo, put_back, restore};
+use crate::state::State;
+use crate::state_error::StateError;
+use crate::undo::{put_back, restore};
 
 /// Knobs under trial. Ends with [`Session::end`]; dropping it puts back what it can; after SIGKILL,
 /// [`revert`](crate::revert) does, from the same records.

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use evenkeel_sys::Errno;
 
-use crate::journal::MAX_JOURNAL_BYTES;
 use crate::loss::{Loss, listed};
-use crate::record::MAX_RECORD_BYTES;
+use crate::sizes::{MAX_JOURNAL_BYTES, MAX_RECORD_BYTES};
 
 /// The journal can't be had, read or added to. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,18 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_host::facts::BootLoader;
 use evenkeel_hostfs::{MAX_FILE_BYTES, Root, Why};
 
-use super::Ground;
 use super::grub_defaults::{self, Origin, Word};
+use super::recipe::{BootFile, Ground};
 use crate::{arguments, edit};
-
-/// A file of an image that gives its kernels arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BootFile {
-    /// Its path in the image.
-    pub path: String,
-    /// Its text, or why that can't be read.
-    pub text: Result<String, String>,
-}
 
 const ENTRIES: &str = "/boot/loader/entries/";
 const CMDLINE: &str = "/etc/kernel/cmdline";

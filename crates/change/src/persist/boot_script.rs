@@ -6,7 +6,8 @@
 use evenkeel_host::facts::{Nic, Version};
 use evenkeel_host::{Device, Place, Reading, Setting, TakesEffect, files_of};
 
-use super::{Ground, HEAD, Recipe, boot_irqs, refuse, units};
+use super::recipe::{Ground, HEAD, Recipe, refuse};
+use super::{boot_irqs, units};
 use crate::keep::{Carried, Content, Keep, KeptFile};
 use crate::shell::word;
 

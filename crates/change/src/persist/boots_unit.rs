@@ -5,7 +5,8 @@ use std::path::Path;
 
 use evenkeel_host::Facts;
 
-use super::{Ground, HEAD, units};
+use super::recipe::{Ground, HEAD};
+use super::units;
 use crate::keep::Keep;
 
 const UNIT: &str = "evenkeel-boots.service";

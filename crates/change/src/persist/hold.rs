@@ -2,7 +2,8 @@
 
 use evenkeel_host::{Place, Setting, TakesEffect};
 
-use super::{Ground, HEAD, Recipe, refuse, units};
+use super::recipe::{Ground, HEAD, Recipe, refuse};
+use super::units;
 use crate::keep::{Carried, Keep, KeptCommand};
 
 const DEVICE: &str = "/dev/cpu_dma_latency";

@@ -6,7 +6,7 @@
 use evenkeel_host::{Fact, Setting, TakesEffect};
 use evenkeel_sys::CpuSet;
 
-use super::{Ground, Recipe, refuse};
+use super::recipe::{Ground, Recipe, refuse};
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 
 const KNOB: &str = "irqbalance.banned_cpus";

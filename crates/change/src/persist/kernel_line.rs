@@ -10,7 +10,7 @@ use evenkeel_host::{Place, Setting, TakesEffect};
 
 use super::boot_files::{self, Obstacle};
 use super::grub_defaults::LINUX;
-use super::{Ground, HEAD, Recipe, refuse};
+use super::recipe::{Ground, HEAD, Recipe, refuse};
 use crate::arguments;
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use evenkeel_host::facts::Nic;
 use evenkeel_host::{Setting, TakesEffect};
 
-use super::{Ground, HEAD, Recipe, refuse};
+use super::recipe::{Ground, HEAD, Recipe, refuse};
 use crate::keep::{Carried, Content, Keep, KeptFile};
 
 const FOLDER: &str = "/etc/systemd/network";

@@ -15,6 +15,7 @@ mod hold;
 mod irqbalance;
 mod kernel_line;
 mod link;
+mod recipe;
 mod server_unit;
 mod sysctl_d;
 mod units;
@@ -23,32 +24,15 @@ mod verify_unit;
 #[cfg(test)]
 mod tests;
 
-pub use boot_files::{BootFile, boot_files};
+pub use boot_files::boot_files;
 pub use boots_unit::boots_unit;
 pub(crate) use hold::UNIT as HOLDER;
+pub use recipe::{BootFile, Ground};
 
-use evenkeel_host::{Facts, Place, Setting};
+use evenkeel_host::{Place, Setting};
 
-use crate::ServiceName;
+use self::recipe::{Recipe, refuse};
 use crate::keep::{Cannot, Keep, KeptCommand};
-
-/// What a recipe needs to know beside the settings.
-#[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
-    /// The machine or the image.
-    pub facts: &'a Facts,
-    /// The systemd unit of the server, such as `memcached.service`, for settings of its process.
-    pub unit: Option<&'a ServiceName>,
-    /// Where this program stands on the machine, for the unit that verifies after a boot; none where it does not.
-    pub program: Option<&'a str>,
-    /// Whether the root is not running: then programs of it can't be told anything.
-    pub is_image: bool,
-    /// The files of an image that give its kernels arguments, as [`boot_files`] reads them; none for a machine that runs.
-    pub boot_files: &'a [BootFile],
-    /// The kernel arguments that earlier transactions of ours added and that still stand, as `NAME=VALUE`: what else the kernel was
-    /// started with is somebody else's, and is neither replaced nor removed.
-    pub own_arguments: &'a [String],
-}
 
 /// What makes `settings` outlive a boot. Of two settings of one knob and place, the later one counts.
 pub fn keep(ground: &Ground<'_>, settings: &[Setting]) -> Keep {
@@ -95,14 +79,6 @@ fn merged(commands: Vec<KeptCommand>) -> Vec<KeptCommand> {
     once
 }
 
-/// One way in which settings outlive a boot.
-struct Recipe {
-    /// Whether a setting is its own; no two recipes take the same.
-    takes: fn(&Setting) -> bool,
-    /// What makes those settings last.
-    keep: fn(&Ground<'_>, &[&Setting]) -> Keep,
-}
-
 /// Every recipe, in the order in which their files are written.
 const RECIPES: &[Recipe] = &[
     sysctl_d::RECIPE,
@@ -129,12 +105,3 @@ fn cannot(setting: &Setting) -> Cannot {
     };
     Cannot { setting: setting.to_string(), why, todo }
 }
-
-/// A recipe's own word that it can't.
-fn refuse(setting: &Setting, why: impl Into<String>, todo: impl Into<String>) -> Cannot {
-    Cannot { setting: setting.to_string(), why: why.into(), todo: todo.into() }
-}
-
-/// The first lines of every file of ours: who wrote it, and how it goes away again.
-pub(crate) const HEAD: &str =
-    "# Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.\n";

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use evenkeel_host::{Place, Setting, TakesEffect};
 
-use super::{Ground, HEAD, Recipe, refuse, units};
+use super::recipe::{Ground, HEAD, Recipe, refuse};
+use super::units;
 use crate::keep::{Carried, Content, Keep, KeptFile};
 
 /// The knob's id, and the lines of `[Service]` that bring it about; none for a value that no line does.

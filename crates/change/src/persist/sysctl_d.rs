@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use evenkeel_host::{Place, Setting, TakesEffect};
 
-use super::{Ground, HEAD, Recipe};
+use super::recipe::{Ground, HEAD, Recipe};
 use crate::keep::{Cannot, Carried, Content, Keep, KeptFile};
 
 const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";

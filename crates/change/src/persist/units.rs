@@ -2,7 +2,7 @@
 
 use evenkeel_host::facts::Init;
 
-use super::Ground;
+use super::recipe::Ground;
 use crate::keep::{Content, KeptCommand, KeptFile};
 
 /// Where units of the machine's owner are: they go before those of packages.

@@ -1,7 +1,9 @@
 //! A service that runs `evenkeel verify` after each boot: what did not take shows in `systemctl --failed` and in the journal, before
 //! players tell it.
 
-use super::{Ground, HEAD, HOLDER, units};
+use super::hold::UNIT as HOLDER;
+use super::recipe::{Ground, HEAD};
+use super::units;
 use crate::keep::{Cannot, Keep};
 
 const UNIT: &str = "evenkeel-verify.service";

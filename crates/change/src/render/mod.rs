@@ -8,6 +8,7 @@ mod ansible;
 mod cloud_init;
 mod sh;
 mod undo;
+mod words;
 
 use evenkeel_host::Action;
 use serde::Serialize;

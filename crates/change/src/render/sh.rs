@@ -6,6 +6,7 @@ use evenkeel_host::{Action, Reading};
 use evenkeel_sys::CpuSet;
 
 use super::undo::{self, Needs};
+use super::words::{argument, reading_name, words};
 use super::{RenderError, carried, comment, config_path, kernel_path, line, lines, name, refused, todo};
 use crate::keep::{Content, Keep, KeptCommand, KeptFile};
 use crate::plan_file::{PlanFile, PlannedStep};
@@ -175,17 +176,6 @@ fn write_line(path: &str, reading: Reading, wanted: &str) -> Result<String, Rend
     Ok(format!("set_value {} {} {}", reading_name(reading), word(kernel_path(path)?), word(line("the value", &value)?)))
 }
 
-/// What `text_of` and `spelled` know a reading by.
-pub(super) fn reading_name(reading: Reading) -> &'static str {
-    match reading {
-        Reading::Plain => "plain",
-        Reading::Words => "words",
-        Reading::ChosenWord => "chosen-word",
-        Reading::CpuList => "cpu-list",
-        Reading::CpuMask => "cpu-mask",
-    }
-}
-
 fn file(text: &mut String, file: &KeptFile) -> Result<(), RenderError> {
     let path = word(config_path(&file.path)?);
     let call = match &file.content {
@@ -210,19 +200,6 @@ fn file(text: &mut String, file: &KeptFile) -> Result<(), RenderError> {
     push(text, "\n");
     push(text, &call);
     Ok(())
-}
-
-/// A word of the kernel's command line, which parts them at white space.
-pub(super) fn argument(text: &str) -> Result<&str, RenderError> {
-    if text.is_empty() || text.contains(char::is_whitespace) {
-        return Err(refused("the kernel argument", text, "it must be one word"));
-    }
-    line("the kernel argument", text)
-}
-
-pub(super) fn words(texts: &[String], check: fn(&str) -> Result<&str, RenderError>) -> Result<String, RenderError> {
-    let words: Vec<String> = texts.iter().map(|text| Ok(word(check(text)?))).collect::<Result<_, _>>()?;
-    Ok(words.join(" "))
 }
 
 /// `text` as it is, up to a word that it does not have.

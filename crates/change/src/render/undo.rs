@@ -5,7 +5,7 @@ use std::fmt::Write;
 use evenkeel_host::Action;
 use evenkeel_hostfs::Entry;
 
-use super::sh::{argument, reading_name, words};
+use super::words::{argument, reading_name, words};
 use super::{RenderError, comment, config_path, kernel_path, line};
 use crate::edit;
 use crate::keep::Content;

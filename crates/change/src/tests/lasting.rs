@@ -5,9 +5,9 @@ use evenkeel_hostfs::{Capture, Entry, Root, Tree, TreeError};
 use evenkeel_sys::Errno;
 
 use super::{HOST, SWAPPINESS, Stage, plan};
+use crate::keep::Lasting;
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 use crate::outside::Outside;
-use crate::plan_file::Lasting;
 use crate::{
     Failure, Job, KeptOutcome, OnFailure, Outcome, OwnedStep, State, Transaction, Until, Verification, WaitsFor, Which,
     carry_out, confirm, expire, revert, unconfirmed, verify,

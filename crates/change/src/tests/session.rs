@@ -6,7 +6,7 @@ use evenkeel_hostfs::Root;
 
 use super::{MIN_FREE, SWAPPINESS, Stage, THP, plan, step};
 use crate::outside::Outside;
-use crate::undo::Undo;
+use crate::put_back::Undo;
 use crate::{
     Job, Kind, Miss, OnFailure, Session, SessionError, State, StateError, Status, Which, apply, carry_out, history,
     revert, verify,

@@ -4,8 +4,9 @@ use evenkeel_host::{Action, Reading};
 use proptest::prelude::*;
 
 use super::{Place, every_content, one_step};
+use crate::keep::Lasting;
 use crate::keep::{Content, Keep, KeptCommand, KeptFile};
-use crate::plan_file::{Lasting, PlanFile};
+use crate::plan_file::PlanFile;
 use crate::render::{cloud_init, role, script, undo_script};
 
 /// Texts that try to get out, most of them; `CANARY` is a file that must not come to be.

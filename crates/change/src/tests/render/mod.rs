@@ -18,9 +18,10 @@ use evenkeel_hostfs::{Capture, Root};
 use tempfile::TempDir;
 
 use super::{Quick, in_memory};
+use crate::keep::Lasting;
 use crate::keep::{Content, Keep, KeptCommand, KeptFile};
 use crate::persist::Ground;
-use crate::plan_file::{Lasting, PlanFile};
+use crate::plan_file::PlanFile;
 use crate::{State, apply};
 
 /// A captured host, and a plan of a setting of every knob that it has a place for.

@@ -1,0 +1,100 @@
+//! `Failure`: why a transaction did not come about.
+
+use std::fmt;
+
+use evenkeel_host::Step;
+use evenkeel_hostfs::TreeError;
+use evenkeel_sys::Errno;
+use serde::Serialize;
+
+use crate::outcome::Miss;
+use crate::place::Target;
+use crate::state_error::StateError;
+
+/// What stopped a plan.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A value did not come about.
+    #[error(transparent)]
+    Step(#[from] Box<StepFailure>),
+    /// The journal could not be added to: a full disk, say. The write that it should have described did not happen.
+    #[error(transparent)]
+    Journal(#[from] StateError),
+    /// A configuration file could not be changed.
+    #[error("change {path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// In words.
+        why: String,
+    },
+    /// A command failed.
+    #[error("run {command}: {why}")]
+    Command {
+        /// The command, as a shell would read it.
+        command: String,
+        /// Its end and its last words.
+        why: String,
+    },
+    /// The root's files can't be had.
+    #[error("{0}")]
+    Root(String),
+    /// Who should undo it later could not be started.
+    #[error("start the watchdog that undoes it: {0}")]
+    Arm(String),
+}
+
+impl From<TreeError> for Failure {
+    fn from(error: TreeError) -> Failure {
+        let is_permission = matches!(error.errno, Errno::ACCESS | Errno::PERM);
+        let why = if is_permission { format!("{}; root may", error.why) } else { error.why };
+        Failure::File { path: error.path, why }
+    }
+}
+
+/// A value that could not be brought about. Reads well after "failed to".
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+pub struct StepFailure {
+    /// The step's index in its plan, from 0.
+    pub step: usize,
+    /// The knob's id.
+    pub knob: String,
+    /// The place.
+    pub place: String,
+    /// The file that was to be written.
+    pub path: String,
+    /// The value wanted.
+    pub wanted: String,
+    /// What went wrong.
+    #[serde(flatten)]
+    pub miss: Miss,
+}
+
+impl StepFailure {
+    /// `wanted` is the value that was to be written: a trial writes others than its step tells.
+    pub(crate) fn new(index: usize, step: &Step, wanted: &str, miss: Miss) -> Box<StepFailure> {
+        Box::new(StepFailure {
+            step: index,
+            knob: step.knob.clone(),
+            place: step.place.clone(),
+            path: Target::of(step).map(|target| target.path.to_owned()).unwrap_or_default(),
+            wanted: wanted.to_owned(),
+            miss,
+        })
+    }
+}
+
+impl fmt::Display for StepFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let StepFailure { knob, path, wanted, .. } = self;
+        write!(f, "set {knob} to {wanted:?}: ")?;
+        match &self.miss {
+            Miss::Refused { errno } => write!(f, "the kernel refused the write to {path}: {errno}"),
+            Miss::Blocked { by, errno } => write!(f, "{path}: {errno}: {by}"),
+            Miss::DidNotTake { found, read_from } => {
+                write!(f, "the kernel took the write to {path}, but {read_from} tells {found:?}")
+            }
+            Miss::Unreadable { why } | Miss::NotPutBack { why } => f.write_str(why),
+        }
+    }
+}

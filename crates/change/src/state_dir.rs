@@ -1,0 +1,158 @@
+//! `StateDir`: a directory that nobody else can put something into, its files, and their locks.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use evenkeel_sys::{Errno, clock};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use crate::ancestors::refuse_if_replaceable;
+use crate::state_error::StateError;
+
+/// How much is read of what a lock's holder tells, in bytes: a path may have 4,096.
+const MAX_HOLDER_BYTES: u64 = 5000;
+
+/// Half a second in all.
+const LOCK_TRIES: u32 = 25;
+
+const LOCK_PAUSE_NS: u64 = 20_000_000;
+
+/// An open directory that only we or root may write to.
+pub(crate) struct StateDir {
+    pub(crate) dir: File,
+    pub(crate) path: PathBuf,
+}
+
+impl StateDir {
+    pub(crate) fn open_or_make(path: &Path) -> Result<StateDir, StateError> {
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) => sync_parent(path)?,
+            Err(rustix::io::Errno::EXIST) => return StateDir::open(path),
+            Err(errno) => return Err(StateError::io("make the state directory", path, errno)),
+        }
+        StateDir::open(path).inspect_err(|_| {
+            // What is refused must not be left behind.
+            let _ = rustix::fs::rmdir(path);
+        })
+    }
+
+    pub(crate) fn open(path: &Path) -> Result<StateDir, StateError> {
+        // A slash at the end would make the kernel follow a link all the same; `components` drops it.
+        let path: PathBuf = path.components().collect();
+        let not_ours = |why: String| StateError::Unsafe { path: path.display().to_string(), why };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(dir) => File::from(dir),
+            Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+                return Err(not_ours("it is a symbolic link, or no directory".to_owned()));
+            }
+            Err(errno) => return Err(StateError::io("open the state directory", &path, errno)),
+        };
+        refuse_if_shared(&dir, &path)?;
+        refuse_if_replaceable(&dir, &path)?;
+        Ok(StateDir { dir, path })
+    }
+
+    /// Opens a regular file in it, never through a link.
+    pub(crate) fn file(&self, name: &str, flags: OFlags) -> Result<File, StateError> {
+        let path = self.path.join(name);
+        // NONBLOCK: a FIFO under this name must not hang us before the check below refuses it.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| StateError::io("open", &path, errno))?;
+        let file = File::from(file);
+        refuse_if_shared(&file, &path)?;
+        Ok(file)
+    }
+
+    /// Takes the lock `name` where it can only be read; none where nobody has made it.
+    pub(crate) fn lock_read_only(&self, name: &str) -> Result<Option<Lock>, StateError> {
+        match self.file(name, OFlags::RDONLY) {
+            Err(StateError::Io { errno: Errno::NOENT, .. }) => Ok(None),
+            lock => self.locked(name, lock?, true).map(Some),
+        }
+    }
+
+    /// Takes the lock `name` for whoever writes the journal in `journal`; who is patient waits for half a second.
+    pub(crate) fn lock(&self, name: &str, journal: &Path, is_patient: bool) -> Result<Lock, StateError> {
+        let mut lock = self.locked(name, self.file(name, OFlags::RDWR | OFlags::CREATE)?, is_patient)?;
+        // Who holds it is a courtesy to the next: on a full disk the lock itself holds all the same.
+        let _ = lock.0.set_len(0).and_then(|()| writeln!(lock.0, "{}", holder(journal)));
+        Ok(lock)
+    }
+
+    fn locked(&self, name: &str, lock: File, is_patient: bool) -> Result<Lock, StateError> {
+        let path = self.path.join(name);
+        match lock_within(&lock, if is_patient { LOCK_TRIES } else { 0 }) {
+            Ok(()) => Ok(Lock(lock)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                let read = (&lock).take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
+                let known = read.is_ok() && !holder.trim().is_empty();
+                let holder = if known { holder.trim().to_owned() } else { "its process is not known".to_owned() };
+                Err(StateError::Busy { path: path.display().to_string(), holder })
+            }
+            Err(errno) => Err(StateError::io("lock", &path, errno)),
+        }
+    }
+}
+
+/// Who holds a lock, in words. A path may have bytes that no reader of text takes.
+fn holder(journal: &Path) -> String {
+    let shown: String = journal.display().to_string().chars().filter(|shown| !shown.is_control()).collect();
+    format!("process {}, journal in {shown}", std::process::id())
+}
+
+/// Whoever kills an evenkeel that is starting a command leaves the child holding the lock until it calls exec, or ends: that is no
+/// other evenkeel, and is over in a moment.
+fn lock_within(lock: &File, tries: u32) -> Result<(), rustix::io::Errno> {
+    for _ in 0..tries {
+        match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => clock::sleep_until_ns(clock::monotonic_ns() + LOCK_PAUSE_NS),
+            done => return done,
+        }
+    }
+    rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Unlocks by itself rather than by closing: a child that was forked and has not called exec yet holds the file open too.
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// What another user may write to could make us write anything to the host, or lose what undoes our changes.
+pub(crate) fn refuse_if_shared(file: &File, path: &Path) -> Result<(), StateError> {
+    let stat = rustix::fs::fstat(file).map_err(|errno| StateError::io("look at", path, errno))?;
+    let mode = Mode::from_raw_mode(stat.st_mode);
+    let owner = rustix::process::geteuid().as_raw();
+    let why = if stat.st_uid != 0 && stat.st_uid != owner {
+        format!("it belongs to user {}: only root or user {owner} may own it", stat.st_uid)
+    } else if mode.intersects(Mode::WGRP | Mode::WOTH) {
+        format!("others may write to it (mode {:o}): take that away with `chmod go-w`", mode.as_raw_mode())
+    } else if !is_file_or_dir(stat.st_mode) {
+        "it is neither a regular file nor a directory".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(StateError::Unsafe { path: path.display().to_string(), why })
+}
+
+fn is_file_or_dir(raw_mode: u32) -> bool {
+    let kind = rustix::fs::FileType::from_raw_mode(raw_mode);
+    kind.is_file() || kind.is_dir()
+}
+
+/// A new directory's name is on disk only once its parent is.
+fn sync_parent(path: &Path) -> Result<(), StateError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let sync = || -> rustix::io::Result<()> {
+        let dir = rustix::fs::open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::fs::fsync(dir)
+    };
+    sync().map_err(|errno| StateError::io("sync", parent, errno))
+}
