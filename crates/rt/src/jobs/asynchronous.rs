@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::frame::Refused;
-use super::seat::{Seat, UNLINKED, add};
+use super::parts::{Seat, Shared, Task, UNLINKED};
+use super::seat::add;
 use super::settings::{Kind, Queue, WhenFull};
-use super::shared::{Shared, Task};
 
 /// Pushes jobs that no frame waits for. Clone it for every thread that does.
 #[derive(Clone)]

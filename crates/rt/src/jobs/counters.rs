@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::shared::{CALLER, Counted, Shared};
+use super::parts::{CALLER, Counted, Shared};
 
 /// What one frame took. Counts of threads other than the caller's are whole for the frame's own jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

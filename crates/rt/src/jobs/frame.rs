@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evenkeel_sys::job::{self, Link};
 
-use super::seat::{Seat, UNLINKED, add};
+use super::parts::{Failures, Lender, Seat, Task, UNLINKED};
+use super::seat::add;
 use super::settings::{Kind, Queue, WhenFull};
-use super::shared::{Failures, Lender, Task};
 
 /// A job was not taken, and dropped unrun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -40,6 +40,7 @@ use crate::thread::{ThreadReport, TickThread};
 mod asynchronous;
 mod counters;
 mod frame;
+mod parts;
 mod seat;
 mod settings;
 mod shared;
@@ -50,8 +51,7 @@ pub use frame::{Frame, Handle, Refused};
 pub use settings::{Idling, JobSettings, JobsError, Kind, Queue, QueueSettings, WhenFull, WorkerSettings};
 
 use counters::Totals;
-use seat::Seat;
-use shared::{CALLER, Shared};
+use parts::{CALLER, Seat, Shared};
 
 /// Workers and their queues. Ends them when it is dropped: jobs that run are waited for, asynchronous ones that wait are dropped.
 pub struct Jobs {

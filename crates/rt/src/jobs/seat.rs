@@ -5,14 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use evenkeel_sys::job::{Claim, Left, Link, Source, Tally};
+use evenkeel_sys::job::{Left, Link, Source, Tally};
 use evenkeel_sys::{clock, tsc};
 
+use super::parts::{CALLER, CLAIM_MOST, Counted, JobQueue, Seat, Shared, Sharing, Task, UNLINKED, drop_quietly};
 use super::settings::Kind;
-use super::shared::{CALLER, CLAIM_MOST, Counted, Failures, JobQueue, Shared, Sharing, Task};
 
-/// A task that waits for nobody, and that nobody waits for in particular.
-pub(super) const UNLINKED: u32 = u32::MAX;
 /// Set in a task's label, which is its link: what it waited for went wrong, so it is not run.
 const SPOILT: u32 = 1 << 31;
 
@@ -22,27 +20,6 @@ const UNTOLD_MAX: u64 = 16;
 /// Jobs on a thread's stack, each of which waits for those of a frame of its own: from here on, jobs are run where they are pushed, so
 /// that no job that has nothing to do with it comes on top.
 const DEPTH_MAX: u32 = 8;
-
-/// The place of one thread.
-pub(super) struct Seat {
-    pub(super) shared: Arc<Shared>,
-    pub(super) id: usize,
-    /// The queues it takes from, in its order.
-    takes: Box<[u8]>,
-    /// Those of them that are for frames.
-    takes_for_frames: Box<[u8]>,
-    /// The caller's ends of all queues; other seats have none.
-    sources: Box<[Source<Task>]>,
-    /// What it has taken from a queue and not run yet. A job that waits for others runs these before it sleeps.
-    claimed: RefCell<Option<Claim<Task>>>,
-    tally: Tally<Failures>,
-    /// How many jobs are on this thread's stack, one on the other.
-    running: Cell<u32>,
-    /// What was counted and is not shown yet.
-    busy_ticks: Cell<u64>,
-    longest_ticks: Cell<u64>,
-    jobs: Cell<u64>,
-}
 
 impl Seat {
     pub(super) fn new(shared: &Arc<Shared>, id: usize, takes: Vec<u8>, sources: Vec<Source<Task>>) -> Seat {
@@ -263,7 +240,7 @@ impl Seat {
         let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.discard(&self.tally)));
         add(&self.counted().dropped, 1);
         if let Err(payload) = dropped {
-            super::shared::drop_quietly(payload);
+            drop_quietly(payload);
         }
         self.link_is_done(link, false);
     }

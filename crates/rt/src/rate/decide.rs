@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::change::{RateChange, RatePhase, Why};
 use super::ladder::{Ladder, LadderError, TurnModel, Turns};
-use super::{RateChange, RatePhase, Why};
 
 /// The lengths of so many ticks of a window are kept: at 10 ms more than two seconds.
 const TICKS_KEPT: usize = 256;

@@ -1,6 +1,7 @@
 //! `TickRate`: how often the server ticks, chosen by what its ticks take of the CPU that they get. A server that can't keep up misses
 //! ticks at random; one that steps to a longer period in time stays even, and comes back when it can.
 
+mod change;
 mod decide;
 mod ladder;
 mod sampler;
@@ -10,6 +11,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
+pub use change::{RateChange, RatePhase, Why};
 pub use decide::{CALM_WINDOWS, CALM_WINDOWS_MAX, Hardware, Readings, Thresholds};
 use decide::{Decider, Wishes};
 pub use ladder::{LadderError, RUNG_LEAST, RUNG_MOST, RUNGS_MAX, TurnModel, Turns};
@@ -49,64 +51,6 @@ impl Default for RateSettings {
             system_share: 0.5,
         }
     }
-}
-
-/// What a phase of the game, such as lobby, round or end, may have of the ladder.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RatePhase {
-    /// The shortest period.
-    pub fastest: Duration,
-    /// The longest period.
-    pub slowest: Duration,
-    /// Another limit than [`RateSettings::sustainable`], where the phase may take more or less.
-    pub sustainable: Option<f64>,
-}
-
-impl RatePhase {
-    /// A phase that may tick from `fastest` to `slowest`. Where no rung is within, the one nearest to `fastest` is meant.
-    pub const fn between(fastest: Duration, slowest: Duration) -> RatePhase {
-        RatePhase { fastest, slowest, sustainable: None }
-    }
-
-    /// The same with another limit on what its work may take of its share.
-    #[must_use]
-    pub const fn sustainable(self, sustainable: f64) -> RatePhase {
-        RatePhase { sustainable: Some(sustainable), ..self }
-    }
-}
-
-/// A change of the period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateChange {
-    /// The period before.
-    pub from: Duration,
-    /// The period from the next tick on.
-    pub to: Duration,
-    /// The reason.
-    pub why: Why,
-}
-
-/// Why a period changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Ticks need more of their share of the period than can go on.
-    Work,
-    /// Ticks were missed.
-    Missed,
-    /// The tick's thread waited for a CPU too long.
-    Waited,
-    /// A limit on CPU time held the server up.
-    Throttled,
-    /// Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
-    Pressure,
-    /// The rest of the system waited for a CPU, and the ticks are a good part of why.
-    Starved,
-    /// For long enough there was room for more.
-    Calm,
-    /// Another phase of the game.
-    Phase,
-    /// The CPU's turns were found, moved or gone.
-    Turns,
 }
 
 /// Why a rate could not be started.

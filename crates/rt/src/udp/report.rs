@@ -6,9 +6,8 @@ use std::net::UdpSocket;
 use evenkeel_sys::{Errno, udp};
 
 use super::buffer::BufferNeed;
-use super::rmem_max_bytes;
 use super::settings::Way;
-use super::trial::Trial;
+use super::tried::Trial;
 use crate::thread::Got;
 
 /// Which half of a socket.
@@ -143,4 +142,9 @@ pub(super) fn ask_buffer(socket: &UdpSocket, need: BufferNeed) -> BufferReport {
         }
     }
     BufferReport { needed_bytes, got_bytes: read(), forced, rmem_max_bytes: rmem_max_bytes() }
+}
+
+/// `net.core.rmem_max`: what an ordinary process may ask for; the kernel doubles it.
+fn rmem_max_bytes() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?.trim().parse().ok()
 }

@@ -1,14 +1,14 @@
-//! `Trial`: which way takes the least CPU time a packet, here and now. The ways take turns, a tick's packets at a time, within a bounded time;
+//! Tries which way takes the least CPU time a packet, here and now. The ways take turns, a tick's packets at a time, within a bounded time;
 //! what they took is kept with the socket and can be printed.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use evenkeel_stats::median;
 use evenkeel_sys::clock::{monotonic_ns, thread_cpu_ns};
 
 use super::settings::{Choice, DATAGRAM_BYTES_MAX, TrialSettings, UdpSettings, Way};
-use super::{Udp, bind, usual};
+use super::socket::{Udp, UdpError, bind};
+use super::tried::{Trial, TrialRow};
 
 /// A tick of more packets is tried with so many.
 const PACKETS_MAX: usize = 256;
@@ -19,67 +19,6 @@ const ROUNDS_MAX: usize = 200;
 const ROUNDS_MIN: usize = 3;
 /// The most that goes to an address of the user's.
 const TOWARD_PACKETS_MAX: usize = 4096;
-/// A way that is not this much better than the usual one is not worth leaving it for: the next trial would say otherwise.
-const BETTER: f64 = 0.97;
-
-/// What one way took.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TrialRow {
-    /// The way.
-    pub way: Way,
-    /// CPU time a packet that was received, in nanoseconds: the median of the rounds. None if the way is not to be had, or was not tried.
-    pub receive_ns: Option<f64>,
-    /// CPU time a packet that was sent, in nanoseconds. On loopback that has in it what the receiver's side of the kernel takes.
-    pub send_ns: Option<f64>,
-}
-
-/// What the ways took.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trial {
-    /// A row for each way that there is.
-    pub rows: Vec<TrialRow>,
-    /// How many rounds each had.
-    pub rounds: usize,
-    /// How long it took, in nanoseconds.
-    pub took_ns: u64,
-    /// Where the packets went, if not to loopback.
-    pub toward: Option<SocketAddr>,
-}
-
-impl Trial {
-    /// The way to receive; none if there were too few rounds.
-    pub fn receive_way(&self) -> Option<Way> {
-        self.best(|row| row.receive_ns)
-    }
-
-    /// The way to send; none if there were too few rounds.
-    pub fn send_way(&self) -> Option<Way> {
-        self.best(|row| row.send_ns)
-    }
-
-    fn best(&self, ns: impl Fn(&TrialRow) -> Option<f64>) -> Option<Way> {
-        let figures = self.rows.iter().filter_map(|row| Some((row.way, ns(row)?)));
-        let (best, best_ns) = figures.clone().min_by(|(_, one), (_, other)| one.total_cmp(other))?;
-        let usual_ns = figures.clone().find(|(way, _)| *way == usual()).map(|(_, ns)| ns);
-        Some(if usual_ns.is_some_and(|usual_ns| usual_ns * BETTER <= best_ns) { usual() } else { best })
-    }
-}
-
-impl fmt::Display for Trial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.took_ns as f64 / 1e6;
-        write!(f, "tried in {} rounds, {ms:.0} ms, ", self.rounds)?;
-        match self.toward {
-            Some(address) => writeln!(f, "sending to {address}, receiving on loopback:")?,
-            None => writeln!(f, "on loopback:")?,
-        }
-        for TrialRow { way, receive_ns, send_ns } in &self.rows {
-            let text = |ns: &Option<f64>| ns.map_or("not tried".to_owned(), |ns| format!("{ns:.0} ns"));
-            writeln!(f, "  {way:10} {:>10} received {:>10} sent", text(receive_ns), text(send_ns))?;
-        }
-        Ok(())
-    }
-}
 
 pub(super) fn needed(settings: &UdpSettings) -> bool {
     settings.receive == Choice::Measured || settings.send == Choice::Measured
@@ -151,7 +90,7 @@ pub(super) fn run(settings: &UdpSettings) -> Trial {
 }
 
 /// A socket of the same family on loopback, or on the address that packets go from.
-fn open(settings: &UdpSettings, receive: Way, send: Way, toward: Option<SocketAddr>) -> Result<Udp, super::UdpError> {
+fn open(settings: &UdpSettings, receive: Way, send: Way, toward: Option<SocketAddr>) -> Result<Udp, UdpError> {
     let is_v4 = toward.unwrap_or(settings.address).is_ipv4();
     let address = match (toward, is_v4) {
         (None, true) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -167,8 +106,8 @@ fn open(settings: &UdpSettings, receive: Way, send: Way, toward: Option<SocketAd
 impl Contender {
     /// None if the way is not to be had for either half.
     fn open(settings: &UdpSettings, way: Way) -> Option<Contender> {
-        let receiver = open(settings, way, way, None).ok().filter(|udp| udp.report.receive_way == way);
-        let sender = open(settings, way, way, settings.trial.toward).ok().filter(|udp| udp.report.send_way == way);
+        let receiver = open(settings, way, way, None).ok().filter(|udp| udp.report().receive_way == way);
+        let sender = open(settings, way, way, settings.trial.toward).ok().filter(|udp| udp.report().send_way == way);
         let is_there = receiver.is_some() || sender.is_some();
         let (receive_ns, send_ns) = (Vec::with_capacity(ROUNDS_MAX), Vec::with_capacity(ROUNDS_MAX));
         is_there.then_some(Contender { way, receiver, sender, receive_ns, send_ns })

@@ -1,0 +1,162 @@
+//! The types of a job system: what all of its threads share, and what each thread has for itself. A job gets the seat of the thread that runs
+//! it, and the seats share the queues of jobs. So these types name each other, and are in one file.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use evenkeel_sys::job::{self, Claim, Gate, Links, Ring, Sink, Source, Tally};
+use evenkeel_sys::lock::Mutex;
+
+use super::settings::QueueSettings;
+
+pub(super) type Task = job::Task<Seat, Failures>;
+
+pub(super) type Lender<'env> = job::Lender<'env, Failures>;
+
+/// The most jobs that a thread takes at once.
+pub(super) const CLAIM_MOST: u64 = 8;
+
+/// The seat of who opens frames.
+pub(super) const CALLER: usize = 0;
+
+/// What went wrong in the jobs of one frame.
+#[derive(Default)]
+pub(super) struct Failures {
+    /// The first panic. A lock of the standard library, since only who panics takes it.
+    pub(super) first: std::sync::Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Failures {
+    #[cold]
+    pub(super) fn add(&self, payload: Box<dyn Any + Send>) {
+        let mut first = self.first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match &*first {
+            None => *first = Some(payload),
+            // To drop it can panic again.
+            Some(_) => drop_quietly(payload),
+        }
+    }
+
+    pub(super) fn into_first(self) -> Option<Box<dyn Any + Send>> {
+        self.first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A payload whose drop panics would end a worker.
+#[cold]
+pub(super) fn drop_quietly(payload: Box<dyn Any + Send>) {
+    if let Err(again) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload))) {
+        // Whoever does that twice leaks it.
+        std::mem::forget(again);
+    }
+}
+
+/// How the CPUs are shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// All threads on one: to wake another is to stand aside.
+    OneCpu,
+    /// Several, with a limit on their time: to wait awake is to waste it.
+    Limited,
+    /// Several.
+    Several,
+}
+
+pub(super) struct JobQueue {
+    /// What the caller pushes outside of jobs: by far the most, so it must cost least.
+    pub(super) from_caller: Sink<Task>,
+    /// What is pushed in jobs, what has waited, and what is asynchronous.
+    pub(super) ring: Ring<Task>,
+    pub(super) settings: QueueSettings,
+    /// A bit for each seat that takes from it.
+    pub(super) takers: u64,
+    /// A bit for each worker that takes from it before all others.
+    pub(super) first_choice_of: u64,
+}
+
+impl JobQueue {
+    /// The next job: what has waited or was pushed in a job comes first, since others may wait for it.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<Task> {
+        self.ring.pop().or_else(|| self.from_caller.pop())
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.ring.len() + self.from_caller.len()
+    }
+
+    #[inline]
+    pub(super) fn has_ready(&self) -> bool {
+        self.ring.has_ready() || self.from_caller.has_ready()
+    }
+}
+
+/// What one seat has counted since the start. Only its thread writes.
+#[repr(align(128))]
+#[derive(Default)]
+pub(super) struct Counted {
+    pub(super) jobs: AtomicU64,
+    pub(super) asynchronous: AtomicU64,
+    pub(super) busy_ticks: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    pub(super) panics: AtomicU64,
+    pub(super) full: AtomicU64,
+    pub(super) wakes: AtomicU64,
+    pub(super) waited_ns: AtomicU64,
+    /// Of a frame's jobs, since the caller took it last.
+    pub(super) longest_ticks: AtomicU64,
+}
+
+/// A job that waits for others, with its queue.
+type Waiting = Option<(Task, usize)>;
+
+pub(super) struct Shared {
+    pub(super) queues: Box<[JobQueue]>,
+    pub(super) links: Links,
+    /// The jobs that wait, each in the place of its link.
+    pub(super) waiting: Box<[Mutex<Waiting>]>,
+    /// Which frame it is, of all job systems': a handle of another counts as done.
+    pub(super) generation: AtomicU64,
+    pub(super) gate: Gate,
+    /// The link whose end the caller waits for.
+    pub(super) awaited: AtomicU32,
+    pub(super) counted: Box<[Counted]>,
+    pub(super) sharing: Sharing,
+    pub(super) looks: u32,
+    /// What a job of a frame took on average lately. So much at the start that others are woken for any.
+    pub(super) mean_ticks: AtomicU64,
+    /// How many jobs a thread takes at once.
+    pub(super) claim_most: AtomicU64,
+    pub(super) worth_waking_ticks: u64,
+    pub(super) ticks_per_us: u64,
+    pub(super) stop: AtomicBool,
+    /// What went wrong in jobs that no frame waits for.
+    pub(super) asynchronous_failures: Failures,
+}
+
+/// A task that waits for nobody, and that nobody waits for in particular.
+pub(super) const UNLINKED: u32 = u32::MAX;
+
+/// The place of one thread.
+pub(super) struct Seat {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: usize,
+    /// The queues it takes from, in its order.
+    pub(super) takes: Box<[u8]>,
+    /// Those of them that are for frames.
+    pub(super) takes_for_frames: Box<[u8]>,
+    /// The caller's ends of all queues; other seats have none.
+    pub(super) sources: Box<[Source<Task>]>,
+    /// What it has taken from a queue and not run yet. A job that waits for others runs these before it sleeps.
+    pub(super) claimed: RefCell<Option<Claim<Task>>>,
+    pub(super) tally: Tally<Failures>,
+    /// How many jobs are on this thread's stack, one on the other.
+    pub(super) running: Cell<u32>,
+    /// What was counted and is not shown yet.
+    pub(super) busy_ticks: Cell<u64>,
+    pub(super) longest_ticks: Cell<u64>,
+    pub(super) jobs: Cell<u64>,
+}

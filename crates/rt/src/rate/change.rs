@@ -1,0 +1,61 @@
+//! What a phase of the game may have of the ladder, and a change of the period.
+
+use std::time::Duration;
+
+/// What a phase of the game, such as lobby, round or end, may have of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatePhase {
+    /// The shortest period.
+    pub fastest: Duration,
+    /// The longest period.
+    pub slowest: Duration,
+    /// Another limit than [`RateSettings::sustainable`](super::RateSettings::sustainable), where the phase may take more or less.
+    pub sustainable: Option<f64>,
+}
+
+impl RatePhase {
+    /// A phase that may tick from `fastest` to `slowest`. Where no rung is within, the one nearest to `fastest` is meant.
+    pub const fn between(fastest: Duration, slowest: Duration) -> RatePhase {
+        RatePhase { fastest, slowest, sustainable: None }
+    }
+
+    /// The same with another limit on what its work may take of its share.
+    #[must_use]
+    pub const fn sustainable(self, sustainable: f64) -> RatePhase {
+        RatePhase { sustainable: Some(sustainable), ..self }
+    }
+}
+
+/// A change of the period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateChange {
+    /// The period before.
+    pub from: Duration,
+    /// The period from the next tick on.
+    pub to: Duration,
+    /// The reason.
+    pub why: Why,
+}
+
+/// Why a period changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Ticks need more of their share of the period than can go on.
+    Work,
+    /// Ticks were missed.
+    Missed,
+    /// The tick's thread waited for a CPU too long.
+    Waited,
+    /// A limit on CPU time held the server up.
+    Throttled,
+    /// Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
+    Pressure,
+    /// The rest of the system waited for a CPU, and the ticks are a good part of why.
+    Starved,
+    /// For long enough there was room for more.
+    Calm,
+    /// Another phase of the game.
+    Phase,
+    /// The CPU's turns were found, moved or gone.
+    Turns,
+}

@@ -1,0 +1,186 @@
+//! `Udp` of a socket that is bound: its two halves, and what became of the wishes that it was opened with.
+
+use std::fmt;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use evenkeel_sys::Errno;
+use evenkeel_sys::udp::{self, Sharing};
+
+use super::failures::Failure;
+use super::receive::{Counts, Incoming, ReceiveCounters, Received};
+use super::report::{self, Half, Refused, UdpReport};
+use super::send::{Flushed, NotQueued, Outgoing, SendCounters};
+use super::settings::{Choice, DATAGRAM_BYTES_MAX, Stamps, UdpSettings, Undelivered, Way, usual};
+use super::tried::Trial;
+use crate::thread::Got;
+
+/// A socket that was not opened.
+#[derive(Debug)]
+pub struct UdpError {
+    /// The address that was asked for.
+    pub address: SocketAddr,
+    /// What was being done.
+    pub doing: &'static str,
+    /// What the kernel said.
+    pub why: Errno,
+}
+
+impl fmt::Display for UdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UdpError { address, doing, why } = self;
+        write!(f, "{doing} for UDP at {address}: {why}")?;
+        let hint = match *why {
+            Errno::ADDRINUSE => "; another socket has the port: ask for another, or for 0 to be given one",
+            Errno::ADDRNOTAVAIL => "; no interface has this address: ask for 0.0.0.0 or [::], or give it to one",
+            Errno::ACCESS => "; ports below 1024 take CAP_NET_BIND_SERVICE: ask for a higher one",
+            Errno::AFNOSUPPORT => "; the kernel has no such version of the protocol: ask for an address of the other",
+            Errno::MFILE => "; the process may have no more files: raise its limit (ulimit -n)",
+            _ => "",
+        };
+        f.write_str(hint)
+    }
+}
+
+impl std::error::Error for UdpError {}
+
+/// A server's socket. Use it from one thread; two threads may have a half each ([`Udp::halves`], [`Udp::into_halves`]).
+#[derive(Debug)]
+pub struct Udp {
+    socket: Arc<UdpSocket>,
+    address: SocketAddr,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    report: UdpReport,
+}
+
+impl Udp {
+    pub(super) fn of(
+        socket: UdpSocket,
+        settings: UdpSettings,
+        trial: Option<Trial>,
+        shard: Got,
+    ) -> Result<Udp, UdpError> {
+        let settings = UdpSettings { bytes_max: settings.bytes_max.clamp(1, DATAGRAM_BYTES_MAX), ..settings };
+        let address = socket.local_addr().map_err(|error| UdpError {
+            address: settings.address,
+            doing: "read the address back",
+            why: Errno::from(&error),
+        })?;
+        let socket = Arc::new(socket);
+        let mut refused = Vec::new();
+        let chosen = |choice, measured: Option<Way>| match choice {
+            Choice::Is(way) => way,
+            Choice::Measured => measured.unwrap_or(usual()),
+            Choice::Usual => usual(),
+        };
+        let receive = chosen(settings.receive, trial.as_ref().and_then(Trial::receive_way));
+        let incoming = Incoming::open(&socket, &settings, receive, |way, why| {
+            refused.push(Refused { half: Half::Receive, way, why });
+        });
+        let send = chosen(settings.send, trial.as_ref().and_then(Trial::send_way));
+        let outgoing = Outgoing::open(&socket, &settings, send, |way, why| {
+            refused.push(Refused { half: Half::Send, way, why });
+        });
+        let report = UdpReport {
+            receive_way: incoming.way(),
+            send_way: outgoing.way(),
+            refused,
+            buffer: settings.buffer.map(|need| report::ask_buffer(&socket, need)),
+            // Where the kernel tells the count when asked, each packet need not carry it.
+            drops: match udp::dropped(&socket) {
+                Some(_) => Got::InForce,
+                None => report::got(Some(()), |()| udp::tell_dropped(&socket).map(|()| true)),
+            },
+            stamps: report::got((settings.stamps == Stamps::EachPacket).then_some(()), |()| {
+                udp::stamp_arrivals(&socket).map(|()| true)
+            }),
+            undelivered: report::got((settings.undelivered == Undelivered::Told).then_some(()), |()| {
+                udp::keep_undelivered(&socket).map(|()| true)
+            }),
+            busy_poll: report::got(settings.busy_poll_us, |us| Ok(udp::set_busy_poll_us(&socket, us)? == us)),
+            shard,
+            trial,
+        };
+        Ok(Udp { socket, address, incoming, outgoing, report })
+    }
+
+    /// The two halves, to send while receiving, or to use from a thread each.
+    pub fn halves(&mut self) -> (&mut Incoming, &mut Outgoing) {
+        (&mut self.incoming, &mut self.outgoing)
+    }
+
+    /// The two halves for good, to be kept apart: the socket is closed when both are dropped. What [`Udp::report`] tells is to be copied
+    /// before.
+    pub fn into_halves(self) -> (Incoming, Outgoing) {
+        (self.incoming, self.outgoing)
+    }
+
+    /// Gives each packet that waits, up to the settings' `receive_packets_max`. Never waits itself.
+    pub fn receive(&mut self, each: impl FnMut(Received<'_>)) -> Counts {
+        self.incoming.receive(each)
+    }
+
+    /// As [`Udp::receive`], but at most so many.
+    pub fn receive_at_most(&mut self, packets: usize, each: impl FnMut(Received<'_>)) -> Counts {
+        self.incoming.receive_at_most(packets, each)
+    }
+
+    /// Queues a packet: [`Udp::flush`] sends what is queued. A full queue is flushed first.
+    ///
+    /// # Errors
+    /// [`NotQueued::TooLong`], or [`NotQueued::Full`] if the kernel has no room for what is queued; the packet is then gone, and counted.
+    pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), NotQueued> {
+        self.outgoing.send(to, bytes)
+    }
+
+    /// Sends what is queued, as far as the kernel takes it. Never waits.
+    pub fn flush(&mut self) -> Flushed {
+        self.outgoing.flush()
+    }
+
+    /// The address that it receives on.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What became of each wish.
+    pub fn report(&self) -> &UdpReport {
+        &self.report
+    }
+
+    /// What was received since the start. Asks the kernel how much was dropped.
+    pub fn received(&mut self) -> ReceiveCounters {
+        self.incoming.counters()
+    }
+
+    /// What was sent since the start.
+    pub fn sent(&self) -> SendCounters {
+        self.outgoing.counters()
+    }
+
+    /// Peers that packets did not get to: at most 64 of those that the kernel refused to send to, and as many of those that the network told
+    /// of, if the settings ask for that.
+    pub fn failures(&self) -> impl Iterator<Item = &Failure> {
+        self.outgoing.failures().iter().chain(self.incoming.failures())
+    }
+
+    /// Begins to count them anew.
+    pub fn forget_failures(&mut self) {
+        self.outgoing.forget_failures();
+        self.incoming.forget_failures();
+    }
+}
+
+impl AsFd for Udp {
+    /// To wait for packets together with other things. It is readable while packets wait in the kernel; those that a bound left over from the
+    /// last call are not among them.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+pub(super) fn bind(address: SocketAddr, sharing: Sharing) -> Result<UdpSocket, UdpError> {
+    udp::open(address, sharing).map_err(|why| UdpError { address, doing: "open a socket", why })
+}
