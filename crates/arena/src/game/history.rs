@@ -1,33 +1,14 @@
 //! Where everybody's hit boxes were during the last 250 ms, so that a shot is judged by what the shooter saw. Frames lie in one
 //! ring that is never grown; between two frames the hit boxes are where a client that draws between two snapshots shows them.
 
-use crate::game::math::Vector;
+use crate::game::player::Slot;
 use crate::game::shape::{Capsule, Ray};
-use crate::game::sim::Slot;
-use crate::game::skeleton::{BONES, Bone, REACH_MM};
+use crate::game::skeleton::{Bone, REACH_MM};
+
+pub use crate::game::player::{Figure, View};
 
 /// How far back is remembered, in milliseconds.
 pub const HISTORY_MS: u32 = 250;
-
-/// One body at one tick.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figure {
-    /// Counts the lives of the slot; 0 for nobody alive. Between two lives there is no way to be half along.
-    pub life: u32,
-    /// The middle: no part is further from it than [`REACH_MM`].
-    pub middle: Vector,
-    /// The hit boxes.
-    pub bones: [Capsule; BONES],
-}
-
-/// What a client saw when it shot: so many 256ths of the way from one tick to the next.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct View {
-    /// The tick before.
-    pub tick: u32,
-    /// How far on towards the next.
-    pub part: u8,
-}
 
 /// What a shot met.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -143,6 +124,7 @@ mod tests {
 
     use super::*;
     use crate::game::math::Look;
+    use crate::game::math::Vector;
     use crate::game::skeleton::Pose;
 
     fn figure(x_mm: i32, life: u32) -> Figure {

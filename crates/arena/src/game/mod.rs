@@ -5,6 +5,7 @@ pub mod ground;
 pub mod history;
 pub mod math;
 pub mod path;
+pub mod player;
 pub mod shape;
 pub mod sight;
 pub mod sim;

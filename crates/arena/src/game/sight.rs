@@ -4,7 +4,7 @@
 use crate::crew::Crew;
 use crate::game::ground::Ground;
 use crate::game::math::{Look, Vector};
-use crate::game::sim::{Body, Slot};
+use crate::game::player::{Body, Slot};
 use crate::game::skeleton::Pose;
 
 /// From here on an opponent must be in sight, in millimetres.

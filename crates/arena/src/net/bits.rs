@@ -1,6 +1,6 @@
 //! Numbers of any few bits, one after the other in a datagram: the first bit is the lowest of the first byte.
 
-use crate::net::wire::WireError;
+use crate::net::error::WireError;
 
 /// Appends bits to bytes.
 #[derive(Debug)]

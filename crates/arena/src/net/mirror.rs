@@ -1,8 +1,8 @@
 //! A client's memory of the snapshots it got: what changes are told from, and what it shows, a little behind the newest.
 
 use crate::game::history::View;
+use crate::net::error::WireError;
 use crate::net::snapshot::{MAX_BASE_TICKS, Packed, Snapshot};
-use crate::net::wire::WireError;
 
 /// A client shows the match so many ticks behind its newest snapshot, so that one lost does not stop everybody.
 pub const SHOWN_BEHIND: u32 = 2;

@@ -3,6 +3,7 @@
 pub mod bits;
 pub mod client;
 pub mod cookie;
+pub mod error;
 pub mod gate;
 pub mod limit;
 pub mod mirror;

@@ -10,7 +10,7 @@
 use crate::game::sight::Entity;
 use crate::game::sim::{Fired, Sim, Slot};
 use crate::net::bits::{BitReader, BitWriter, fits};
-use crate::net::wire::WireError;
+use crate::net::error::WireError;
 
 /// As many players as fit one datagram even if all that were shown are gone and all others new.
 pub const MAX_SEEN: usize = 88;

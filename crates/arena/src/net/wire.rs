@@ -17,12 +17,12 @@
 //! No answer is larger than what asks for it; the padding of hello and join sees to that, so a forged source address gains
 //! an attacker nothing. Snapshots go only to addresses that have echoed a cookie.
 
-use thiserror::Error;
-
 use crate::game::history::View;
 use crate::game::math::{Look, MAX_PITCH};
 use crate::game::sim::{Buttons, PlayerInput};
 use crate::net::snapshot::{Packed, Snapshot};
+
+pub use crate::net::error::WireError;
 
 /// Largest datagram either side sends; fits an Ethernet frame with room for tunnels.
 pub const MAX_DATAGRAM_BYTES: usize = 1_200;
@@ -32,26 +32,6 @@ pub const HANDSHAKE_BYTES: usize = 64;
 const HEADER: [u8; 3] = [b'E', b'K', 2];
 const PING_BYTES: usize = 24;
 const INPUT_BYTES: usize = 30;
-
-/// Why bytes are not a datagram of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum WireError {
-    /// It ends early, or bytes are left over.
-    #[error("wrong length for its kind")]
-    Length,
-    /// Not our magic number or format.
-    #[error("not a datagram of this game and format")]
-    Header,
-    /// No such kind from this side.
-    #[error("unknown kind {0}")]
-    Kind(u8),
-    /// A number is out of its range.
-    #[error("value out of range")]
-    Range,
-    /// A snapshot says what has changed since one that is not there.
-    #[error("changes since tick {0}, which is not known")]
-    Baseline(u32),
-}
 
 /// A datagram from a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

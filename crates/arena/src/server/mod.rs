@@ -4,26 +4,22 @@
 //! The tick is kept by `evenkeel-rt`. If a tick is done only after the next deadline, the deadlines that have passed are skipped
 //! and counted, never caught up: the match slows down rather than running late ticks in a burst.
 
-use std::io;
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use evenkeel_rt::jobs::JobsError;
-use evenkeel_rt::telemetry::{PageError, Telemetry, TelemetrySettings};
-use evenkeel_rt::udp::{Udp, UdpError, UdpSettings};
+use evenkeel_rt::telemetry::{Telemetry, TelemetrySettings};
+use evenkeel_rt::udp::{Udp, UdpSettings};
 use rustix::thread::gettid;
-use thiserror::Error;
 
 use crate::console::Request;
 use crate::control::{FORMAT, ServerEvent};
 use crate::crew::Crew;
-use crate::game::sim::SimConfig;
 use crate::net::gate::{Gate, GateConfig};
 use crate::server::aside::{Aside, Flood};
+use crate::server::config::QUEUE_EVENTS;
 use crate::server::receive::Receive;
 use crate::server::scribe::Scribe;
 use crate::server::tick::{Parts, Tick};
@@ -31,83 +27,13 @@ use crate::server::window::Counters;
 use crate::work::Work;
 
 mod aside;
+mod config;
 mod receive;
 mod scribe;
 mod tick;
 mod window;
 
-/// Events between the threads; more than 255 players may send in one period at 10 Hz (the gate lets 200 a second each).
-const QUEUE_EVENTS: usize = 8_192;
-
-/// How the tick thread is treated by the kernel.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Keeping {
-    /// As `evenkeel-rt` sets a tick thread up: a short slice, exact timers, a learned margin waited out awake where there is room.
-    #[default]
-    Steady,
-    /// As any thread: what a server without such care has, and what knobs of a host act on.
-    Plain,
-}
-
-/// What to serve.
-#[derive(Debug, Clone)]
-pub struct ServerConfig {
-    /// Where; port 0 takes a free one.
-    pub listen: SocketAddr,
-    /// Ticks a second, 10 to 500.
-    pub tick_hz: u16,
-    /// Most players at a time, 1 to 255.
-    pub players: u8,
-    /// Decides the ground and where players appear.
-    pub seed: u64,
-    /// Work a tick does beside the match, in microseconds of this machine undisturbed.
-    pub work_us: u32,
-    /// Further work of one tick in fifty, in microseconds: a planted tail.
-    pub tail_us: u32,
-    /// Threads beside the tick thread that share its work.
-    pub workers: usize,
-    /// How the tick thread is treated.
-    pub keeping: Keeping,
-    /// Real-time priority of the tick thread, 1 to 99.
-    pub fifo: Option<u8>,
-    /// Name of the page of figures in shared memory.
-    pub session: Option<String>,
-    /// Where to write the match down.
-    pub record: Option<std::path::PathBuf>,
-}
-
-/// Why the server cannot run.
-#[derive(Debug, Error)]
-pub enum ServerError {
-    /// The socket.
-    #[error("listen: {0}")]
-    Listen(#[from] UdpError),
-    /// A second handle of the socket, for answers.
-    #[error("listen: {0}")]
-    Answers(io::Error),
-    /// The workers.
-    #[error(transparent)]
-    Jobs(#[from] JobsError),
-    /// The page of figures.
-    #[error("keep a page of figures: {0}")]
-    Page(#[from] PageError),
-    /// The file of the record.
-    #[error("record the match to {path}: {source}")]
-    Record {
-        /// Where to.
-        path: std::path::PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A thread beside the tick's.
-    #[error("start the {name} thread: {source}")]
-    Thread {
-        /// Which.
-        name: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
-}
+pub use config::{Keeping, ServerConfig, ServerError};
 
 /// A server that is bound but does not tick yet.
 #[derive(Debug)]
@@ -131,7 +57,7 @@ impl Server {
         let telemetry = config.session.as_deref().map(|name| Telemetry::create(&TelemetrySettings::named(name)));
         let telemetry = telemetry.transpose()?;
         let scribe = match &config.record {
-            Some(path) => Some(Scribe::begin(path, sim_config(&config))?),
+            Some(path) => Some(Scribe::begin(path, config.sim())?),
             None => None,
         };
         Ok(Self { config, udp, crew, telemetry, scribe, work: Work::calibrated() })
@@ -181,8 +107,4 @@ impl Server {
             ended
         })
     }
-}
-
-fn sim_config(config: &ServerConfig) -> SimConfig {
-    SimConfig { seed: config.seed, tick_hz: config.tick_hz, slots: config.players.into() }
 }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use crate::game::sim::SimConfig;
 use crate::record::Recorder;
 use crate::room::{Act, Room};
-use crate::server::ServerError;
+use crate::server::config::ServerError;
 
 const PIECE_BYTES: usize = 64 * 1024;
 /// Pieces on their way to the disk: seconds of a match of 64.

@@ -19,9 +19,9 @@ use crate::game::sim::Slot;
 use crate::net::gate::Event;
 use crate::room::{Act, Room, Told};
 use crate::server::aside::Aside;
+use crate::server::config::{Keeping, QUEUE_EVENTS, ServerConfig, ServerError};
 use crate::server::scribe::Scribe;
 use crate::server::window::{Counters, Window};
-use crate::server::{Keeping, QUEUE_EVENTS, ServerConfig, ServerError, sim_config};
 use crate::time::SECOND_NS;
 use crate::work::Work;
 
@@ -59,7 +59,7 @@ impl<'a> Tick<'a> {
     pub(super) fn new(config: ServerConfig, parts: Parts<'a>) -> Self {
         let period_ns = SECOND_NS / u64::from(config.tick_hz.max(1));
         Self {
-            room: Room::new(sim_config(&config)),
+            room: Room::new(config.sim()),
             work_units: parts.work.units(config.work_us),
             delay_units: 0,
             tail_units: parts.work.units(config.tail_us),
