@@ -6,7 +6,8 @@ use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 use maud::html;
 
-use super::{Direction, Pair, Quantity, Style};
+use super::pair::Pair;
+use super::style::{Direction, Quantity, Style};
 use crate::tree::{DEPTH_MAX, Kind, MORE, NodeId, ROOT, Tree};
 
 /// What is narrower is not drawn: a tenth of a pixel of 1200.

@@ -4,8 +4,9 @@
 use maud::{Markup, html};
 use serde::Serialize;
 
+use super::pair::Pair;
 use super::shell::Shell;
-use super::{Direction, Pair, Quantity, Style};
+use super::style::{Direction, Quantity, Style};
 use crate::tree::{Kind, MORE, NodeId, Tree, clean};
 
 /// No page has more frames than this: what is narrower than the rest is left out, and the page says so.

@@ -4,8 +4,10 @@ use evenkeel_sys::perf_probe::{Probe, ProbeKind};
 use evenkeel_sys::perf_sampler::{SampledEvent, Spec, Whose, flag};
 use evenkeel_sys::{CpuSet, Errno};
 
+use super::error::LiveError;
 use super::probe::Probed;
-use super::{LiveError, Switches, Wishes, waking};
+use super::waking;
+use super::wishes::{Switches, Wishes};
 use crate::perf::layout::{Layout, sample};
 
 const HARDWARE: u32 = 0;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::LiveError;
+use super::error::LiveError;
 use super::events::Plan;
 
 /// More often a second is no tick.

@@ -7,9 +7,12 @@ use evenkeel_hostfs::cgroup;
 use evenkeel_sys::perf_sampler::{Group, Whose, files_allowed};
 use evenkeel_sys::{CpuSet, Errno};
 
+use super::already;
 use super::chosen::Chosen;
+use super::error::LiveError;
 use super::events::Plan;
-use super::{LiveError, Switches, Targets, Wishes, already, numbers};
+use super::told::numbers;
+use super::wishes::{Switches, Targets, Wishes};
 
 /// More files than this are not opened: whole CPUs are watched instead, or not all threads.
 const FILES_MAX: u64 = 4096;

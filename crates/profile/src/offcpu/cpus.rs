@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::pairs::Pair;
+use super::pair::Pair;
+use super::spell::GONE;
 use crate::recording::{Recording, Span, Switch, Turn};
 
 /// A thread that could have run, with its CPU idle for such a share of the time, was kept from it. One that another CPU has fetched may
@@ -15,9 +16,6 @@ const KEPT_LEAST_NS: u64 = 4_000_000;
 const THROTTLED_LEAST_NS: u64 = 500_000;
 /// Turns of a CPU that are added up to see who had it longest.
 const TURNS_MAX: usize = 4096;
-
-/// The number of a thread whose number was taken from it already: it gives its CPU away for the last time.
-pub(super) const GONE: u32 = u32::MAX;
 
 /// A thread was given the CPU.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{Reason, Spell, events_named};
+use super::spell::{Reason, Spell, events_named};
 use crate::maps::{Map, Maps};
 use crate::names::Names;
 use crate::recording::{Mapping, Recording};

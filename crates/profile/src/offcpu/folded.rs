@@ -1,6 +1,6 @@
 //! Spells as folded stacks, weighted by their length in nanoseconds: what an off-CPU flame graph and a wake-up graph are drawn of.
 
-use super::Spell;
+use super::spell::Spell;
 use crate::fold::{self, Base, Folded, Seen};
 use crate::names::Names;
 use crate::recording::Recording;

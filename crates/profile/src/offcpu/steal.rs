@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cpus, Edges, Reason, Spell, events_named};
+use super::cpus::Cpus;
+use super::spell::{Edges, Reason, Spell, events_named};
 use crate::recording::{Recording, Sample, Span};
 
 /// A sample that is later than this was kept from coming.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Reason, Spell};
+use super::spell::{Reason, Spell};
 use crate::recording::{Recording, Span, Turn};
 
 /// Parts of the time.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::names::Function;
-use crate::recording::{Life, Sample, Switch, Unit};
+use crate::recording::{Event, Life, Sample, Span, Switch, Unit};
 use crate::stack::Frame;
 
 /// The functions of the kernel; each one's address is its place.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Edges, Spell, events_named};
+use super::spell::{Edges, Spell, events_named};
 use crate::recording::{Recording, Span, Turn};
 use crate::stack::StackId;
 

@@ -106,7 +106,7 @@ impl Layout {
 
     /// Whether a record of this kind says when it was.
     pub(super) fn says_when(&self, kind: u32) -> bool {
-        self.has(sample::TIME) && (kind == super::record::kind::SAMPLE || self.is_sample_id_all())
+        self.has(sample::TIME) && (kind == super::kind::SAMPLE || self.is_sample_id_all())
     }
 
     /// Whether a sample has this field.

@@ -4,6 +4,7 @@ pub mod bytes;
 mod compressed;
 mod features;
 pub mod file;
+pub mod kind;
 pub mod layout;
 pub mod record;
 mod walk;

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use super::cache::{Cache, Grade, Kept};
 use super::demangle::demangle;
 use super::elf::{self, Image};
+use super::finding::{Finding, Mapped, Settings, identity, of_recording};
 use super::perf_map::{PerfMap, parse_perf_map};
-use super::{Finding, Mapped, Reason, Settings, Why, files, identity};
+use super::why::{Reason, Why};
 use crate::binaries::NotFound;
 use crate::binaries::place::{self, NotOpen};
 use crate::names::Function;
@@ -34,7 +35,7 @@ pub(super) fn resolve(
     let in_vdso: Vec<(u64, u64)> = in_vdso.collect();
     let functions = if vdso.is_empty() { HashMap::new() } else { of_vdso(recording, &in_vdso).unwrap_or_default() };
     let (identity, path) = (identity(recording), format!("/tmp/perf-{pid}.map"));
-    let key = files::of_recording(&identity, &path, settings);
+    let key = of_recording(&identity, &path, settings);
     let mut kept = key.and_then(|key| cache.load(key)).map(|kept| kept.places).unwrap_or_default();
     let known = kept.len();
     let map = match map(settings, pid) {

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::{Finding, Reason, mend};
+use super::finding::Finding;
+use super::mend;
+use super::why::{Reason, Why};
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::Frame;
@@ -22,61 +24,6 @@ impl Share {
     /// The share that has a name, from 0 to 1; none where there are no frames.
     pub fn of_named(self) -> Option<f64> {
         (self.frames > 0).then(|| self.named as f64 / self.frames as f64)
-    }
-}
-
-/// Why frames have no name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Why {
-    /// The file has no names of its functions: it was stripped.
-    NoSymbols,
-    /// The file has names, and none for these places.
-    NotInTable,
-    /// The file is another one than the one that ran.
-    Replaced,
-    /// The file is not there any more.
-    Gone,
-    /// It was recorded on another machine, and nothing tells whether the file here is the same.
-    OtherMachine,
-    /// The file may not be read.
-    NotAllowed,
-    /// The file can't be what it says it is.
-    Malformed,
-    /// The kernel does not show its addresses.
-    KernelHidden,
-    /// Another kernel than this one ran.
-    OtherKernel,
-    /// Code of no file, and no `/tmp/perf-PID.map` that names it.
-    NoMap,
-    /// There is a `/tmp/perf-PID.map`, and it belongs to somebody else than the process.
-    MapOfOthers,
-    /// Nothing that could be run is mapped there: the program keeps no frame pointers, and its stack was followed into nothing.
-    NoFramePointers,
-    /// Who made the recording did not know the name.
-    NotTold,
-}
-
-impl Why {
-    /// In words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Why::NoSymbols => "it was stripped of the names of its functions",
-            Why::NotInTable => "it has no names for these places",
-            Why::Replaced => "it was replaced since the recording",
-            Why::Gone => "it is not there any more",
-            Why::OtherMachine => "it ran on another machine, and no build id tells whether the file here is the same",
-            Why::NotAllowed => "it may not be read",
-            Why::Malformed => "it is no ELF file that could be read",
-            Why::KernelHidden => "the kernel does not show its addresses",
-            Why::OtherKernel => "another kernel ran than the one that runs here now",
-            Why::NoMap => "it was compiled at run time, and no perf map names it",
-            Why::MapOfOthers => "its perf map belongs to somebody else",
-            Why::NoFramePointers => {
-                "no code is there: some of its code keeps no frame pointers, so that its stacks lead nowhere"
-            }
-            Why::NotTold => "the recording does not tell",
-        }
     }
 }
 

@@ -9,74 +9,68 @@ use std::path::Path;
 
 use object::read::ReadRef;
 
-use super::cache::{Grade, Kept, Key, Scope};
+use super::anonymous;
+use super::cache::{Cache, Grade, Kept, Key, Scope};
 use super::demangle::demangle;
 use super::elf::{self, Image, Symbol};
+use super::finding::{Finding, Mapped, Settings, VDSO, identity, of_recording};
 use super::lines::{Lines, Sections};
 use super::pclntab::{self, GoFunctions, parse_pclntab};
 use super::plt;
 use super::split::{self, Split};
-use super::{Asked, Finding, Mapped, Reason, Settings, Symbols, VDSO, Why, anonymous, identity};
+use super::why::{Reason, Why};
 use crate::binaries::source::{Odd, Source, source};
 use crate::binaries::{Links, Lookup, NotFound, Sought, by_build_id, debug_paths, place, same_build, separate};
 use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::{Frame, Module, ModuleId};
 
-impl Symbols {
-    /// Names the places of one file.
-    pub(super) fn file(
-        &self,
-        (recording, mapped): (&Recording, &Mapped),
-        id: ModuleId,
-        offsets: &BTreeSet<u64>,
-        finding: &mut Finding,
-    ) {
-        let Some(module) = recording.modules.get(id) else { return };
-        if module.path == VDSO {
-            anonymous::vdso_file(recording, id, offsets, finding);
-            return;
-        }
-        let lookup = self.settings.lookup();
-        let mappings = mapped.by_file.get(&id).map(Vec::as_slice).unwrap_or_default();
-        let sought = Sought::new(&recording.machine, mappings, module, &lookup);
-        let identity = identity(recording);
-        let key = key(&sought, module).or_else(|| of_recording(&identity, &module.path, &self.settings));
-        let mut kept = key.and_then(|key| self.cache.load(key)).filter(|kept| !is_outdone(kept, module, &lookup));
-        let missing = |kept: &Option<Kept>| -> BTreeSet<u64> {
-            let is_kept = |offset: &u64| kept.as_ref().is_some_and(|kept| kept.places.contains_key(offset));
-            offsets.iter().copied().filter(|offset| !is_kept(offset)).collect()
-        };
-        let wanting = missing(&kept);
-        let mut reason = None;
-        if !wanting.is_empty() {
-            match names_of(&sought, &wanting, &lookup) {
-                Ok(found) => {
-                    let kept = kept.get_or_insert_with(|| Kept { grade: found.grade, places: BTreeMap::new() });
-                    kept.grade = found.grade;
-                    kept.places.extend(found.places);
-                    if let Some(key) = key {
-                        self.cache.store(key, kept);
-                    }
+/// Names the places of one file.
+pub(super) fn resolve(
+    (settings, cache): (&Settings, &Cache),
+    (recording, mapped): (&Recording, &Mapped),
+    (id, offsets): (ModuleId, &BTreeSet<u64>),
+    finding: &mut Finding,
+) {
+    let Some(module) = recording.modules.get(id) else { return };
+    if module.path == VDSO {
+        anonymous::vdso_file(recording, id, offsets, finding);
+        return;
+    }
+    let lookup = settings.lookup();
+    let mappings = mapped.by_file.get(&id).map(Vec::as_slice).unwrap_or_default();
+    let sought = Sought::new(&recording.machine, mappings, module, &lookup);
+    let identity = identity(recording);
+    let key = key(&sought, module).or_else(|| of_recording(&identity, &module.path, settings));
+    let mut kept = key.and_then(|key| cache.load(key)).filter(|kept| !is_outdone(kept, module, &lookup));
+    let missing = |kept: &Option<Kept>| -> BTreeSet<u64> {
+        let is_kept = |offset: &u64| kept.as_ref().is_some_and(|kept| kept.places.contains_key(offset));
+        offsets.iter().copied().filter(|offset| !is_kept(offset)).collect()
+    };
+    let wanting = missing(&kept);
+    let mut reason = None;
+    if !wanting.is_empty() {
+        match names_of(&sought, &wanting, &lookup) {
+            Ok(found) => {
+                let kept = kept.get_or_insert_with(|| Kept { grade: found.grade, places: BTreeMap::new() });
+                kept.grade = found.grade;
+                kept.places.extend(found.places);
+                if let Some(key) = key {
+                    cache.store(key, kept);
                 }
-                Err(why) => reason = Some(why),
             }
-        }
-        let Some(Kept { grade, places }) = kept else {
-            finding.files.extend(reason.map(|reason| (id, reason)));
-            return;
-        };
-        let lacking = if grade == Grade::Dynamic { Why::NoSymbols } else { Why::NotInTable };
-        finding.files.insert(id, reason.unwrap_or_else(|| lacking.into()));
-        for (offset, functions) in places.into_iter().filter(|(offset, _)| offsets.contains(offset)) {
-            finding.functions.insert(Frame::InFile { module: id, offset }, functions);
+            Err(why) => reason = Some(why),
         }
     }
-}
-
-/// What is kept for one recording alone; nothing of what was recorded just now, and will not be read again.
-pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Settings) -> Option<Key<'k>> {
-    settings.recorded_until.map(|_| Key { build_id: identity, path, scope: Scope::Recording })
+    let Some(Kept { grade, places }) = kept else {
+        finding.files.extend(reason.map(|reason| (id, reason)));
+        return;
+    };
+    let lacking = if grade == Grade::Dynamic { Why::NoSymbols } else { Why::NotInTable };
+    finding.files.insert(id, reason.unwrap_or_else(|| lacking.into()));
+    for (offset, functions) in places.into_iter().filter(|(offset, _)| offsets.contains(offset)) {
+        finding.functions.insert(Frame::InFile { module: id, offset }, functions);
+    }
 }
 
 /// Whether there is better now than what was kept: separate debug information that was installed since.
@@ -222,24 +216,4 @@ fn shared<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, lookup: &Lookup
     let source = source(place::open(&beside).ok()?.file).ok()?;
     let is_it = Links::of(&source).ok()?.build_id.is_some_and(|found| same_build(&found, id));
     is_it.then_some(source)
-}
-
-impl Asked {
-    /// The places of a recording's frames.
-    pub(super) fn of(recording: &Recording) -> Asked {
-        let mut asked = Asked::default();
-        for frame in recording.stacks.frames() {
-            match frame {
-                Frame::InFile { module, offset } => {
-                    let (_, offsets) = asked.files.entry(module.place()).or_insert_with(|| (*module, BTreeSet::new()));
-                    offsets.insert(*offset);
-                }
-                Frame::Anonymous { pid, address } => {
-                    asked.anonymous.entry(*pid).or_default().insert(*address);
-                }
-                Frame::Kernel { .. } | Frame::Named { .. } | Frame::Hint(_) => {}
-            }
-        }
-        asked
-    }
 }

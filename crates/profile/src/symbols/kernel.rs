@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::cache::{Cache, Grade, Kept, Key, Scope};
 use super::demangle::demangle;
-use super::{Finding, Mapped, Reason, Why};
+use super::finding::{Finding, Mapped};
+use super::why::{Reason, Why};
 use crate::binaries::same_build;
 use crate::names::Function;
 use crate::recording::Recording;

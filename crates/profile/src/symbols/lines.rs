@@ -13,7 +13,7 @@ use object::read::ReadRef;
 
 use super::demangle::demangle;
 use super::elf::{Image, unpacked_max_bytes};
-use super::split::{self, Split, Units};
+use super::split::{self, Reader, Split, Units};
 use crate::binaries::source::Odd;
 use crate::names::Function;
 
@@ -21,8 +21,6 @@ use crate::names::Function;
 const INLINED_MAX: usize = 64;
 /// No more names, and the same for paths, than so many letters.
 const PATH_MAX: usize = 1024;
-
-pub(super) type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// What is known of lines, unpacked.
 pub(crate) struct Sections<'a> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Why;
+use super::why::Why;
 use crate::binaries::place;
 
 /// More packages than any machine has.

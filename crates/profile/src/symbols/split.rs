@@ -13,7 +13,6 @@ use addr2line::gimli::{Dwarf, DwarfPackageSections, DwarfSections, DwoId, Endian
 use object::read::ReadRef;
 
 use super::elf::{Image, unpacked_max_bytes};
-use super::lines::Reader;
 use crate::binaries::source::{Odd, Source, source};
 
 /// No more files of units are tried for one program.
@@ -22,6 +21,9 @@ const FILES_MAX: usize = 4096;
 const FILE_MAX_BYTES: u64 = 256 << 20;
 /// The kernel takes no longer path.
 const PATH_MAX_BYTES: usize = 4096;
+
+/// Reads sections of debug information, wherever they lie.
+pub(super) type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// Opens a file where the program that names it is: on this machine, or in a container.
 pub(super) type Open<'o> = &'o dyn Fn(&Path) -> Option<File>;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{Spent, Tick};
+use super::tick::{Spent, Tick};
 use crate::names::Names;
 use crate::offcpu::Spell;
 use crate::recording::{Recording, Sample, Unit};

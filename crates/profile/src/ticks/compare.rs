@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Spent;
 use super::account::{Account, Sums};
 use super::cut::Cut;
 use super::place::{Paths, Place};
+use super::tick::Spent;
 use crate::fold::{self, Base, Folded, Seen};
 use crate::names::Names;
 use crate::offcpu::Spell;

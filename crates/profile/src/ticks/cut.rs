@@ -12,7 +12,8 @@ use evenkeel_measure::meters::ticks::track::{Beat, Followed, Found};
 use evenkeel_measure::meters::ticks::views::Workers;
 use serde::Serialize;
 
-use super::Tick;
+use super::stretch::{Stretch, sleeps, stretches};
+use super::tick::Tick;
 use super::told::{OfThread, Told};
 use super::whole;
 use crate::offcpu::{Reason, Spell};
@@ -242,60 +243,9 @@ fn missed(told: &[Told]) -> u64 {
     gaps.fold(0, u64::saturating_add)
 }
 
-/// A stretch between two borders.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
-    pub(super) start_ns: u64,
-    pub(super) end_ns: u64,
-    pub(super) ran_ns: u64,
-    /// How long the spell before it was.
-    waited_ns: u64,
-    /// The spell that it begins after.
-    after: usize,
-}
-
-pub(super) fn stretches(life: &[Spell], is_border: impl Fn(&Spell) -> bool) -> Vec<Stretch> {
-    let mut found = Vec::new();
-    let mut now: Option<Stretch> = None;
-    let mut since_ns = 0;
-    for (at, spell) in life.iter().enumerate() {
-        if let Some(now) = &mut now {
-            now.ran_ns += spell.span.start_ns.saturating_sub(since_ns);
-        }
-        since_ns = spell.span.end_ns;
-        if is_border(spell) {
-            found.extend(now.map(|now| Stretch { end_ns: spell.span.start_ns, ..now }));
-            let waited_ns = spell.span.length_ns();
-            now = Some(Stretch { start_ns: since_ns, end_ns: since_ns, ran_ns: 0, waited_ns, after: at });
-        }
-    }
-    found
-}
-
 fn beats(stretches: &[Stretch]) -> Vec<Beat> {
     let beat = |one: &Stretch| Beat { at_ns: one.start_ns, until_ns: one.end_ns, weight: one.ran_ns as f64 };
     stretches.iter().map(beat).collect()
-}
-
-/// Whether a thread may wait so for its next tick. It was not its own will where it lost the CPU, or memory was not there.
-pub(super) fn sleeps(reason: Reason) -> bool {
-    match reason {
-        Reason::Futex
-        | Reason::Poll
-        | Reason::Sleep
-        | Reason::Socket
-        | Reason::Stopped
-        | Reason::Other
-        | Reason::Unknown => true,
-        Reason::Disk
-        | Reason::PageFault
-        | Reason::KernelLock
-        | Reason::Preempted
-        | Reason::Yielded
-        | Reason::Throttled
-        | Reason::Steal
-        | Reason::Ended => false,
-    }
 }
 
 /// A place to wait: why, and the user's innermost frames.

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Spent;
 use super::account::{Account, Sums};
+use super::tick::Spent;
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, StackId};

@@ -7,7 +7,8 @@ use super::compare::{Comparison, Doubt};
 use super::cut::{Ends, NoTicks, Wanted};
 use super::told::Told;
 use super::*;
-use crate::recording::{Event, Sample, Thread, Unit};
+use crate::offcpu::Reason;
+use crate::recording::{Event, Sample, Span, Thread, Unit};
 use crate::stack::{Frame, StackId};
 
 mod marks;

@@ -7,7 +7,7 @@ use evenkeel_measure::meters::ticks::stream::{Stream, ThreadLog};
 use evenkeel_measure::meters::ticks::views::JOIN_NS;
 use evenkeel_measure::meters::ticks::wakes::Wake;
 
-use super::cut::{Stretch, sleeps, stretches};
+use super::stretch::{Stretch, sleeps, stretches};
 use crate::offcpu::Spell;
 use crate::recording::{Recording, Span};
 

@@ -1,0 +1,144 @@
+//! What the search for names works on: its settings, the places that have no name yet, and the names that were found.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use super::cache::{Key, Scope};
+use super::why::Reason;
+use crate::binaries::Lookup;
+use crate::names::Function;
+use crate::recording::{Mapping, Recording};
+use crate::stack::{Frame, ModuleId};
+
+/// More processes are not asked for one file.
+const PROCESSES_MAX: usize = 8;
+
+/// What recordings call the kernel's page for programs.
+pub(super) const VDSO: &str = "[vdso]";
+
+/// How names are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// When the recording ended, if that is known: what was made later was not in it.
+    pub recorded_until: Option<SystemTime>,
+    /// Where names that were found are kept for the next time; none keeps nothing, and looks at nothing that was kept.
+    pub cache_folder: Option<PathBuf>,
+    /// Where separate files with debug information are.
+    pub debug_folders: Vec<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let Lookup { recorded_until, debug_folders } = Lookup::default();
+        Settings { recorded_until, cache_folder: None, debug_folders }
+    }
+}
+
+impl Settings {
+    /// Where files are looked for.
+    pub fn lookup(&self) -> Lookup {
+        Lookup { recorded_until: self.recorded_until, debug_folders: self.debug_folders.clone() }
+    }
+}
+
+/// What was found of a recording's frames.
+#[derive(Default)]
+pub(super) struct Finding {
+    pub(super) functions: HashMap<Frame, Vec<Function>>,
+    pub(super) files: HashMap<ModuleId, Reason>,
+    pub(super) kernel: Option<Reason>,
+    pub(super) processes: HashMap<u32, Reason>,
+    /// Frames where nothing that could be run was mapped.
+    pub(super) nowhere: HashSet<Frame>,
+}
+
+/// Places that have to be named.
+#[derive(Default)]
+pub(super) struct Asked {
+    pub(super) files: BTreeMap<usize, (ModuleId, BTreeSet<u64>)>,
+    pub(super) anonymous: BTreeMap<u32, BTreeSet<u64>>,
+}
+
+/// What was mapped where, as it is asked for here.
+#[derive(Default)]
+pub(super) struct Mapped {
+    /// By file: one place in each of the first few processes that had it.
+    pub(super) by_file: HashMap<ModuleId, Vec<Mapping>>,
+    /// By process: code from where up to where, in the order of addresses; each with the furthest end up to it.
+    pub(super) by_process: HashMap<u32, Vec<(u64, u64)>>,
+    /// Where each process has the kernel's page for programs.
+    pub(super) vdso: HashMap<u32, Vec<(u64, u64)>>,
+}
+
+impl Mapped {
+    pub(super) fn of(recording: &Recording) -> Mapped {
+        let mut mapped = Mapped::default();
+        for mapping in &recording.mappings {
+            let of_file = mapped.by_file.entry(mapping.module).or_default();
+            if of_file.len() < PROCESSES_MAX && of_file.iter().all(|other| other.pid != mapping.pid) {
+                of_file.push(*mapping);
+            }
+            let place = (mapping.start, mapping.end);
+            mapped.by_process.entry(mapping.pid).or_default().push(place);
+            if recording.modules.get(mapping.module).is_some_and(|module| module.path == VDSO) {
+                let places = mapped.vdso.entry(mapping.pid).or_default();
+                if places.len() < PROCESSES_MAX {
+                    places.push(place);
+                }
+            }
+        }
+        for places in mapped.by_process.values_mut() {
+            places.sort_unstable();
+            let mut furthest = 0;
+            for (_, end) in places {
+                furthest = furthest.max(*end);
+                *end = furthest;
+            }
+        }
+        mapped
+    }
+
+    /// Whether a process had anything mapped there at any time.
+    pub(super) fn contains(&self, pid: u32, address: u64) -> bool {
+        let Some(places) = self.by_process.get(&pid) else { return false };
+        let behind = places.partition_point(|(start, _)| *start <= address);
+        behind.checked_sub(1).and_then(|at| places.get(at)).is_some_and(|(_, end)| address < *end)
+    }
+}
+
+/// What tells a recording from others: when it began and ended, on a clock of nanoseconds, and how much is in it.
+pub(super) fn identity(recording: &Recording) -> [u8; 20] {
+    let count = recording.samples.len() as u32;
+    let words = [recording.span.start_ns.to_le_bytes(), recording.span.end_ns.to_le_bytes()].concat();
+    let mut identity = [0; 20];
+    for (to, from) in identity.iter_mut().zip(words.into_iter().chain(count.to_le_bytes())) {
+        *to = from;
+    }
+    identity
+}
+
+/// What is kept for one recording alone; nothing of what was recorded just now, and will not be read again.
+pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Settings) -> Option<Key<'k>> {
+    settings.recorded_until.map(|_| Key { build_id: identity, path, scope: Scope::Recording })
+}
+
+impl Asked {
+    /// The places of a recording's frames.
+    pub(super) fn of(recording: &Recording) -> Asked {
+        let mut asked = Asked::default();
+        for frame in recording.stacks.frames() {
+            match frame {
+                Frame::InFile { module, offset } => {
+                    let (_, offsets) = asked.files.entry(module.place()).or_insert_with(|| (*module, BTreeSet::new()));
+                    offsets.insert(*offset);
+                }
+                Frame::Anonymous { pid, address } => {
+                    asked.anonymous.entry(*pid).or_default().insert(*address);
+                }
+                Frame::Kernel { .. } | Frame::Named { .. } | Frame::Hint(_) => {}
+            }
+        }
+        asked
+    }
+}
