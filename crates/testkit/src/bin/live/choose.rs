@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::programs::Check;
+use crate::check::Check;
 use crate::run::LOOK_SECONDS;
 
 /// What was asked for.

@@ -1,6 +1,7 @@
 //! `evenkeel-live`: runs the live checks of all crates, one at a time, and says of each whether it passed, failed, or could not be judged on
 //! this machine. `make live` starts it.
 
+mod check;
 mod choose;
 mod programs;
 mod results;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 
+use check::Check;
 use choose::Choice;
-use programs::Check;
 use results::{Outcome, Results};
 
 /// Every chosen check passed.

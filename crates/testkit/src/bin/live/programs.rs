@@ -1,36 +1,19 @@
 //! Where the live checks are: the program `live` of each crate, which lists its checks itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use crate::check::Check;
 use crate::results::Results;
 
 /// How long each check took when that was last recorded, so that a run can say beforehand how long it takes.
 const SECONDS_FILE: &str = "crates/testkit/live-seconds.txt";
 /// What a check is expected to take that is not in the list.
 const SECONDS_UNKNOWN: u64 = 10;
-
-/// One live check.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Check {
-    /// `measure::gaps::a_thief_is_seen`.
-    pub(crate) name: String,
-    /// The folder of its crate: `measure`.
-    pub(crate) crate_name: String,
-    /// Its program, and its name there.
-    pub(crate) program: PathBuf,
-    pub(crate) name_in_program: String,
-    /// The folder it runs in.
-    pub(crate) folder: PathBuf,
-    /// How long it is expected to take.
-    pub(crate) seconds: u64,
-    /// Whether it runs only when it is asked for: its program ignores it, with the reason.
-    pub(crate) is_extra: bool,
-}
 
 /// Builds the programs, and asks each for its checks.
 pub(crate) fn find(top: &Path) -> Result<Vec<Check>> {

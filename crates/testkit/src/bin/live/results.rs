@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::programs::Check;
+use crate::check::Check;
 
 /// How a check ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use evenkeel_sys::thread;
 use evenkeel_testkit::fitness::Needs;
 use evenkeel_testkit::live::NOT_JUDGED_VARIABLE;
 
-use crate::programs::Check;
+use crate::check::Check;
 use crate::results::{CheckResult, Outcome};
 
 /// What a look at the machine takes.

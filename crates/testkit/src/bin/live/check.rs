@@ -1,0 +1,21 @@
+//! `Check`: one live check, and where it is.
+
+use std::path::PathBuf;
+
+/// One live check.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Check {
+    /// `measure::gaps::a_thief_is_seen`.
+    pub(crate) name: String,
+    /// The folder of its crate: `measure`.
+    pub(crate) crate_name: String,
+    /// Its program, and its name there.
+    pub(crate) program: PathBuf,
+    pub(crate) name_in_program: String,
+    /// The folder it runs in.
+    pub(crate) folder: PathBuf,
+    /// How long it is expected to take.
+    pub(crate) seconds: u64,
+    /// Whether it runs only when it is asked for: its program ignores it, with the reason.
+    pub(crate) is_extra: bool,
+}
