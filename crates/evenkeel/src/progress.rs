@@ -67,7 +67,7 @@ impl Progress {
                 // Each of several arms has its part of the error, and so a bar that is higher.
                 evidence: effect.and_then(|effect| Some((effect.e_value?, 1.0 / (1.0 - effect.confidence)))),
                 verdict: arm.verdict,
-                left: arm.left.as_ref().map(|left| choice::left(&left.why, left.block)),
+                left: arm.left.as_ref().map(choice::left),
             }
         };
         let stage = match now.stretch {

@@ -1,6 +1,7 @@
 //! When a window is dropped: decided before the run, and blind to the arm, since a rule that looks at the arm or at the
 //! metric could make any verdict.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -60,6 +61,13 @@ pub enum DropReason {
         /// What it reads, and what it read after the switch.
         what: String,
     },
+    /// A rule of a later version, in a report that is read again.
+    Other {
+        /// Its name.
+        rule: String,
+        /// What was seen, by name.
+        numbers: BTreeMap<String, f64>,
+    },
 }
 
 impl DropReason {
@@ -74,6 +82,7 @@ impl DropReason {
             DropReason::NoCpu { .. } => "the server was given no CPU",
             DropReason::NoValue { .. } => "there was no value to compare",
             DropReason::Changed { .. } => "somebody else changed a setting of the trial",
+            DropReason::Other { .. } => "a rule that this evenkeel does not know",
         }
     }
 }
@@ -87,6 +96,10 @@ impl fmt::Display for DropReason {
             DropReason::NoCpu { what } => write!(f, "the server was given no CPU: {what}"),
             DropReason::NoValue { what } => write!(f, "there was no value to compare: {what}"),
             DropReason::Changed { what } => write!(f, "somebody else changed {what}"),
+            DropReason::Other { rule, numbers } => {
+                let seen: Vec<String> = numbers.iter().map(|(name, value)| format!(" {name} {value}")).collect();
+                write!(f, "{rule}{}", seen.join(","))
+            }
         }
     }
 }

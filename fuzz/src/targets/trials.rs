@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Arc, LazyLock};
 
 use evenkeel_trial::boots::{BootWords, Sight, next};
-use evenkeel_trial::saved::{Saved, across};
+use evenkeel_trial::saved::{RunReport, across};
 use evenkeel_trial::search::{GoalFile, Log, is_over};
 use evenkeel_workload::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
 use evenkeel_workload::source::http::Address;
@@ -123,9 +123,9 @@ pub(super) fn search_log(text: &str) {
 pub(super) fn report(text: &str) {
     let _ = evenkeel_trial::kept::parse(text.as_bytes());
     boots(text);
-    let Ok(saved) = Saved::parse(text) else { return };
-    for trial in &saved.trials {
-        drop((trial.pairs(), trial.cut_short(), trial.tried()));
+    let Ok(saved) = RunReport::parse(text) else { return };
+    for entry in &saved.trials {
+        drop((entry.report.pairs_of_windows(), entry.report.caveat_texts()));
     }
     drop(across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]));
 }

@@ -20,7 +20,7 @@ use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
 use crate::overdue;
-use crate::report::{Kept, NotTried, Story};
+use crate::report::{self, Kept, NotTried, Story};
 use crate::session_files::TrialLock;
 use crate::show::Out;
 
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         experiment::refuse_early_if_interrupted(&root, &args.state)?;
     }
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
-    let mut story = Story::new(format!("evenkeel demo --seed {seed}"), facts, advice);
+    let mut story = report::begin(format!("evenkeel demo --seed {seed}"), facts, advice);
     tell_machine(out, &story);
 
     out.say(&format!("3. Starting a game server with {BOTS} players on loopback"));
@@ -77,9 +77,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     arena.stop();
 
     story.settings = kept(before, settings(&root));
-    story.all_as_before = story.settings.iter().all(|kept| kept.before == kept.after);
+    story.all_as_before = Some(story.settings.iter().all(|kept| kept.before == kept.after));
     told?;
-    let files = story.write(&args.out)?;
+    let files = report::write(&story, &args.out)?;
     tell_end(out, &story, &files, &args.state.revert())?;
     Ok(exit_of(&story, stop.load(Ordering::Relaxed)))
 }
@@ -210,8 +210,12 @@ fn tell_machine(out: &Out, story: &Story) {
     }
 }
 
+fn is_as_before(story: &Story) -> bool {
+    story.all_as_before == Some(true)
+}
+
 fn tell_end(out: &Out, story: &Story, [page, json]: &[PathBuf; 2], revert: &str) -> Result<(), Failure> {
-    let back = match story.all_as_before {
+    let back = match is_as_before(story) {
         true => format!("6. Put back: all {} settings that were looked at read as before", story.settings.len()),
         false => "6. NOT put back:".to_owned(),
     };
@@ -228,7 +232,7 @@ fn exit_of(story: &Story, stopped: bool) -> exit::Exit {
         true => told.report.verdict != Verdict::Same,
         false => told.report.verdict == Verdict::Worse,
     });
-    match (story.all_as_before, fails || stopped) {
+    match (is_as_before(story), fails || stopped) {
         (false, _) => exit::NOT_UNDONE,
         (true, true) => exit::NO,
         (true, false) => exit::WELL,

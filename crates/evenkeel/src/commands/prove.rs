@@ -19,7 +19,7 @@ use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
 use crate::overdue;
-use crate::report::{self, Story, Told, ToldChoice, Tolds};
+use crate::report::{self, Told, ToldChoice, Tolds};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::smallest_effect::SmallestEffect;
@@ -426,12 +426,12 @@ fn tell(args: &Args, out: &Out, facts: Facts, capture: Option<String>, told: Tol
     // A session that is told again ends as it is told, however its run ended.
     let code = if was_stopped && args.from.is_none() { exit::STOPPED } else { told::exit_of(&told) };
     let mut text = told::text(&told);
-    let mut story = Story::new(again(args, &told), facts, Vec::new());
+    let mut story = report::begin(again(args, &told), facts, Vec::new());
     story.capture = capture;
     (story.trials, story.choice) = (told.trials, told.choice);
     let kept_in = told.kept_in.as_deref();
     if let Some(folder) = &args.report {
-        match story.write(folder) {
+        match report::write(&story, folder) {
             Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
             Err(failure) => {
                 // That it can't be written either matters less than why there is no report.

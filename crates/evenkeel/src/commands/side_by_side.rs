@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_hostfs::user_file;
-use evenkeel_trial::saved::{BYTES_MAX, Saved, SavedError, across};
+use evenkeel_trial::saved::{BYTES_MAX, RunReport, SavedError, across};
 
 use crate::exit;
 use crate::failure::{Failure, Outcome};
@@ -33,10 +33,13 @@ pub(crate) fn run(files: &[PathBuf], folder: Option<&Path>, out: &Out) -> Outcom
 }
 
 /// Refuses one run in two files: it would be called two machines that agree.
-fn refuse_twice(reports: &[(String, Saved)]) -> Result<(), Failure> {
+fn refuse_twice(reports: &[(String, RunReport)]) -> Result<(), Failure> {
     for (at, (name, saved)) in reports.iter().enumerate() {
-        let windows: Vec<_> = saved.trials.iter().map(|trial| &trial.windows).filter(|them| !them.is_empty()).collect();
-        let has = |other: &Saved| windows.iter().all(|own| other.trials.iter().any(|trial| trial.windows == **own));
+        let windows: Vec<_> =
+            saved.trials.iter().map(|entry| &entry.report.windows).filter(|them| !them.is_empty()).collect();
+        let has = |other: &RunReport| {
+            windows.iter().all(|own| other.trials.iter().any(|entry| entry.report.windows == **own))
+        };
         let twice = reports[..at].iter().find(|(_, other)| !windows.is_empty() && has(other));
         if let Some((before, _)) = twice {
             let cause =
@@ -47,8 +50,8 @@ fn refuse_twice(reports: &[(String, Saved)]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Saved, Failure> {
+fn read(file: &Path) -> Result<RunReport, Failure> {
     let tried = || format!("read the report {}", file.display());
     let text = user_file::read_text(file, BYTES_MAX as u64).map_err(|error| Failure::user_file(tried(), &error))?;
-    Saved::parse(&text).map_err(|error: SavedError| Failure::text(exit::WRONG_USE, tried(), error))
+    RunReport::parse(&text).map_err(|error: SavedError| Failure::text(exit::WRONG_USE, tried(), error))
 }

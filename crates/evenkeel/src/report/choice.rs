@@ -1,9 +1,8 @@
 //! Which of several arms: in one sentence, as rows that the terminal and the page share, and as a part of the page.
 
-use evenkeel_trial::saved::{Saved, SavedChoice, SavedEffect, SavedPair, SavedTrial};
-use evenkeel_trial::{ArmName, Choice, LeftWhy};
+use evenkeel_trial::saved::{ChoiceEntry, PairOfWindows, RunReport, TrialEntry};
+use evenkeel_trial::{ArmName, Choice, Effect, Left, LeftWhy};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::Told;
 use super::chart::{self, Estimate};
@@ -67,14 +66,16 @@ pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str
 }
 
 /// Why an arm had no further windows, in words.
-pub(crate) fn left(why: &LeftWhy, block: usize) -> String {
-    let why = match why {
+pub(crate) fn left(left: &Left) -> String {
+    let block = left.block.saturating_add(1);
+    let why = match &left.why {
         LeftWhy::Worse => "it was worse".to_owned(),
         LeftWhy::Same => "it was the same".to_owned(),
         LeftWhy::Harm { guard } => format!("{guard} was harmed"),
         LeftWhy::Beaten { by } => format!("{by} was better still"),
+        LeftWhy::Other => return format!("left after block {block}"),
     };
-    format!("left after block {}: {why}", block.saturating_add(1))
+    format!("left after block {block}: {why}")
 }
 
 /// The titles of the columns, one row an arm.
@@ -110,9 +111,9 @@ pub(crate) fn rows(told: &[Told]) -> Vec<Vec<String>> {
 }
 
 /// The part of the page that is about all arms.
-pub(super) fn section(saved: &Saved, choice: &SavedChoice) -> Markup {
-    let Some(first) = saved.trials.first() else { return html! {} };
-    let matters = first.design.smallest_effect_ratio.unwrap_or(0.0);
+pub(super) fn section(saved: &RunReport, choice: &ChoiceEntry) -> Markup {
+    let Some(first) = saved.trials.first().map(|entry| &entry.report) else { return html! {} };
+    let matters = first.design.smallest_effect_ratio;
     html! {
         section #which {
             h2 { "Which of them" }
@@ -122,39 +123,38 @@ pub(super) fn section(saved: &Saved, choice: &SavedChoice) -> Markup {
                 figcaption {
                     "Each arm against A, the machine as it was, on the blocks that have both: how much " code { (first.metric.name) }
                     " changes, with its interval; the small marks are the single pairs. Grey band: too small to matter. "
-                    @if let Some(confidence) = choice.confidence {
-                        "All these intervals hold together, at every look, with " (share(confidence)) " confidence."
-                    }
+                    "All these intervals hold together, at every look, with " (share(choice.choice.confidence)) " confidence."
                 }
             }
             (table(saved))
-            (between(choice))
+            (between(&choice.choice))
             (chart::timeline_of_all(&saved.trials))
         }
     }
 }
 
-fn estimates(saved: &Saved) -> Vec<Estimate> {
-    let row = |label: String, pairs: u64, effect: Option<SavedEffect>, of: Vec<SavedPair<'_>>| Estimate {
+fn estimates(saved: &RunReport) -> Vec<Estimate> {
+    let row = |label: String, pairs: usize, effect: Option<Effect>, of: Vec<PairOfWindows<'_>>| Estimate {
         label,
         beside: format!("{pairs} pairs"),
         ratio: effect.map(|effect| effect.ratio),
-        interval: effect.and_then(|effect| effect.interval()),
-        rug: of.iter().filter_map(SavedPair::ratio).take(RUG_MAX).collect(),
+        interval: effect.and_then(|effect| effect.ends()),
+        rug: of.iter().filter_map(PairOfWindows::ratio).take(RUG_MAX).collect(),
     };
-    let arm = |trial: &SavedTrial| {
-        row(format!("{}: {}", trial.other(), trial.knob), trial.pairs, trial.effect, trial.pairs())
+    let arm = |entry: &TrialEntry| {
+        let trial = &entry.report;
+        row(format!("{}: {}", trial.other(), entry.knob), trial.pairs, trial.effect, trial.pairs_of_windows())
     };
     let mut rows: Vec<Estimate> = saved.trials.iter().map(arm).collect();
-    if let Some(stretch) = saved.trials.first().and_then(|trial| trial.control_stretch.as_ref()) {
+    if let Some(stretch) = saved.trials.first().and_then(|entry| entry.report.control_stretch.as_ref()) {
         rows.push(row("A against A, before it".to_owned(), stretch.pairs, stretch.effect, stretch.pairs_of_windows()));
     }
     rows
 }
 
-fn table(saved: &Saved) -> Markup {
+fn table(saved: &RunReport) -> Markup {
     let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), trim);
-    let of = |trial: &SavedTrial, at: usize| trial.arms.get(at).cloned();
+    let of = |entry: &TrialEntry, at: usize| entry.report.arms.get(at).cloned();
     html! {
         div.wide {
             table {
@@ -164,16 +164,17 @@ fn table(saved: &Saved) -> Markup {
                     th scope="col" { "windows" }
                 } }
                 tbody {
-                    @if let Some(a) = saved.trials.first().and_then(|trial| of(trial, 0)) {
+                    @if let Some(a) = saved.trials.first().and_then(|entry| of(entry, 0)) {
                         tr { th scope="row" { "A" } td { (a.values) } td {} td.n { (number(a.median)) } td.n {} td.n {} td { "in every block" } }
                     }
-                    @for trial in &saved.trials {
+                    @for entry in &saved.trials {
+                        @let trial = &entry.report;
                         tr {
-                            th scope="row" { (trial.other()) } td { (trial.knob) } td { (word(trial.verdict)) }
-                            td.n { (number(of(trial, 1).and_then(|arm| arm.median))) }
+                            th scope="row" { (trial.other()) } td { (entry.knob) } td { (word(trial.verdict)) }
+                            td.n { (number(of(entry, 1).and_then(|arm| arm.median))) }
                             td.n { (trial.effect.map_or_else(|| "not measured".to_owned(), |effect| as_change(effect.ratio))) }
                             td.n { (trial.pairs) }
-                            td { (trial.left.as_ref().map_or_else(|| "in every block".to_owned(), |gone| told_left(&gone.why, gone.block))) }
+                            td { (trial.left.as_ref().map_or_else(|| "in every block".to_owned(), left)) }
                         }
                     }
                 }
@@ -182,16 +183,8 @@ fn table(saved: &Saved) -> Markup {
     }
 }
 
-/// As [`left`], of a report that may be a later version's.
-fn told_left(why: &Value, block: u64) -> String {
-    match serde_json::from_value::<LeftWhy>(why.clone()) {
-        Ok(why) => left(&why, usize::try_from(block).unwrap_or(usize::MAX)),
-        Err(_) => format!("left after block {}", block.saturating_add(1)),
-    }
-}
-
 /// The arms beside A with each other.
-fn between(choice: &SavedChoice) -> Markup {
+fn between(choice: &Choice) -> Markup {
     if choice.between.is_empty() {
         return html! {};
     }
@@ -213,7 +206,7 @@ fn between(choice: &SavedChoice) -> Markup {
                                         None => "not measured",
                                         Some(effect) => {
                                             (as_change(effect.ratio))
-                                            @if let Some((low, high)) = effect.interval() { ", " (range(low, high)) }
+                                            @if let Some((low, high)) = effect.ends() { ", " (range(low, high)) }
                                         }
                                     }
                                 }
@@ -285,7 +278,8 @@ mod tests {
     #[test]
     fn why_an_arm_left_is_told_and_an_unknown_reason_is_no_end() {
         let harm = LeftWhy::Harm { guard: "x_us_p99".to_owned() };
-        let told = [LeftWhy::Worse, LeftWhy::Same, harm, LeftWhy::Beaten { by: ArmName::C }].map(|why| left(&why, 8));
+        let whys = [LeftWhy::Worse, LeftWhy::Same, harm, LeftWhy::Beaten { by: ArmName::C }];
+        let told = whys.map(|why| left(&Left { block: 8, why }));
         expect![[r#"
             left after block 9: it was worse
             left after block 9: it was the same
@@ -293,7 +287,7 @@ mod tests {
             left after block 9: C was better still
         "#]]
         .assert_eq(&(told.join("\n") + "\n"));
-        assert_eq!(told_left(&serde_json::json!({ "melted": 5 }), u64::MAX), format!("left after block {}", u64::MAX));
-        assert_eq!(told_left(&serde_json::json!("worse"), 3), "left after block 4: it was worse");
+        let block = usize::MAX;
+        assert_eq!(left(&Left { block, why: LeftWhy::Other }), format!("left after block {block}"));
     }
 }

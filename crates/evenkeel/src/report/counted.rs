@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use evenkeel_host::knobs;
-use evenkeel_trial::ArmName;
-use evenkeel_trial::saved::{SavedTrial, by_arm, numbers};
+use evenkeel_trial::saved::{TrialEntry, by_arm, numbers};
+use evenkeel_trial::{ArmName, Engaged, Report};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::html::sentence;
 use super::words::{as_change, trim};
 
 /// All that the workload measured beside the number that decides, by arm: what a gain is paid with.
-pub(super) fn costs(trial: &SavedTrial) -> Markup {
-    let mut measured = by_arm(trial, |window| window.measured());
-    measured.remove(&trial.metric.name);
+pub(super) fn costs(entry: &TrialEntry) -> Markup {
+    let trial = &entry.report;
+    let finite = |(name, number): (&String, &f64)| number.is_finite().then(|| (name.clone(), *number));
+    let mut measured = by_arm(trial, |window| window.sample.iter().filter_map(finite).collect());
+    measured.remove(trial.metric.name.as_ref());
     for cost in &trial.costs {
         measured.remove(&cost.name);
     }
@@ -24,14 +25,14 @@ pub(super) fn costs(trial: &SavedTrial) -> Markup {
         trial.costs.is_empty() && (name.starts_with("cpu") || words.iter().any(|word| name.contains(word)))
     };
     let (mut costs, other): (Medians, Medians) = measured.into_iter().partition(|(name, _)| is_cost(name));
-    costs.extend(trial.costs.iter().map(|cost| (cost.name.clone(), [cost.a, cost.b])));
+    costs.extend(trial.costs.iter().map(|cost| (cost.name.clone(), [Some(cost.a), Some(cost.b)])));
     let title = |name: &str| {
         let cost = trial.costs.iter().find(|cost| cost.name == name && !cost.title.is_empty());
         cost.map(|cost| cost.title.clone())
     };
     html! {
         h3 { "What it costs" }
-        @for risk in risks(&trial.knob) { p { "What the setting may cost by its nature: " (sentence(risk)) } }
+        @for risk in risks(&entry.knob) { p { "What the setting may cost by its nature: " (sentence(risk)) } }
         @if !costs.is_empty() { (table(trial.other(), &costs, "cost", &title)) }
         @let unknown = unknown(&costs, trial);
         @if !unknown.is_empty() { p { "Not measured in this run: " (unknown.join(", ")) "." } }
@@ -46,7 +47,7 @@ pub(super) fn costs(trial: &SavedTrial) -> Markup {
 }
 
 /// What nobody counted: unknown is not free.
-fn unknown(costs: &Medians, trial: &SavedTrial) -> Vec<&'static str> {
+fn unknown(costs: &Medians, trial: &Report) -> Vec<&'static str> {
     let knows = |words: &[&str]| costs.keys().any(|name| words.iter().any(|word| name.contains(word)));
     let knows_cpu = knows(&["cpu"]) || trial.arms.iter().any(|arm| arm.cpu_share.is_some());
     let all = [
@@ -90,14 +91,15 @@ fn change(a: Option<f64>, b: Option<f64>) -> String {
 }
 
 /// Whether each knob was at work, by the counters of its mechanism.
-pub(super) fn at_work(trial: &SavedTrial) -> Markup {
+pub(super) fn at_work(entry: &TrialEntry) -> Markup {
+    let trial = &entry.report;
     let conditions = by_arm(trial, |window| numbers(&window.conditions));
     let is_mechanism = |name: &str| !MACHINE.contains(&name);
     let counted: Medians =
         conditions.iter().filter(|(name, _)| is_mechanism(name)).map(|(name, arms)| (name.clone(), *arms)).collect();
     html! {
         h3 { "Was the setting at work?" }
-        @if trial.control { p { "Both arms were the same: there is nothing to be at work." } }
+        @if entry.control { p { "Both arms were the same: there is nothing to be at work." } }
         @else if !trial.mechanism.is_empty() {
             @for knob in &trial.mechanism {
                 p { code { (knob.knob) } ": " (engaged(&knob.engaged)) "." }
@@ -121,12 +123,11 @@ pub(super) fn at_work(trial: &SavedTrial) -> Markup {
 }
 
 /// What a counter says of a knob, in words that its name and a colon go before.
-pub(crate) fn engaged(written: &Value) -> String {
-    let why = written.get("no").and_then(|no| no.get("why")).and_then(Value::as_str);
-    match (written.as_str(), why) {
-        (Some("yes"), _) => "it was at work, as its counter shows".to_owned(),
-        (_, Some(why)) => format!("it was not at work, because {why}"),
-        _ => "unknown: nothing here counts its mechanism; it was written and read back".to_owned(),
+pub(crate) fn engaged(engaged: &Engaged) -> String {
+    match engaged {
+        Engaged::Yes => "it was at work, as its counter shows".to_owned(),
+        Engaged::No { why } => format!("it was not at work, because {why}"),
+        Engaged::Unknown => "unknown: nothing here counts its mechanism; it was written and read back".to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use evenkeel_trial::saved::{Saved, SavedTrial};
+use evenkeel_trial::saved::{RunReport, TrialEntry};
 use evenkeel_trial::{ArmName, Outcome};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -32,7 +32,7 @@ pub(super) fn framed(title: &str, sub: &Markup, inside: &Markup) -> Markup {
 }
 
 /// The page of a report; `json` is its file.
-pub(super) fn page(saved: &Saved, json: &str) -> Markup {
+pub(super) fn page(saved: &RunReport, json: &str) -> Markup {
     let taken = saved.taken.as_deref().unwrap_or("at an unknown time");
     let version = saved.evenkeel.as_deref().unwrap_or("of an unknown version");
     let command = saved.command.as_deref().unwrap_or("unknown");
@@ -56,7 +56,7 @@ fn anchor(at: usize) -> String {
 }
 
 /// The verdicts, and right beside each how much there is to doubt.
-fn answers(saved: &Saved) -> Markup {
+fn answers(saved: &RunReport) -> Markup {
     html! {
         section #short {
             h2 { "In short" }
@@ -77,14 +77,14 @@ fn answers(saved: &Saved) -> Markup {
     }
 }
 
-fn answer(one: &SavedTrial, anchor: &str) -> Markup {
-    let doubts = match one.caveat_texts().len() {
+fn answer(one: &TrialEntry, anchor: &str) -> Markup {
+    let doubts = match one.report.caveats.len() {
         0 => "nothing that this run could see speaks against it".to_owned(),
         1 => "1 caveat".to_owned(),
         many => format!("{many} caveats"),
     };
     html! {
-        p.verdict { (word(one.verdict)) " " strong { (sentence(&one.sentence)) } " " a href={ "#" (anchor) } { (doubts) } "." }
+        p.verdict { (word(one.report.verdict)) " " strong { (sentence(&one.sentence)) } " " a href={ "#" (anchor) } { (doubts) } "." }
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) fn key(other: ArmName) -> Markup {
     html! { span.key-a { "○ A" } ", " span.key-b { "■ " (other) } }
 }
 
-fn repeat(saved: &Saved, json: &str) -> Markup {
+fn repeat(saved: &RunReport, json: &str) -> Markup {
     let kernel = saved.fact("/kernel/release");
     html! {
         section {
@@ -134,7 +134,7 @@ fn repeat(saved: &Saved, json: &str) -> Markup {
                 dt { "evenkeel" } dd { (saved.evenkeel.as_deref().unwrap_or("unknown")) }
                 dt { "kernel" } dd { (kernel.as_deref().unwrap_or("unknown")) }
                 dt { "server and load" }
-                dd { (saved.trials.first().map_or("unknown", |trial| trial.workload.as_str())) }
+                dd { (saved.trials.first().map_or("unknown", |trial| trial.report.workload.as_str())) }
             }
             p {
                 (download("report.json", "application/json", json, "all numbers of this page, for programs"))

@@ -1,6 +1,6 @@
 //! What a report's page tells of the machine: what it is, what would suit it, and that it was put back.
 
-use evenkeel_trial::saved::Saved;
+use evenkeel_trial::saved::{RunReport, SettingText};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ const FACTS: &[(&str, &str)] = &[
     ("idle driver", "/idle/driver"),
 ];
 
-pub(super) fn machine(saved: &Saved) -> Markup {
+pub(super) fn machine(saved: &RunReport) -> Markup {
     if !saved.facts.is_object() {
         return html! {};
     }
@@ -56,7 +56,7 @@ fn interfaces(facts: &Value) -> Vec<String> {
         .collect()
 }
 
-pub(super) fn advice(saved: &Saved) -> Markup {
+pub(super) fn advice(saved: &RunReport) -> Markup {
     if saved.advice.is_empty() {
         return html! {};
     }
@@ -88,9 +88,9 @@ pub(super) fn advice(saved: &Saved) -> Markup {
 }
 
 /// What differs is shown; the long list of what does not is folded.
-pub(super) fn kept(saved: &Saved) -> Markup {
+pub(super) fn kept(saved: &RunReport) -> Markup {
     let (same, differ): (Vec<_>, Vec<_>) = saved.settings.iter().partition(|kept| kept.before == kept.after);
-    let row = |kept: &evenkeel_trial::saved::SavedSetting| {
+    let row = |kept: &SettingText| {
         let read = |text: &Option<String>| text.as_deref().unwrap_or("not readable").trim().to_owned();
         html! { td { code { (kept.path) } } td { (read(&kept.before)) } td { (read(&kept.after)) } }
     };

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, Facts};
-use evenkeel_trial::saved::Saved;
-use evenkeel_trial::{Choice, Design, Report, Settle, Stop};
+pub(crate) use evenkeel_trial::saved::{
+    ChoiceEntry as ToldChoice, NotTried, RunReport, SettingText as Kept, TrialEntry as Told,
+};
+use evenkeel_trial::{Design, Settle, Stop};
 use serde::Serialize;
 
 use crate::exit;
@@ -24,49 +26,8 @@ pub(crate) mod words;
 
 pub(crate) use words::{Claim, as_change};
 
-/// The whole story of one run.
-#[derive(Serialize)]
-pub(crate) struct Story {
-    /// The version of this program.
-    pub(crate) evenkeel: &'static str,
-    /// How to repeat it.
-    pub(crate) command: String,
-    /// When it was taken, UTC.
-    pub(crate) taken: String,
-    /// What the machine is.
-    pub(crate) facts: Facts,
-    /// The machine as `capture` writes it, where it was captured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) capture: Option<String>,
-    /// What would suit it.
-    pub(crate) advice: Vec<Advice>,
-    /// What was measured; of one session with several arms each of them.
-    pub(crate) trials: Vec<Told>,
-    /// Which of several arms, where there were.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) choice: Option<ToldChoice>,
-    /// What could not be tried, and why.
-    pub(crate) not_tried: Vec<NotTried>,
-    /// Every setting that a knob names, before and after.
-    pub(crate) settings: Vec<Kept>,
-    /// Whether each of them reads the same as before.
-    pub(crate) all_as_before: bool,
-}
-
-/// One trial of the story.
-#[derive(Serialize)]
-pub(crate) struct Told {
-    /// The knob that was switched.
-    pub(crate) knob: String,
-    /// Whether both arms were the same, to see what the method says of nothing.
-    pub(crate) control: bool,
-    /// The verdict in one sentence.
-    pub(crate) sentence: String,
-    #[serde(flatten)]
-    pub(crate) report: Report,
-    /// The sentences of the caveats, as answers had them before these had figures.
-    pub(crate) doubts: Vec<String>,
-}
+/// All that one run reports, with the whole facts and advice.
+pub(crate) type Story = RunReport<Facts, Advice>;
 
 /// All that one session tells: each arm beside A, and which of several.
 #[derive(Serialize)]
@@ -79,57 +40,29 @@ pub(crate) struct Tolds {
     pub(crate) kept_in: Option<PathBuf>,
 }
 
-/// Which of several arms.
-#[derive(Serialize)]
-pub(crate) struct ToldChoice {
-    /// In one sentence.
-    pub(crate) sentence: String,
-    #[serde(flatten)]
-    pub(crate) choice: Choice,
-}
-
-/// A knob that was not tried.
-#[derive(Serialize)]
-pub(crate) struct NotTried {
-    pub(crate) knob: String,
-    pub(crate) why: String,
-}
-
-/// A setting before and after the run; the text is absent where it can't be read.
-#[derive(Serialize)]
-pub(crate) struct Kept {
-    pub(crate) path: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) before: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) after: Option<String>,
-}
-
-impl Story {
-    pub(crate) fn new(command: String, facts: Facts, advice: Vec<Advice>) -> Story {
-        Story {
-            evenkeel: env!("CARGO_PKG_VERSION"),
-            command,
-            taken: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
-            facts,
-            capture: None,
-            advice,
-            trials: Vec::new(),
-            choice: None,
-            not_tried: Vec::new(),
-            settings: Vec::new(),
-            all_as_before: true,
-        }
+/// A report without trials yet, of this version and now.
+pub(crate) fn begin(command: String, facts: Facts, advice: Vec<Advice>) -> Story {
+    Story {
+        evenkeel: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        command: Some(command),
+        taken: Some(jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()),
+        facts,
+        capture: None,
+        advice,
+        trials: Vec::new(),
+        choice: None,
+        not_tried: Vec::new(),
+        settings: Vec::new(),
+        all_as_before: Some(true),
     }
+}
 
-    /// Writes `report.html` and `report.json` into a folder, and returns their paths.
-    pub(crate) fn write(&self, folder: &Path) -> Result<[PathBuf; 2], Failure> {
-        let json = json::answer_of_trial(self)?;
-        let unread = |error| Failure::text(exit::NOT_POSSIBLE, "make report.html of report.json", error);
-        let saved = Saved::parse(&json).map_err(unread)?;
-        let page = html::page(&saved, &json).into_string();
-        Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
-    }
+/// Writes `report.html` and `report.json` into a folder, and returns their paths.
+pub(crate) fn write(story: &Story, folder: &Path) -> Result<[PathBuf; 2], Failure> {
+    let json = json::answer_of_trial(story)?;
+    let unread = |error| Failure::text(exit::NOT_POSSIBLE, "make report.html of report.json", error);
+    let page = html::page(&story.as_read().map_err(unread)?, &json).into_string();
+    Ok([write_page(folder, "report.html", &page)?, write_page(folder, "report.json", &json)?])
 }
 
 /// What was decided beforehand, as the options of `prove` that decide it again, whatever the defaults are by then.

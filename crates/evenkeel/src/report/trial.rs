@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use evenkeel_stats::Direction;
-use evenkeel_trial::saved::{Saved, SavedControl, SavedEffect, SavedPair, SavedTrial, numbers};
-use evenkeel_trial::{ArmName, Outcome};
+use evenkeel_trial::saved::{PairOfWindows, RunReport, TrialEntry, numbers};
+use evenkeel_trial::{ArmName, ControlReport, DropReason, Effect, Outcome, Report, Stop};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::chart::{self, Estimate};
 use super::counted;
@@ -17,24 +16,25 @@ use super::words::{as_change, range, share, trim};
 /// Ratios of pairs that are marked under an interval.
 const RUG_MAX: usize = 400;
 
-pub(super) fn section(saved: &Saved, trial: &SavedTrial, anchor: &str) -> Markup {
+pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Markup {
+    let trial = &entry.report;
     html! {
         section id=(anchor) {
             h2 {
                 @if saved.choice.is_some() { "Arm " (trial.other()) ": " }
-                @if trial.control { "Control: the same against itself" } @else { "Trial: " code { (trial.knob) } }
+                @if entry.control { "Control: the same against itself" } @else { "Trial: " code { (entry.knob) } }
             }
-            p.verdict { (word(trial.verdict)) " " strong { (sentence(&trial.sentence)) } }
-            (doubts(&trial.caveat_texts()))
-            (effect(saved, trial))
+            p.verdict { (word(trial.verdict)) " " strong { (sentence(&entry.sentence)) } }
+            (doubts(&trial.caveats))
+            (effect(saved, entry))
             (control(trial.control_stretch.as_ref()))
             (guards(trial))
             (arms(trial))
             (chart::pairs(trial))
             // Of several arms one drawing has them all.
             @if saved.choice.is_none() { (chart::timeline(trial)) }
-            (counted::costs(trial))
-            (counted::at_work(trial))
+            (counted::costs(entry))
+            (counted::at_work(entry))
             (dropped(trial))
             (fixed(trial))
         }
@@ -52,10 +52,11 @@ pub(super) fn doubts<D: ToString>(doubts: &[D]) -> Markup {
     }
 }
 
-fn effect(saved: &Saved, trial: &SavedTrial) -> Markup {
+fn effect(saved: &RunReport, entry: &TrialEntry) -> Markup {
+    let trial = &entry.report;
     let Some(effect) = trial.effect else { return html! { p { "No pair counts: there is no estimate." } } };
-    let rows = rows(saved, trial);
-    let matters = trial.design.smallest_effect_ratio.unwrap_or(0.0);
+    let rows = rows(saved, entry);
+    let matters = trial.design.smallest_effect_ratio;
     html! {
         figure {
             (chart::estimates(&rows, matters, ways(trial.metric.better)))
@@ -91,24 +92,26 @@ fn evidence(other: ArmName, e_value: f64, confidence: f64) -> String {
 }
 
 /// The trial, what the machine makes of nothing, and the guards, on one axis.
-fn rows(saved: &Saved, trial: &SavedTrial) -> Vec<Estimate> {
-    let rug = |pairs: Vec<SavedPair<'_>>| pairs.iter().filter_map(SavedPair::ratio).take(RUG_MAX).collect();
-    let row = |label: String, pairs: u64, effect: Option<SavedEffect>, rug: Vec<f64>| Estimate {
+fn rows(saved: &RunReport, entry: &TrialEntry) -> Vec<Estimate> {
+    let trial = &entry.report;
+    let rug = |pairs: Vec<PairOfWindows<'_>>| pairs.iter().filter_map(PairOfWindows::ratio).take(RUG_MAX).collect();
+    let row = |label: String, pairs: usize, effect: Option<Effect>, rug: Vec<f64>| Estimate {
         label,
         beside: format!("{pairs} pairs"),
         ratio: effect.map(|effect| effect.ratio),
-        interval: effect.and_then(|effect| effect.interval()),
+        interval: effect.and_then(|effect| effect.ends()),
         rug,
     };
-    let own = if trial.control { "A against A".to_owned() } else { format!("{} against A", trial.other()) };
-    let mut rows = vec![row(own, trial.pairs, trial.effect, rug(trial.pairs()))];
+    let own = if entry.control { "A against A".to_owned() } else { format!("{} against A", trial.other()) };
+    let mut rows = vec![row(own, trial.pairs, trial.effect, rug(trial.pairs_of_windows()))];
     if let Some(stretch) = &trial.control_stretch {
         let label = "A against A, before it".to_owned();
         rows.push(row(label, stretch.pairs, stretch.effect, rug(stretch.pairs_of_windows())));
     }
-    let is_its_control = |other: &&SavedTrial| other.control && !trial.control && other.metric == trial.metric;
-    if let Some(control) = saved.trials.iter().find(is_its_control) {
-        rows.push(row("control: A against A".to_owned(), control.pairs, control.effect, rug(control.pairs())));
+    let is_its_control = |other: &&TrialEntry| other.control && !entry.control && other.report.metric == trial.metric;
+    if let Some(control) = saved.trials.iter().find(is_its_control).map(|entry| &entry.report) {
+        let rug = rug(control.pairs_of_windows());
+        rows.push(row("control: A against A".to_owned(), control.pairs, control.effect, rug));
     }
     rows.extend(trial.guards.iter().map(|guard| {
         let label = format!("guard: {}", guard.metric.name);
@@ -118,7 +121,7 @@ fn rows(saved: &Saved, trial: &SavedTrial) -> Vec<Estimate> {
 }
 
 /// What the machine makes of nothing, in words.
-fn control(stretch: Option<&SavedControl>) -> Markup {
+fn control(stretch: Option<&ControlReport>) -> Markup {
     let Some(stretch) = stretch else { return html! {} };
     html! {
         p {
@@ -134,7 +137,7 @@ fn control(stretch: Option<&SavedControl>) -> Markup {
 }
 
 /// The numbers that may not get worse.
-fn guards(trial: &SavedTrial) -> Markup {
+fn guards(trial: &Report) -> Markup {
     if trial.guards.is_empty() {
         return html! {};
     }
@@ -155,16 +158,16 @@ fn guards(trial: &SavedTrial) -> Markup {
                     }
                     @if let Some(effect) = guard.effect {
                         ": " (as_change(effect.ratio))
-                        @if let Some((low, high)) = effect.interval() { ", " (range(low, high)) }
+                        @if let Some((low, high)) = effect.ends() { ", " (range(low, high)) }
                     }
-                    @if let Some(harm) = guard.harm_ratio { "; it vetoes at " (share(harm)) " worse" }
+                    "; it vetoes at " (share(guard.harm_ratio)) " worse"
                 }
             }
         }
     }
 }
 
-fn arms(trial: &SavedTrial) -> Markup {
+fn arms(trial: &Report) -> Markup {
     let number = |value: Option<f64>, unit: &str| {
         value.map_or_else(|| "not measured".to_owned(), |value| format!("{}{unit}", trim(value)))
     };
@@ -193,14 +196,13 @@ fn arms(trial: &SavedTrial) -> Markup {
     }
 }
 
-fn dropped(trial: &SavedTrial) -> Markup {
+fn dropped(trial: &Report) -> Markup {
     if trial.dropped.is_empty() {
         return html! { h3 { "What was dropped" } p { "Nothing: every pair that was measured counts." } };
     }
-    let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for dropped in &trial.dropped {
-        let arm = dropped.arm.map_or(2, |arm| usize::from(arm != ArmName::A));
-        counts.entry(rule(&dropped.reason).0).or_default()[arm] += 1;
+        counts.entry(rule(&dropped.reason)).or_default()[usize::from(dropped.arm != ArmName::A)] += 1;
     }
     html! {
         h3 { "What was dropped" }
@@ -212,11 +214,8 @@ fn dropped(trial: &SavedTrial) -> Markup {
             table {
                 thead { tr { th scope="col" { "rule" } th.n scope="col" { "in A" } th.n scope="col" { "in " (trial.other()) } } }
                 tbody {
-                    @for (rule, [a, b, unknown]) in &counts {
-                        tr {
-                            th.name scope="row" { (rule) @if *unknown > 0 { " (" (unknown) " of an unknown arm)" } }
-                            td.n { (a) } td.n { (b) }
-                        }
+                    @for (rule, [a, b]) in &counts {
+                        tr { th.name scope="row" { (rule) } td.n { (a) } td.n { (b) } }
                     }
                 }
             }
@@ -226,9 +225,7 @@ fn dropped(trial: &SavedTrial) -> Markup {
             ul {
                 @for dropped in &trial.dropped {
                     li {
-                        "pair " (dropped.pair.saturating_add(1))
-                        @if let Some(arm) = dropped.arm { ", in arm " (format!("{arm:?}")) }
-                        ": " (rule(&dropped.reason).1)
+                        "pair " (dropped.pair.saturating_add(1)) ", in arm " (dropped.arm) ": " (seen(&dropped.reason))
                     }
                 }
             }
@@ -236,49 +233,35 @@ fn dropped(trial: &SavedTrial) -> Markup {
     }
 }
 
-/// A rule's name, and what was seen, in words; a rule of a later version is told by its name and its numbers.
-fn rule(reason: &Value) -> (String, String) {
-    let (name, inside) = match reason {
-        Value::String(name) => (name.as_str(), &Value::Null),
-        Value::Object(object) => match object.iter().next() {
-            Some((name, inside)) => (name.as_str(), inside),
-            None => ("unknown", &Value::Null),
-        },
-        _ => ("unknown", &Value::Null),
-    };
-    let number = |field: &str| inside.get(field).and_then(Value::as_f64);
-    match (name, inside.get("what").and_then(Value::as_str)) {
-        ("no-cpu", Some(what)) => {
-            return ("the server was given no CPU".into(), format!("the server was given no CPU: {what}"));
-        }
-        ("no-value", Some(what)) => {
-            return ("there was no value to compare".into(), format!("there was no value to compare: {what}"));
-        }
-        ("changed", Some(what)) => {
-            return ("somebody else changed a setting".into(), format!("somebody else changed {what}"));
-        }
-        _ => {}
-    }
-    match (name, number("gap_us"), number("share"), number("span_us")) {
-        ("gap", Some(us), ..) => ("the machine paused".into(), format!("the machine paused for {} ms", trim(us / 1e3))),
-        ("steal", _, Some(stolen), _) => {
-            ("CPU time was stolen".into(), format!("{} of CPU time was stolen", share(stolen)))
-        }
-        ("overrun", .., Some(us)) => {
-            ("the window took too long".into(), format!("the window took {} ms", trim(us / 1e3)))
-        }
-        (name, ..) => {
-            let seen: Vec<String> =
-                numbers(inside).iter().map(|(name, value)| format!("{name} {}", trim(*value))).collect();
-            (name.to_owned(), format!("{name} {}", seen.join(", ")).trim_end().to_owned())
-        }
+/// A rule's name in words; one of a later version by its own name.
+fn rule(reason: &DropReason) -> &str {
+    match reason {
+        DropReason::Gap { .. } => "the machine paused",
+        DropReason::Steal { .. } => "CPU time was stolen",
+        DropReason::Overrun { .. } => "the window took too long",
+        DropReason::NoCpu { .. } => "the server was given no CPU",
+        DropReason::NoValue { .. } => "there was no value to compare",
+        DropReason::Changed { .. } => "somebody else changed a setting",
+        DropReason::Other { rule, .. } => rule,
     }
 }
 
-fn fixed(trial: &SavedTrial) -> Markup {
+/// What was seen of a dropped window, in words.
+fn seen(reason: &DropReason) -> String {
+    match reason {
+        DropReason::Gap { gap_us } => format!("the machine paused for {} ms", trim(gap_us / 1e3)),
+        DropReason::Steal { share: stolen } => format!("{} of CPU time was stolen", share(*stolen)),
+        DropReason::Overrun { span_us } => format!("the window took {} ms", trim(span_us / 1e3)),
+        DropReason::Other { rule, numbers } => {
+            let seen: Vec<String> = numbers.iter().map(|(name, value)| format!("{name} {}", trim(*value))).collect();
+            format!("{rule} {}", seen.join(", ")).trim_end().to_owned()
+        }
+        reason => reason.to_string(),
+    }
+}
+
+fn fixed(trial: &Report) -> Markup {
     let design = &trial.design;
-    let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
-    let count = |value: Option<u64>| value.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
     let rules: Vec<String> =
         numbers(&design.rules).iter().map(|(name, value)| format!("{name} {}", trim(*value))).collect();
     html! {
@@ -286,12 +269,12 @@ fn fixed(trial: &SavedTrial) -> Markup {
             summary { "What was fixed before the run" }
             dl {
                 dt { "metric that decides" } dd { code { (trial.metric.name) } }
-                dt { "smallest effect that matters" } dd { (design.smallest_effect_ratio.map_or("unknown".into(), share)) }
-                dt { "confidence" } dd { (design.confidence.map_or("unknown".into(), share)) }
-                dt { "pairs" } dd { (ends(trial)) ", and " (count(design.spare_pairs)) " spare ones" }
-                dt { "window" } dd { (number(design.window_ms)) " ms" (turns(trial)) ", after " (number(quiet_ms(trial))) " ms of quiet" }
-                dt { "order" } dd { "by a coin, from seed " (count(trial.seed)) }
-                dt { "a pair is dropped beyond" } dd { (if rules.is_empty() { "unknown".to_owned() } else { rules.join(", ") }) }
+                dt { "smallest effect that matters" } dd { (share(design.smallest_effect_ratio)) }
+                dt { "confidence" } dd { (share(design.confidence)) }
+                dt { "pairs" } dd { (ends(design.stop)) ", and " (design.spare_pairs) " spare ones" }
+                dt { "window" } dd { (trim(design.window.as_secs_f64() * 1e3)) " ms" (turns(trial)) ", after " (trim(trial.settle.settle_ms as f64)) " ms of quiet" }
+                dt { "order" } dd { "by a coin, from seed " (trial.seed) }
+                dt { "a pair is dropped beyond" } dd { (rules.join(", ")) }
                 dt { "server and load" } dd { (trial.workload) }
             }
             p { "Arms: " (key(trial.other())) "." }
@@ -299,25 +282,16 @@ fn fixed(trial: &SavedTrial) -> Markup {
     }
 }
 
-/// How long the machine was left alone after a switch, in milliseconds.
-fn quiet_ms(trial: &SavedTrial) -> Option<f64> {
-    trial.settle.get("settle_ms").and_then(Value::as_f64).or(trial.design.settle_ms)
-}
-
 /// In how many turns the arms shared a window, in words; nothing of one.
-fn turns(trial: &SavedTrial) -> String {
-    let turns = trial.settle.get("turns").and_then(Value::as_u64);
-    turns.map_or_else(String::new, |turns| format!(" in {turns} turns"))
+fn turns(trial: &Report) -> String {
+    trial.settle.turns.map_or_else(String::new, |turns| format!(" in {turns} turns"))
 }
 
 /// When the trial was to end, in words.
-fn ends(trial: &SavedTrial) -> String {
-    let stop = &trial.design.stop;
-    let number = |of: &str, field: &str| stop.get(of).and_then(|stop| stop.get(field)).and_then(Value::as_u64);
-    match (number("sequential", "pairs_max"), number("after", "pairs").or(trial.design.pairs)) {
-        (Some(most), _) => format!("looked at after each, at most {most}"),
-        (None, Some(pairs)) => format!("{pairs}, looked at once"),
-        (None, None) => "unknown".to_owned(),
+fn ends(stop: Stop) -> String {
+    match stop {
+        Stop::Sequential { pairs_max, .. } => format!("looked at after each, at most {pairs_max}"),
+        Stop::After { pairs } => format!("{pairs}, looked at once"),
     }
 }
 
@@ -327,19 +301,22 @@ mod tests {
 
     #[test]
     fn rules_are_told_in_words_and_unknown_ones_by_name() {
+        let what = |words: &str| words.to_owned();
+        let other = |rule: &str, numbers: &[(&str, f64)]| DropReason::Other {
+            rule: what(rule),
+            numbers: numbers.iter().map(|(name, number)| (what(name), *number)).collect(),
+        };
         let table = [
-            (serde_json::json!({ "gap": { "gap_us": 86_000.0 } }), "the machine paused for 86 ms"),
-            (serde_json::json!({ "steal": { "share": 0.25 } }), "25 % of CPU time was stolen"),
-            (serde_json::json!({ "overrun": { "span_us": 1_600_000.0 } }), "the window took 1600 ms"),
-            (serde_json::json!({ "no-cpu": { "what": "main waited" } }), "the server was given no CPU: main waited"),
-            (serde_json::json!({ "changed": { "what": "k from 5 to 6" } }), "somebody else changed k from 5 to 6"),
-            (serde_json::json!({ "thermal": { "degrees": 98.0 } }), "thermal degrees 98"),
-            (serde_json::json!("guard"), "guard"),
-            (Value::Null, "unknown"),
-            (serde_json::json!({}), "unknown"),
+            (DropReason::Gap { gap_us: 86_000.0 }, "the machine paused for 86 ms"),
+            (DropReason::Steal { share: 0.25 }, "25 % of CPU time was stolen"),
+            (DropReason::Overrun { span_us: 1_600_000.0 }, "the window took 1600 ms"),
+            (DropReason::NoCpu { what: what("main waited") }, "the server was given no CPU: main waited"),
+            (DropReason::Changed { what: what("k from 5 to 6") }, "somebody else changed k from 5 to 6"),
+            (other("thermal", &[("degrees", 98.0)]), "thermal degrees 98"),
+            (other("guard", &[]), "guard"),
         ];
         for (reason, expected) in table {
-            assert_eq!(rule(&reason).1, expected, "{reason}");
+            assert_eq!(seen(&reason), expected, "{reason}");
         }
     }
 }

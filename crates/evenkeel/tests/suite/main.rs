@@ -25,6 +25,7 @@ mod limits;
 mod live_host;
 mod meter_faults;
 mod mutations;
+mod old_sessions;
 mod output;
 mod pages;
 mod profile;

@@ -9,7 +9,7 @@
 use evenkeel_stats::{Options, Pair, Sequential, compare};
 use serde::{Serialize, Serializer};
 
-use super::{Saved, SavedPair, SavedTrial};
+use super::{PairOfWindows, RunReport, TrialEntry};
 use crate::report::Outcome;
 
 /// Of longer trials the interval is taken as it was reported: its share of the error hardly moves it, and a file from anywhere
@@ -43,8 +43,9 @@ pub struct Machine {
 
 impl Machine {
     /// What a report says of its machine.
-    pub fn of(name: &str, saved: &Saved) -> Machine {
-        let identity = saved.identity();
+    pub fn of(name: &str, saved: &RunReport) -> Machine {
+        let identity = saved.trials.first().map(|entry| entry.report.identity.clone()).unwrap_or_default();
+        let written = |text: String| Some(text).filter(|text| !text.is_empty());
         let told = |path: &str, otherwise: Option<String>| {
             saved.fact(path).or(otherwise).filter(|text| text != "none" && !text.is_empty())
         };
@@ -57,8 +58,8 @@ impl Machine {
             kernel: told("/kernel/release", identity.kernel),
             processor: told("/cpus/model", identity.processor),
             cpus: told("/cpus/online", identity.cpus),
-            taken: saved.taken.clone().or(identity.begun),
-            evenkeel: saved.evenkeel.clone().or(identity.evenkeel),
+            taken: saved.taken.clone().or_else(|| written(identity.begun)),
+            evenkeel: saved.evenkeel.clone().or_else(|| written(identity.evenkeel)),
         }
     }
 }
@@ -128,7 +129,7 @@ pub struct Cell {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
     /// Pairs that count.
-    pub pairs: u64,
+    pub pairs: usize,
     /// How many doubts its report has.
     pub doubts: usize,
     /// The workload, in words.
@@ -160,9 +161,9 @@ pub enum Agreement {
 }
 
 /// Puts reports side by side; each comes with the name that it is to have.
-pub fn across(reports: &[(String, Saved)]) -> Across {
+pub fn across(reports: &[(String, RunReport)]) -> Across {
     let machines = reports.iter().map(|(name, saved)| Machine::of(name, saved)).collect();
-    let mut groups: Vec<Vec<(usize, &SavedTrial)>> = Vec::new();
+    let mut groups: Vec<Vec<(usize, &TrialEntry)>> = Vec::new();
     for (machine, (_, saved)) in reports.iter().enumerate() {
         for trial in &saved.trials {
             match groups.iter_mut().find(|group| is_one_question(group[0].1, trial)) {
@@ -174,21 +175,21 @@ pub fn across(reports: &[(String, Saved)]) -> Across {
     Across { machines, asked: groups.iter().map(|group| asked(group)).collect() }
 }
 
-fn is_one_question(one: &SavedTrial, other: &SavedTrial) -> bool {
+fn is_one_question(one: &TrialEntry, other: &TrialEntry) -> bool {
     one.control == other.control
         && one.knob == other.knob
-        && one.metric.name == other.metric.name
-        && one.metric.better == other.metric.better
+        && one.report.metric.name == other.report.metric.name
+        && one.report.metric.better == other.report.metric.better
 }
 
-fn asked(group: &[(usize, &SavedTrial)]) -> Asked {
+fn asked(group: &[(usize, &TrialEntry)]) -> Asked {
     let first = group[0].1;
-    let lines = group.iter().filter_map(|(_, trial)| trial.design.smallest_effect_ratio);
+    let lines = group.iter().map(|(_, trial)| trial.report.design.smallest_effect_ratio);
     Asked {
         knob: first.knob.clone(),
         control: first.control,
-        metric: first.metric.name.clone(),
-        title: first.metric.title.clone(),
+        metric: first.report.metric.name.to_string(),
+        title: first.report.metric.title.to_string(),
         smallest_effect_ratio: lines.reduce(f64::max),
         cells: group.iter().map(|(machine, trial)| cell(*machine, trial)).collect(),
         agreement: agreement(group),
@@ -196,23 +197,23 @@ fn asked(group: &[(usize, &SavedTrial)]) -> Asked {
     }
 }
 
-fn cell(machine: usize, trial: &SavedTrial) -> Cell {
+fn cell(machine: usize, trial: &TrialEntry) -> Cell {
     Cell {
         machine,
-        verdict: trial.verdict,
-        ratio: trial.effect.map(|effect| effect.ratio),
-        interval: trial.effect.and_then(|effect| effect.interval()),
-        vetoed_by: trial.vetoed_by.clone(),
-        pairs: trial.pairs,
-        doubts: trial.caveat_texts().len(),
-        workload: trial.workload.clone(),
+        verdict: trial.report.verdict,
+        ratio: trial.report.effect.map(|effect| effect.ratio),
+        interval: trial.report.effect.and_then(|effect| effect.ends()),
+        vetoed_by: trial.report.vetoed_by.clone(),
+        pairs: trial.report.pairs,
+        doubts: trial.report.caveats.len(),
+        workload: trial.report.workload.clone(),
     }
 }
 
 /// What was never at work says nothing of the setting, so it neither agrees nor differs.
-fn agreement(group: &[(usize, &SavedTrial)]) -> Agreement {
-    let heard: Vec<(usize, &SavedTrial)> =
-        group.iter().filter(|(_, trial)| trial.verdict != Outcome::NotEngaged).copied().collect();
+fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
+    let heard: Vec<(usize, &TrialEntry)> =
+        group.iter().filter(|(_, trial)| trial.report.verdict != Outcome::NotEngaged).copied().collect();
     let mut intervals = Vec::new();
     let mut error = 0.0;
     for (machine, trial) in &heard {
@@ -241,24 +242,24 @@ fn agreement(group: &[(usize, &SavedTrial)]) -> Agreement {
 }
 
 /// A trial's interval with its share of the error among so many, and that share; from its windows, else as it was reported.
-fn interval(trial: &SavedTrial, among: usize) -> Option<((f64, f64), f64)> {
-    let effect = trial.effect?;
+fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
+    let effect = trial.report.effect?;
     let share = (1.0 - effect.confidence) / among.max(1) as f64;
     let anew =
-        anew(trial, Options { confidence: 1.0 - share, smallest_effect_ratio: 0.05, better: trial.metric.better });
+        anew(trial, Options { confidence: 1.0 - share, smallest_effect_ratio: 0.05, better: trial.report.metric.better });
     match anew.filter(|(low, high)| *low > 0.0 && high.is_finite()) {
         Some(interval) => Some((interval, share)),
-        None => Some((effect.interval()?, 1.0 - effect.confidence)),
+        None => Some((effect.ends()?, 1.0 - effect.confidence)),
     }
 }
 
 /// The interval of a trial's own pairs, by the way in which it was looked at: once, or after every pair.
-fn anew(trial: &SavedTrial, options: Options) -> Option<(f64, f64)> {
-    let pairs: Vec<Pair> = trial.pairs().iter().filter_map(pair_of).take(ANEW_MAX + 1).collect();
-    if pairs.len() as u64 != trial.pairs || pairs.len() > ANEW_MAX {
+fn anew(trial: &TrialEntry, options: Options) -> Option<(f64, f64)> {
+    let pairs: Vec<Pair> = trial.report.pairs_of_windows().iter().filter_map(pair_of).take(ANEW_MAX + 1).collect();
+    if pairs.len() != trial.report.pairs || pairs.len() > ANEW_MAX {
         return None;
     }
-    if !trial.was_looked_at_after_every_pair() {
+    if !trial.report.was_looked_at_after_every_pair() {
         let once = compare(&pairs, options).ok()?;
         return Some((once.low, once.high));
     }
@@ -270,15 +271,15 @@ fn anew(trial: &SavedTrial, options: Options) -> Option<(f64, f64)> {
     Some((look.low, look.high))
 }
 
-fn pair_of(pair: &SavedPair<'_>) -> Option<Pair> {
+fn pair_of(pair: &PairOfWindows<'_>) -> Option<Pair> {
     pair.ratio().map(|_| Pair { a: pair.a.value, b: pair.b.value })
 }
 
-fn caveats(group: &[(usize, &SavedTrial)]) -> Vec<AcrossCaveat> {
+fn caveats(group: &[(usize, &TrialEntry)]) -> Vec<AcrossCaveat> {
     let first = group[0].1;
-    let line = first.design.smallest_effect_ratio;
-    let workloads = group.iter().any(|(_, trial)| trial.workload != first.workload);
-    let lines = group.iter().any(|(_, trial)| trial.design.smallest_effect_ratio != line);
+    let line = first.report.design.smallest_effect_ratio;
+    let workloads = group.iter().any(|(_, trial)| trial.report.workload != first.report.workload);
+    let lines = group.iter().any(|(_, trial)| trial.report.design.smallest_effect_ratio != line);
     let all = [(workloads, AcrossCaveat::Workloads), (lines, AcrossCaveat::SmallestEffects)];
     all.into_iter().filter_map(|(is_so, caveat)| is_so.then_some(caveat)).collect()
 }

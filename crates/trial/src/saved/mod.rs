@@ -1,30 +1,27 @@
-//! A report read again from its file: for the page, which shows what `report.json` says and nothing else, and for comparing
-//! machines. It reads every format written so far; a file may come from anywhere, so nothing in it is taken on trust.
+//! `RunReport`: all that one run reports, written as `report.json` and read again from there: for the page, and for comparing machines.
+//! It reads every format written so far (`upgrade`). A file may come from anywhere, so nothing in it is trusted (`validate`).
 
-use serde::Deserialize;
+use evenkeel_host::{Advice, Facts};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::arm::{ARMS_MAX, ArmName};
+use crate::arm::ArmName;
+use crate::report::{Choice, ControlReport, Effect, Report};
+use crate::session::Window;
 
 mod across;
 mod numbers;
-mod shape;
+mod upgrade;
+mod validate;
 
 pub use across::{Across, AcrossCaveat, Agreement, Asked, Cell, Machine, across};
 pub use numbers::{by_arm, numbers};
-pub use shape::{
-    SavedAdvice, SavedArm, SavedBetween, SavedCaveat, SavedChoice, SavedControl, SavedCost, SavedDesign, SavedDropped,
-    SavedEffect, SavedGuard, SavedIdentity, SavedLeft, SavedMechanism, SavedMetric, SavedNotTried, SavedReading,
-    SavedSetting, SavedTrial, SavedWindow,
-};
 
 /// The newest format that is written; all from 1 on are read.
 pub const FORMAT_MAX: u64 = 2;
 /// The longest file that is read: a trial of the most pairs, with all its windows, is about a tenth of it.
 pub const BYTES_MAX: usize = 64 << 20;
-const TRIALS_MAX: usize = 1_000;
-const WINDOWS_MAX: usize = 100_000;
 
 /// Why a file is no report.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -41,53 +38,133 @@ pub enum SavedError {
     /// JSON, but of something else.
     #[error("it has neither trials nor a verdict: it is no report of `evenkeel prove` or `evenkeel demo`")]
     Other,
-    /// A number that no comparison of several arms can have.
-    #[error("the choice: {0}")]
-    Choice(String),
-    /// A number that no trial can have.
-    #[error("trial {trial}: {what}")]
+    /// A value that no run can have.
+    #[error("{at}: {why}")]
     Impossible {
-        /// Which, from 1.
-        trial: usize,
+        /// The field, with the trial that it belongs to.
+        at: String,
         /// What is wrong with it.
-        what: String,
+        why: String,
     },
 }
 
-/// A report. What its file does not say is absent.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct Saved {
+/// All that one run reports: `F` are the facts of the machine, `A` one finding of `audit`. What its file does not have is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunReport<F = Value, A = AdviceLine> {
     /// Version of the program that wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evenkeel: Option<String>,
     /// How to repeat it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// When it was taken, UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<String>,
-    /// The facts of the machine, as `inspect` tells them.
-    pub facts: Value,
+    /// The facts of the machine, as `inspect` reports them.
+    #[serde(default)]
+    pub facts: F,
     /// The machine as `capture` writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<String>,
     /// What would suit the machine.
-    pub advice: Vec<SavedAdvice>,
+    #[serde(default = "Vec::new")]
+    pub advice: Vec<A>,
     /// The trials, in the order in which they were run; of a session of several arms each beside A.
-    pub trials: Vec<SavedTrial>,
+    #[serde(default)]
+    pub trials: Vec<TrialEntry>,
     /// Which of several arms, of a session that had them: the trials are then its arms.
-    pub choice: Option<SavedChoice>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<ChoiceEntry>,
     /// What was not tried.
-    pub not_tried: Vec<SavedNotTried>,
+    #[serde(default)]
+    pub not_tried: Vec<NotTried>,
     /// Files of settings before and after.
-    pub settings: Vec<SavedSetting>,
+    #[serde(default)]
+    pub settings: Vec<SettingText>,
     /// Whether each reads the same as before; absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_as_before: Option<bool>,
 }
 
-impl Saved {
+/// One trial of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialEntry {
+    /// What was asked, as `KNOB=VALUE …`.
+    #[serde(default)]
+    pub knob: String,
+    /// Whether both arms were the machine as it was, to see what the method says of nothing.
+    #[serde(default)]
+    pub control: bool,
+    /// The verdict in one sentence.
+    #[serde(default)]
+    pub sentence: String,
+    /// All of it.
+    #[serde(flatten)]
+    pub report: Report,
+    /// The sentences of the caveats, as answers had them before these had figures.
+    #[serde(default)]
+    pub doubts: Vec<String>,
+}
+
+/// Which of several arms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChoiceEntry {
+    /// In one sentence.
+    #[serde(default)]
+    pub sentence: String,
+    /// All of it.
+    #[serde(flatten)]
+    pub choice: Choice,
+}
+
+/// One finding of `audit`, as far as pages show it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AdviceLine {
+    /// The knob's id.
+    pub knob: String,
+    /// Where it would be set.
+    pub place: String,
+    /// set, keep, not-here and so on.
+    pub state: String,
+    /// The value in force.
+    pub current: Option<String>,
+    /// The value advised.
+    pub wanted: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// A knob that was not tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NotTried {
+    /// The knob's id.
+    pub knob: String,
+    /// Why it was not.
+    pub why: String,
+}
+
+/// The text of a setting's file; absent where it could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SettingText {
+    /// Its path.
+    pub path: String,
+    /// Before the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// After it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+impl RunReport {
     /// Reads a file of any format so far: what `--report` wrote, or the answer of `prove --json`.
     ///
     /// # Errors
-    /// If it is longer than [`BYTES_MAX`], no report, of a later format, or has numbers that no trial can have.
-    pub fn parse(text: &str) -> Result<Saved, SavedError> {
+    /// If it is longer than [`BYTES_MAX`], no report, of a later format, or has values that no run can have.
+    pub fn parse(text: &str) -> Result<RunReport, SavedError> {
         #[derive(Deserialize)]
         struct Head {
             format: u64,
@@ -102,40 +179,14 @@ impl Saved {
         if !(1..=FORMAT_MAX).contains(&head.format) {
             return Err(SavedError::Format(head.format));
         }
-        let saved = match (head.trials, head.verdict) {
-            (Some(_), _) => serde_json::from_str(text).map_err(shape)?,
-            (None, Some(_)) => Saved { trials: vec![serde_json::from_str(text).map_err(shape)?], ..Saved::default() },
-            (None, None) => return Err(SavedError::Other),
-        };
-        saved.check()?;
-        Ok(saved)
-    }
-
-    fn check(&self) -> Result<(), SavedError> {
-        let bad = |trial: usize, what: String| Err(SavedError::Impossible { trial: trial + 1, what });
-        if self.trials.len() > TRIALS_MAX {
-            return bad(TRIALS_MAX, format!("a report has at most {TRIALS_MAX}"));
+        let mut value: Value = serde_json::from_str(text).map_err(shape)?;
+        if head.trials.is_none() {
+            head.verdict.ok_or(SavedError::Other)?;
+            value = serde_json::json!({ "trials": [value] });
         }
-        for (at, trial) in self.trials.iter().enumerate() {
-            if let Some(what) = trial.impossible() {
-                return bad(at, what);
-            }
-        }
-        if let Some(choice) = self.choice.as_ref().filter(|choice| choice.is_too_long()) {
-            let (between, named) = (choice.between.len(), choice.better.len().max(choice.alike.len()));
-            let what = format!("{between} comparisons and {named} arms: of {ARMS_MAX} arms there are fewer");
-            return Err(SavedError::Choice(what));
-        }
-        let between = self.choice.iter().flat_map(|choice| &choice.between);
-        match between.filter_map(|between| between.effect).find_map(SavedEffect::impossible) {
-            Some(what) => Err(SavedError::Choice(what)),
-            None => Ok(()),
-        }
-    }
-
-    /// Version of the program, kernel and so on, as the first trial tells them where the report itself does not.
-    pub fn identity(&self) -> SavedIdentity {
-        self.trials.first().map(|trial| trial.identity.clone()).unwrap_or_default()
+        let report = upgrade::read(value)?;
+        report.validate()?;
+        Ok(report)
     }
 
     /// A fact by its path in JSON, such as `/kernel/release`, as text; `None` where it is unknown.
@@ -152,132 +203,90 @@ impl Saved {
     }
 }
 
-impl SavedTrial {
-    /// Why these can't be the numbers of a trial, if they can't.
-    fn impossible(&self) -> Option<String> {
-        if self.windows.len() > WINDOWS_MAX {
-            return Some(format!("{} windows: a trial has at most {WINDOWS_MAX}", self.windows.len()));
-        }
-        if self.dropped.len() > WINDOWS_MAX {
-            return Some(format!("{} dropped pairs: a trial has at most {WINDOWS_MAX}", self.dropped.len()));
-        }
-        let control = self.control_stretch.as_ref();
-        let windows = control.map_or(0, |control| control.windows.len());
-        if windows > WINDOWS_MAX {
-            return Some(format!("{windows} windows of a control: a trial has at most {WINDOWS_MAX}"));
-        }
-        let guards = self.guards.iter().filter_map(|guard| guard.effect);
-        let effects = self.effect.into_iter().chain(control.and_then(|control| control.effect)).chain(guards);
-        effects.into_iter().find_map(|effect| effect.impossible())
+impl RunReport<Facts, Advice> {
+    /// The same as it is read again, with the facts and the advice as pages show them.
+    ///
+    /// # Errors
+    /// If it has values that no run can have.
+    pub fn as_read(&self) -> Result<RunReport, SavedError> {
+        let shape = |error: serde_json::Error| SavedError::Shape(error.to_string());
+        let report = RunReport {
+            evenkeel: self.evenkeel.clone(),
+            command: self.command.clone(),
+            taken: self.taken.clone(),
+            facts: serde_json::to_value(&self.facts).map_err(shape)?,
+            capture: self.capture.clone(),
+            advice: serde_json::to_value(&self.advice).and_then(serde_json::from_value).map_err(shape)?,
+            trials: self.trials.clone(),
+            choice: self.choice.clone(),
+            not_tried: self.not_tried.clone(),
+            settings: self.settings.clone(),
+            all_as_before: self.all_as_before,
+        };
+        report.validate()?;
+        Ok(report)
     }
+}
 
-    /// The sentences of what a sceptic should know, from whichever format.
-    pub fn caveat_texts(&self) -> Vec<String> {
-        match self.caveats.is_empty() {
-            true => self.doubts.clone(),
-            false => self.caveats.iter().map(|caveat| caveat.text.clone()).collect(),
-        }
-    }
-
-    /// Whether and why the trial did not end as planned, in words.
-    pub fn cut_short(&self) -> Option<String> {
-        match &self.ended {
-            Value::String(how) if how == "stopped" => Some("it was stopped".to_owned()),
-            Value::String(how) if how == "out-of-spares" => Some("too many pairs were dropped".to_owned()),
-            Value::String(how) if how == "out-of-time" => Some("its time was over".to_owned()),
-            Value::String(how) if how == "cut-off" => Some("it was cut off".to_owned()),
-            Value::Object(how) => {
-                let why = how.get("failed").and_then(|failed| failed.get("why")).and_then(Value::as_str);
-                Some(format!("it failed: {}", why.unwrap_or("the report does not say why")))
-            }
-            _ => None,
-        }
-    }
-
+impl Report {
     /// The name of the arm that is compared with A.
     pub fn other(&self) -> ArmName {
         self.arms.iter().map(|arm| arm.arm).find(|arm| *arm != ArmName::A).unwrap_or(ArmName::B)
     }
 
     /// The windows of each pair that counts: A's and the other's, and which came first.
-    pub fn pairs(&self) -> Vec<SavedPair<'_>> {
+    pub fn pairs_of_windows(&self) -> Vec<PairOfWindows<'_>> {
         pairs(&self.windows)
     }
 
     /// Whether it might end after any pair, so that its interval holds at every look.
-    pub fn was_looked_at_after_every_pair(&self) -> bool {
-        self.design.stop.get("sequential").is_some() || self.effect.is_some_and(|effect| effect.e_value.is_some())
-    }
-
-    /// The pairs that were tried in the part of the session that the verdict rests on.
-    pub fn tried(&self) -> u64 {
-        let dropped = self.dropped.iter().filter(|dropped| dropped.stretch.as_deref() != Some("control"));
-        self.pairs.saturating_add(dropped.count() as u64)
+    fn was_looked_at_after_every_pair(&self) -> bool {
+        self.design.stop.is_sequential() || self.effect.is_some_and(|effect| effect.e_value.is_some())
     }
 }
 
-impl SavedChoice {
-    fn is_too_long(&self) -> bool {
-        self.between.len() > ARMS_MAX * ARMS_MAX || self.better.len() > ARMS_MAX || self.alike.len() > ARMS_MAX
-    }
-}
-
-impl SavedControl {
+impl ControlReport {
     /// As of a trial.
-    pub fn pairs_of_windows(&self) -> Vec<SavedPair<'_>> {
+    pub fn pairs_of_windows(&self) -> Vec<PairOfWindows<'_>> {
         pairs(&self.windows)
     }
 }
 
-fn pairs(windows: &[SavedWindow]) -> Vec<SavedPair<'_>> {
-    let is_one_a = |two: &'_ [SavedWindow]| (two[0].arm == ArmName::A) != (two[1].arm == ArmName::A);
-    let whole = |two: &'_ [SavedWindow]| two.len() == 2 && is_one_a(two) && two[0].pair == two[1].pair;
-    let pair = |two: &'_ [SavedWindow]| whole(two).then(|| (two[0].arm, two[0].pair));
+impl Effect {
+    /// Both ends of the interval, where it has both.
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        self.low.zip(self.high)
+    }
+}
+
+fn pairs(windows: &[Window]) -> Vec<PairOfWindows<'_>> {
+    let is_one_a = |two: &[Window]| (two[0].arm == ArmName::A) != (two[1].arm == ArmName::A);
+    let whole = |two: &[Window]| two.len() == 2 && is_one_a(two) && two[0].pair == two[1].pair;
+    let pair = |two: &'_ [Window]| whole(two).then(|| (two[0].arm, two[0].pair));
     windows
         .chunks(2)
         .filter_map(|two| {
             let (first, pair) = pair(two)?;
             let [a, b] = if first == ArmName::A { [&two[0], &two[1]] } else { [&two[1], &two[0]] };
-            Some(SavedPair { pair, first, a, b })
+            Some(PairOfWindows { pair, first, a, b })
         })
         .collect()
 }
 
-impl SavedEffect {
-    /// Why this can't be an effect, if it can't.
-    fn impossible(self) -> Option<String> {
-        let is_ratio = |ratio: f64| ratio.is_finite() && ratio > 0.0;
-        let ends = [Some(self.ratio), self.low, self.high];
-        if let Some(ratio) = ends.into_iter().flatten().find(|ratio| !is_ratio(*ratio)) {
-            return Some(format!("{ratio} is no ratio of two arms"));
-        }
-        if self.low.zip(self.high).is_some_and(|(low, high)| low > high) {
-            return Some("its interval ends before it begins".to_owned());
-        }
-        let is_share = self.confidence > 0.0 && self.confidence < 1.0;
-        (!is_share).then(|| format!("{} is no confidence", self.confidence))
-    }
-
-    /// Both ends of the interval, where it has both.
-    pub fn interval(&self) -> Option<(f64, f64)> {
-        self.low.zip(self.high)
-    }
-}
-
 /// The two windows of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SavedPair<'a> {
+pub struct PairOfWindows<'a> {
     /// Its number, from 0.
-    pub pair: u64,
+    pub pair: usize,
     /// The arm that was measured first.
     pub first: ArmName,
     /// The window of arm A.
-    pub a: &'a SavedWindow,
+    pub a: &'a Window,
     /// The window of the other arm.
-    pub b: &'a SavedWindow,
+    pub b: &'a Window,
 }
 
-impl SavedPair<'_> {
+impl PairOfWindows<'_> {
     /// The other to A; `None` where that is no ratio.
     pub fn ratio(&self) -> Option<f64> {
         let ratio = self.b.value / self.a.value;

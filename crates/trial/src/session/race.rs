@@ -73,6 +73,8 @@ pub enum LeftWhy {
         /// Which.
         by: ArmName,
     },
+    /// A reason of a later version, in a report that is read again.
+    Other,
 }
 
 impl Race {

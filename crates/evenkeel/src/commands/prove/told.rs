@@ -18,7 +18,7 @@ pub(super) fn text(told: &Tolds) -> String {
         let name = told.report.arms.get(1).map_or_else(String::new, |arm| arm.arm.to_string());
         text += &format!("\n{name}: {}", of_one(told));
         if let Some(left) = &told.report.left {
-            text += &format!("  {}\n", choice::left(&left.why, left.block));
+            text += &format!("  {}\n", choice::left(left));
         }
     }
     text

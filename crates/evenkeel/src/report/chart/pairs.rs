@@ -1,8 +1,8 @@
 //! The pairs as they were measured: each is a line from A's ring to the other's square, whichever came first standing left, so that a
 //! reader can count on which side the squares fall, and sees whether the first of the two had it easier.
 
-use evenkeel_trial::ArmName;
-use evenkeel_trial::saved::{SavedPair, SavedTrial};
+use evenkeel_trial::saved::PairOfWindows;
+use evenkeel_trial::{ArmName, Report};
 use maud::{Markup, html};
 
 use super::{Scale, framed, line, mark, percent};
@@ -13,13 +13,13 @@ const HEIGHT: f64 = 220.0;
 const DRAWN_MAX: usize = 100;
 
 /// Draws them, or nothing if there are none.
-pub(crate) fn pairs(trial: &SavedTrial) -> Markup {
-    let all = trial.pairs();
+pub(crate) fn pairs(trial: &Report) -> Markup {
+    let all = trial.pairs_of_windows();
     if all.is_empty() {
         return html! {};
     }
     let step = all.len().div_ceil(DRAWN_MAX);
-    let drawn: Vec<SavedPair<'_>> = all.iter().copied().step_by(step).collect();
+    let drawn: Vec<PairOfWindows<'_>> = all.iter().copied().step_by(step).collect();
     let scale = Scale::over(drawn.iter().flat_map(|pair| [pair.a.value, pair.b.value]), 18.0, HEIGHT - 8.0);
     let lower = all.iter().filter(|pair| pair.b.value < pair.a.value).count();
     let other = trial.other();
@@ -40,7 +40,7 @@ pub(crate) fn pairs(trial: &SavedTrial) -> Markup {
     }
 }
 
-fn one(pair: &SavedPair<'_>, other: ArmName, at: usize, of: usize, scale: Scale) -> Markup {
+fn one(pair: &PairOfWindows<'_>, other: ArmName, at: usize, of: usize, scale: Scale) -> Markup {
     let slot = 98.0 / of as f64;
     let middle = 1.0 + slot * (at as f64 + 0.5);
     // Two marks are to be told apart even where a pair has few pixels, and never to reach into the next pair.

@@ -1,10 +1,9 @@
 //! Every window over the time of the trial, and below, on the same axis, what the machine did meanwhile: so that whoever doubts a
 //! number can look whether something else explains it.
 
-use evenkeel_trial::ArmName;
-use evenkeel_trial::saved::{SavedTrial, SavedWindow};
+use evenkeel_trial::saved::TrialEntry;
+use evenkeel_trial::{ArmName, Conditions, Report, Rules, Window};
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::{Axis, Scale, framed, letter, mark, percent, pixel};
 use crate::report::words::trim;
@@ -16,47 +15,59 @@ const WINDOWS_MAX: usize = 600;
 /// Slices of time in a strip; each shows the most that any of its windows had.
 const SLICES_MAX: usize = 240;
 
-/// One thing that the machine did: its name in a window's conditions, what it is, its unit, and what a unit is in that number.
+/// One thing that the machine did: where a window's conditions have it, what it is, its unit, and what a unit is in that number.
 struct Strip {
-    name: &'static str,
+    of: fn(&Conditions) -> Option<f64>,
     title: &'static str,
     unit: &'static str,
     factor: f64,
     /// The rule that drops a pair beyond it.
-    rule: &'static str,
+    rule: Option<fn(&Rules) -> f64>,
 }
 
 const STRIPS: &[Strip] = &[
-    strip("steal_share", "stolen by the hypervisor", "%", 100.0, "steal_share_max"),
-    strip("longest_gap_us", "longest time a watching thread missed", "ms", 1e-3, "gap_us_max"),
-    strip("cpu_pressure_share", "some task waited for a CPU", "%", 100.0, ""),
-    strip("busy_share", "CPUs busy", "%", 100.0, ""),
-    strip("load_1min", "load average, one minute", "", 1.0, ""),
+    strip(|seen| seen.steal_share, "stolen by the hypervisor", "%", 100.0, Some(|rules| rules.steal_share_max)),
+    strip(
+        |seen| seen.longest_gap_us,
+        "longest time a watching thread missed",
+        "ms",
+        1e-3,
+        Some(|rules| rules.gap_us_max),
+    ),
+    strip(|seen| seen.cpu_pressure_share, "some task waited for a CPU", "%", 100.0, None),
+    strip(|seen| seen.busy_share, "CPUs busy", "%", 100.0, None),
+    strip(|seen| seen.load_1min, "load average, one minute", "", 1.0, None),
 ];
 
-const fn strip(name: &'static str, title: &'static str, unit: &'static str, factor: f64, rule: &'static str) -> Strip {
-    Strip { name, title, unit, factor, rule }
+const fn strip(
+    of: fn(&Conditions) -> Option<f64>,
+    title: &'static str,
+    unit: &'static str,
+    factor: f64,
+    rule: Option<fn(&Rules) -> f64>,
+) -> Strip {
+    Strip { of, title, unit, factor, rule }
 }
 
 /// Draws it, or nothing if there are no windows.
-pub(crate) fn timeline(trial: &SavedTrial) -> Markup {
+pub(crate) fn timeline(trial: &Report) -> Markup {
     drawn(trial, &trial.windows.iter().collect::<Vec<_>>(), false)
 }
 
 /// The same of several arms that were measured in one session, each once: A is in all of them.
-pub(crate) fn timeline_of_all(trials: &[SavedTrial]) -> Markup {
-    let Some(first) = trials.first() else { return html! {} };
-    let mut all: Vec<&SavedWindow> = trials.iter().flat_map(|trial| &trial.windows).collect();
+pub(crate) fn timeline_of_all(trials: &[TrialEntry]) -> Markup {
+    let Some(first) = trials.first().map(|entry| &entry.report) else { return html! {} };
+    let mut all: Vec<&Window> = trials.iter().flat_map(|entry| &entry.report.windows).collect();
     all.sort_by(|one, other| one.start_us.total_cmp(&other.start_us));
     all.dedup_by(|one, other| (one.pair, one.arm) == (other.pair, other.arm));
     drawn(first, &all, true)
 }
 
-fn drawn(trial: &SavedTrial, windows: &[&SavedWindow], is_of_all: bool) -> Markup {
+fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool) -> Markup {
     let control = trial.control_stretch.as_ref().map_or(&[][..], |stretch| &stretch.windows[..]);
     // In the control stretch both arms are the machine as it was.
     let of_control = control.iter().map(|window| (window, true));
-    let all: Vec<(&SavedWindow, bool)> = of_control.chain(windows.iter().map(|window| (*window, false))).collect();
+    let all: Vec<(&Window, bool)> = of_control.chain(windows.iter().map(|window| (*window, false))).collect();
     if all.is_empty() {
         return html! {};
     }
@@ -65,7 +76,7 @@ fn drawn(trial: &SavedTrial, windows: &[&SavedWindow], is_of_all: bool) -> Marku
     let step = all.len().div_ceil(WINDOWS_MAX);
     // An odd step, so that of windows in pairs both arms are drawn.
     let step = if step > 1 { step | 1 } else { 1 };
-    let drawn: Vec<&(&SavedWindow, bool)> = all.iter().step_by(step).collect();
+    let drawn: Vec<&(&Window, bool)> = all.iter().step_by(step).collect();
     let scale = Scale::over(drawn.iter().map(|(window, _)| window.value), 18.0, HEIGHT - 8.0);
     let begins = (!control.is_empty()).then(|| windows.first().map(|window| x.at(window.start_us) - 0.7)).flatten();
     let against = if is_of_all { "all arms".to_owned() } else { format!("A against {}", trial.other()) };
@@ -82,7 +93,7 @@ fn drawn(trial: &SavedTrial, windows: &[&SavedWindow], is_of_all: bool) -> Marku
         }
     };
     let alternative = format!("{} of {} windows over {} s", trial.metric.name, all.len(), trim(last_us / 1e6));
-    let rows: Vec<&SavedWindow> = all.iter().map(|(window, _)| *window).collect();
+    let rows: Vec<&Window> = all.iter().map(|(window, _)| *window).collect();
     html! {
         figure {
             (framed(HEIGHT, &alternative, scale, &trial.metric.unit, &inside))
@@ -99,23 +110,23 @@ fn drawn(trial: &SavedTrial, windows: &[&SavedWindow], is_of_all: bool) -> Marku
     }
 }
 
-fn told(window: &SavedWindow, is_control: bool) -> String {
+fn told(window: &Window, is_control: bool) -> String {
     let stretch = if is_control { "control" } else { "trial" };
     let (pair, at_s) = (window.pair.saturating_add(1), trim(window.start_us / 1e6));
     format!("{stretch}, {:?}, pair {pair}, {at_s} s: {}", window.arm, trim(window.value))
 }
 
-fn strip_row(windows: &[&SavedWindow], rules: &Value, strip: &Strip, x: Axis) -> Markup {
+fn strip_row(windows: &[&Window], rules: &Rules, strip: &Strip, x: Axis) -> Markup {
     let seen: Vec<(f64, f64)> = windows
         .iter()
-        .filter_map(|window| Some((window.start_us, window.condition(strip.name)? * strip.factor)))
+        .filter_map(|window| Some((window.start_us, (strip.of)(&window.conditions)? * strip.factor)))
         .filter(|(_, value)| value.is_finite())
         .collect();
     let most = seen.iter().map(|(_, value)| *value).reduce(f64::max);
     let Some(most) = most else {
         return html! { p.strip { b { (strip.title) } ": not known on this machine" } };
     };
-    let rule = rules.get(strip.rule).and_then(Value::as_f64).map(|bound| bound * strip.factor);
+    let rule = strip.rule.map(|rule| rule(rules) * strip.factor);
     // A rule is in sight where windows come near it.
     let near = rule.filter(|rule| most > rule * 0.5);
     let top = [Some(most), near].into_iter().flatten().fold(f64::MIN_POSITIVE, f64::max);

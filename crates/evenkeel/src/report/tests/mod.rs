@@ -13,11 +13,11 @@ const SMALL: &str = include_str!("small.json");
 const OLD: &str = include_str!("../../../../trial/src/saved/tests/format-1.json");
 
 fn page(json: &str) -> String {
-    html::page(&Saved::parse(json).unwrap(), json).into_string()
+    html::page(&RunReport::parse(json).unwrap(), json).into_string()
 }
 
 fn side_by_side() -> String {
-    let reports = ["frankfurt.json", "<ohio>.json"].map(|name| (name.to_owned(), Saved::parse(SMALL).unwrap()));
+    let reports = ["frankfurt.json", "<ohio>.json"].map(|name| (name.to_owned(), RunReport::parse(SMALL).unwrap()));
     super::across::page(&across(&reports))
 }
 
@@ -104,7 +104,7 @@ fn the_longest_trial_fits_a_page() {
         })
         .collect();
     report["trials"][0]["windows"] = many.into();
-    let saved = Saved::parse(&report.to_string()).unwrap();
+    let saved = RunReport::parse(&report.to_string()).unwrap();
     let page = html::page(&saved, "{}").into_string();
     assert!(page.len() < 600_000, "{} bytes", page.len());
     assert!(page.contains("Every 100th pair is drawn"));
@@ -125,7 +125,7 @@ fn several() -> String {
         }
     }
     report["trials"] = serde_json::json!([report["trials"][0], other]);
-    let effect = serde_json::json!({ "ratio": 0.9, "low": 0.8, "high": 0.95, "confidence": 0.95 });
+    let effect = serde_json::json!({ "ratio": 0.9, "low": 0.8, "high": 0.95, "confidence": 0.95, "p_value": 0.01 });
     report["choice"] = serde_json::json!({
         "sentence": "take B: it is <script>alert(1)</script>", "confidence": 0.95, "better": ["B"], "alike": ["B"], "advised": "B",
         "between": [{ "arm": "C", "against": "B", "pairs": 8, "effect": effect, "verdict": "worse" }],
@@ -161,7 +161,7 @@ fn several_arms_have_a_row_each_and_one_timeline() {
 
 #[test]
 fn over_machines_each_of_several_arms_is_a_setting_of_its_own() {
-    let reports = ["a", "b"].map(|name| (name.to_owned(), Saved::parse(&several()).unwrap()));
+    let reports = ["a", "b"].map(|name| (name.to_owned(), RunReport::parse(&several()).unwrap()));
     let asked: Vec<(String, usize)> = across(&reports)
         .asked
         .into_iter()
@@ -181,10 +181,10 @@ fn letters_in_the_wrong_place_harm_nobody() {
     {
         let text = whole.replace(from, to);
         assert_ne!(text, whole);
-        let saved = Saved::parse(&text).unwrap();
+        let saved = RunReport::parse(&text).unwrap();
         assert!(html::page(&saved, &text).into_string().contains("</html>"));
         drop(across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]));
     }
-    assert!(Saved::parse(&whole.replace("\"advised\":\"B\"", "\"advised\":\"Z\"")).is_err());
-    assert!(Saved::parse(&whole.replace("\"ratio\":0.9}", "\"ratio\":-0.9}")).is_err());
+    assert!(RunReport::parse(&whole.replace("\"advised\":\"B\"", "\"advised\":\"Z\"")).is_err());
+    assert!(RunReport::parse(&whole.replace("\"ratio\":0.9}", "\"ratio\":-0.9}")).is_err());
 }

@@ -3,31 +3,52 @@
 use expect_test::expect;
 
 use super::*;
-use crate::report::Outcome;
+use crate::arm::Arm;
+use crate::design::Stop;
+use crate::engaged::Engaged;
+use crate::report::{Caveat, Outcome};
+use crate::session::{Ended, LeftWhy};
 
 fn trial(knob: &str, ratio: f64, noise: f64, pairs: u64) -> Value {
     let windows: Vec<Value> = (0..pairs)
         .flat_map(|pair| {
             // Noise without a generator: it only has to spread.
             let wobble = 1.0 + noise * (((pair * 7919) % 101) as f64 / 50.0 - 1.0);
-            let window = |arm: &str, value: f64| serde_json::json!({ "pair": pair, "arm": arm, "value": value });
+            let window = |arm: &str, value: f64| {
+                serde_json::json!({ "pair": pair, "arm": arm, "start_us": 0, "value": value, "sample": {},
+                    "conditions": { "span_us": 0 } })
+            };
             let [a, b] = [window("A", 50.0), window("B", 50.0 * ratio * wobble)];
             if pair % 3 == 0 { [b, a] } else { [a, b] }
         })
         .collect();
     serde_json::json!({
-        "knob": knob, "verdict": "better", "metric": { "name": "round_trip_us_p50", "better": "lower" }, "pairs": pairs,
-        "effect": { "ratio": ratio, "low": ratio * (1.0 - noise), "high": ratio * (1.0 + noise), "confidence": 0.95 },
-        "windows": windows,
+        "knob": knob, "title": knob, "verdict": "better", "metric": METRIC.clone(), "pairs": pairs, "arms": [], "dropped": [],
+        "effect": { "ratio": ratio, "low": ratio * (1.0 - noise), "high": ratio * (1.0 + noise), "confidence": 0.95, "p_value": 0.5 },
+        "design": design(&serde_json::json!({ "after": { "pairs": pairs } }), 0.05), "seed": 7, "ended": "whole",
+        "settle": { "settle_ms": 50, "how": "asked" }, "workload": "a server", "windows": windows,
     })
 }
 
-fn report(trials: Vec<Value>) -> Saved {
-    Saved::parse(&serde_json::json!({ "format": 1, "trials": trials }).to_string()).unwrap()
+/// The metric of a trial, as reports have it.
+static METRIC: std::sync::LazyLock<Value> = std::sync::LazyLock::new(
+    || serde_json::json!({ "name": "round_trip_us_p50", "title": "the median round trip", "unit": "us", "better": "lower" }),
+);
+
+fn design(stop: &Value, smallest_effect_ratio: f64) -> Value {
+    serde_json::json!({
+        "metric": METRIC.clone(), "stop": stop, "spare_pairs": 0, "control_pairs": 0, "window_ms": 100, "seed": 7,
+        "settle": { "fixed": { "ms": 50 } }, "confidence": 0.95, "smallest_effect_ratio": smallest_effect_ratio,
+        "rules": { "gap_us_max": 4e4, "steal_share_max": 0.1, "overrun_share_max": 0.5 },
+    })
+}
+
+fn report(trials: Vec<Value>) -> RunReport {
+    RunReport::parse(&serde_json::json!({ "format": 1, "trials": trials }).to_string()).unwrap()
 }
 
 fn agreement_of(ratios: &[f64]) -> Agreement {
-    let reports: Vec<(String, Saved)> =
+    let reports: Vec<(String, RunReport)> =
         ratios.iter().map(|ratio| (String::new(), report(vec![trial("k=1", *ratio, 0.05, 30)]))).collect();
     let across = across(&reports);
     assert_eq!(across.asked.len(), 1);
@@ -46,61 +67,62 @@ fn files_that_are_no_report_are_refused_with_the_reason() {
         ("{\"format\": 0, \"trials\": []}", "format 0"),
         ("{\"format\": -1, \"trials\": []}", "invalid value"),
         ("{\"format\": 1, \"trials\": {}}", "invalid type: map"),
-        ("{\"format\": 1, \"trials\": [{}]}", "missing field `verdict`"),
-        (
-            "{\"format\": 1, \"verdict\": \"splendid\", \"metric\": {\"name\": \"x\", \"better\": \"lower\"}}",
-            "splendid",
-        ),
+        ("{\"format\": 1, \"trials\": [{}]}", "trial 1: missing field `title`"),
+        ("{\"format\": 1, \"verdict\": \"splendid\"}", "trial 1: unknown variant `splendid`"),
     ];
     for (text, expected) in table {
-        let error = Saved::parse(text).map_err(|error| error.to_string()).unwrap_err();
+        let error = RunReport::parse(text).map_err(|error| error.to_string()).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
     }
     let mut impossible = trial("k=1", 0.5, 0.1, 2);
     for (field, value, expected) in [
-        ("ratio", -1.0, "trial 1: -1 is no ratio"),
-        ("low", 0.0, "trial 1: 0 is no ratio"),
-        ("low", 9.0, "trial 1: its interval ends before it begins"),
-        ("confidence", 1.0, "trial 1: 1 is no confidence"),
+        ("ratio", -1.0, "trial 1: effect: -1 is no ratio"),
+        ("low", 0.0, "trial 1: effect: 0 is no ratio"),
+        ("low", 9.0, "trial 1: effect: its interval ends before it begins"),
+        ("confidence", 1.0, "trial 1: effect: 1 is no confidence"),
     ] {
         let before = impossible["effect"][field].clone();
         impossible["effect"][field] = value.into();
         let text = serde_json::json!({ "format": 1, "trials": [impossible] }).to_string();
-        assert_eq!(Saved::parse(&text).unwrap_err().to_string().split(" of two").next(), Some(expected));
+        assert_eq!(RunReport::parse(&text).unwrap_err().to_string().split(" of two").next(), Some(expected));
         impossible["effect"][field] = before;
     }
     let deep = format!("{{\"format\": 1, \"facts\": {}{}, \"trials\": []}}", "[".repeat(5000), "]".repeat(5000));
-    assert!(matches!(Saved::parse(&deep), Err(SavedError::Shape(_))));
-    assert_eq!(Saved::parse(&" ".repeat(BYTES_MAX + 1)), Err(SavedError::TooLong));
+    assert!(matches!(RunReport::parse(&deep), Err(SavedError::Shape(_))));
+    assert_eq!(RunReport::parse(&" ".repeat(BYTES_MAX + 1)), Err(SavedError::TooLong));
 }
 
 #[test]
 fn an_answer_of_prove_is_a_report_of_one_trial() {
     let mut answer = trial("k=1", 0.5, 0.1, 4);
     answer["format"] = 1.into();
-    let saved = Saved::parse(&answer.to_string()).unwrap();
-    assert_eq!((saved.trials.len(), saved.trials[0].pairs().len()), (1, 4));
-    assert_eq!(saved.trials[0].pairs()[0].first, ArmName::B);
+    let saved = RunReport::parse(&answer.to_string()).unwrap();
+    assert_eq!((saved.trials.len(), saved.trials[0].report.pairs_of_windows().len()), (1, 4));
+    assert_eq!(saved.trials[0].report.pairs_of_windows()[0].first, ArmName::B);
     assert_eq!(saved.all_as_before, None, "nobody looked, which is not yes");
 }
 
 #[test]
 fn a_choice_that_no_session_can_have_is_refused() {
     let between = |ratio: f64| {
-        let effect = serde_json::json!({ "ratio": ratio, "confidence": 0.95 });
-        serde_json::json!({ "arm": "C", "against": "B", "effect": effect, "verdict": "same" })
+        let effect = serde_json::json!({ "ratio": ratio, "confidence": 0.95, "p_value": 0.5 });
+        serde_json::json!({ "arm": "C", "against": "B", "pairs": 2, "effect": effect, "verdict": "same" })
     };
     let parse = |between: Vec<Value>, letters: usize| {
-        let choice = serde_json::json!({ "advised": "B", "better": vec!["B"; letters], "between": between });
+        let choice = serde_json::json!({
+            "confidence": 0.95, "advised": "B", "alike": ["B"], "better": vec!["B"; letters], "between": between,
+        });
         let text =
             serde_json::json!({ "format": 2, "trials": [trial("k=1", 0.5, 0.1, 2)], "choice": choice }).to_string();
-        Saved::parse(&text).map(|saved| saved.choice.map(|choice| choice.advised)).map_err(|error| error.to_string())
+        RunReport::parse(&text)
+            .map(|saved| saved.choice.map(|entry| entry.choice.advised))
+            .map_err(|error| error.to_string())
     };
     assert_eq!(parse(vec![between(0.9)], 1), Ok(Some(ArmName::B)));
     for (found, expected) in [
-        (parse(vec![between(-1.0)], 1), "the choice: -1 is no ratio"),
-        (parse(vec![between(0.9); 65], 1), "the choice: 65 comparisons"),
-        (parse(vec![between(0.9)], 9), "the choice: 1 comparisons"),
+        (parse(vec![between(-1.0)], 1), "choice: effect: -1 is no ratio"),
+        (parse(vec![between(0.9); 65], 1), "choice: between: 65 are more"),
+        (parse(vec![between(0.9)], 9), "choice: better: 9 are more"),
     ] {
         assert!(found.as_ref().is_err_and(|error| error.starts_with(expected)), "{found:?}");
     }
@@ -112,7 +134,7 @@ fn windows_that_make_no_pair_are_passed_over() {
     odd["windows"][1]["arm"] = odd["windows"][0]["arm"].clone();
     odd["windows"][3]["value"] = 0.0.into();
     let saved = report(vec![odd]);
-    let pairs = saved.trials[0].pairs();
+    let pairs = saved.trials[0].report.pairs_of_windows();
     assert_eq!(pairs.iter().map(|pair| pair.ratio().is_some()).collect::<Vec<_>>(), [false, true]);
 }
 
@@ -134,7 +156,7 @@ fn machines_agree_until_their_intervals_do_not_meet() {
 fn a_trial_that_was_looked_at_keeps_an_interval_that_holds_at_every_look() {
     let width = |stop: &str| {
         let mut looked = trial("k=1", 0.5, 0.05, 30);
-        looked["design"] = serde_json::json!({ "stop": { stop: { "pairs": 30 } } });
+        looked["design"] = design(&serde_json::json!({ stop: { "pairs": 30, "pairs_min": 6, "pairs_max": 30 } }), 0.05);
         let reports = ["a", "b"].map(|name| (name.to_owned(), report(vec![looked.clone()])));
         let Agreement::Agree { low, high, .. } = across(&reports).asked[0].agreement else { panic!() };
         high / low
@@ -167,7 +189,7 @@ fn another_question_is_another_row() {
     other["metric"]["name"] = "cpu_share".into();
     let mut elsewhere = trial("k=1", 0.5, 0.05, 8);
     elsewhere["workload"] = "another server".into();
-    elsewhere["design"] = serde_json::json!({ "smallest_effect_ratio": 0.1 });
+    elsewhere["design"]["smallest_effect_ratio"] = 0.1.into();
     let reports = [
         ("a".to_owned(), report(vec![trial("k=1", 0.5, 0.05, 8), other])),
         ("b".to_owned(), report(vec![trial("k=2", 0.5, 0.05, 8), elsewhere])),
@@ -198,34 +220,105 @@ fn numbers_have_names_whatever_they_are() {
     assert!(numbers(&Value::Null).is_empty());
 }
 
+/// What only a later version knows is no reason to refuse a file: its words are shown.
 #[test]
-fn how_it_ended_is_told_in_words() {
-    let mut saved = report(vec![trial("k=1", 0.5, 0.1, 1)]);
+fn what_a_later_version_adds_is_read() {
+    let mut later = trial("k=1", 0.5, 0.1, 1);
+    later["dropped"] = serde_json::json!([
+        { "pair": 1, "arm": "A", "reason": { "thermal": { "degrees": 98.0 } } },
+        { "pair": 2, "arm": "A", "reason": "moonlight" },
+        { "pair": 3, "arm": "B", "reason": { "gap": { "gap_us": 86_000.0 } } },
+    ]);
+    later["mechanism"] = serde_json::json!([{ "knob": "k", "readings": [], "engaged": { "half": 5 } }]);
+    later["left"] = serde_json::json!({ "block": 7, "why": { "melted": 5 } });
+    later["settle"]["how"] = "by heart".into();
+    later["windows"][0]["sample"] = serde_json::json!({ "x_us": 1.5, "not_a_number": null });
+    let read = |ended: Value| {
+        let mut later = later.clone();
+        later["ended"] = ended;
+        report(vec![later]).trials[0].report.clone()
+    };
+    let why = "the report does not say why".to_owned();
     for (ended, expected) in [
-        (serde_json::json!("whole"), None),
-        (Value::Null, None),
-        (serde_json::json!("stopped"), Some("it was stopped")),
-        (serde_json::json!({ "failed": { "why": "the server died" } }), Some("it failed: the server died")),
-        (serde_json::json!({ "melted": 5 }), Some("it failed: the report does not say why")),
+        (serde_json::json!("whole"), Ended::Whole),
+        (Value::Null, Ended::Whole),
+        (serde_json::json!("stopped"), Ended::Stopped),
+        (
+            serde_json::json!({ "failed": { "why": "the server died" } }),
+            Ended::Failed { why: "the server died".into() },
+        ),
+        (serde_json::json!({ "melted": 5 }), Ended::Failed { why }),
     ] {
-        saved.trials[0].ended = ended;
-        assert_eq!(saved.trials[0].cut_short().as_deref(), expected);
+        assert_eq!(read(ended).ended, expected);
     }
+    let read = read("whole".into());
+    let rules: Vec<String> = read.dropped.iter().map(|dropped| dropped.reason.to_string()).collect();
+    assert_eq!(rules, ["thermal degrees 98", "moonlight", "the machine paused for 86 ms"]);
+    assert_eq!((read.mechanism[0].engaged.clone(), read.left.unwrap().why), (Engaged::Unknown, LeftWhy::Other));
+    assert_eq!(read.windows[0].sample.len(), 1);
+}
+
+/// Every field of a hostile file that a page or a comparison relies on.
+#[test]
+fn values_that_no_trial_can_have_are_refused_by_their_field() {
+    let edit = |at: &str, value: Value| {
+        let mut file = serde_json::json!({ "format": 2, "trials": [trial("k=1", 0.5, 0.1, 2)] });
+        *file["trials"][0].pointer_mut(at).unwrap() = value;
+        RunReport::parse(&file.to_string()).map_err(|error| error.to_string())
+    };
+    let many =
+        |count: usize| Value::Array(vec![serde_json::json!({ "name": "n", "title": "t", "a": 1, "b": 1 }); count]);
+    let arm = serde_json::json!({ "arm": "A", "does": [], "values": "" });
+    for (at, value, expected) in [
+        ("/windows/1/start_us", serde_json::json!(-5.0), "trial 1: windows[1].start_us: -5 is no time in a trial"),
+        ("/windows/1/start_us", serde_json::json!(1e300), "trial 1: windows[1].start_us: 1000"),
+        ("/windows/0/conditions/span_us", serde_json::json!(-1.0), "trial 1: windows[0].conditions.span_us: -1 is no"),
+        ("/windows/0/value", serde_json::json!("NaN"), "trial 1: invalid type: string \"NaN\""),
+        ("/pairs", serde_json::json!(5_000_000), "trial 1: pairs: 5000000 are more than the 100000"),
+        ("/arms", Value::Array(vec![arm; 9]), "trial 1: arms: 9 are more than the 8"),
+        ("/metric/unit", "u".repeat(5000).into(), "trial 1: metric: its words are longer than 4096 bytes"),
+        ("/design/confidence", serde_json::json!(0.0), "trial 1: design.confidence: 0 is no confidence"),
+        ("/design/smallest_effect_ratio", serde_json::json!(-0.1), "trial 1: design.smallest_effect_ratio: -0.1 is no"),
+    ] {
+        let error = edit(at, value).unwrap_err();
+        assert!(error.contains(expected), "{at}: {error}");
+    }
+    let mut costs = serde_json::json!({ "format": 2, "trials": [trial("k=1", 0.5, 0.1, 2)] });
+    costs["trials"][0]["costs"] = many(10_001);
+    let error = RunReport::parse(&costs.to_string()).unwrap_err().to_string();
+    assert_eq!(error, "trial 1: costs: 10001 are more than the 10000 that there can be");
+    let trials = vec![trial("k=1", 0.5, 0.1, 0); 1001];
+    let error = RunReport::parse(&serde_json::json!({ "format": 2, "trials": trials }).to_string()).unwrap_err();
+    assert_eq!(error.to_string(), "trials: 1001 are more than the 1000 that there can be");
+}
+
+/// What is written is read again as the same, and written again as the same bytes.
+#[test]
+fn a_report_is_read_as_it_was_written() {
+    let mut one = trial("k=1", 0.5, 0.1, 3);
+    one["caveats"] = serde_json::json!([{ "kind": "no-pressure" }, { "kind": "steal", "share": 0.25 }]);
+    let saved = report(vec![one]);
+    assert_eq!(saved.trials[0].report.caveats, [Caveat::NoPressure, Caveat::Steal { share: 0.25 }]);
+    let mut written = serde_json::to_value(&saved).unwrap();
+    written["format"] = 2.into();
+    let again = RunReport::parse(&written.to_string()).unwrap();
+    assert_eq!(again, saved);
+    assert_eq!(serde_json::to_string(&again).unwrap(), serde_json::to_string(&saved).unwrap());
 }
 
 /// Any cut, and any byte changed, of a real report: an error or a report, never a panic, and what is read can be compared.
 #[test]
 fn no_damage_to_a_file_makes_the_reader_panic() {
     let between = serde_json::json!({ "arm": "C", "against": "B", "pairs": 3, "verdict": "same" });
-    let choice = serde_json::json!({ "advised": "B", "alike": ["B"], "better": ["B"], "between": [between] });
+    let choice = serde_json::json!({ "confidence": 0.95, "advised": "B", "alike": ["B"], "better": ["B"], "between": [between] });
     let trials = [trial("k=1", 0.5, 0.05, 3)];
     let whole = serde_json::json!({ "format": 2, "taken": "2026", "trials": trials, "choice": choice }).to_string();
     for at in 0..whole.len() {
-        drop(Saved::parse(&whole[..at]));
+        drop(RunReport::parse(&whole[..at]));
         for byte in ["\"", "9", "-", "{", "]", "e"] {
             let mut damaged = whole.clone();
             damaged.replace_range(at..=at, byte);
-            if let Ok(saved) = Saved::parse(&damaged) {
+            if let Ok(saved) = RunReport::parse(&damaged) {
                 drop(across(&[(String::new(), saved.clone()), ("b".to_owned(), saved)]));
             }
         }
@@ -235,15 +328,17 @@ fn no_damage_to_a_file_makes_the_reader_panic() {
 /// The report that `evenkeel demo` of 2026-11-21 wrote, with fewer facts and numbers: it was released, so it stays readable.
 #[test]
 fn reports_of_format_1_stay_readable() {
-    let saved = Saved::parse(include_str!("format-1.json")).unwrap();
+    let saved = RunReport::parse(include_str!("format-1.json")).unwrap();
     assert_eq!((saved.trials.len(), saved.all_as_before), (2, Some(true)));
     let [control, trial] = &saved.trials[..] else { panic!() };
     assert!(control.control && !trial.control);
-    assert_eq!((trial.verdict, trial.pairs, trial.pairs().len()), (Outcome::Better, 12, 12));
-    assert_eq!(trial.design.pairs, Some(12));
-    assert_eq!(trial.seed, Some(7));
-    assert!(trial.effect.is_some_and(|effect| effect.ratio < 0.3 && effect.p_value.is_some()));
-    assert!(trial.windows[0].condition("steal_share").is_some());
+    let trial = &trial.report;
+    assert_eq!((trial.verdict, trial.pairs, trial.pairs_of_windows().len()), (Outcome::Better, 12, 12));
+    assert_eq!(trial.design.stop, Stop::After { pairs: 12 });
+    assert_eq!((trial.seed, trial.settle.settle_ms), (7, 50));
+    assert_eq!(trial.arms[1].does, Arm::planned(1));
+    assert!(trial.effect.is_some_and(|effect| effect.ratio < 0.3 && effect.p_value < 0.05));
+    assert!(trial.windows[0].conditions.steal_share.is_some());
     assert!(saved.fact("/kernel/release").is_some());
     let across = across(&[("a".to_owned(), saved.clone()), ("b".to_owned(), saved)]);
     assert!(across.asked.iter().all(|asked| matches!(asked.agreement, Agreement::Agree { .. })));
@@ -267,6 +362,6 @@ fn caveats_are_read_from_every_format() {
         let mut one = trial("k=1", 0.9, 0.1, 2);
         one.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let text = serde_json::json!({"format": format, "trials": [one]}).to_string();
-        assert_eq!(Saved::parse(&text).unwrap().trials[0].caveat_texts(), expected, "{format} {fields}");
+        assert_eq!(RunReport::parse(&text).unwrap().trials[0].report.caveat_texts(), expected, "{format} {fields}");
     }
 }
