@@ -70,6 +70,13 @@ pub struct Guard {
     pub harm_ratio: f64,
 }
 
+impl Guard {
+    /// Whether a ratio to the machine as it was is a harm that vetoes.
+    pub(crate) fn is_harm(&self, ratio: f64) -> bool {
+        self.metric.times_worse(ratio) >= 1.0 + self.harm_ratio
+    }
+}
+
 /// When a trial ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -9,6 +9,7 @@
 mod arm;
 mod beside;
 pub mod boots;
+mod comparison;
 mod conditions;
 mod design;
 mod engaged;

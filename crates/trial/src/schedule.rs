@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use evenkeel_stats::Pair;
 
+use crate::comparison::Judge;
 use crate::design::{Design, Settle, Stop};
-use crate::session::{Judge, SettleSeen, settle_cost, settle_least};
+use crate::session::{SettleSeen, settle_cost, settle_least};
 
 /// The settle phase takes this share of a budget at most.
 const SETTLE_SHARE: f64 = 0.3;

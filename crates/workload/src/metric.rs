@@ -48,6 +48,14 @@ impl Metric {
         if value == 0.0 { resolution } else { value }
     }
 
+    /// How many times worse a ratio of this number is.
+    pub fn times_worse(&self, ratio: f64) -> f64 {
+        match self.better {
+            Direction::Lower => ratio,
+            Direction::Higher => 1.0 / ratio,
+        }
+    }
+
     /// Whether it tells of the few worst: of a short stretch such a number is another one than of a long one.
     pub fn is_tail(&self) -> bool {
         ["_p9", "_max"].iter().any(|part| self.name.contains(part))

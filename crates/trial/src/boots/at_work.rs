@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 
 use evenkeel_host::Setting;
 use evenkeel_stats::median;
-use evenkeel_workload::Sample;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
 use crate::conditions::Conditions;
-use crate::engaged::{self, Mechanism};
-use crate::session::{NetworkPath, Window};
+use crate::engaged::{self, Mechanism, Observed};
+use crate::session::NetworkPath;
 
 use super::state::{BootOutcome, BootsState};
 
@@ -108,20 +107,14 @@ fn is_name(name: &str) -> bool {
 
 /// What the boots show of each setting's knob; nothing where they were not counted, or of one arm alone.
 pub(super) fn mechanisms(state: &BootsState) -> Vec<Mechanism> {
-    let mut network = NetworkPath::Loopback;
-    let mut windows = Vec::new();
-    for (boot, _) in state.measured() {
-        let BootOutcome::Measured { counted: Some(counted), .. } = &boot.outcome else { continue };
-        network = counted.network;
-        windows.push(Window {
-            pair: boot.slot / 2,
-            arm: boot.arm,
-            start_us: 0.0,
-            value: 0.0,
-            sample: Sample::new(),
-            conditions: counted.conditions(),
-        });
-    }
+    let counted = state.measured().filter_map(|(boot, _)| match &boot.outcome {
+        BootOutcome::Measured { counted: Some(counted), .. } => Some((boot.arm, counted.network, counted.conditions())),
+        _ => None,
+    });
+    let counted: Vec<(ArmName, NetworkPath, Conditions)> = counted.collect();
+    let network = counted.last().map_or(NetworkPath::Loopback, |(_, network, _)| *network);
+    let windows: Vec<Observed<'_>> =
+        counted.iter().map(|(arm, _, conditions)| Observed { arm: *arm, conditions }).collect();
     if ![ArmName::A, ArmName::B].iter().all(|arm| windows.iter().any(|window| window.arm == *arm)) {
         return Vec::new();
     }

@@ -69,11 +69,7 @@ impl GuardOfBoots {
 
     /// Whether the medians differ by the margin or more.
     fn is_beyond(&self) -> bool {
-        let worse = self.ratio.map(|ratio| match self.metric.better {
-            Direction::Lower => ratio,
-            Direction::Higher => 1.0 / ratio,
-        });
-        worse.is_some_and(|times| times >= 1.0 + self.margin)
+        self.ratio.is_some_and(|ratio| self.metric.times_worse(ratio) >= 1.0 + self.margin)
     }
 
     /// What it has against B, in words that "in every boot of B" goes on.

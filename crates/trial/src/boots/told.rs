@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::arm::ArmName;
 use crate::engaged::{self, Engaged, Mechanism, none_was_at_work};
-use crate::report::Outcome;
+use crate::report::{Found, Outcome, verdict};
 
 use super::at_work::mechanisms;
 use super::caveat::{BootsCaveat, Part};
@@ -73,19 +73,23 @@ pub struct BootsReport {
     pub is_put_back: Option<bool>,
 }
 
-/// As in a trial: only *same* can be not engaged, since a counter that stood still excludes no effect by another path.
-fn outcome(verdict: Verdict, mechanism: &[Mechanism]) -> Outcome {
-    match verdict {
-        Verdict::Same if none_was_at_work(mechanism) => Outcome::NotEngaged,
-        seen => seen.into(),
-    }
+/// As in a trial, with the guard that vetoed.
+fn decided(seen: Verdict, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> (Outcome, Option<String>) {
+    verdict(Found {
+        seen: seen.into(),
+        is_too_short: false,
+        harmed_guard: guards.iter().find(|guard| guard.is_harmed).map(|guard| guard.metric.name.as_ref()),
+        arm_without_numbers: None,
+        none_acted: none_was_at_work(mechanism),
+    })
 }
 
 /// The verdict, with the number of boots that it rests on: a trial that switches while the machine runs says more. What guards have
 /// against it, and why no setting was at work, stands behind it, and never without.
 pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> String {
     let Some(found) = comparison else { return "nothing is known yet".to_owned() };
-    let word = match outcome(found.verdict, mechanism) {
+    let (outcome, _) = decided(found.verdict, &[], mechanism);
+    let word = match outcome {
         Outcome::Better => "better",
         Outcome::Worse => "worse",
         Outcome::Same => "same",
@@ -94,7 +98,7 @@ pub fn label(comparison: Option<&BootsComparison>, guards: &[GuardOfBoots], mech
     };
     let only = if found.boots <= 4 { " only" } else { "" };
     let verdict = format!("{word} (over {} boots{only}: weaker than a trial)", found.boots);
-    if outcome(found.verdict, mechanism) == Outcome::NotEngaged {
+    if outcome == Outcome::NotEngaged {
         return format!("{verdict}, because {}", whys(mechanism).join("; "));
     }
     let harms: Vec<String> = guards.iter().filter_map(GuardOfBoots::harm).collect();
@@ -133,7 +137,8 @@ impl BootsState {
         let comparison = compare_boots(&boots, options);
         let guards = guards(self);
         let mechanism = mechanisms(self);
-        let given = comparison.as_ref().map_or(Outcome::Undecided, |found| outcome(found.verdict, &mechanism));
+        let decided = comparison.as_ref().ok().map(|found| decided(found.verdict, &guards, &mechanism));
+        let given = decided.as_ref().map_or(Outcome::Undecided, |(outcome, _)| *outcome);
         let mut doubts: Vec<BootsCaveat> =
             engaged::caveats(&mechanism, given).into_iter().map(BootsCaveat::OfTrial).collect();
         doubts.extend(self.doubts());
@@ -146,13 +151,11 @@ impl BootsState {
         let verdict = label(comparison.as_ref(), &guards, &mechanism);
         let is_better = comparison.is_some_and(|found| found.verdict == Verdict::Better);
         doubts.extend(guards.iter().filter_map(|guard| guard.caveat(is_better, boots.len())));
-        let vetoed_by = guards.iter().find(|guard| is_better && guard.is_harmed);
-        let vetoed_by = vetoed_by.map(|guard| guard.metric.name.to_string());
+        let (outcome, vetoed_by) = decided.map_or((None, None), |(outcome, guard)| (Some(outcome), guard));
         // As in a trial that switches while the machine runs: who reads the verdict alone must not take it for a gain.
         if let (Some(found), true) = (&mut comparison, vetoed_by.is_some()) {
             found.verdict = Verdict::Worse;
         }
-        let outcome = comparison.map(|found| outcome(found.verdict, &mechanism));
         BootsReport {
             id: self.id.clone(),
             evenkeel: self.evenkeel.clone(),

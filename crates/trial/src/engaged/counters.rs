@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_host::{Action, Counter, Plan};
 use evenkeel_hostfs::Root;
 
-use crate::session::Window;
+use super::observed::Observed;
 
 const NETSTAT: &str = "/proc/net/netstat";
 const SNMP: &str = "/proc/net/snmp";
@@ -149,7 +149,7 @@ fn vmstat_names(kind: Counter) -> &'static [&'static str] {
 }
 
 /// The names under which windows have what a counter stands for.
-pub(crate) fn names_of(kind: Counter, windows: &[Window]) -> Vec<String> {
+pub(crate) fn names_of(kind: Counter, windows: &[Observed<'_>]) -> Vec<String> {
     let fixed: Vec<&str> = match kind {
         Counter::BusyPolling => vec!["BusyPollRxPackets"],
         Counter::SteeredPackets | Counter::Backlog | Counter::PacketBudget => {

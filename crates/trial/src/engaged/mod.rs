@@ -3,16 +3,20 @@
 
 mod counters;
 mod idle;
+mod observed;
 
 use evenkeel_host::{Counter, knobs};
+use evenkeel_stats::median;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
-use crate::report::{Caveat, Outcome, median_of};
-use crate::session::{NetworkPath, Record, Window};
+use crate::report::{Caveat, Outcome};
+use crate::session::{NetworkPath, Record};
 
 pub(crate) use counters::{Value, Wanted, between};
 pub(crate) use idle::{IDLE_STATES, IdleEntries, Idled};
+pub(crate) use observed::Observed;
+use observed::median_of;
 
 /// Fewer entries into idle a second than this on the whole machine, and no idle knob can matter to a server.
 const ENTRIES_A_SECOND_MIN: f64 = 100.0;
@@ -75,11 +79,13 @@ pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
 pub(crate) fn mechanisms(record: &Record) -> Vec<Mechanism> {
     // Two arms that are the same have nothing to engage.
     let is_control = record.arms[0] == record.arms[1];
-    record.knobs.iter().map(|knob| mechanism(&record.windows, record.network, knob, is_control)).collect()
+    let windows: Vec<Observed<'_>> =
+        record.windows.iter().map(|window| Observed { arm: window.arm, conditions: &window.conditions }).collect();
+    record.knobs.iter().map(|knob| mechanism(&windows, record.network, knob, is_control)).collect()
 }
 
 /// What these windows of two arms show of a knob.
-pub(crate) fn mechanism(windows: &[Window], network: NetworkPath, knob: &str, is_control: bool) -> Mechanism {
+pub(crate) fn mechanism(windows: &[Observed<'_>], network: NetworkPath, knob: &str, is_control: bool) -> Mechanism {
     let counter = counter_of(knob);
     let readings = counter.map_or_else(Vec::new, |counter| readings(windows, knob, counter));
     let engaged = match counter.filter(|_| !is_control && !windows.is_empty()) {
@@ -113,8 +119,8 @@ pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> 
     mechanism.iter().filter_map(caveat).collect()
 }
 
-fn readings(windows: &[Window], knob: &str, counter: Counter) -> Vec<Reading> {
-    let reading = |name: &str, of: &dyn Fn(&Window) -> Option<f64>| {
+fn readings(windows: &[Observed<'_>], knob: &str, counter: Counter) -> Vec<Reading> {
+    let reading = |name: &str, of: &dyn Fn(&Observed<'_>) -> Option<f64>| {
         let (a, b) = (median_of(windows, ArmName::A, of), median_of(windows, ArmName::B, of));
         (a.is_some() || b.is_some()).then(|| Reading { name: name.to_owned(), a, b })
     };
@@ -142,7 +148,7 @@ fn readings(windows: &[Window], knob: &str, counter: Counter) -> Vec<Reading> {
     readings
 }
 
-fn judge(windows: &[Window], network: NetworkPath, knob: &str, counter: Counter) -> Engaged {
+fn judge(windows: &[Observed<'_>], network: NetworkPath, knob: &str, counter: Counter) -> Engaged {
     let on_loopback = || "the workload's packets stay on loopback, and pass no network device".to_owned();
     let of_devices = matches!(
         counter,
@@ -208,7 +214,7 @@ fn judge(windows: &[Window], network: NetworkPath, knob: &str, counter: Counter)
 }
 
 /// Whether any of these counters moved in any window.
-fn moved(windows: &[Window], names: &[&str], why: &str) -> Engaged {
+fn moved(windows: &[Observed<'_>], names: &[&str], why: &str) -> Engaged {
     let seen: Vec<f64> = windows
         .iter()
         .flat_map(|window| names.iter().filter_map(|name| window.conditions.counters.get(*name)))
@@ -222,7 +228,7 @@ fn moved(windows: &[Window], names: &[&str], why: &str) -> Engaged {
 }
 
 /// Whether a reading differs between the arms.
-fn differs(windows: &[Window], name: &str, why: &str) -> Engaged {
+fn differs(windows: &[Observed<'_>], name: &str, why: &str) -> Engaged {
     let of = |arm| median_of(windows, arm, |window| window.conditions.counters.get(name).copied());
     match (of(ArmName::A), of(ArmName::B)) {
         (Some(a), Some(b)) if (a - b).abs() > DIFFERENCE_MIN * a.abs().max(b.abs()) => Engaged::Yes,
@@ -231,7 +237,7 @@ fn differs(windows: &[Window], name: &str, why: &str) -> Engaged {
     }
 }
 
-fn waiting(windows: &[Window]) -> Engaged {
+fn waiting(windows: &[Observed<'_>]) -> Engaged {
     let of = |arm| median_of(windows, arm, |window| window.conditions.cpu_pressure_share);
     match (of(ArmName::A), of(ArmName::B)) {
         (Some(a), Some(b)) if a.max(b) < WAITING_SHARE_MIN => {
@@ -243,7 +249,7 @@ fn waiting(windows: &[Window]) -> Engaged {
 }
 
 /// Whether the interrupts went to other CPUs in one arm than in the other.
-fn interrupts(windows: &[Window]) -> Engaged {
+fn interrupts(windows: &[Observed<'_>]) -> Engaged {
     let names = counters::names_of(Counter::InterruptsByCpu, windows);
     let sums = |arm| -> Vec<f64> {
         let of_arm = |name: &String| {
@@ -268,13 +274,12 @@ fn interrupts(windows: &[Window]) -> Engaged {
     }
 }
 
-fn idleness(windows: &[Window]) -> Engaged {
+fn idleness(windows: &[Observed<'_>]) -> Engaged {
     let no = |why: String| Engaged::No { why };
-    let both = |number: fn(&Window) -> Option<f64>| {
-        evenkeel_stats::median(&windows.iter().filter_map(number).collect::<Vec<_>>())
-    };
+    let both =
+        |number: fn(&Observed<'_>) -> Option<f64>| median(&windows.iter().filter_map(number).collect::<Vec<_>>());
     let entries = both(|window| window.conditions.idle_entries_per_s);
-    let has_no_state = |window: &Window| window.conditions.counters.get(IDLE_STATES) == Some(&0.0);
+    let has_no_state = |window: &Observed<'_>| window.conditions.counters.get(IDLE_STATES) == Some(&0.0);
     let without = windows.iter().filter(|window| has_no_state(window)).count();
     if without > 0 && without < windows.len() {
         // Over boots an argument may take the driver itself away, in one arm.

@@ -6,6 +6,7 @@ use super::*;
 use crate::arm::Arm;
 use crate::conditions::Conditions;
 use crate::design::Design;
+use crate::session::Window;
 
 fn record(knob: &str, network: NetworkPath, a: Conditions, b: Conditions) -> Record {
     let metric = Metric::us("x_us", "x");

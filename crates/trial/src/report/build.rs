@@ -61,7 +61,7 @@ impl Record {
     /// As [`Record::report`].
     pub fn answers(self, design: &Design, titles: Titles) -> Result<Answers, TrialError> {
         let race = Race::of(design, &self)?;
-        let had = race.further().iter().map(|runner| runner.judge.pairs()).max().unwrap_or(0);
+        let had = race.further().iter().map(|runner| runner.test.judge.pairs()).max().unwrap_or(0);
         let control = ControlReport::of(design, &self.control, race.further().len(), had)?;
         let of = |runner: &Runner| {
             let view = self.beside_a(&race, runner, &titles);
@@ -138,13 +138,13 @@ impl Record {
         control_stretch: Option<ControlReport>,
         lost: Lost,
     ) -> Result<Report, TrialError> {
-        let seen = runner.judge.look();
-        let guards = guards(design, runner);
+        let seen = runner.test.judge.look();
+        let guards = guards(runner);
         let mechanism = engaged::mechanisms(&self);
         let harmed = guards.iter().find(|guard| guard.verdict == Outcome::Worse);
         let (verdict, vetoed_by) = verdict(Found {
             seen: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
-            is_too_short: is_too_short(&self.ended, design, runner.judge.pairs()),
+            is_too_short: is_too_short(&self.ended, design, runner.test.judge.pairs()),
             harmed_guard: harmed.map(|guard| guard.metric.name.as_ref()),
             arm_without_numbers: lost.both().only(),
             none_acted: engaged::none_was_at_work(&mechanism),
@@ -159,8 +159,8 @@ impl Record {
             title,
             metric: design.metric.clone(),
             arms: [ArmName::A, ArmName::B].map(|arm| self.arm(arm, values[arm as usize])).to_vec(),
-            pairs: runner.judge.pairs(),
-            effect: seen.map(|seen| Effect::of(&seen, &runner.judge)),
+            pairs: runner.test.judge.pairs(),
+            effect: seen.map(|seen| Effect::of(&seen, &runner.test.judge)),
             verdict,
             vetoed_by,
             guards,
@@ -221,8 +221,8 @@ fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
     !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
 }
 
-fn guards(design: &Design, runner: &Runner) -> Vec<GuardReport> {
-    let judged = design.guards.iter().zip(&runner.guards).map(|(guard, judge)| {
+fn guards(runner: &Runner) -> Vec<GuardReport> {
+    let judged = runner.test.guards.iter().map(|(guard, judge)| {
         let seen = judge.look();
         GuardReport {
             metric: guard.metric.clone(),
@@ -244,7 +244,7 @@ fn costs(windows: &[Window]) -> Vec<Cost> {
 }
 
 /// The median over an arm's windows of what a window has.
-pub(crate) fn median_of(windows: &[Window], arm: ArmName, number: impl Fn(&Window) -> Option<f64>) -> Option<f64> {
+fn median_of(windows: &[Window], arm: ArmName, number: impl Fn(&Window) -> Option<f64>) -> Option<f64> {
     let of_arm = windows.iter().filter(|window| window.arm == arm);
     median(&of_arm.filter_map(number).collect::<Vec<_>>())
 }

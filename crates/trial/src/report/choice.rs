@@ -48,7 +48,7 @@ impl Choice {
             .iter()
             .zip(reports)
             .filter(|(_, report)| report.verdict == Outcome::Better)
-            .filter_map(|(runner, report)| Some((runner.name, runner.judge.cost(report.effect?.ratio))))
+            .filter_map(|(runner, report)| Some((runner.name, runner.test.judge.cost(report.effect?.ratio))))
             .collect();
         better.sort_by(|one, other| one.1.total_cmp(&other.1));
         let better: Vec<ArmName> = better.into_iter().map(|(name, _)| name).collect();

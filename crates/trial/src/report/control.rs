@@ -5,9 +5,10 @@ use evenkeel_stats::calibrate;
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, Outcome};
+use crate::comparison::Judge;
 use crate::design::Design;
 use crate::error::TrialError;
-use crate::session::{Judge, Window, pairs_of};
+use crate::session::{Window, pairs_of};
 
 /// The pairs of the trials that are made up of the stretch: so many tell what more would not.
 const PLANNED_MAX: usize = 100;

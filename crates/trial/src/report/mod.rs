@@ -15,14 +15,15 @@ use evenkeel_workload::Metric;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, ArmName};
+use crate::comparison::{Judge, Seen};
 use crate::design::Design;
 use crate::engaged::Mechanism;
-use crate::session::{Dropped, Ended, Judge, Left, Seen, SettleSeen, Window};
+use crate::session::{Dropped, Ended, Left, SettleSeen, Window};
 
-pub(crate) use build::median_of;
 pub use caveat::Caveat;
 pub use choice::{Between, Choice};
 pub use control::{ControlReport, Detectable};
+pub(crate) use verdict::{Found, verdict};
 
 /// The answer of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,16 +200,15 @@ pub enum Interval {
 impl Effect {
     /// What a look said.
     pub(crate) fn of(seen: &Seen, judge: &Judge) -> Effect {
-        let bounded = |end: f64| Some(end).filter(|end| end.is_finite() && *end > 0.0);
         Effect {
             ratio: seen.ratio,
-            low: bounded(seen.low),
-            high: bounded(seen.high),
+            low: Seen::bounded(seen.low),
+            high: Seen::bounded(seen.high),
             confidence: judge.options().confidence,
             interval: if judge.is_sequential() { Interval::Anytime } else { Interval::Fixed },
             p_value: seen.p_value,
             e_value: seen.e_value.filter(|e_value| e_value.is_finite()),
-            smallest_visible_ratio: bounded(seen.smallest_visible_ratio),
+            smallest_visible_ratio: Seen::bounded(seen.smallest_visible_ratio),
         }
     }
 }

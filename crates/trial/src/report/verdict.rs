@@ -1,4 +1,4 @@
-//! Which verdict a report gives: the comparison's own, unless something overrules it. The first row that fits decides:
+//! Which verdict a report gives, of windows or of boots: the comparison's own, unless something overrules it. The first row that fits decides:
 //!
 //! | the comparison says | and | the verdict is |
 //! |---|---|---|

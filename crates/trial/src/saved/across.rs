@@ -6,11 +6,12 @@
 //! error (Bonferroni): of comparisons of machines that are all alike, at most `1 - confidence` are said to differ. As long as all
 //! meet, what they have in common holds the one effect, if there is one, with the same confidence.
 
-use evenkeel_stats::{Options, Pair, Sequential, compare};
+use evenkeel_stats::Pair;
 use serde::{Serialize, Serializer};
 
-use super::{PairOfWindows, RunReport, TrialEntry};
-use crate::report::Outcome;
+use super::{RunReport, TrialEntry};
+use crate::comparison::Judge;
+use crate::report::{Outcome, Report};
 
 /// Of longer trials the interval is taken as it was reported: its share of the error hardly moves it, and a file from anywhere
 /// shall not keep a machine busy.
@@ -245,8 +246,7 @@ fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
 fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
     let effect = trial.report.effect?;
     let share = (1.0 - effect.confidence) / among.max(1) as f64;
-    let anew =
-        anew(trial, Options { confidence: 1.0 - share, smallest_effect_ratio: 0.05, better: trial.report.metric.better });
+    let anew = anew(trial, 1.0 - share);
     match anew.filter(|(low, high)| *low > 0.0 && high.is_finite()) {
         Some(interval) => Some((interval, share)),
         None => Some((effect.ends()?, 1.0 - effect.confidence)),
@@ -254,25 +254,16 @@ fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
 }
 
 /// The interval of a trial's own pairs, by the way in which it was looked at: once, or after every pair.
-fn anew(trial: &TrialEntry, options: Options) -> Option<(f64, f64)> {
-    let pairs: Vec<Pair> = trial.report.pairs_of_windows().iter().filter_map(pair_of).take(ANEW_MAX + 1).collect();
-    if pairs.len() != trial.report.pairs || pairs.len() > ANEW_MAX {
-        return None;
+fn anew(trial: &TrialEntry, confidence: f64) -> Option<(f64, f64)> {
+    let Report { metric, design, pairs, .. } = &trial.report;
+    let all = trial.report.pairs_of_windows();
+    let ratios = all.iter().filter(|pair| pair.ratio().is_some()).take(ANEW_MAX + 1);
+    let mut judge = Judge::new(metric, 0.05, confidence, design.stop).ok()?;
+    for pair in ratios {
+        judge.add(Pair { a: pair.a.value, b: pair.b.value }).ok()?;
     }
-    if !trial.report.was_looked_at_after_every_pair() {
-        let once = compare(&pairs, options).ok()?;
-        return Some((once.low, once.high));
-    }
-    let mut test = Sequential::new(options).ok()?;
-    for pair in pairs {
-        test.add(pair).ok()?;
-    }
-    let look = test.look();
-    Some((look.low, look.high))
-}
-
-fn pair_of(pair: &PairOfWindows<'_>) -> Option<Pair> {
-    pair.ratio().map(|_| Pair { a: pair.a.value, b: pair.b.value })
+    let seen = judge.look().filter(|_| judge.pairs() == *pairs && *pairs <= ANEW_MAX)?;
+    Some((seen.low, seen.high))
 }
 
 fn caveats(group: &[(usize, &TrialEntry)]) -> Vec<AcrossCaveat> {

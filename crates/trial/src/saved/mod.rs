@@ -238,11 +238,6 @@ impl Report {
     pub fn pairs_of_windows(&self) -> Vec<PairOfWindows<'_>> {
         pairs(&self.windows)
     }
-
-    /// Whether it might end after any pair, so that its interval holds at every look.
-    fn was_looked_at_after_every_pair(&self) -> bool {
-        self.design.stop.is_sequential() || self.effect.is_some_and(|effect| effect.e_value.is_some())
-    }
 }
 
 impl ControlReport {

@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_stats::designs::{Fit, Term};
-use evenkeel_stats::{Look, Verdict as Judged, median_absolute_deviation};
+use evenkeel_stats::{Verdict as Judged, median_absolute_deviation};
 use serde::{Deserialize, Serialize};
 
 use super::caveat::SearchCaveat;
 use super::design::SearchDesign;
 use super::desk::{Desk, Halt};
-use super::guard::Guarded;
 use super::left_out::NotNeeded;
 use super::more::MoreTime;
 use super::screen::Set;
 use super::{Stage, along, at_work, caveat};
+use crate::comparison::{GuardSet, Seen};
 use crate::design::Guard;
 use crate::engaged::{Engaged, Mechanism};
 use crate::report::Caveat;
@@ -229,15 +229,14 @@ impl Measure {
         Some((self.high?.ln() - self.low?.ln()) / 2.0)
     }
 
-    pub(super) fn of_look(design: &SearchDesign, look: &Look) -> Measure {
-        let bounded = |end: f64| Some(end).filter(|end| end.is_finite() && *end > 0.0);
+    pub(super) fn of_look(design: &SearchDesign, look: &Seen) -> Measure {
         let ratio = if look.pairs == 0 { 1.0 } else { look.ratio };
         Measure {
             ratio,
-            low: bounded(look.low),
-            high: bounded(look.high),
+            low: Seen::bounded(look.low),
+            high: Seen::bounded(look.high),
             pairs: look.pairs,
-            e_value: Some(look.e_value).filter(|e_value| e_value.is_finite()),
+            e_value: look.e_value.filter(|e_value| e_value.is_finite()),
             p_value: None,
             cost: design.cost(ratio),
             error: 0.0,
@@ -348,20 +347,17 @@ impl Answer {
     }
 
     /// Notes what the guards read in the pairs of the proof.
-    pub(super) fn guarded(&mut self, guarded: &Guarded, design: &SearchDesign) {
-        let seen = |(guard, seen): (&Guard, evenkeel_stats::Comparison)| {
-            let bounded = |end: f64| Some(end).filter(|end| end.is_finite() && *end > 0.0);
-            GuardAnswer {
-                metric: guard.metric.name.to_string(),
-                harm_ratio: guard.harm_ratio,
-                ratio: seen.ratio,
-                low: bounded(seen.low),
-                high: bounded(seen.high),
-                pairs: seen.pairs,
-                is_harmed: seen.verdict == Judged::Worse,
-            }
+    pub(super) fn guarded(&mut self, guards: &GuardSet) {
+        let seen = |(guard, seen): (&Guard, Seen)| GuardAnswer {
+            metric: guard.metric.name.to_string(),
+            harm_ratio: guard.harm_ratio,
+            ratio: seen.ratio,
+            low: Seen::bounded(seen.low),
+            high: Seen::bounded(seen.high),
+            pairs: seen.pairs,
+            is_harmed: seen.verdict == Judged::Worse,
         };
-        self.guards = guarded.look(&design.guards, design.confidence).map(seen).collect();
+        self.guards = guards.looks().map(seen).collect();
     }
 
     /// A guard has something against a set that helps.

@@ -2,16 +2,13 @@
 //! judges them. A knob that never engaged and moved nothing is neither useless nor part of a set: what it would do is not known.
 
 use evenkeel_host::Counter;
-use evenkeel_workload::Sample;
 
 use super::Seen;
 use super::answer::Fate;
 use super::desk::Desk;
 use super::log::Entry;
-use crate::arm::{Arm, ArmName, Level};
-use crate::design::Design;
-use crate::engaged::{Engaged, Mechanism, counter_of, mechanisms};
-use crate::session::{Record, Window};
+use crate::arm::{ArmName, Level};
+use crate::engaged::{Engaged, Mechanism, Observed, counter_of, mechanism};
 
 /// Windows with a knob and without it at the least, before its counter is believed to have stood still.
 const WINDOWS_MIN: usize = 3;
@@ -46,11 +43,7 @@ pub(super) fn of(desk: &Desk<'_>, knob: usize) -> Option<Mechanism> {
     if !(enough(ArmName::A) && enough(ArmName::B)) {
         return None;
     }
-    let design = Design::new(desk.design.metric.clone(), 1, desk.design.window(), desk.design.seed);
-    let arms = [Arm::as_it_was(1), Arm::planned(1)];
-    let mut record = Record::new(&design, arms, vec![name.to_owned()], desk.design.network);
-    record.windows = windows;
-    mechanisms(&record).pop()
+    Some(mechanism(&windows, desk.design.network, name, false))
 }
 
 /// Whether a counter tells by how the windows with a knob differ from those without, rather than by moving at all.
@@ -69,12 +62,13 @@ fn name_of<'d>(desk: &'d Desk<'_>, knob: usize) -> Option<&'d str> {
     desk.design.candidates.get(knob)?.settings.first()?.split(['=', '@']).next()
 }
 
-fn windows(desk: &Desk<'_>, knob: usize, counts: &dyn Fn(&Entry) -> bool) -> Vec<Window> {
-    let window = |entry: &Entry| {
-        let Seen::Measured { value, conditions: Some(conditions), .. } = &entry.seen else { return None };
-        let arm = if *entry.arm.level(knob) == Level::AsItWas { ArmName::A } else { ArmName::B };
-        let conditions = conditions.as_ref().clone();
-        Some(Window { pair: 0, arm, start_us: 0.0, value: *value, sample: Sample::new(), conditions })
-    };
-    desk.entries().iter().filter(|entry| counts(entry)).filter_map(window).collect()
+fn windows<'d>(desk: &'d Desk<'_>, knob: usize, counts: &dyn Fn(&Entry) -> bool) -> Vec<Observed<'d>> {
+    let mut windows = Vec::new();
+    for entry in desk.entries().iter().filter(|entry| counts(entry)) {
+        if let Seen::Measured { conditions: Some(conditions), .. } = &entry.seen {
+            let arm = if *entry.arm.level(knob) == Level::AsItWas { ArmName::A } else { ArmName::B };
+            windows.push(Observed { arm, conditions });
+        }
+    }
+    windows
 }

@@ -8,7 +8,8 @@ use evenkeel_workload::Metric;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, Level};
-use crate::design::{Guard, check_guards};
+use crate::comparison::{GuardSet, Judge};
+use crate::design::{Guard, Stop, check_guards};
 use crate::error::TrialError;
 use crate::search::settling::ClassSettle;
 use crate::session::NetworkPath;
@@ -214,6 +215,20 @@ impl SearchDesign {
     /// The smallest effect that matters, as a change of cost.
     pub(super) fn line(&self) -> f64 {
         self.smallest_effect_ratio.ln_1p()
+    }
+
+    /// The test of one of `of` knobs, which may be looked at after every pair.
+    ///
+    /// # Errors
+    /// If it can't be judged by.
+    pub(super) fn judge(&self, of: usize) -> Result<Judge, TrialError> {
+        let stop = Stop::Sequential { pairs_min: 1, pairs_max: usize::MAX, budget: None };
+        Judge::new(&self.metric, self.smallest_effect_ratio, self.options(of).confidence, stop)
+    }
+
+    /// The guards of a comparison that is looked at when it is over.
+    pub(super) fn guards_at_end(&self) -> GuardSet {
+        GuardSet::at_end(&self.guards, self.confidence)
     }
 
     /// What is asked of the tests of `of` knobs, so that all of their claims together hold with the confidence.

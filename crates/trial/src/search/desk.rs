@@ -12,8 +12,9 @@ use rand_chacha::ChaCha8Rng;
 use super::answer::Fate;
 use super::design::SearchDesign;
 use super::log::{Entry, Log};
-use super::{SearchProgress, Seen, Stage, Subject, Tools, guard, has_a_ratio};
+use super::{SearchProgress, Seen, Stage, Subject, Tools, has_a_ratio};
 use crate::arm::{Arm, Level};
+use crate::comparison::{GuardNumbers, guard_numbers};
 use crate::rules::DropReason;
 
 /// Windows of the machine as it was by which the guard goes: recent ones, since the machine drifts.
@@ -71,9 +72,9 @@ pub(super) struct Desk<'a> {
     out: BTreeMap<usize, Fate>,
     recent: VecDeque<f64>,
     /// What the guards read in them.
-    recent_guards: VecDeque<Vec<Option<f64>>>,
+    recent_guards: VecDeque<GuardNumbers>,
     /// What the guards read in the window whose number was handed out last.
-    last_guards: Vec<Option<f64>>,
+    last_guards: GuardNumbers,
     lost: usize,
     /// Whether a server that ends once has said enough: where its end is no accident any more, and it is asked of what.
     pub(super) believes_one_death: bool,
@@ -240,7 +241,7 @@ impl<'a> Desk<'a> {
     /// Which guard's number is so much worse than usual that the arm behind it is a danger.
     fn wrecked(&self, arm: &Arm, seen: &Seen) -> Option<String> {
         let Seen::Measured { sample, .. } = seen else { return None };
-        if arm.is_as_it_was() { None } else { self.wreck(&guard::numbers(&self.design.guards, sample)) }
+        if arm.is_as_it_was() { None } else { self.wreck(&guard_numbers(&self.design.guards, sample)) }
     }
 
     /// The same of the window whose number was handed out last.
@@ -251,16 +252,16 @@ impl<'a> Desk<'a> {
     fn wreck(&self, numbers: &[Option<f64>]) -> Option<String> {
         let guards = self.design.guards.iter().zip(numbers).enumerate();
         guards.into_iter().find_map(|(at, (guard, value))| {
-            let of = |numbers: &Vec<Option<f64>>| numbers.get(at).copied().flatten();
+            let of = |numbers: &GuardNumbers| numbers.get(at).copied().flatten();
             let usual = median(&self.recent_guards.iter().filter_map(of).collect::<Vec<_>>())?;
             let value = (*value)?;
-            let is_wreck = guard::times_worse(guard, value, usual) > self.design.guard_ratio;
+            let is_wreck = guard.metric.times_worse(value / usual) > self.design.guard_ratio;
             is_wreck.then(|| format!("{} was {value} where {usual} is usual", guard.metric.name))
         })
     }
 
     /// What the guards read in the window whose number was handed out last.
-    pub(super) fn last_guards(&self) -> Vec<Option<f64>> {
+    pub(super) fn last_guards(&self) -> GuardNumbers {
         self.last_guards.clone()
     }
 
@@ -327,7 +328,7 @@ impl<'a> Desk<'a> {
             _ => "lost".to_owned(),
         };
         if let Seen::Measured { sample, .. } = &seen {
-            self.last_guards = guard::numbers(&self.design.guards, sample);
+            self.last_guards = guard_numbers(&self.design.guards, sample);
         }
         let got = match seen {
             Seen::Measured { value, .. } if has_a_ratio(value) => {

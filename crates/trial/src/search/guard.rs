@@ -1,12 +1,11 @@
 //! What guards have to say: which knob it was, when an arm with many of them on did so badly that it was stopped; which knobs make
 //! a guard's number worse among all others; and whether a set does.
 
+use evenkeel_stats::Direction;
 use evenkeel_stats::designs::{Run, Term, fit};
-use evenkeel_stats::{Direction, Options, Pair, Verdict as Judged, compare};
 
 use super::answer::Fate;
 use super::desk::{Desk, Got, Halt};
-use super::has_a_ratio;
 use super::screen::{ERRORS, Rows};
 use crate::arm::{Arm, Level};
 use crate::design::Guard;
@@ -94,63 +93,4 @@ fn cost(guard: &Guard, value: f64) -> f64 {
         Direction::Lower => value.ln(),
         Direction::Higher => -value.ln(),
     }
-}
-
-/// How many times worse a number is than another.
-pub(super) fn times_worse(guard: &Guard, value: f64, usual: f64) -> f64 {
-    (cost(guard, value) - cost(guard, usual)).exp()
-}
-
-/// Pairs of the guards' numbers beside those of the number that decides.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Guarded(Vec<Vec<Pair>>);
-
-impl Guarded {
-    /// Takes what the guards read in two windows; a number without a ratio says nothing.
-    pub(super) fn add(&mut self, a: &[Option<f64>], b: &[Option<f64>]) {
-        self.0.resize(a.len().max(self.0.len()), Vec::new());
-        for ((pairs, a), b) in self.0.iter_mut().zip(a).zip(b) {
-            if let (Some(a), Some(b)) = (*a, *b) {
-                pairs.push(Pair { a, b });
-            }
-        }
-    }
-
-    /// What each guard makes of it, as far as it can be compared.
-    pub(super) fn look<'g>(
-        &'g self,
-        guards: &'g [Guard],
-        confidence: f64,
-    ) -> impl Iterator<Item = (&'g Guard, evenkeel_stats::Comparison)> + 'g {
-        // Together they err as often as the verdict does, so each gets its part.
-        let part = (1.0 - confidence) / guards.len().max(1) as f64;
-        let look = move |(guard, pairs): (&'g Guard, &'g Vec<Pair>)| {
-            let options = Options {
-                smallest_effect_ratio: guard.harm_ratio,
-                confidence: 1.0 - part,
-                better: guard.metric.better,
-            };
-            Some((guard, compare(pairs, options).ok()?))
-        };
-        guards.iter().zip(&self.0).filter_map(look)
-    }
-
-    /// What a guard has against B: its number got worse, and by as much as vetoes.
-    pub(super) fn harm(&self, guards: &[Guard], confidence: f64) -> Option<String> {
-        let harmed = self.look(guards, confidence).find(|(_, seen)| seen.verdict == Judged::Worse);
-        harmed.map(|(guard, seen)| format!("{} is {:.2} times what it was", guard.metric.name, seen.ratio))
-    }
-
-    /// Whether a guard is not decided, and the best guess at it is a harm.
-    pub(super) fn looks_harmed(&self, guards: &[Guard], confidence: f64) -> bool {
-        self.look(guards, confidence).any(|(guard, seen)| {
-            seen.verdict == Judged::Undecided && times_worse(guard, seen.ratio, 1.0) >= 1.0 + guard.harm_ratio
-        })
-    }
-}
-
-/// What the guards read in a window; nothing where a number has no ratio to another.
-pub(super) fn numbers(guards: &[Guard], sample: &evenkeel_workload::Sample) -> Vec<Option<f64>> {
-    let of = |guard: &Guard| sample.get(guard.metric.name.as_ref()).copied().filter(|value| has_a_ratio(*value));
-    guards.iter().map(of).collect()
 }

@@ -6,9 +6,9 @@ use rand::seq::SliceRandom;
 use super::Stage;
 use super::answer::Answer;
 use super::desk::{Desk, Got, Halt};
-use super::guard::Guarded;
 use super::screen::Set;
 use crate::arm::{Arm, Level};
+use crate::comparison::{GuardNumbers, GuardSet};
 
 /// The share of the budget that may be used when this stage ends.
 const SHARE: f64 = 0.6;
@@ -26,11 +26,11 @@ struct Rung {
     step: usize,
     arm: Arm,
     pairs: Vec<Pair>,
-    guarded: Guarded,
+    guards: GuardSet,
 }
 
 /// The number that decides, and what the guards read.
-type Window = (f64, Vec<Option<f64>>);
+type Window = (f64, GuardNumbers);
 
 /// Climbs every ladder of the set at once: the steps of all knobs share the windows of the set as it is.
 pub(super) fn climb(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
@@ -61,7 +61,7 @@ fn rung(desk: &Desk<'_>, set: &Set, knob: usize, way: usize, step: usize) -> Opt
         step,
         arm,
         pairs: Vec::new(),
-        guarded: Guarded::default(),
+        guards: desk.design.guards_at_end(),
     })
 }
 
@@ -84,7 +84,7 @@ fn measure(desk: &mut Desk<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), 
         for (rung, value) in rungs.iter_mut().zip(values) {
             if let (Some((a, a_guards)), Some((b, b_guards))) = (&as_is, value) {
                 rung.pairs.push(Pair { a: *a, b });
-                rung.guarded.add(a_guards, &b_guards);
+                rung.guards.add([a_guards, &b_guards]);
             }
         }
         let half = desk.design.line() / 2.0;
@@ -105,8 +105,7 @@ fn best_of_each(desk: &Desk<'_>, answer: &mut Answer, set: &mut Set, rungs: Vec<
     let mut best: Vec<(Rung, f64)> = Vec::new();
     for rung in rungs {
         let Ok(comparison) = compare(&rung.pairs, desk.design.options(1)) else { continue };
-        let harmed = rung.guarded.harm(&desk.design.guards, desk.design.confidence);
-        if comparison.verdict != Judged::Better || harmed.is_some() {
+        if comparison.verdict != Judged::Better || rung.guards.harmed().is_some() {
             continue;
         }
         let cost = desk.design.cost(comparison.ratio);

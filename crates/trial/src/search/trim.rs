@@ -69,7 +69,7 @@ fn round(
         block(desk, set, open)?;
         let mut useless: Option<(usize, f64)> = None;
         for question in open.iter() {
-            answer.knobs[question.knob].without = Some(Measure::of_look(desk.design, &question.test.look()));
+            answer.knobs[question.knob].without = Some(Measure::of_look(desk.design, &question.test.look().into()));
             let cost = desk.design.cost(question.test.look().ratio);
             match question.test.verdict() {
                 Judged::Same | Judged::Worse if useless.is_none_or(|(_, most)| cost > most) => {

@@ -1,6 +1,5 @@
 //! What is seen in one session: the record of its windows, as the loop fills it, the disk keeps it and the report judges it.
 
-mod judge;
 pub mod kept;
 mod race;
 mod run;
@@ -21,10 +20,9 @@ use crate::report::{Detectable, Effect, Outcome};
 use crate::rules::DropReason;
 use crate::switch::Switch;
 
-pub(crate) use judge::{Judge, Seen, pairs_of};
 pub use kept::Keep;
 pub use race::{Left, LeftWhy};
-pub(crate) use race::{Race, Runner, blocks};
+pub(crate) use race::{Race, Runner, blocks, pairs_of};
 pub use run::{resume, run};
 pub use settle::{SettleHow, SettleSeen};
 pub(crate) use settle::{cost as settle_cost, find as find_settle, least as settle_least};

@@ -5,16 +5,14 @@
 //! Nothing here but numbers decides, and only numbers of blocks that are over: given what it has said so far, the order of the next
 //! block is still the coin's. So whatever leaves whenever, the arms that go on are pairs with a fair coin as before.
 
-use evenkeel_stats::{Direction, Pair, Verdict};
+use evenkeel_stats::{Pair, Verdict};
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
+use crate::comparison::{ArmTest, GuardSet, Judge, guard_numbers};
 use crate::design::{Design, Guard, Stop};
 use crate::error::TrialError;
-use crate::session::{Judge, Record, Window};
-
-/// An arm that is decided for the better goes on for a guard that looks harmed until it has so many times the pairs.
-const GUARD_PATIENCE: usize = 2;
+use crate::session::{Record, Window};
 
 /// The comparisons of a session.
 pub(crate) struct Race {
@@ -28,14 +26,10 @@ pub(crate) struct Race {
 /// An arm beside A.
 pub(crate) struct Runner {
     pub(crate) name: ArmName,
-    /// The number that decides, against A.
-    pub(crate) judge: Judge,
-    /// The numbers that may not get worse, against A.
-    pub(crate) guards: Vec<Judge>,
+    /// Its comparisons with A.
+    pub(crate) test: ArmTest,
     /// Why it has no further windows.
     pub(crate) left: Option<Left>,
-    /// The pairs that it took to decide, if it is decided.
-    decided_at: Option<usize>,
 }
 
 /// Two arms beside A, compared with each other in the blocks that have both.
@@ -86,8 +80,8 @@ impl Race {
         let names: Vec<ArmName> = ArmName::further(arms).collect();
         let runner = |name: &ArmName| -> Result<Runner, TrialError> {
             let judge = Judge::of_metric(design, names.len())?;
-            let guards = Judge::of_guards(design, names.len())?;
-            Ok(Runner { name: *name, judge, guards, left: None, decided_at: None })
+            let guards = GuardSet::new(&design.guards, design.confidence, names.len(), design.stop)?;
+            Ok(Runner { name: *name, test: ArmTest::new(judge, guards), left: None })
         };
         let further = names.iter().map(runner).collect::<Result<Vec<Runner>, _>>()?;
         let among: Vec<(ArmName, ArmName)> = names
@@ -127,14 +121,8 @@ impl Race {
         let value = |windows: (&Window, &Window)| Pair { a: windows.0.value, b: windows.1.value };
         for runner in self.further.iter_mut().filter(|runner| runner.left.is_none()) {
             let Some((a, b)) = of(ArmName::A).zip(of(runner.name)) else { continue };
-            runner.judge.add(value((a, b)))?;
-            for (guard, judge) in self.guards.iter().zip(&mut runner.guards) {
-                let number = |window: &Window| window.sample.get(guard.metric.name.as_ref()).copied();
-                if let Some((a, b)) = number(a).zip(number(b)) {
-                    // A guard's number may be one without a ratio, such as no loss at all: such a pair tells nothing of it.
-                    let _ = judge.add(Pair { a, b });
-                }
-            }
+            let numbers = [a, b].map(|window| guard_numbers(&self.guards, &window.sample));
+            runner.test.add(value((a, b)), numbers.each_ref())?;
         }
         for peer in &mut self.peers {
             if let Some(both) = of(peer.one).zip(of(peer.other)) {
@@ -148,12 +136,7 @@ impl Race {
     /// Notes which arms are decided, and which of several need no further windows.
     fn watch(&mut self, block: usize) {
         let Some(pairs_min) = self.pairs_min else { return };
-        for runner in &mut self.further {
-            let pairs = runner.judge.pairs();
-            if runner.decided_at.is_none() && pairs >= pairs_min && runner.judge.verdict() != Verdict::Undecided {
-                runner.decided_at = Some(pairs);
-            }
-        }
+        self.further.iter_mut().for_each(|runner| runner.test.note_decision(pairs_min));
         // Of one arm alone it is the session that is over.
         if self.peers.is_empty() {
             return;
@@ -168,16 +151,17 @@ impl Race {
     }
 
     fn leaves(&self, runner: &Runner) -> Option<LeftWhy> {
-        let harmed = self.guards.iter().zip(&runner.guards).find(|(_, judge)| judge.verdict() == Verdict::Worse);
-        if let Some((guard, _)) = harmed {
+        if let Some(guard) = runner.test.guards.harmed_already() {
             return Some(LeftWhy::Harm { guard: guard.metric.name.to_string() });
         }
-        runner.decided_at?;
-        match runner.judge.verdict() {
+        if !runner.test.was_decided() {
+            return None;
+        }
+        match runner.test.judge.verdict() {
             Verdict::Worse => Some(LeftWhy::Worse),
             Verdict::Same => Some(LeftWhy::Same),
             Verdict::Better => {
-                let is_sound = |by: &&Runner| by.is_better() && !by.a_guard_looks_harmed(&self.guards);
+                let is_sound = |by: &&Runner| by.test.is_better() && !by.test.guards.looks_harmed();
                 let by = self.further.iter().filter(is_sound).find(|by| self.is_beaten(runner.name, by.name))?;
                 Some(LeftWhy::Beaten { by: by.name })
             }
@@ -201,18 +185,14 @@ impl Race {
 
     /// Whether an arm is decided against A, and waits for no guard.
     pub(crate) fn is_settled(&self, runner: &Runner) -> bool {
-        let Some(at) = runner.decided_at else { return runner.left.is_some() };
-        let waits = runner.judge.verdict() == Verdict::Better
-            && runner.judge.pairs() < at.saturating_mul(GUARD_PATIENCE)
-            && runner.a_guard_looks_harmed(&self.guards);
-        runner.left.is_some() || !waits
+        runner.left.is_some() || (runner.test.was_decided() && !runner.test.waits_for_guards())
     }
 
     /// Whether the arm that looks best is told from all others that are better than A, or known to be like them.
     fn is_best_told(&self) -> bool {
         let in_it: Vec<&Runner> =
-            self.further.iter().filter(|runner| runner.left.is_none() && runner.is_better()).collect();
-        let best = in_it.iter().min_by(|one, other| one.cost().total_cmp(&other.cost()));
+            self.further.iter().filter(|runner| runner.left.is_none() && runner.test.is_better()).collect();
+        let best = in_it.iter().min_by(|one, other| one.test.cost().total_cmp(&other.test.cost()));
         let Some(best) = best else { return true };
         let is_open = |peer: &Peer, other: &Runner| {
             let is_theirs =
@@ -231,7 +211,7 @@ impl Race {
     /// The pairs that count of the arm in it that has the fewest.
     pub(crate) fn pairs(&self) -> usize {
         let in_it = self.further.iter().filter(|runner| runner.left.is_none());
-        in_it.map(|runner| runner.judge.pairs()).min().unwrap_or(0)
+        in_it.map(|runner| runner.test.judge.pairs()).min().unwrap_or(0)
     }
 
     /// The arms beside A.
@@ -245,31 +225,15 @@ impl Race {
     }
 }
 
-impl Runner {
-    fn is_better(&self) -> bool {
-        self.decided_at.is_some() && self.judge.verdict() == Verdict::Better
-    }
-
-    /// The estimate of its ratio to A, turned so that less is better.
-    fn cost(&self) -> f64 {
-        self.judge.look().map_or(f64::INFINITY, |seen| self.judge.cost(seen.ratio))
-    }
-
-    /// Whether a guard is not decided, and the best guess at it is a harm.
-    fn a_guard_looks_harmed(&self, guards: &[Guard]) -> bool {
-        guards.iter().zip(&self.guards).any(|(guard, judge)| {
-            let harm = |ratio: f64| match guard.metric.better {
-                Direction::Lower => ratio >= 1.0 + guard.harm_ratio,
-                Direction::Higher => ratio <= 1.0 / (1.0 + guard.harm_ratio),
-            };
-            judge.verdict() == Verdict::Undecided && judge.look().is_some_and(|seen| harm(seen.ratio))
-        })
-    }
-}
-
 /// Windows that lie block by block, a slice for each block.
 pub(crate) fn blocks(windows: &[Window]) -> impl Iterator<Item = &[Window]> {
     windows.chunk_by(|one, next| one.pair == next.pair)
+}
+
+/// The numbers of windows of A and B that lie pair by pair, as `number` reads them; pairs without it are left out.
+pub(crate) fn pairs_of(windows: &[Window], number: impl Fn(&Window) -> Option<f64>) -> Vec<Pair> {
+    let of = |pair: &[Window], arm| pair.iter().find(|window| window.arm == arm).and_then(&number);
+    blocks(windows).filter_map(|pair| Some(Pair { a: of(pair, ArmName::A)?, b: of(pair, ArmName::B)? })).collect()
 }
 
 #[cfg(test)]

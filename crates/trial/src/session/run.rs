@@ -329,11 +329,11 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             Stretch::Trial => (self.race.pairs(), design.stop.pairs_max()),
         };
         let so_far = |runner: &Runner| {
-            let seen = runner.judge.look();
+            let seen = runner.test.judge.look();
             ArmSoFar {
                 arm: runner.name,
-                pairs: runner.judge.pairs(),
-                effect: seen.as_ref().map(|seen| Effect::of(seen, &runner.judge)),
+                pairs: runner.test.judge.pairs(),
+                effect: seen.as_ref().map(|seen| Effect::of(seen, &runner.test.judge)),
                 verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
                 left: runner.left.clone(),
             }

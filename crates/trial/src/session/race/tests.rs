@@ -75,7 +75,7 @@ fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
     for seed in 0..SESSIONS {
         let (mut claimed, mut claimed_among) = (false, false);
         session(noise, &design, &vec![1.0; arms], seed, |race| {
-            claimed |= race.further.iter().any(|runner| is_claim(runner.judge.verdict()));
+            claimed |= race.further.iter().any(|runner| is_claim(runner.test.judge.verdict()));
             claimed_among |= race.peers.iter().any(|peer| is_claim(peer.judge.verdict()));
         });
         against_a += u64::from(claimed);
@@ -112,7 +112,7 @@ fn without_sharing_the_error_seven_arms_break_the_promise() {
         let claims = (0..100).filter(|seed| {
             let mut claimed = false;
             session(noise, &design, &vec![1.0; arms], *seed, |race| {
-                claimed |= race.further.iter().any(|runner| is_claim(runner.judge.verdict()));
+                claimed |= race.further.iter().any(|runner| is_claim(runner.test.judge.verdict()));
             });
             claimed
         });
@@ -130,7 +130,7 @@ fn the_best_of_several_is_found_and_the_rest_leave() {
     for seed in 0..60 {
         // B helps, C helps more, D hurts.
         let race = session(noise, &design, &[1.0, 0.9, 0.7, 1.3], seed, |_| ());
-        let verdicts: Vec<Verdict> = race.further.iter().map(|runner| runner.judge.verdict()).collect();
+        let verdicts: Vec<Verdict> = race.further.iter().map(|runner| runner.test.judge.verdict()).collect();
         right += u32::from(verdicts == [Verdict::Better, Verdict::Better, Verdict::Worse]);
         beaten += u32::from(race.is_beaten(ArmName::B, ArmName::C));
         wrong += u32::from(race.is_beaten(ArmName::C, ArmName::B));
@@ -146,7 +146,7 @@ fn two_arms_are_judged_as_ever_and_never_leave() {
     let noise = &noise::all()[0];
     let design = design(0.05);
     let race = session(noise, &design, &[1.0, 1.3], 3, |_| ());
-    assert_eq!(race.further[0].judge.options().confidence.to_bits(), design.confidence.to_bits());
+    assert_eq!(race.further[0].test.judge.options().confidence.to_bits(), design.confidence.to_bits());
     assert!(race.is_over() && race.peers.is_empty());
     assert_eq!((race.further[0].left.clone(), race.in_it()), (None, vec![ArmName::A, ArmName::B]));
 }
@@ -157,8 +157,13 @@ fn the_error_is_shared_among_all_comparisons_of_a_kind() {
     let race = Race::new(&design, 4).unwrap();
     let error = |judge: &Judge| 1.0 - judge.options().confidence;
     let close = |found: f64, expected: f64| (found - expected).abs() < 1e-12;
-    assert!(race.further.iter().all(|runner| close(error(&runner.judge), 0.05 / 3.0)));
-    assert!(race.further.iter().flat_map(|runner| &runner.guards).all(|judge| close(error(judge), 0.05 / 6.0)));
+    assert!(race.further.iter().all(|runner| close(error(&runner.test.judge), 0.05 / 3.0)));
+    assert!(
+        race.further
+            .iter()
+            .flat_map(|runner| runner.test.guards.iter())
+            .all(|(_, judge)| close(error(judge), 0.05 / 6.0))
+    );
     assert_eq!(race.peers.len(), 3);
     assert!(race.peers.iter().all(|peer| close(error(&peer.judge), 0.05 / 3.0)));
 }
@@ -179,7 +184,7 @@ fn a_guard_that_is_harmed_sends_its_arm_away_whatever_else_is_known() {
     let [b, c] = race.further() else { panic!() };
     assert!(matches!(&b.left, Some(Left { why: LeftWhy::Harm { guard }, .. }) if guard == "tail_us"), "{:?}", b.left);
     assert!(!matches!(&c.left, Some(Left { why: LeftWhy::Harm { .. }, .. })));
-    assert!(b.judge.pairs() < 20, "it left early");
+    assert!(b.test.judge.pairs() < 20, "it left early");
 }
 
 /// A window that is gone takes its own comparisons along and no other.
@@ -189,6 +194,6 @@ fn a_lost_window_takes_its_comparisons_along() {
     race.add(&block(0, &[2, 0, 1], &[10.0, 10.1, 9.9], &[1.0; 3])).unwrap();
     race.add(&block(1, &[2, 0], &[10.0, 10.1], &[1.0; 3])).unwrap();
     race.add(&block(2, &[1, 2], &[10.0, 10.1], &[1.0; 3])).unwrap();
-    let pairs: Vec<usize> = race.further.iter().map(|runner| runner.judge.pairs()).collect();
+    let pairs: Vec<usize> = race.further.iter().map(|runner| runner.test.judge.pairs()).collect();
     assert_eq!((pairs, race.peers[0].judge.pairs(), race.pairs()), (vec![1, 2], 2, 1));
 }

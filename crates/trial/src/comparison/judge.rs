@@ -1,14 +1,11 @@
 //! One number's comparison over the pairs of a stretch, whichever way the design stops: what the loop looks at after every pair,
 //! and the report at the end, so that both say the same.
 
-use evenkeel_stats::{Direction, Options, Pair, Sequential, StatsError, Verdict, compare};
-use evenkeel_workload::Metric;
+use evenkeel_stats::{Comparison, Direction, Look, Options, Pair, Sequential, StatsError, Verdict, compare};
 
-use crate::arm::ArmName;
-use crate::design::{Design, Guard, Stop};
+use crate::design::{Design, Stop};
 use crate::error::TrialError;
-use crate::session::Window;
-use crate::session::race::blocks;
+use evenkeel_workload::Metric;
 
 /// Compares two arms by one metric; the one against which is called A here, and the other B.
 pub(crate) struct Judge {
@@ -37,6 +34,44 @@ pub(crate) struct Seen {
     pub(crate) verdict: Verdict,
 }
 
+impl From<Comparison> for Seen {
+    fn from(seen: Comparison) -> Seen {
+        Seen {
+            pairs: seen.pairs,
+            ratio: seen.ratio,
+            low: seen.low,
+            high: seen.high,
+            p_value: seen.p_value,
+            e_value: None,
+            smallest_visible_ratio: seen.smallest_visible_ratio,
+            verdict: seen.verdict,
+        }
+    }
+}
+
+impl From<Look> for Seen {
+    fn from(seen: Look) -> Seen {
+        Seen {
+            pairs: seen.pairs,
+            ratio: seen.ratio,
+            low: seen.low,
+            high: seen.high,
+            // By Markov's inequality an e-value of 20 is a p-value of 1 in 20, at every look.
+            p_value: (1.0 / seen.e_value).min(1.0),
+            e_value: Some(seen.e_value),
+            smallest_visible_ratio: seen.smallest_visible_ratio,
+            verdict: seen.verdict,
+        }
+    }
+}
+
+impl Seen {
+    /// An end of the interval, where the pairs bound it.
+    pub(crate) fn bounded(end: f64) -> Option<f64> {
+        Some(end).filter(|end| end.is_finite() && *end > 0.0)
+    }
+}
+
 impl Judge {
     /// The judge of the number that decides, in one of so many comparisons. Together they err as often as one alone would, so each
     /// gets its part: their intervals then hold all at once, at every look, whichever of them end early.
@@ -51,26 +86,28 @@ impl Judge {
         Judge::new(&design.metric, design.smallest_effect_ratio, confidence, design.stop)
     }
 
-    /// The judges of the guards in one of so many comparisons. All together err as often as the verdict does.
+    /// The judge of a metric.
     ///
     /// # Errors
-    /// If the options can't be judged by.
-    pub(crate) fn of_guards(design: &Design, comparisons: usize) -> Result<Vec<Judge>, TrialError> {
-        let part = (1.0 - design.confidence) / (design.guards.len() * comparisons).max(1) as f64;
-        let judge = |guard: &Guard| Judge::new(&guard.metric, guard.harm_ratio, 1.0 - part, design.stop);
-        design.guards.iter().map(judge).collect()
+    /// As [`Judge::of_metric`].
+    pub(crate) fn new(
+        metric: &Metric,
+        smallest_effect_ratio: f64,
+        confidence: f64,
+        stop: Stop,
+    ) -> Result<Judge, TrialError> {
+        let mut judge = Judge::at_end(metric, smallest_effect_ratio, confidence);
+        if stop.is_sequential() {
+            let test = Sequential::new(judge.options).map_err(|error| failed(&judge.name, error))?;
+            judge.way = Way::Always(Box::new(test));
+        }
+        Ok(judge)
     }
 
-    fn new(metric: &Metric, smallest_effect_ratio: f64, confidence: f64, stop: Stop) -> Result<Judge, TrialError> {
+    /// The judge of a metric that is looked at once, when all pairs are there.
+    pub(crate) fn at_end(metric: &Metric, smallest_effect_ratio: f64, confidence: f64) -> Judge {
         let options = Options { confidence, smallest_effect_ratio, better: metric.better };
-        let name = metric.name.to_string();
-        let way = match stop {
-            Stop::After { .. } => Way::Once(Vec::new()),
-            Stop::Sequential { .. } => {
-                Way::Always(Box::new(Sequential::new(options).map_err(|error| failed(&name, error))?))
-            }
-        };
-        Ok(Judge { name, options, way })
+        Judge { name: metric.name.to_string(), options, way: Way::Once(Vec::new()) }
     }
 
     /// Takes a pair.
@@ -120,34 +157,8 @@ impl Judge {
     /// What the pairs so far say; nothing without pairs.
     pub(crate) fn look(&self) -> Option<Seen> {
         match &self.way {
-            Way::Once(pairs) => {
-                let seen = compare(pairs, self.options).ok()?;
-                Some(Seen {
-                    pairs: seen.pairs,
-                    ratio: seen.ratio,
-                    low: seen.low,
-                    high: seen.high,
-                    p_value: seen.p_value,
-                    e_value: None,
-                    smallest_visible_ratio: seen.smallest_visible_ratio,
-                    verdict: seen.verdict,
-                })
-            }
-            Way::Always(test) if test.pairs() == 0 => None,
-            Way::Always(test) => {
-                let seen = test.look();
-                Some(Seen {
-                    pairs: seen.pairs,
-                    ratio: seen.ratio,
-                    low: seen.low,
-                    high: seen.high,
-                    // By Markov's inequality an e-value of 20 is a p-value of 1 in 20, at every look.
-                    p_value: (1.0 / seen.e_value).min(1.0),
-                    e_value: Some(seen.e_value),
-                    smallest_visible_ratio: seen.smallest_visible_ratio,
-                    verdict: seen.verdict,
-                })
-            }
+            Way::Once(pairs) => compare(pairs, self.options).ok().map(Seen::from),
+            Way::Always(test) => (test.pairs() > 0).then(|| test.look().into()),
         }
     }
 
@@ -164,10 +175,4 @@ impl Judge {
 
 fn failed(name: &str, error: StatsError) -> TrialError {
     TrialError::Design(format!("compare {name}: {error}"))
-}
-
-/// The numbers of windows of A and B that lie pair by pair, as `number` reads them; pairs without it are left out.
-pub(crate) fn pairs_of(windows: &[Window], number: impl Fn(&Window) -> Option<f64>) -> Vec<Pair> {
-    let of = |pair: &[Window], arm| pair.iter().find(|window| window.arm == arm).and_then(&number);
-    blocks(windows).filter_map(|pair| Some(Pair { a: of(pair, ArmName::A)?, b: of(pair, ArmName::B)? })).collect()
 }

@@ -1,0 +1,66 @@
+//! `ArmTest`: an arm against the machine as it was, pair by pair, until it is decided and no guard looks harmed.
+
+use evenkeel_stats::{Pair, Verdict};
+
+use super::{GuardNumbers, GuardSet, Judge};
+use crate::error::TrialError;
+
+/// An arm that is decided for the better goes on for a guard that looks harmed until it has so many times the pairs.
+const GUARD_PATIENCE: usize = 2;
+
+/// The comparisons of one arm.
+pub(crate) struct ArmTest {
+    /// The number that decides.
+    pub(crate) judge: Judge,
+    /// The numbers that may not get worse.
+    pub(crate) guards: GuardSet,
+    /// The pairs that it took to decide, if it was decided.
+    decided_at: Option<usize>,
+}
+
+impl ArmTest {
+    /// Before its first pair.
+    pub(crate) fn new(judge: Judge, guards: GuardSet) -> ArmTest {
+        ArmTest { judge, guards, decided_at: None }
+    }
+
+    /// Takes a pair, with what the guards read in both of its windows.
+    ///
+    /// # Errors
+    /// If a number that decides has no ratio to another.
+    pub(crate) fn add(&mut self, pair: Pair, guards: [&GuardNumbers; 2]) -> Result<(), TrialError> {
+        self.judge.add(pair)?;
+        self.guards.add(guards);
+        Ok(())
+    }
+
+    /// Notes whether it is decided by now; fewer pairs than `pairs_min` decide nothing.
+    pub(crate) fn note_decision(&mut self, pairs_min: usize) {
+        let pairs = self.judge.pairs();
+        if self.decided_at.is_none() && pairs >= pairs_min && self.judge.verdict() != Verdict::Undecided {
+            self.decided_at = Some(pairs);
+        }
+    }
+
+    /// Whether it was decided at some time.
+    pub(crate) fn was_decided(&self) -> bool {
+        self.decided_at.is_some()
+    }
+
+    /// Whether it was decided, and is better.
+    pub(crate) fn is_better(&self) -> bool {
+        self.was_decided() && self.judge.verdict() == Verdict::Better
+    }
+
+    /// Whether it goes on although it is decided for the better: a guard looks harmed, which further pairs may show.
+    pub(crate) fn waits_for_guards(&self) -> bool {
+        self.is_better()
+            && self.decided_at.is_some_and(|at| self.judge.pairs() < at.saturating_mul(GUARD_PATIENCE))
+            && self.guards.looks_harmed()
+    }
+
+    /// The estimate of its ratio to the machine as it was, turned so that less is better.
+    pub(crate) fn cost(&self) -> f64 {
+        self.judge.look().map_or(f64::INFINITY, |seen| self.judge.cost(seen.ratio))
+    }
+}

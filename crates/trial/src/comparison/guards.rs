@@ -1,0 +1,86 @@
+//! `GuardSet`: the numbers that may not get worse, compared over the same pairs as the number that decides.
+
+use evenkeel_stats::{Pair, VALUE_RANGE, Verdict};
+
+use super::{Judge, Seen};
+use crate::design::{Guard, Stop};
+use crate::error::TrialError;
+use evenkeel_workload::Sample;
+
+/// What each guard read in one window; nothing where its number has no ratio to another, such as no loss at all.
+pub(crate) type GuardNumbers = Vec<Option<f64>>;
+
+/// What the guards read in a window.
+pub(crate) fn guard_numbers(guards: &[Guard], sample: &Sample) -> GuardNumbers {
+    let of =
+        |guard: &Guard| sample.get(guard.metric.name.as_ref()).copied().filter(|value| VALUE_RANGE.contains(value));
+    guards.iter().map(of).collect()
+}
+
+/// Guards with their comparisons.
+pub(crate) struct GuardSet(Vec<(Guard, Judge)>);
+
+impl GuardSet {
+    /// The guards of one of so many comparisons. All together err as often as the verdict does.
+    ///
+    /// # Errors
+    /// If they can't be judged by.
+    pub(crate) fn new(
+        guards: &[Guard],
+        confidence: f64,
+        comparisons: usize,
+        stop: Stop,
+    ) -> Result<GuardSet, TrialError> {
+        let confidence = part_of(guards, confidence, comparisons);
+        let judged =
+            |guard: &Guard| Ok((guard.clone(), Judge::new(&guard.metric, guard.harm_ratio, confidence, stop)?));
+        Ok(GuardSet(guards.iter().map(judged).collect::<Result<_, TrialError>>()?))
+    }
+
+    /// The guards of one comparison, looked at when all pairs are there.
+    pub(crate) fn at_end(guards: &[Guard], confidence: f64) -> GuardSet {
+        let confidence = part_of(guards, confidence, 1);
+        let judged = |guard: &Guard| (guard.clone(), Judge::at_end(&guard.metric, guard.harm_ratio, confidence));
+        GuardSet(guards.iter().map(judged).collect())
+    }
+
+    /// Takes what the guards read in the two windows of a pair; a pair without one of them says nothing of that guard.
+    pub(crate) fn add(&mut self, [a, b]: [&GuardNumbers; 2]) {
+        for ((_, judge), (a, b)) in self.0.iter_mut().zip(a.iter().zip(b)) {
+            if let Some((a, b)) = a.zip(*b) {
+                // A number without a ratio is none of a guard's.
+                let _ = judge.add(Pair { a, b });
+            }
+        }
+    }
+
+    /// Every guard with what compares it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Guard, &Judge)> {
+        self.0.iter().map(|(guard, judge)| (guard, judge))
+    }
+
+    /// What each guard makes of the pairs, as far as they can be compared.
+    pub(crate) fn looks(&self) -> impl Iterator<Item = (&Guard, Seen)> {
+        self.iter().filter_map(|(guard, judge)| Some((guard, judge.look()?)))
+    }
+
+    /// The first guard that got worse, and by as much as vetoes.
+    pub(crate) fn harmed(&self) -> Option<(&Guard, Seen)> {
+        self.looks().find(|(_, seen)| seen.verdict == Verdict::Worse)
+    }
+
+    /// The same although it is not over, as far as that may be said.
+    pub(crate) fn harmed_already(&self) -> Option<&Guard> {
+        self.iter().find(|(_, judge)| judge.verdict() == Verdict::Worse).map(|(guard, _)| guard)
+    }
+
+    /// Whether a guard is not decided, and the best guess at it is a harm.
+    pub(crate) fn looks_harmed(&self) -> bool {
+        self.looks().any(|(guard, seen)| seen.verdict == Verdict::Undecided && guard.is_harm(seen.ratio))
+    }
+}
+
+/// The confidence of each guard.
+fn part_of(guards: &[Guard], confidence: f64, comparisons: usize) -> f64 {
+    1.0 - (1.0 - confidence) / (guards.len() * comparisons).max(1) as f64
+}

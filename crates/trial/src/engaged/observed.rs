@@ -1,0 +1,25 @@
+//! What the counters of a knob are judged by, wherever it was seen: arms and the conditions under them.
+
+use evenkeel_stats::median;
+
+use crate::arm::ArmName;
+use crate::conditions::Conditions;
+
+/// What the machine did in one window of an arm, in one boot, or in one window of a search with a knob or without it.
+#[derive(Clone, Copy)]
+pub(crate) struct Observed<'a> {
+    /// Which arm was on.
+    pub(crate) arm: ArmName,
+    /// What the machine did.
+    pub(crate) conditions: &'a Conditions,
+}
+
+/// The median over an arm's windows of what a window has.
+pub(super) fn median_of(
+    windows: &[Observed<'_>],
+    arm: ArmName,
+    number: impl Fn(&Observed<'_>) -> Option<f64>,
+) -> Option<f64> {
+    let of_arm = windows.iter().filter(|window| window.arm == arm);
+    median(&of_arm.filter_map(number).collect::<Vec<_>>())
+}
