@@ -14,6 +14,7 @@ mod conditions;
 mod design;
 mod engaged;
 mod error;
+mod log_file;
 mod report;
 mod rules;
 pub mod saved;
@@ -29,6 +30,7 @@ pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
 pub use engaged::{Engaged, Mechanism, Reading};
 pub use error::{InvalidLine, TrialError};
+pub use log_file::LogFileError;
 pub use report::{
     Answers, ArmReport, Away, Between, ByArm, Caveat, Choice, ControlReport, Cost, Detectable, Effect, GuardReport,
     Identity, Interval, Outcome, Report, Titles,

@@ -1,9 +1,6 @@
 //! `Log`: the windows of a search on disk, a line of JSON each, from which it goes on after a kill.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use evenkeel_hostfs::user_file;
 use serde::{Deserialize, Serialize};
@@ -13,11 +10,16 @@ use super::Seen;
 use super::design::SearchDesign;
 use crate::arm::Arm;
 use crate::error::InvalidLine;
+use crate::log_file::{IfThere, LogFile, LogFileError, lines};
 
 /// The number in the file's `format`.
 const FORMAT: u64 = 1;
 /// The longest log that is read, in bytes: hundreds of thousands of windows.
 const LOG_BYTES_MAX: u64 = 512 << 20;
+/// What errors call it.
+const LOG: &str = "search's log";
+const WRITE: &str = "write the search's log";
+const READ: &str = "read the search's log";
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,36 +52,11 @@ pub struct Entry {
     pub took_ms: u64,
 }
 
-/// A log that can't be written or read. Reads well after "failed to".
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// The file.
-    #[error("{tried} the search's log {}: {why}", path.display())]
-    File {
-        /// What was tried.
-        tried: &'static str,
-        /// Its path.
-        path: PathBuf,
-        /// What the system said.
-        why: std::io::Error,
-    },
-    /// Its text.
-    #[error("read the search's log {}, line {line}: {why}", path.display())]
-    Text {
-        /// Its path.
-        path: PathBuf,
-        /// Which line, from 1.
-        line: usize,
-        /// What is wrong.
-        why: String,
-    },
-}
-
 /// The windows of a search, in order.
 #[derive(Debug, Default)]
 pub struct Log {
     entries: Vec<Entry>,
-    file: Option<(PathBuf, File)>,
+    file: Option<LogFile>,
 }
 
 impl Log {
@@ -92,36 +69,25 @@ impl Log {
     ///
     /// # Errors
     /// If it can't be written.
-    pub fn create(path: &Path, header: &Header) -> Result<Log, LogError> {
-        let failed = |why| LogError::File { tried: "write", path: path.to_owned(), why };
-        // One that is there may be open to others: its mode would stay.
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
-        let line = serde_json::to_string(header).map_err(|error| failed(error.into()))? + "\n";
-        file.write_all(line.as_bytes()).map_err(failed)?;
-        Ok(Log { entries: Vec::new(), file: Some((path.to_owned(), file)) })
+    pub fn create(path: &Path, header: &Header) -> Result<Log, LogFileError> {
+        let failed = |why: &dyn ToString| LogFileError::io(WRITE, path, why.to_string());
+        let file = LogFile::create(path, IfThere::Replace).map_err(|error| failed(&error))?;
+        let mut file = file.ok_or_else(|| failed(&"another one has come in its place"))?;
+        file.add(header).map_err(|error| failed(&error))?;
+        Ok(Log { entries: Vec::new(), file: Some(file) })
     }
 
     /// One that was begun before, to go on with. A last line that was cut off by a kill is taken away.
     ///
     /// # Errors
     /// If it can't be read, or is none.
-    pub fn open(path: &Path) -> Result<(Header, Log), LogError> {
-        let failed = |why| LogError::File { tried: "read", path: path.to_owned(), why };
-        let file = user_file::open_to_append(path).map_err(|error| failed(error.into()))?;
+    pub fn open(path: &Path) -> Result<(Header, Log), LogFileError> {
+        let failed = |error: std::io::Error| LogFileError::io(READ, path, error);
         let bytes = user_file::read(path, LOG_BYTES_MAX).map_err(|error| failed(error.into()))?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        let text = String::from_utf8_lossy(&bytes[..whole]);
-        let (header, entries) = parse_log(&text).map_err(|InvalidLine { line, why }| LogError::Text {
-            path: path.to_owned(),
-            line,
-            why,
-        })?;
-        file.set_len(whole as u64).map_err(failed)?;
-        Ok((header, Log { entries, file: Some((path.to_owned(), file)) }))
+        let (header, entries, whole_bytes) =
+            parse_log(&bytes).map_err(|wrong| LogFileError::unreadable(LOG, path, wrong))?;
+        let file = LogFile::go_on(path, whole_bytes).map_err(failed)?;
+        Ok((header, Log { entries, file: Some(file) }))
     }
 
     /// Its windows.
@@ -130,46 +96,33 @@ impl Log {
     }
 
     /// Takes the next window, and returns it as it will be read again: numbers may lose their last bit on the way, and a search
-    /// that goes on has to decide as the first did. It is not synced: that would disturb the windows to come, and only a
-    /// machine that loses its power loses what was not.
+    /// that goes on has to decide as the first did.
     ///
     /// # Errors
     /// If it can't be written.
-    pub fn add(&mut self, mut entry: Entry) -> Result<Entry, LogError> {
-        if let Some((path, file)) = &mut self.file {
-            let failed = |why| LogError::File { tried: "write", path: path.clone(), why };
-            let line = serde_json::to_string(&entry).map_err(|error| failed(error.into()))?;
-            entry = serde_json::from_str(&line).map_err(|error| failed(error.into()))?;
-            file.write_all((line + "\n").as_bytes()).map_err(failed)?;
+    pub fn add(&mut self, mut entry: Entry) -> Result<Entry, LogFileError> {
+        if let Some(file) = &mut self.file {
+            let added = file.add(&entry).and_then(|line| Ok(serde_json::from_str(&line)?));
+            entry = added.map_err(|error| LogFileError::io(WRITE, file.path(), error))?;
         }
         self.entries.push(entry.clone());
         Ok(entry)
     }
 }
 
-/// The whole lines of a log.
-fn parse_log(text: &str) -> Result<(Header, Vec<Entry>), InvalidLine> {
-    let wrong = |line: usize, error: serde_json::Error| InvalidLine::new(line, error);
-    let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-    let (_, first) = lines.next().ok_or_else(|| InvalidLine::new(1, "it is empty"))?;
-    let header: Value = serde_json::from_str(first).map_err(|error| wrong(1, error))?;
-    match header.get("format").and_then(Value::as_u64) {
-        Some(FORMAT) => {}
-        Some(other) => return Err(InvalidLine::new(1, format_args!("format {other} is not known to this evenkeel"))),
-        None => return Err(InvalidLine::new(1, "it is no log of a search")),
-    }
-    let header: Header = serde_json::from_value(header).map_err(|error| wrong(1, error))?;
-    let knobs = header.design.candidates.len();
-    let mut entries = Vec::new();
-    for (at, line) in lines {
-        let entry: Entry = serde_json::from_str(line).map_err(|error| wrong(at, error))?;
-        if entry.arm.0.len() != knobs {
-            let why = format!("{} knobs where the search has {knobs}", entry.arm.0.len());
-            return Err(InvalidLine { line: at, why });
+/// The whole lines of a log, and how many bytes they are.
+fn parse_log(bytes: &[u8]) -> Result<(Header, Vec<Entry>, u64), InvalidLine> {
+    let lines = lines::<Header>(bytes, &[FORMAT])?;
+    let knobs = lines.head.design.candidates.len();
+    let entry = |(at, line): (usize, &[u8])| {
+        let entry: Entry = serde_json::from_slice(line).map_err(|error| InvalidLine::new(at, error))?;
+        match entry.arm.0.len() {
+            len if len == knobs => Ok(entry),
+            len => Err(InvalidLine::new(at, format_args!("{len} knobs where the search has {knobs}"))),
         }
-        entries.push(entry);
-    }
-    Ok((header, entries))
+    };
+    let entries = lines.records.into_iter().map(entry).collect::<Result<_, _>>()?;
+    Ok((lines.head, entries, lines.whole_bytes))
 }
 
 #[cfg(test)]
@@ -233,9 +186,9 @@ mod tests {
         let path = folder.path().join("log");
         let good = serde_json::to_string(&header()).unwrap();
         let table = [
-            (String::new(), "line 1: it is empty"),
+            (String::new(), "line 1: it has no whole line"),
             ("no json\n".to_owned(), "line 1: expected"),
-            ("{}\n".to_owned(), "line 1: it is no log of a search"),
+            ("{}\n".to_owned(), "line 1: missing field `format`"),
             (good.replacen("\"format\":1", "\"format\":9", 1) + "\n", "format 9 is not known"),
             (
                 good.clone() + "\n{\"arm\":[\"as-it-was\"],\"seen\":{\"dropped\":{\"why\":\"x\"}},\"took_ms\":1}\n",
@@ -254,8 +207,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text: String, lines in prop::collection::vec(".{0,40}", 0..5)) {
-            let _ = parse_log(&text);
-            let _ = parse_log(&(serde_json::to_string(&header()).unwrap() + "\n" + &lines.join("\n")));
+            let _ = parse_log(text.as_bytes());
+            let _ = parse_log((serde_json::to_string(&header()).unwrap() + "\n" + &lines.join("\n") + "\n").as_bytes());
         }
     }
 }

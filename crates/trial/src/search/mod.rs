@@ -48,7 +48,7 @@ pub use design::{Budget, CANDIDATES_MAX, Candidate, SearchDesign};
 pub use goal::{Evidence, GOAL_FORMAT, GoalError, GoalFile, HostWords, WorkloadSpec};
 pub use left_out::{LeftOut, LeftOutReason, NotNeeded};
 pub use live::Live;
-pub use log::{Entry, Header, Log, LogError};
+pub use log::{Entry, Header, Log};
 pub use more::MoreTime;
 pub use screen::windows_to_screen;
 pub use settling::{ClassSettle, Settling, longest as longest_settle, restarts};

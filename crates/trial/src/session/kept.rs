@@ -1,18 +1,15 @@
 //! What a session keeps on disk while it runs, pair by pair, one JSON object a line: after SIGKILL, a full disk or a server that
 //! took the terminal with it, what was measured is still there, and can be reported or gone on with.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use evenkeel_hostfs::user_file;
-use evenkeel_sys::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::Arm;
 use crate::design::Design;
 use crate::error::InvalidLine;
+use crate::log_file::{IfThere, LogFile, LogFileError, lines};
 use crate::report::Titles;
 use crate::session::settle::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
@@ -22,6 +19,8 @@ const FORMAT: u32 = 1;
 const FORMAT_OF_SEVERAL: u32 = 2;
 /// The longest file that is read, in bytes: ten thousand pairs with everything that a workload measures.
 const BYTES_MAX: u64 = 256 << 20;
+/// What errors call it.
+const SESSION: &str = "session";
 
 /// What a session is, on the first line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,35 +82,10 @@ pub(crate) enum Line {
     Ended(Ended),
 }
 
-/// A file that cannot be kept or read. Reads well after "failed to".
-#[derive(Debug, thiserror::Error)]
-pub enum KeepError {
-    /// The kernel refused.
-    #[error("{doing} {path}: {why}")]
-    Io {
-        /// What was being done.
-        doing: &'static str,
-        /// To what.
-        path: String,
-        /// What the kernel said, or what is there.
-        why: String,
-    },
-    /// It is no session of ours.
-    #[error("read the session {path}: line {line}: {why}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
 /// Where a session is kept; perhaps nowhere.
 #[derive(Debug, Default)]
 pub struct Keep {
-    file: Option<(PathBuf, File)>,
+    file: Option<LogFile>,
     trouble: Option<String>,
 }
 
@@ -130,15 +104,11 @@ impl Keep {
     ///
     /// # Errors
     /// If it can't be made, or has something in it already.
-    pub fn begin(path: &Path, head: &Head) -> Result<Keep, KeepError> {
-        let failed = |doing, why: String| KeepError::Io { doing, path: path.display().to_string(), why };
-        let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
-        let file = opened.map_err(|error| failed("keep the session in", error.to_string()))?;
-        if file.metadata().is_ok_and(|metadata| metadata.len() > 0) {
-            let why = "something is in it already; name another file, or go on with it by --resume".to_owned();
-            return Err(failed("keep the session in", why));
-        }
-        let mut keep = Keep { file: Some((path.to_owned(), file)), trouble: None };
+    pub fn begin(path: &Path, head: &Head) -> Result<Keep, LogFileError> {
+        let failed = |why: &dyn ToString| LogFileError::io("keep the session in", path, why.to_string());
+        let file = LogFile::create(path, IfThere::Refuse).map_err(|error| failed(&error))?;
+        let why = "something is in it already; name another file, or go on with it by --resume";
+        let mut keep = Keep { file: Some(file.ok_or_else(|| failed(&why))?), trouble: None };
         keep.write(head);
         Ok(keep)
     }
@@ -147,20 +117,15 @@ impl Keep {
     ///
     /// # Errors
     /// If it can't be written to.
-    pub fn go_on(path: &Path, kept: &Kept) -> Result<Keep, KeepError> {
-        let failed = |error: std::io::Error| KeepError::Io {
-            doing: "go on with the session in",
-            path: path.display().to_string(),
-            why: error.to_string(),
-        };
-        let file = user_file::open_to_append(path).map_err(|error| failed(error.into()))?;
-        file.set_len(kept.whole_bytes).map_err(failed)?;
-        Ok(Keep { file: Some((path.to_owned(), file)), trouble: None })
+    pub fn go_on(path: &Path, kept: &Kept) -> Result<Keep, LogFileError> {
+        let file = LogFile::go_on(path, kept.whole_bytes)
+            .map_err(|error| LogFileError::io("go on with the session in", path, error))?;
+        Ok(Keep { file: Some(file), trouble: None })
     }
 
     /// The file.
     pub fn path(&self) -> Option<&Path> {
-        self.file.as_ref().map(|(path, _)| path.as_path())
+        self.file.as_ref().map(LogFile::path)
     }
 
     /// The file, if all that was measured so far is in it: what can be reported from it later is then what is reported now.
@@ -172,15 +137,12 @@ impl Keep {
         self.write(line);
     }
 
-    /// No sync: it would disturb what is measured, and a killed process loses nothing without it.
     fn write(&mut self, line: &impl Serialize) {
-        let Some((path, file)) = self.file.as_mut().filter(|_| self.trouble.is_none()) else { return };
-        let written = serde_json::to_string(line)
-            .map_err(std::io::Error::from)
-            .and_then(|text| file.write_all((text + "\n").as_bytes()));
-        if let Err(error) = written {
+        let Some(file) = self.file.as_mut().filter(|_| self.trouble.is_none()) else { return };
+        if let Err(error) = file.add(line) {
             // Whatever of the line came through is the last of the file: a torn end is what a reader expects.
-            self.trouble = Some(format!("what was measured could not all be kept in {}: {error}", path.display()));
+            let path = file.path().display();
+            self.trouble = Some(format!("what was measured could not all be kept in {path}: {error}"));
         }
     }
 
@@ -191,12 +153,11 @@ impl Keep {
 
     /// Lets the disk have it.
     pub(crate) fn sync(&mut self) {
-        if let Some((path, file)) = self.file.as_ref().filter(|_| self.trouble.is_none())
-            && let Err(error) = file.sync_data()
-            // A terminal or a pipe has nothing to sync.
-            && Errno::from(&error) != Errno::INVAL
+        if let Some(file) = self.file.as_ref().filter(|_| self.trouble.is_none())
+            && let Err(error) = file.sync()
         {
-            self.trouble = Some(format!("what was measured may not all be on disk in {}: {error}", path.display()));
+            let path = file.path().display();
+            self.trouble = Some(format!("what was measured may not all be on disk in {path}: {error}"));
         }
     }
 }
@@ -216,14 +177,10 @@ pub struct Kept {
 ///
 /// # Errors
 /// If it can't be read, or is none.
-pub fn read(path: &Path) -> Result<Kept, KeepError> {
-    let failed = |why: String| KeepError::Io { doing: "read the session", path: path.display().to_string(), why };
-    let bytes = user_file::read(path, BYTES_MAX).map_err(|error| failed(std::io::Error::from(error).to_string()))?;
-    parse(&bytes).map_err(|InvalidLine { line, why }| KeepError::Unreadable {
-        path: path.display().to_string(),
-        line,
-        why,
-    })
+pub fn read(path: &Path) -> Result<Kept, LogFileError> {
+    let bytes = user_file::read(path, BYTES_MAX).map_err(std::io::Error::from);
+    let bytes = bytes.map_err(|error| LogFileError::io("read the session", path, error))?;
+    parse(&bytes).map_err(|wrong| LogFileError::unreadable(SESSION, path, wrong))
 }
 
 /// What was kept, from a file's bytes. Total: whatever they are, a session or the first line that is wrong, from 1, and why.
@@ -231,23 +188,17 @@ pub fn read(path: &Path) -> Result<Kept, KeepError> {
 /// # Errors
 /// The line and what is wrong with it.
 pub fn parse(bytes: &[u8]) -> Result<Kept, InvalidLine> {
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let mut lines = bytes[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate();
-    let Some((_, first)) = lines.next() else { return Err(InvalidLine::new(1, "it has no whole line")) };
-    let head: Head = serde_json::from_slice(first).map_err(|error| InvalidLine::new(1, error))?;
-    if ![FORMAT, FORMAT_OF_SEVERAL].contains(&head.format) {
-        let why = format!("format {} is not known to this evenkeel; use the one that wrote it", head.format);
-        return Err(InvalidLine { line: 1, why });
-    }
+    let lines = lines::<Head>(bytes, &[FORMAT.into(), FORMAT_OF_SEVERAL.into()])?;
+    let head = lines.head;
     if let Some(why) = head.impossible() {
         return Err(InvalidLine { line: 1, why });
     }
     let mut record = Record::new(&head.design, head.arms.clone(), head.knobs.clone(), head.network);
-    for (at, line) in lines {
-        let line = serde_json::from_slice(line).map_err(|error| InvalidLine::new(at + 1, error))?;
-        take(&mut record, at + 1, line)?;
+    for (at, line) in lines.records {
+        let line = serde_json::from_slice(line).map_err(|error| InvalidLine::new(at, error))?;
+        take(&mut record, at, line)?;
     }
-    Ok(Kept { head, record, whole_bytes: whole as u64 })
+    Ok(Kept { head, record, whole_bytes: lines.whole_bytes })
 }
 
 fn take(record: &mut Record, at: usize, line: Line) -> Result<(), InvalidLine> {

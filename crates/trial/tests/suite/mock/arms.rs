@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_stats::BlockDesign;
-use evenkeel_trial::kept::{self, KeepError};
+use evenkeel_trial::LogFileError;
+use evenkeel_trial::kept;
 use evenkeel_trial::{Answers, Arm, ArmName, Design, Ended, Guard, LeftWhy, Outcome, Settle, SettleHow, Stop, Stretch};
 
 use super::server::{HOST, KNOB, Kept, METRIC, Mock, Run, TAIL, aa, arms, session, titles_of};
@@ -209,9 +210,9 @@ fn what_is_no_session_of_several_arms_is_refused() {
     ] {
         std::fs::write(&path, text).unwrap();
         match kept::read(&path) {
-            Err(KeepError::Unreadable { why, .. }) => assert!(why.contains(expected), "{what}: {why}"),
+            Err(LogFileError::Unreadable { why, .. }) => assert!(why.contains(expected), "{what}: {why}"),
             other => panic!("{what}: {other:?}"),
         }
     }
-    assert!(matches!(kept::read(Path::new("/nonexistent")), Err(KeepError::Io { .. })));
+    assert!(matches!(kept::read(Path::new("/nonexistent")), Err(LogFileError::Io { .. })));
 }

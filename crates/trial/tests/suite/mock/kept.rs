@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_trial::kept::{self, KeepError};
+use evenkeel_trial::LogFileError;
+use evenkeel_trial::kept;
 use evenkeel_trial::{Design, Ended, Keep, Outcome, Settle};
 
 use super::server::{HOST, Kept, METRIC, Mock, Run, ab, session, titles};
@@ -125,9 +126,9 @@ fn whatever_was_cut_off_or_written_over_is_read_or_refused() {
         ("binary", "\u{0}\u{1}\n".to_owned()),
     ] {
         std::fs::write(&cut, text).unwrap();
-        assert!(matches!(kept::read(&cut), Err(KeepError::Unreadable { .. })), "{what}");
+        assert!(matches!(kept::read(&cut), Err(LogFileError::Unreadable { .. })), "{what}");
     }
-    assert!(matches!(kept::read(&folder.path().join("none")), Err(KeepError::Io { .. })));
+    assert!(matches!(kept::read(&folder.path().join("none")), Err(LogFileError::Io { .. })));
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! `LogFile`: what a session or a search keeps on disk while it runs, a line of JSON each: the head first, then the records. Whatever kills
+//! it, no more than the last line is cut off, and whoever goes on cuts that away first.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use evenkeel_hostfs::user_file;
+use evenkeel_sys::Errno;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::InvalidLine;
+
+/// A log that can't be written or read. Reads well after "failed to".
+#[derive(Debug, thiserror::Error)]
+pub enum LogFileError {
+    /// The kernel refused.
+    #[error("{doing} {path}: {why}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: String,
+        /// What the kernel said, or what is there.
+        why: String,
+    },
+    /// It is no log of ours.
+    #[error("read the {what} {path}: line {line}: {why}")]
+    Unreadable {
+        /// What it was taken for.
+        what: &'static str,
+        /// The file.
+        path: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl LogFileError {
+    pub(crate) fn io(doing: &'static str, path: &Path, why: impl ToString) -> LogFileError {
+        LogFileError::Io { doing, path: path.display().to_string(), why: why.to_string() }
+    }
+
+    pub(crate) fn unreadable(what: &'static str, path: &Path, InvalidLine { line, why }: InvalidLine) -> LogFileError {
+        LogFileError::Unreadable { what, path: path.display().to_string(), line, why }
+    }
+}
+
+/// What becomes of a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfThere {
+    /// It stays, if anything is in it.
+    Refuse,
+    /// It goes, with its mode.
+    Replace,
+}
+
+/// A log that is open to be added to.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl LogFile {
+    /// A new one, for nobody else to read; `None` if something is there that is to stay.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn create(path: &Path, if_there: IfThere) -> io::Result<Option<LogFile>> {
+        let mut options = OpenOptions::new();
+        match if_there {
+            // It may be a terminal or a pipe.
+            IfThere::Refuse => options.create(true).append(true),
+            // One that is there may be open to others: its mode would stay.
+            IfThere::Replace => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => options.create_new(true).append(true),
+            },
+        };
+        let file = options.mode(0o600).open(path)?;
+        let is_empty = !file.metadata().is_ok_and(|metadata| metadata.len() > 0);
+        Ok(is_empty.then(|| LogFile { path: path.to_owned(), file }))
+    }
+
+    /// One that was begun before, to go on with after so many whole bytes.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn go_on(path: &Path, whole_bytes: u64) -> io::Result<LogFile> {
+        let file = user_file::open_to_append(path)?;
+        file.set_len(whole_bytes)?;
+        Ok(LogFile { path: path.to_owned(), file })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a record, and returns its text. It is not synced: that would disturb what is measured, and a killed process loses nothing
+    /// without it.
+    ///
+    /// # Errors
+    /// What the kernel says; a part of the line may be in the file, which is then its torn end.
+    pub(crate) fn add(&mut self, record: &impl Serialize) -> io::Result<String> {
+        let line = serde_json::to_string(record)? + "\n";
+        self.file.write_all(line.as_bytes())?;
+        Ok(line)
+    }
+
+    /// Lets the disk have it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        match self.file.sync_data() {
+            // A terminal or a pipe has nothing to sync.
+            Err(error) if Errno::from(&error) != Errno::INVAL => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The bytes of a log: its head, how many of them are whole lines, and the records as they stand, with the numbers of their lines.
+pub(crate) struct Lines<'b, H> {
+    pub(crate) head: H,
+    pub(crate) whole_bytes: u64,
+    pub(crate) records: Vec<(usize, &'b [u8])>,
+}
+
+/// Takes a log apart. Total: whatever the bytes are, a log with a head of one of these formats, or the line that is wrong and why. A line
+/// that was cut off at the end is left out.
+///
+/// # Errors
+/// The first line, and what is wrong with it.
+pub(crate) fn lines<'b, H: DeserializeOwned>(bytes: &'b [u8], formats: &[u64]) -> Result<Lines<'b, H>, InvalidLine> {
+    #[derive(serde::Deserialize)]
+    struct Format {
+        format: u64,
+    }
+    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let lines = bytes[..whole].split(|byte| *byte == b'\n').enumerate().map(|(at, line)| (at + 1, line));
+    let mut lines = lines.filter(|(_, line)| !line.is_empty());
+    let Some((at, first)) = lines.next() else { return Err(InvalidLine::new(1, "it has no whole line")) };
+    let Format { format } = serde_json::from_slice(first).map_err(|error| InvalidLine::new(at, error))?;
+    if !formats.contains(&format) {
+        let why = format_args!("format {format} is not known to this evenkeel; use the one that wrote it");
+        return Err(InvalidLine::new(at, why));
+    }
+    let head = serde_json::from_slice(first).map_err(|error| InvalidLine::new(at, error))?;
+    Ok(Lines { head, whole_bytes: whole as u64, records: lines.collect() })
+}
