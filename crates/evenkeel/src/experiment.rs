@@ -142,10 +142,7 @@ impl Experiment<'_> {
         let arms = self.arms.levels(self.control);
         let titles = self.titles(workload);
         let watch = Watch::start(self.root, &plans).beside(self.beside).of_workload(workload);
-        let network = match workload.passes_network_devices() {
-            true => NetworkPath::Devices,
-            false => NetworkPath::Loopback,
-        };
+        let network = NetworkPath::of(workload);
         let fresh = || Record::new(self.design, arms.clone(), watch.knobs(), network);
         let before = self.before.unwrap_or_else(fresh);
         let asked = self.arms.settings.iter().map(ToString::to_string).collect();
@@ -197,10 +194,8 @@ impl Experiment<'_> {
         let watch = Watch::start(self.root, &[]).beside(self.beside).of_workload(workload);
         let network = NetworkPath::default();
         let mut record = Record::new(design, self.arms.levels(true), Vec::new(), network);
-        let mut start = watch.begin_window();
-        let measured = workload.window(Duration::ZERO, design.window, &mut || start = watch.begin_window());
-        let mut conditions = watch.end_window(&start);
-        let sample = conditions.sample_of(measured).map_err(not_possible)?.unwrap_or_default();
+        let measured = watch.measure(workload, Duration::ZERO, design.window).map_err(not_possible)?;
+        let (sample, conditions) = (measured.sample.unwrap_or_default(), measured.conditions);
         let value = sample.get(design.metric.name.as_ref()).copied();
         let window = value.map(|value| Window { pair: 0, arm: ArmName::A, start_us: 0.0, value, sample, conditions });
         record.ended = Ended::Decided;

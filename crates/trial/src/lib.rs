@@ -22,6 +22,7 @@ mod schedule;
 pub mod search;
 mod session;
 mod switch;
+mod window;
 pub mod words;
 
 pub use arm::{ARMS_MAX, Arm, ArmName, Level};
@@ -43,3 +44,4 @@ pub use session::{
     Stretch, Trial, Window, resume, run,
 };
 pub use switch::{Reach, Switch};
+pub use window::Measured;

@@ -1,6 +1,8 @@
 //! What the program of 2026-11-24 had begun goes on in this one: its sessions and its search, each cut off in the middle of a line, are
 //! resumed and come to what that program came to itself.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::scene::{Scene, json as answer_of};
@@ -32,7 +34,7 @@ fn windows_of(session: &str) -> usize {
 #[test]
 fn a_session_of_two_arms_goes_on() {
     let scene = scene();
-    scene.write("old.jsonl", TWO);
+    fs::write(scene.path("old.jsonl"), TWO).unwrap();
     let asked = "prove process.timer_slack_ns=1 --workload simulated --set script=script.json --json";
     let kept = answer_of(&scene.run("prove --from old.jsonl --json"));
     assert_eq!((&kept["ended"], &kept["pairs"], windows_of(TWO)), (&"cut-off".into(), &4.into(), 8));
@@ -54,7 +56,7 @@ fn a_session_of_two_arms_goes_on() {
 #[test]
 fn a_session_of_three_arms_goes_on() {
     let scene = scene();
-    scene.write("old.jsonl", THREE);
+    fs::write(scene.path("old.jsonl"), THREE).unwrap();
     let asked = "prove --arm process.timer_slack_ns=1 --arm process.timer_slack_ns=5000000 --workload simulated \
                  --set script=script.json --json --resume old.jsonl";
     assert_eq!(windows_of(THREE), 12);
@@ -71,8 +73,12 @@ fn a_session_of_three_arms_goes_on() {
 #[test]
 fn a_search_goes_on() {
     let scene = scene();
-    scene.write("tune.json", r#"{"effects": [{"of": "process.timer_slack_ns", "value": "1", "ratio": 0.7}]}"#);
-    scene.write("old.jsonl", SEARCH);
+    fs::write(
+        scene.path("tune.json"),
+        r#"{"effects": [{"of": "process.timer_slack_ns", "value": "1", "ratio": 0.7}]}"#,
+    )
+    .unwrap();
+    fs::write(scene.path("old.jsonl"), SEARCH).unwrap();
     let answer = answer_of(&scene.run("tune --resume ./old.jsonl --json --out goal.json"));
     assert_eq!((&answer["verdict"], &answer["ended"]), (&"better".into(), &"whole".into()), "{answer}");
     assert_eq!(ratio(&answer["effect"]), "0.710468355");

@@ -1,14 +1,12 @@
 //! What guards have to say: which knob it was, when an arm with many of them on did so badly that it was stopped; which knobs make
 //! a guard's number worse among all others; and whether a set does.
 
-use evenkeel_stats::Direction;
 use evenkeel_stats::designs::{Run, Term, fit};
 
 use super::answer::Fate;
 use super::desk::{Desk, Got, Halt};
 use super::screen::{ERRORS, Rows};
 use crate::arm::{Arm, Level};
-use crate::design::Guard;
 
 /// Halves the suspects until one is left, and takes that one out of the search; nothing, if it was the machine, or several
 /// knobs together: then the arm alone stays forbidden.
@@ -60,12 +58,13 @@ pub(super) fn take_out_harmful(desk: &mut Desk<'_>, seen: &Rows, knobs: usize) {
     let terms: Vec<Term> = (0..knobs).map(Term::Main).collect();
     let design = desk.design;
     for (at, guard) in design.guards.iter().enumerate() {
+        let cost = |value: f64| guard.metric.times_worse(value).ln();
         let (mut rows, mut costs) = (Vec::new(), Vec::new());
         for (two, numbers) in seen.rows.chunks_exact(2).zip(seen.guarded.chunks_exact(2)) {
             let of = |window: &Vec<Option<f64>>| window.get(at).copied().flatten();
             if let (Some(first), Some(second)) = (of(&numbers[0]), of(&numbers[1])) {
                 rows.extend(two);
-                costs.extend([cost(guard, first), cost(guard, second)]);
+                costs.extend([cost(first), cost(second)]);
             }
         }
         let numbers = rows.iter().zip(&costs).enumerate();
@@ -76,21 +75,10 @@ pub(super) fn take_out_harmful(desk: &mut Desk<'_>, seen: &Rows, knobs: usize) {
         for knob in (0..knobs).filter(|knob| desk.is_in(*knob)).collect::<Vec<_>>() {
             let Some(found) = fit.of(Term::Main(knob)) else { continue };
             if found.effect >= harm && found.effect >= ERRORS * found.error {
-                let times = match guard.metric.better {
-                    Direction::Lower => found.effect.exp(),
-                    Direction::Higher => (-found.effect).exp(),
-                };
+                let times = guard.metric.times_worse(found.effect.exp());
                 let why = format!("{} is {times:.2} times what it was, among all others", guard.metric.name);
                 desk.take_out(knob, Fate::Vetoed { why });
             }
         }
-    }
-}
-
-/// The logarithm of a guard's number, turned so that less is better.
-fn cost(guard: &Guard, value: f64) -> f64 {
-    match guard.metric.better {
-        Direction::Lower => value.ln(),
-        Direction::Higher => -value.ln(),
     }
 }

@@ -9,6 +9,7 @@ use crate::conditions::Watch;
 use crate::error::TrialError;
 use crate::rules::Rules;
 use crate::switch::Switch;
+use crate::window::Measured;
 
 /// Starts of the server at most, in the place of one that ended.
 const REVIVALS_MAX: usize = 20;
@@ -81,12 +82,9 @@ impl Live<'_, '_> {
     fn measure(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
         let settle = self.design.settle_after(&self.switch.ways(arm));
         self.switch.to(arm, &mut *self.workload)?;
-        let watch = self.watch;
-        let mut start = watch.begin_window();
         let window = self.design.window();
-        let measured = self.workload.window(settle, window, &mut || start = watch.begin_window());
-        let mut conditions = watch.end_window(&start);
-        let sample = conditions.sample_of(measured)?.unwrap_or_default();
+        let Measured { sample, mut conditions, .. } = self.watch.measure(&mut *self.workload, settle, window)?;
+        let sample = sample.unwrap_or_default();
         conditions.counters.extend(self.switch.read_back());
         conditions.changed = self.switch.changed();
         if let Some(reason) = self.rules.judge(window, &conditions) {

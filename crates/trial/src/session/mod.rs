@@ -151,6 +151,16 @@ pub enum NetworkPath {
     Devices,
 }
 
+impl NetworkPath {
+    /// That of a workload.
+    pub fn of(workload: &dyn Workload) -> NetworkPath {
+        match workload.passes_network_devices() {
+            true => NetworkPath::Devices,
+            false => NetworkPath::Loopback,
+        }
+    }
+}
+
 /// Everything that was seen in one trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {

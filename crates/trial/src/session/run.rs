@@ -25,10 +25,7 @@ const CONTROL_COINS: u64 = 1 << 32;
 /// # Errors
 /// Only if the design can't be run, or the workload does not measure its metrics.
 pub fn run(trial: &mut Trial<'_, '_>, on_progress: &mut dyn FnMut(&Progress)) -> Result<Record, TrialError> {
-    let network = match trial.workload.passes_network_devices() {
-        true => NetworkPath::Devices,
-        false => NetworkPath::Loopback,
-    };
+    let network = NetworkPath::of(trial.workload);
     let record = Record::new(trial.design, trial.arms.clone(), trial.watch.knobs(), network);
     resume(trial, record, on_progress)
 }
@@ -271,16 +268,12 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     fn window(&mut self, pair: usize, arm: ArmName, does: &Arm, length: Duration) -> Result<Window, TrialError> {
         let Session { trial, record, begun, before_us, .. } = self;
         trial.switch.to(does, trial.workload)?;
-        let mut start = trial.watch.begin_window();
-        let mut start_us = 0.0;
-        let measured = trial.workload.window(record.settle.time(), length, &mut || {
-            start = trial.watch.begin_window();
-            start_us = *before_us + trial.watch.clock().since(*begun).as_secs_f64() * 1e6;
-        });
-        let mut conditions = trial.watch.end_window(&start);
+        let measured = trial.watch.measure(trial.workload, record.settle.time(), length)?;
+        let start_us = *before_us + measured.begun.saturating_sub(*begun).as_secs_f64() * 1e6;
+        let mut conditions = measured.conditions;
         conditions.counters.extend(trial.switch.read_back());
         conditions.changed = trial.switch.changed();
-        let Some(sample) = conditions.sample_of(measured)? else {
+        let Some(sample) = measured.sample else {
             return self.window_without_value(Window {
                 pair,
                 arm,

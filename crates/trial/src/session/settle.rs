@@ -13,6 +13,7 @@ use crate::report::Caveat;
 use crate::schedule::{Pace, is_shared};
 use crate::session::Trial;
 use crate::switch::Reach;
+use crate::window::Measured;
 
 /// Switches to each arm that are followed before it is looked; and once more as many if the number seems to move after them: what a neighbour
 /// did meanwhile does not come again after each switch, and what the switch did does.
@@ -231,10 +232,8 @@ fn follow(trial: &mut Trial<'_, '_>, step: Duration) -> Result<Vec<Option<f64>>,
     let Design { metric, rules, .. } = trial.design;
     let mut values = Vec::with_capacity(STEPS);
     for _ in 0..STEPS {
-        let mut start = trial.watch.begin_window();
-        let measured = trial.workload.window(Duration::ZERO, step, &mut || start = trial.watch.begin_window());
-        let mut conditions = trial.watch.end_window(&start);
-        let sample = conditions.sample_of(measured)?.unwrap_or_default();
+        let Measured { sample, conditions, .. } = trial.watch.measure(trial.workload, Duration::ZERO, step)?;
+        let sample = sample.unwrap_or_default();
         let value = sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite() && *value > 0.0);
         values.push(value.filter(|_| rules.judge(step, &conditions).is_none()));
     }

@@ -36,10 +36,7 @@ pub(super) fn asked(
     design.guards = guards;
     design.guard_ratio = stop_at;
     design.window_ms = args.window_ms.map_or_else(|| usual_window_ms(workload, &design), u64::from);
-    design.network = match workload.passes_network_devices() {
-        true => NetworkPath::Devices,
-        false => NetworkPath::Loopback,
-    };
+    design.network = NetworkPath::of(workload);
     if let Some(ms) = args.settle_ms {
         design.settle_ms = ms.into();
     }

@@ -12,7 +12,7 @@ use evenkeel_sys::clock;
 use evenkeel_trial::boots::{
     BootCounters, BootWords, BootsDesign, BootsError, BootsState, Hands, Machine, Sight, Windows, read, write,
 };
-use evenkeel_trial::{ArmName, NetworkPath, Rules, Watch};
+use evenkeel_trial::{ArmName, Measured, NetworkPath, Rules, Watch};
 use evenkeel_workload::Workload;
 
 use crate::arms::parse;
@@ -90,14 +90,11 @@ impl<'a> Live<'a> {
             if self.is_over() {
                 return Ok(None);
             }
-            let mut start = watch.begin_window();
-            let measured = workload.window(settle, window, &mut || start = watch.begin_window());
+            let Measured { sample, conditions, .. } = watch
+                .measure(workload, settle, window)
+                .map_err(|error| BootsError::NotMeasured { why: format!("failed to {error}") })?;
+            let sample = sample.unwrap_or_default();
             settle = Duration::ZERO;
-            let mut conditions = watch.end_window(&start);
-            let sample = conditions
-                .sample_of(measured)
-                .map_err(|error| BootsError::NotMeasured { why: format!("failed to {error}") })?
-                .unwrap_or_default();
             beside.news().iter().for_each(|words| self.out.say(words));
             let has_number = sample.get(design.metric.name.as_ref()).is_some_and(|value| value.is_finite());
             if has_number && rules.judge(window, &conditions).is_none() {
@@ -113,10 +110,7 @@ impl<'a> Live<'a> {
                 why: format!("{dropped} windows were dropped, and {left} of {of} are left"),
             });
         }
-        let network = match workload.passes_network_devices() {
-            true => NetworkPath::Devices,
-            false => NetworkPath::Loopback,
-        };
+        let network = NetworkPath::of(workload);
         Ok(Some(Windows { samples, dropped, counted: Some(BootCounters::of(network, &seen)) }))
     }
 }

@@ -1,0 +1,41 @@
+//! Measuring one window: the same for a trial, a search, a boot, and the short windows that find the settle time.
+
+use std::time::Duration;
+
+use evenkeel_workload::{Sample, Workload};
+
+use crate::conditions::{Conditions, Watch};
+use crate::error::TrialError;
+
+/// What was seen in one window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// When it began, on the watch's clock: after the machine had settled.
+    pub begun: Duration,
+    /// What the workload measured; none where the window has no number, for which the conditions have the reason.
+    pub sample: Option<Sample>,
+    /// What the machine did meanwhile.
+    pub conditions: Conditions,
+}
+
+impl Watch {
+    /// Lets the machine settle, and measures one window.
+    ///
+    /// # Errors
+    /// If the workload fails. That it was given no CPU, or has no value, is none.
+    pub fn measure(
+        &self,
+        workload: &mut dyn Workload,
+        settle: Duration,
+        length: Duration,
+    ) -> Result<Measured, TrialError> {
+        let (mut start, mut begun) = (self.begin_window(), self.clock().now());
+        let measured = workload.window(settle, length, &mut || {
+            start = self.begin_window();
+            begun = self.clock().now();
+        });
+        let mut conditions = self.end_window(&start);
+        let sample = conditions.sample_of(measured)?;
+        Ok(Measured { begun, sample, conditions })
+    }
+}
