@@ -4,7 +4,7 @@ use evenkeel_trial::saved::{Across, Asked};
 use maud::{Markup, html};
 
 use super::chart::{self, Estimate};
-use super::html::{framed, sentence, word};
+use super::markup::{framed, sentence, word};
 use crate::show::across::{summary, title, traits, veto};
 
 /// The page.

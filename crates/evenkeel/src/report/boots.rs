@@ -11,7 +11,7 @@ use maud::{Markup, html};
 
 use super::chart::{self, Estimate};
 use super::counted;
-use super::html::{badge, download, framed, prose, sentence};
+use super::markup::{badge, download, framed, prose, sentence};
 use super::trial::{doubts, ways};
 use super::words::{as_change, range, share, trim};
 use crate::command_args::quoted;

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::Told;
 use super::chart::{self, Estimate};
-use super::html::{sentence, word};
+use super::markup::{sentence, word};
 use super::trial::ways;
 use super::words::{as_change, range, share, trim};
 

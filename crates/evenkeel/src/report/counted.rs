@@ -7,7 +7,7 @@ use evenkeel_trial::saved::{TrialEntry, by_arm, numbers};
 use evenkeel_trial::{ArmName, Engaged, Report};
 use maud::{Markup, html};
 
-use super::html::sentence;
+use super::markup::sentence;
 use super::words::{as_change, trim};
 
 /// All that the workload measured beside the number that decides, by arm: what a gain is paid with.

@@ -4,7 +4,7 @@ use evenkeel_trial::saved::{RunReport, SettingText};
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::html::prose;
+use super::markup::prose;
 
 /// Facts that a reader of a trial looks for first, and where they are in the answer of `inspect`.
 const FACTS: &[(&str, &str)] = &[

@@ -21,6 +21,7 @@ pub(crate) mod choice;
 pub(crate) mod counted;
 mod html;
 mod machine;
+mod markup;
 mod trial;
 pub(crate) mod words;
 

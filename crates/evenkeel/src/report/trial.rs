@@ -10,7 +10,7 @@ use maud::{Markup, html};
 
 use super::chart::{self, Estimate};
 use super::counted;
-use super::html::{key, sentence, word};
+use super::markup::{key, sentence, word};
 use super::words::{as_change, range, share, trim};
 
 /// Ratios of pairs that are marked under an interval.

@@ -5,8 +5,8 @@ use anstyle::Style;
 use evenkeel_host::{Advice, Effect, Facts, Goal, Place, Plan, Server, Setting, State, When, knobs};
 use serde::Serialize;
 
-use crate::show::change::how;
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
+use crate::show::step::{has_places, how, value};
 use crate::waivers::Waiver;
 
 /// Where the text of a finding begins.
@@ -237,17 +237,6 @@ fn deed(group: &[Finding<'_>], facts: &Facts) -> Option<String> {
         count => format!(", and so at {} more", count - 1),
     };
     plan.steps.first().map(|step| how(step) + &more)
-}
-
-/// Whether a knob is set at several places; the place of any other goes without saying.
-pub(crate) fn has_places(knob: &str) -> bool {
-    knobs::find(knob)
-        .is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq | Place::ByHandEach { .. }))
-}
-
-/// A value where nothing would be overlooked.
-pub(crate) fn value(value: &str) -> &str {
-    if value.is_empty() { "empty" } else { value }
 }
 
 /// The state as it is in JSON.

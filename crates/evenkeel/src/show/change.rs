@@ -8,12 +8,11 @@ use evenkeel_change::{
     KeptOutcome, Kind, Log, Loss, Miss, Outcome, PutBack, RevertReport, SideEffect, Status, StepReport, Transaction,
     Undo, Verification, WaitsFor,
 };
-use evenkeel_host::{Action, Step};
 use serde::Serialize;
 
 use crate::failure::Aftermath;
-use crate::show::advice::{has_places, value};
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
+use crate::show::step::{has_places, value};
 
 /// Where the text after a first word such as `applied` begins.
 const TEXT_COLUMN: usize = 16;
@@ -59,17 +58,6 @@ impl JournalView {
                 format!("{count} records of the kind {kind:?} were written by a newer evenkeel, and passed over");
             page.paragraph(Indent::all(0), DIM, &note);
         }
-    }
-}
-
-/// What a step does to the machine.
-pub(crate) fn how(step: &Step) -> String {
-    match &step.action {
-        Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),
-        Action::KernelArgument { argument } => format!("add {argument} to the kernel's command line, by hand"),
-        Action::Hold { path } => format!("hold {path} open: only `evenkeel prove` does, for as long as it runs"),
-        Action::ByHand { todo } => format!("by hand: {todo}"),
-        Action::Process => "start the server so: only `evenkeel prove` does".to_owned(),
     }
 }
 

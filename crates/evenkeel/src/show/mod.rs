@@ -17,6 +17,7 @@ pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod profile;
 pub(crate) mod sarif;
+pub(crate) mod step;
 pub(crate) mod topology;
 pub(crate) mod tune;
 pub(crate) mod units;

@@ -6,9 +6,9 @@ use evenkeel_change::{Content, KeptFile, Lasting, PlanFile, PlannedStep, Transac
 use evenkeel_host::TakesEffect;
 
 use crate::commands::Difference;
-use crate::show::advice::value;
-use crate::show::change::{entry, how, name, steps};
+use crate::show::change::{entry, name, steps};
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
+use crate::show::step::{how, value};
 
 pub(crate) fn page(plan: &PlanFile) -> String {
     let mut page = Page::default();

@@ -34,7 +34,7 @@ pub(crate) fn boots(report: &BootsReport) -> Markup {
             (framed(HEIGHT, &told(report), scale, &metric.unit, &inside))
             figcaption {
                 "Each boot in the order of time, with " code { (metric.name) } " of its windows and a line at their median, which is the \
-                 boot's number; " (crate::report::html::key(ArmName::B)) ". A boot without marks is not counted."
+                 boot's number; " (crate::report::markup::key(ArmName::B)) ". A boot without marks is not counted."
                 @if step > 1 { " Of boots with many windows " (MARKS_MAX) " at most are drawn; boots.json has them all." }
             }
         }

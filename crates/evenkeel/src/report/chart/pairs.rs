@@ -31,7 +31,7 @@ pub(crate) fn pairs(trial: &Report) -> Markup {
         figure {
             (framed(HEIGHT, &format!("each pair as a line from A to {other}: {count}"), scale, &trial.metric.unit, &inside))
             figcaption {
-                b { (count) "." } " Each line is one pair of neighbouring windows, in the order of time; " (crate::report::html::key(other))
+                b { (count) "." } " Each line is one pair of neighbouring windows, in the order of time; " (crate::report::markup::key(other))
                 "; of the two, the left one was measured first, which a coin decided. Lines that fall to " (other) " are whole, those that \
                  rise are dashed."
                 @if step > 1 { " Every " (step) "th pair is drawn; report.json has them all." }

@@ -101,7 +101,7 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool) -> Markup {
             div.drawing { div.scale {} div.ends { span { "0 s" } span { (trim(last_us / 1e6)) " s" } } }
             figcaption {
                 "Top: " code { (trial.metric.name) } " of each window; "
-                @if is_of_all { span.key-a { "○ A" } ", the others by their letters" } @else { (crate::report::html::key(trial.other())) }
+                @if is_of_all { span.key-a { "○ A" } ", the others by their letters" } @else { (crate::report::markup::key(trial.other())) }
                 ". Below, on the same axis of time, what the machine did meanwhile; a dashed line is the rule beyond which a pair is \
                  dropped."
                 @if step > 1 { " Every " (step) "th window is drawn above; the strips have them all." }

@@ -4,6 +4,7 @@ mod child;
 mod named;
 mod outlet;
 mod page;
+mod waiting;
 
 use std::cell::RefCell;
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ use evenkeel_profile::symbols::{Doubts, Share};
 use serde::Serialize;
 
 use super::super::input;
-use super::page::Waiting;
+use super::waiting::Waiting;
 use crate::show::Out;
 use crate::show::units::percent;
 

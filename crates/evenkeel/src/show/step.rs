@@ -1,0 +1,25 @@
+//! A step of a plan in words.
+
+use evenkeel_host::{Action, Place, Step, knobs};
+
+/// What a step does to the machine.
+pub(crate) fn how(step: &Step) -> String {
+    match &step.action {
+        Action::Write { path, reading, .. } => format!("write {:?} to {path}", reading.text(&step.wanted)),
+        Action::KernelArgument { argument } => format!("add {argument} to the kernel's command line, by hand"),
+        Action::Hold { path } => format!("hold {path} open: only `evenkeel prove` does, for as long as it runs"),
+        Action::ByHand { todo } => format!("by hand: {todo}"),
+        Action::Process => "start the server so: only `evenkeel prove` does".to_owned(),
+    }
+}
+
+/// Whether a knob is set at several places; the place of any other goes without saying.
+pub(crate) fn has_places(knob: &str) -> bool {
+    knobs::find(knob)
+        .is_ok_and(|knob| matches!(knob.place, Place::Each { .. } | Place::EachNetworkIrq | Place::ByHandEach { .. }))
+}
+
+/// A value where nothing would be overlooked.
+pub(crate) fn value(value: &str) -> &str {
+    if value.is_empty() { "empty" } else { value }
+}
