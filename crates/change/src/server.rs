@@ -1,7 +1,7 @@
 //! The server's own process, by its systemd unit: whether it runs with what the unit's drop-in says, or was started before.
 
+use evenkeel_host::Knob;
 use evenkeel_hostfs::Root;
-use evenkeel_sys::CpuSet;
 
 /// The first process of a unit, under either version of control groups; none where it does not run.
 pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
@@ -11,58 +11,15 @@ pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether a process has a property as a knob of the server wants it; none where that can't be read.
-pub(crate) fn has(root: &Root, pid: u32, knob: &str, wanted: &str) -> Option<bool> {
-    let read = |file: &str| root.text(&format!("/proc/{pid}/{file}")).ok();
-    let field = |text: String, key: &str| {
-        text.lines().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_owned())
-    };
-    match knob {
-        "process.timer_slack_ns" => Some(read("timerslack_ns")?.trim() == wanted),
-        "process.cpu_affinity" => {
-            let cpus = field(read("status")?, "Cpus_allowed_list:")?;
-            Some(CpuSet::parse_list(&cpus)? == CpuSet::parse_list(wanted)?)
-        }
-        "process.memory_lock" => {
-            let limit = field(read("limits")?, "Max locked memory")?;
-            Some(limit.starts_with("unlimited") == (wanted == "all"))
-        }
-        "process.numa_policy" => {
-            let node = format!("bind:{wanted}");
-            // The first mapping is the program's own: it follows the policy of its process.
-            Some(read("numa_maps")?.lines().next()?.split_whitespace().nth(1)? == node)
-        }
-        "process.glibc_hugetlb" => {
-            let tunable = format!("glibc.malloc.hugetlb={wanted}");
-            Some(read("environ")?.split('\0').any(|variable| {
-                variable.strip_prefix("GLIBC_TUNABLES=").is_some_and(|all| all.split(':').any(|one| one == tunable))
-            }))
-        }
-        "irqbalance.banned_cpus" => {
-            let wanted = CpuSet::parse_list(wanted)?;
-            let environ = read("environ")?;
-            let value = |name: &str| environ.split('\0').filter_map(|variable| variable.strip_prefix(name)).next_back();
-            let list = value("IRQBALANCE_BANNED_CPULIST=").and_then(CpuSet::parse_list);
-            let mask = || value("IRQBALANCE_BANNED_CPUS=").and_then(CpuSet::parse_mask);
-            Some(list.or_else(mask).is_some_and(|banned| banned == wanted))
-        }
-        "process.sched_policy" => {
-            // The name, in brackets, may hold anything; the policy is the 39th field after it (proc(5)).
-            let stat = read("stat")?;
-            let policy = stat.rsplit_once(')')?.1.split_whitespace().nth(38)?;
-            let number = match wanted {
-                "fifo" => "1",
-                "rr" => "2",
-                _ => "0",
-            };
-            Some(policy == number)
-        }
-        _ => None,
-    }
+/// Whether a process has a property as a setting of this knob wants it; none where that can't be read.
+pub(crate) fn has(root: &Root, pid: u32, knob: &Knob, wanted: &str) -> Option<bool> {
+    let file = |name: &str| root.text(&format!("/proc/{pid}/{name}")).ok();
+    (knob.extras.process?.has?)(&file, wanted)
 }
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_host::knobs;
     use evenkeel_hostfs::Capture;
 
     use super::*;
@@ -95,7 +52,7 @@ mod tests {
             ("process.sched_slice_ns", "100000", None),
         ];
         for (knob, wanted, expected) in table {
-            assert_eq!(has(&root, 41, knob, wanted), expected, "{knob}={wanted}");
+            assert_eq!(has(&root, 41, knobs::find(knob).unwrap(), wanted), expected, "{knob}={wanted}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::{Action, Advice, Fact, Facts, Step, Wish, advise};
+use evenkeel_host::{Action, Advice, Fact, Facts, Owner, Step, Wish, advise, knobs};
 use evenkeel_hostfs::Root;
 use serde::Serialize;
 
@@ -164,11 +164,13 @@ impl Judge<'_> {
         let found = match &step.action {
             Action::Write { .. } => self.write(step),
             Action::KernelArgument { argument } => self.argument(step, argument),
-            Action::Process => self.process(step),
             Action::Hold { .. } => self.hold(step),
-            Action::ByHand { .. } if step.knob.starts_with("process.") => self.process(step),
-            Action::ByHand { .. } if step.knob.starts_with("irqbalance.") => self.has(step, IRQBALANCE),
-            Action::ByHand { .. } => self.told(step),
+            Action::Process => self.process(step),
+            Action::ByHand { .. } => match owner(step) {
+                Some(Owner::Server) => self.process(step),
+                Some(Owner::Service(unit)) => self.has(step, unit),
+                None => self.told(step),
+            },
         };
         match found {
             Found::Holds => verification.holds += 1,
@@ -251,7 +253,8 @@ impl Judge<'_> {
         let Some(pid) = server::main_process(self.root, unit) else {
             return Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {unit}")));
         };
-        match server::has(self.root, pid, &step.knob, &step.wanted) {
+        let knob = knobs::find(&step.knob).ok();
+        match knob.and_then(|knob| server::has(self.root, pid, knob, &step.wanted)) {
             Some(true) => Found::Holds,
             Some(false) => Found::Pending(pending(step, WaitsFor::Start, format!("systemctl restart {unit}"))),
             None => {
@@ -302,7 +305,10 @@ impl Judge<'_> {
     }
 }
 
-const IRQBALANCE: &str = "irqbalance.service";
+/// Whose process has what a step sets.
+fn owner(step: &Step) -> Option<Owner> {
+    Some(knobs::find(&step.knob).ok()?.extras.process?.of)
+}
 
 enum Found {
     Holds,

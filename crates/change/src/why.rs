@@ -1,6 +1,6 @@
 //! Why a value is not what was set, as far as the machine tells: which file sets it at boot, who else changes it while it runs.
 
-use evenkeel_host::{Facts, Step};
+use evenkeel_host::{Facts, Knob, Lasts, Step, knobs};
 
 use crate::place::{Target, same};
 
@@ -28,8 +28,9 @@ fn sysctl_file(facts: &Facts, path: &str, wanted: &str, found: &str) -> Option<S
 
 fn irqbalance(facts: &Facts, path: &str) -> Option<String> {
     let runs = facts.owners.irqbalance.known() == Some(&true);
-    (runs && path.starts_with("/proc/irq/"))
-        .then(|| "irqbalance runs, and moves interrupts within ten seconds; see irqbalance.banned_cpus".to_owned())
+    let keeps_off = |knob: &&&Knob| matches!(knob.extras.lasts, Some(Lasts::IrqbalanceVariables));
+    let knob = knobs::ALL.iter().find(keeps_off).filter(|_| runs && path.starts_with("/proc/irq/"))?;
+    Some(format!("irqbalance runs, and moves interrupts within ten seconds; see {}", knob.id))
 }
 
 fn multiqueue(facts: &Facts, path: &str) -> Option<String> {

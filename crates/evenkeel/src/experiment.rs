@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_change::{State, StateError};
-use evenkeel_host::{Action, Fact, Facts, Plan, Setting};
+use evenkeel_host::{Action, Fact, Facts, Plan, Setting, Wait, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::CpuSet;
 use evenkeel_trial::kept::{Head, Kept};
@@ -398,7 +398,8 @@ pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Me
 
 fn usual_among<'m>(metrics: &'m [Metric], knobs: &[&str]) -> Option<&'m Metric> {
     // Of no knob at all it is not true that it acts on ticks alone.
-    let of_ticks = !knobs.is_empty() && knobs.iter().all(|knob| *knob == "process.timer_slack_ns");
+    let ends_sleeps = |knob: &&str| knobs::find(knob).is_ok_and(|knob| knob.extras.shortens == Some(Wait::LateTimer));
+    let of_ticks = !knobs.is_empty() && knobs.iter().all(ends_sleeps);
     let by_knob = metrics.iter().find(|metric| of_ticks && metric.name == "tick_lateness_us_p50");
     by_knob.or_else(|| metrics.first())
 }

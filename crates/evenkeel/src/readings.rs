@@ -39,7 +39,7 @@ pub(crate) fn of(knob: &Knob, facts: &Facts, root: &Root) -> Vec<Reading> {
             names.iter().take(FILES_MAX).map(|name| whole(root, format!("{folder}/{name}"))).collect()
         }
     };
-    knob.read_in.iter().flat_map(read).collect()
+    knob.extras.read_in.iter().flat_map(read).collect()
 }
 
 /// What a table has under a name.
@@ -151,7 +151,7 @@ fn whole(root: &Root, path: String) -> Reading {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_host::knobs;
+    use evenkeel_host::{Extras, knobs};
     use evenkeel_hostfs::Capture;
     use expect_test::{Expect, expect};
 
@@ -173,7 +173,7 @@ mod tests {
     fn check(read_in: &'static [CounterPlace], expected: Expect) {
         let root = Root::captured(Capture::parse(MACHINE).unwrap());
         let facts = Facts::probe(&root);
-        let knob = Knob { read_in, ..**knobs::ALL.first().unwrap() };
+        let knob = Knob { extras: Extras { read_in, ..Extras::NONE }, ..**knobs::ALL.first().unwrap() };
         let told = of(&knob, &facts, &root).into_iter().map(|reading| match reading.value.known() {
             Some(value) => format!("{}: {value}\n", reading.name),
             None => format!("{}: unknown: {}\n", reading.name, reading.value.unknown_why().unwrap_or_default()),

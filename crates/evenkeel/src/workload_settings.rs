@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use evenkeel_host::{
-    Area, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect, Values, Wish, knobs,
+    Area, Extras, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect, Values, Wish, knobs,
 };
 use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 
@@ -27,12 +27,9 @@ static WHERE: Knob = Knob {
                 or wherever the kernel puts them.",
     risk: "none: it is the workload that is placed",
     shows_in: "Cpus_allowed_list in /proc/PID/status",
-    read_in: &[],
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

@@ -88,8 +88,8 @@ pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, wish: &Wish) -> Vec<
             wanted: finding.wanted,
             reason: finding.reason,
             takes_effect: knob.takes_effect,
-            when: When::of(knob),
-            effect: Effect::of(knob),
+            when: knob.when(),
+            effect: knob.effect(),
             risk: knob.risk,
             sources: knob.sources,
             is_inert: finding.is_inert,
@@ -124,7 +124,7 @@ fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
         let reason = format!("{barrier}; there: {}", finding.reason);
         return Finding { state: State::Blocked, reason, ..finding };
     }
-    if let Some(profile) = tuned_sets(facts, knob.id) {
+    if let Some(profile) = tuned_sets(facts, knob) {
         let reason = format!("TuneD's profile {profile} sets it: change it there; {}", finding.reason);
         return Finding { state: State::OwnedBy, reason, ..finding };
     }

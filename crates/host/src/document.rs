@@ -47,8 +47,8 @@ fn write_knob(page: &mut String, knob: &Knob) -> fmt::Result {
     writeln!(page, "- Risk: {}", knob.risk)?;
     writeln!(page, "- Shows in: {}", knob.shows_in)?;
     writeln!(page, "- Kernels: {}", knob.kernels)?;
-    if !knob.side_effects.is_empty() {
-        writeln!(page, "- The kernel changes along with it: `{}`", knob.side_effects.join("`, `"))?;
+    if !knob.extras.side_effects.is_empty() {
+        writeln!(page, "- The kernel changes along with it: `{}`", knob.extras.side_effects.join("`, `"))?;
     }
     writeln!(page, "- Sources:")?;
     for source in knob.sources {

@@ -6,9 +6,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::advice::State;
+use crate::extras::{Extras, Owner};
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::plan::Reading;
+use crate::rank::{Effect, When};
 
 /// One setting of a host.
 pub struct Knob {
@@ -32,18 +34,12 @@ pub struct Knob {
     pub risk: &'static str,
     /// Which counter or reading shows whether it matters on a machine.
     pub shows_in: &'static str,
-    /// Where the counters among these are read now, so that `explain` can show them.
-    pub read_in: &'static [CounterPlace],
-    /// The counter by which a trial sees whether the knob was at work, where there is one.
-    pub counter: Option<Counter>,
     /// Which kernels have it, where not all do.
     pub kernels: &'static str,
-    /// Files whose values the kernel changes along with it: whole paths, or of a device's knob those in its own folder.
-    pub side_effects: &'static [&'static str],
     /// Who says so.
     pub sources: &'static [Source],
-    /// Why a machine can't bear a value that is within `values`; none where it can, or where no fact tells. Of few knobs.
-    pub too_much: Option<fn(&Facts, &str) -> Option<String>>,
+    /// What only some knobs have.
+    pub extras: Extras,
     /// What is advised for a machine, a finding a place; never empty.
     pub advise: fn(&Facts, &Wish) -> Vec<Finding>,
 }
@@ -54,24 +50,37 @@ impl fmt::Debug for Knob {
     }
 }
 
-/// Where counters are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CounterPlace {
-    /// A file of /proc that has many counters.
-    Table {
-        /// The file.
-        file: &'static str,
-        /// Those that matter; none where it is the reader who compares them over time.
-        names: &'static [&'static str],
-    },
-    /// Columns of /proc/net/softnet_stat, counted from 1.
-    SoftnetColumns(&'static [usize]),
-    /// How often each idle state was entered.
-    IdleUsage,
-    /// A file under /sys or /proc/sys.
-    File(&'static str),
-    /// Every file of a folder there.
-    Folder(&'static str),
+impl Knob {
+    /// The longest wait that it can spare a tick: as its file says, else as usual in its area.
+    pub fn effect(&self) -> Effect {
+        self.extras.effect.unwrap_or(self.area.usual_effect())
+    }
+
+    /// When a change of it counts.
+    pub fn when(&self) -> When {
+        match (self.place, self.takes_effect) {
+            (Place::ByHand { .. } | Place::ByHandEach { .. }, _) => When::ByHand,
+            (_, TakesEffect::AtOnce) => When::AtOnce,
+            // An interface that is brought up anew cuts the line: no sooner than sockets, and no later than a restart.
+            (_, TakesEffect::NewSockets | TakesEffect::NewInterfaces) => When::NewSockets,
+            (_, TakesEffect::ProcessStart) => When::ServerRestart,
+            (_, TakesEffect::Reboot) => When::Reboot,
+        }
+    }
+
+    /// Whether it is a property of the server's own process.
+    pub fn is_of_server(&self) -> bool {
+        self.extras.process.is_some_and(|process| process.of == Owner::Server)
+    }
+}
+
+impl Area {
+    fn usual_effect(self) -> Effect {
+        match self {
+            Area::Network | Area::Cpu | Area::Process => Effect::Medium,
+            Area::Clock | Area::Memory | Area::Disk => Effect::Small,
+        }
+    }
 }
 
 /// A part of the machine.
@@ -251,51 +260,6 @@ pub enum Values {
         /// Whether the empty set means something.
         may_be_empty: bool,
     },
-}
-
-/// A counter of the kernel that moves when a knob is at work. A knob that never got to work has no effect to be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counter {
-    /// How often each idle state was entered: by CPUs that are never idle, never.
-    IdleStates,
-    /// Packets that pass a network device: none of those that stay on loopback.
-    DevicePackets,
-    /// Packets that a waiting thread took from the device itself: BusyPollRxPackets in /proc/net/netstat.
-    BusyPolling,
-    /// Packets that one CPU handed to another: received_rps in /proc/net/softnet_stat.
-    SteeredPackets,
-    /// Packets that pass a CPU's backlog: processed, dropped and received_rps in /proc/net/softnet_stat.
-    Backlog,
-    /// How often a CPU's budget for packets was used up: time_squeeze in /proc/net/softnet_stat.
-    PacketBudget,
-    /// Datagrams that found a socket's buffer full: RcvbufErrors in /proc/net/snmp.
-    ReceiveBuffers,
-    /// Datagrams that arrived: InDatagrams in /proc/net/snmp.
-    UdpDatagrams,
-    /// The interrupts of the plan's places by CPU, in /proc/interrupts.
-    InterruptsByCpu,
-    /// Connections that are tracked: nf_conntrack_count.
-    TrackedConnections,
-    /// Huge pages made at a fault or put together later: thp_fault_alloc and its like in /proc/vmstat.
-    HugePageFaults,
-    /// Huge pages of the pool that are in use, in /proc/meminfo.
-    HugePagesInUse,
-    /// Pages looked at to make room for huge ones: compact_migrate_scanned and its like in /proc/vmstat.
-    Compaction,
-    /// Pages looked at for reclaim or swap: pgscan_kswapd and its like in /proc/vmstat.
-    Reclaim,
-    /// Pages looked at to move them nearer: numa_pte_updates and its like in /proc/vmstat.
-    NumaHinting,
-    /// Pages written to disks: nr_written in /proc/vmstat.
-    WrittenPages,
-    /// Requests to the plan's disks, in /proc/diskstats.
-    DiskRequests,
-    /// Whether threads waited for a CPU, in /proc/pressure/cpu: where none does, there is nothing to choose between.
-    WaitingThreads,
-    /// The frequency that CPUs ran at.
-    Frequency,
-    /// The server's own value, read back in every window.
-    ReadBack,
 }
 
 /// When a change takes effect.

@@ -8,6 +8,7 @@ mod advice;
 pub mod catalogue;
 mod cores;
 mod document;
+mod extras;
 mod fact;
 pub mod facts;
 mod goal;
@@ -24,10 +25,13 @@ mod shapes;
 mod testing;
 
 pub use advice::{Advice, State, advise};
+pub use extras::{
+    Counter, CounterPlace, Extras, Lasts, Owner, Process, Program, ServerUnit, TunedProfile, UnitLimit, Wait,
+};
 pub use fact::Fact;
 pub use facts::Facts;
 pub use goal::{Goal, Server, Wish};
-pub use knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Since, Source, TakesEffect, Values};
+pub use knob::{Area, Device, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 pub use plan::{Action, Plan, PlanError, Reading, Step, files_of};
 pub use rank::{Effect, When};
 pub use setting::{Setting, SettingError};

@@ -1,6 +1,7 @@
 //! Who else has a say about a setting: a container that shuts it, a file that undoes it at boot, a program that sets it too,
 //! and the boot loader that would have to keep it. Rules of all knobs alike.
 
+use crate::extras::{Program, TunedProfile};
 use crate::fact::Fact;
 use crate::facts::{BootLoader, Container, Facts};
 use crate::knob::{Finding, Knob, Place};
@@ -22,14 +23,23 @@ pub(crate) fn others(facts: &Facts, knob: &Knob, finding: &Finding) -> Vec<Strin
     if let Some(applied) = owners.saptune.known().filter(|applied| is_sysctl && !applied.is_empty()) {
         notes.push(format!("saptune applies {} at boot and may set this too: set it there", applied.join(", ")));
     }
-    if let Some(files) = owners.cni.known().filter(|files| knob.id.contains("conntrack") && !files.is_empty()) {
-        notes.push(format!("a container network is set up here ({}), whose agents may set this too", files.join(", ")));
+    for program in knob.extras.set_by {
+        match program {
+            Program::ContainerNetwork => {
+                if let Some(files) = owners.cni.known().filter(|files| !files.is_empty()) {
+                    notes.push(format!(
+                        "a container network is set up here ({}), whose agents may set this too",
+                        files.join(", ")
+                    ));
+                }
+            }
+            Program::GoogleMultiqueue if owners.google_set_multiqueue.known() == Some(&true) => notes.push(
+                "google_set_multiqueue gives each queue a CPU at every boot: this has to come after it".to_owned(),
+            ),
+            Program::GoogleMultiqueue => {}
+        }
     }
-    let spreads_queues = ["irq.affinity", "net.xps_cpus"].contains(&knob.id);
-    if spreads_queues && owners.google_set_multiqueue.known() == Some(&true) {
-        notes.push("google_set_multiqueue gives each queue a CPU at every boot: this has to come after it".to_owned());
-    }
-    let is_own = |profile: &&String| is_sysctl && sets(profile).is_none();
+    let is_own = |profile: &&String| is_sysctl && TunedProfile::named(profile).is_none();
     if let Some(profile) = owners.tuned_profile.known().filter(is_own) {
         notes.push(format!(
             "TuneD's profile {profile} is active, and evenkeel does not know what it sets: look there first"
@@ -103,51 +113,7 @@ pub(crate) fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
 }
 
 /// The active TuneD profile, if it is one that sets this knob.
-pub(crate) fn tuned_sets<'a>(facts: &'a Facts, knob: &str) -> Option<&'a str> {
+pub(crate) fn tuned_sets<'a>(facts: &'a Facts, knob: &Knob) -> Option<&'a str> {
     let profile = facts.owners.tuned_profile.known()?;
-    sets(profile)?.contains(&knob).then_some(profile)
-}
-
-/// The knobs that one of TuneD's own profiles sets; `None` for a profile that is not known here.
-fn sets(profile: &str) -> Option<&'static [&'static str]> {
-    Some(match profile {
-        "network-latency" => &[
-            "vm.swappiness",
-            "cpuidle.dma_latency_us",
-            "net.core.busy_poll",
-            "net.core.busy_read",
-            "thp.enabled",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "kernel.numa_balancing",
-            "vm.stat_interval",
-            "kernel.nmi_watchdog",
-            "kernel.timer_migration",
-            "cpufreq.governor",
-            "cpufreq.boost",
-        ],
-        "latency-performance" => &[
-            "vm.swappiness",
-            "cpuidle.dma_latency_us",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "cpufreq.governor",
-            "cpufreq.boost",
-        ],
-        "throughput-performance" | "virtual-guest" | "virtual-host" | "network-throughput" => &[
-            "vm.swappiness",
-            "vm.dirty_ratio",
-            "vm.dirty_background_ratio",
-            "vm.dirty_bytes",
-            "vm.dirty_background_bytes",
-            "disk.read_ahead_kb",
-            "cpufreq.governor",
-        ],
-        "realtime" => &["kernel.sched_rt_runtime_us"],
-        _ => return None,
-    })
+    knob.extras.tuned.contains(&TunedProfile::named(profile)?).then_some(profile)
 }

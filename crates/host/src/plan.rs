@@ -133,7 +133,7 @@ impl Plan {
     pub fn of(facts: &Facts, settings: &[Setting]) -> Result<Plan, PlanError> {
         let mut steps = Vec::new();
         for setting in settings {
-            if let Some(why) = setting.knob.too_much.and_then(|too_much| too_much(facts, &setting.value)) {
+            if let Some(why) = setting.knob.extras.too_much.and_then(|too_much| too_much(facts, &setting.value)) {
                 return Err(PlanError { setting: setting.to_string(), why });
             }
             let planned = steps_of(facts, setting);
@@ -250,7 +250,7 @@ fn file_of(knob: &Knob) -> &'static str {
 /// `folder` is that of the device, with its last slash.
 fn side_effects(knob: &Knob, folder: &str) -> Vec<String> {
     let whole = |path: &str| if path.starts_with('/') { path.to_owned() } else { format!("{folder}{path}") };
-    knob.side_effects.iter().map(|path| whole(path)).collect()
+    knob.extras.side_effects.iter().map(|path| whole(path)).collect()
 }
 
 /// Name and folder of each device of a kind.

@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::knob::{Area, Knob, Place, TakesEffect};
-
 /// The longest wait that a knob can spare a tick, by what its mechanism makes a thread or a packet wait for. It is an
 /// expectation that orders advice, no promise: a trial tells what a knob does for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,90 +31,30 @@ pub enum When {
     ByHand,
 }
 
-/// Knobs whose effect is not that of their area's usual one, each with what a tick would wait for.
-const UNUSUAL: &[(&str, Effect)] = &[
-    // A full socket buffer or backlog drops the packets of a whole stall.
-    ("net.core.rmem_max", Effect::Large),
-    ("net.core.netdev_max_backlog", Effect::Large),
-    ("net.core.rmem_default", Effect::Large),
-    ("net.rings", Effect::Large),
-    // What exceeds an allowance is queued for long or dropped.
-    ("net.allowances", Effect::Large),
-    // A full table drops the packets of new players.
-    ("net.netfilter.nf_conntrack_max", Effect::Large),
-    // A look-up of every packet, in under a microsecond.
-    ("net.ipv4.udp_early_demux", Effect::Small),
-    // The real-time throttle takes 50 ms of every second from a thread that spins.
-    ("kernel.sched_rt_runtime_us", Effect::Large),
-    // One interrupt every few seconds.
-    ("kernel.nmi_watchdog", Effect::Small),
-    ("kernel.sched_autogroup_enabled", Effect::Small),
-    // A page comes back from a disk, or a write waits for one.
-    ("vm.swappiness", Effect::Large),
-    ("vm.dirty_ratio", Effect::Large),
-    ("vm.dirty_bytes", Effect::Large),
-    ("vm.dirty_background_ratio", Effect::Large),
-    ("vm.dirty_background_bytes", Effect::Large),
-    // Memory is moved, or freed, before the thread that asks for it goes on.
-    ("thp.defrag", Effect::Large),
-    ("vm.compaction_proactiveness", Effect::Large),
-    ("vm.min_free_kbytes", Effect::Large),
-    ("vm.zone_reclaim_mode", Effect::Large),
-    ("kernel.numa_balancing", Effect::Large),
-    // A page fault waits while memory is moved and 2 MiB are cleared.
-    ("thp.enabled", Effect::Large),
-    // A system call in place of a read in user space, at each look at the clock.
-    ("clocksource", Effect::Medium),
-];
-
 impl Effect {
     /// Every effect, the largest first.
     pub const ALL: [Effect; 3] = [Effect::Large, Effect::Medium, Effect::Small];
-
-    /// What is expected of a knob: as listed, else as usual in its area.
-    pub fn of(knob: &Knob) -> Effect {
-        let listed = UNUSUAL.iter().find(|(id, _)| *id == knob.id).map(|(_, effect)| *effect);
-        listed.unwrap_or(match knob.area {
-            Area::Network | Area::Cpu | Area::Process => Effect::Medium,
-            Area::Clock | Area::Memory | Area::Disk => Effect::Small,
-        })
-    }
 }
 
 impl When {
     /// Every case, the soonest first.
     pub const ALL: [When; 5] = [When::AtOnce, When::NewSockets, When::ServerRestart, When::Reboot, When::ByHand];
-
-    /// When a change of this knob counts.
-    pub fn of(knob: &Knob) -> When {
-        match (knob.place, knob.takes_effect) {
-            (Place::ByHand { .. } | Place::ByHandEach { .. }, _) => When::ByHand,
-            (_, TakesEffect::AtOnce) => When::AtOnce,
-            // An interface that is brought up anew cuts the line: no sooner than sockets, and no later than a restart.
-            (_, TakesEffect::NewSockets | TakesEffect::NewInterfaces) => When::NewSockets,
-            (_, TakesEffect::ProcessStart) => When::ServerRestart,
-            (_, TakesEffect::Reboot) => When::Reboot,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use expect_test::expect;
 
     use super::*;
+    use crate::extras::Extras;
+    use crate::knob::{Knob, Place, TakesEffect};
     use crate::knobs;
 
     #[test]
-    fn what_is_listed_is_a_knob_and_unusual() {
-        let listed: BTreeSet<&str> = UNUSUAL.iter().map(|(id, _)| *id).collect();
-        assert_eq!(listed.len(), UNUSUAL.len(), "one is listed twice");
-        for (id, effect) in UNUSUAL {
-            let knob = knobs::find(id).unwrap();
-            let unlisted = Knob { id: "x", ..*knob };
-            assert_ne!(Effect::of(&unlisted), *effect, "{id} need not be listed");
+    fn an_effect_is_said_only_where_it_is_unusual() {
+        for knob in knobs::ALL.iter().filter(|knob| knob.extras.effect.is_some()) {
+            let usual = Knob { extras: Extras::NONE, ..**knob };
+            assert_ne!(usual.effect(), knob.effect(), "{} need not say its effect", knob.id);
         }
     }
 
@@ -130,7 +68,7 @@ mod tests {
             "process.timer_slack_ns",
             "cmdline.intel_idle.max_cstate",
         ];
-        let mut ranked = ids.map(|id| knobs::find(id).map(|knob| (Effect::of(knob), When::of(knob), id)).unwrap());
+        let mut ranked = ids.map(|id| knobs::find(id).map(|knob| (knob.effect(), knob.when(), id)).unwrap());
         ranked.sort_unstable();
         let told: String = ranked.map(|(effect, when, id)| format!("{effect:?} {when:?} {id}\n")).concat();
         expect![[r#"
@@ -148,7 +86,7 @@ mod tests {
     fn what_is_done_by_hand_is_said_to_be() {
         let knob = knobs::find("vm.swappiness").unwrap();
         let by_hand = Knob { place: Place::ByHand { how: "do {}" }, takes_effect: TakesEffect::Reboot, ..*knob };
-        assert_eq!((When::of(knob), When::of(&by_hand)), (When::AtOnce, When::ByHand));
+        assert_eq!((knob.when(), by_hand.when()), (When::AtOnce, When::ByHand));
         assert!(When::ALL.is_sorted() && Effect::ALL.is_sorted());
     }
 }

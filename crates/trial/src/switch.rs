@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use evenkeel_change::{FileUndo, Session, State, Undo};
 use evenkeel_host::{Action, Plan, Step, TakesEffect, knobs};
 use evenkeel_hostfs::{Hand, HeldLatency, Root};
-use evenkeel_workload::process_knob::can_set;
 use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -275,6 +274,11 @@ pub(crate) fn setting_name(knob: &str) -> Option<&str> {
     knob.strip_prefix(SETTING_PREFIX).filter(|_| knob != PLACEMENT)
 }
 
+/// Whether a knob is a property that can be set from outside in every thread of a process that runs.
+fn can_set(knob: &str) -> bool {
+    knobs::find(knob).is_ok_and(|knob| knob.extras.process.is_some_and(|process| process.while_it_runs))
+}
+
 /// The value that a level wants of a step; none where it is as it was.
 fn wanted<'s>(level: &'s Level, step: &'s Step) -> Option<&'s str> {
     match level {
@@ -290,4 +294,18 @@ fn latency_us(step: &Step, value: &str) -> Result<i32, TrialError> {
         wanted: value.to_owned(),
         why: "it is no number of microseconds".into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_workload::process_knob;
+
+    use super::*;
+
+    #[test]
+    fn workloads_can_set_what_knobs_say_can_be_set_while_it_runs() {
+        for knob in knobs::ALL {
+            assert_eq!(can_set(knob.id), process_knob::can_set(knob.id), "{}", knob.id);
+        }
+    }
 }

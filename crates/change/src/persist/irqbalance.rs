@@ -3,17 +3,17 @@
 //! The file is a package's own, and irqbalance has no folder of drop-ins, so that ours is a block at its end: of several assignments
 //! in a file of `EnvironmentFile=` the last one counts.
 
-use evenkeel_host::{Fact, Setting, TakesEffect};
+use evenkeel_host::{Fact, Lasts, Setting, TakesEffect};
 use evenkeel_sys::CpuSet;
 
 use super::recipe::{Ground, Recipe, refuse};
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 
-const KNOB: &str = "irqbalance.banned_cpus";
 const DEBIAN: &str = "/etc/default/irqbalance";
 const RED_HAT: &str = "/etc/sysconfig/irqbalance";
 
-pub(super) const RECIPE: Recipe = Recipe { takes: |setting| setting.knob.id == KNOB, keep };
+pub(super) const RECIPE: Recipe =
+    Recipe { takes: |setting| matches!(setting.knob.extras.lasts, Some(Lasts::IrqbalanceVariables)), keep };
 
 fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
     let mut keep = Keep::default();

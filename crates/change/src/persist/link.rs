@@ -10,32 +10,21 @@
 use std::fmt::Write;
 
 use evenkeel_host::facts::Nic;
-use evenkeel_host::{Setting, TakesEffect};
+use evenkeel_host::{Knob, Lasts, Setting, TakesEffect, knobs};
 
 use super::recipe::{Ground, HEAD, Recipe, refuse};
 use crate::keep::{Carried, Content, Keep, KeptFile};
 
 const FOLDER: &str = "/etc/systemd/network";
 
-/// A knob that a `.link` file carries.
-struct Row {
-    id: &'static str,
-    /// The keys, with `{}` where the value goes.
-    keys: &'static str,
-    /// The first systemd that has them (`systemd.link(5)`).
-    since: u32,
-}
-
-const ROWS: &[Row] = &[
-    Row { id: "net.coalesce_rx_us", keys: "UseAdaptiveRxCoalesce=no\nRxCoalesceSec={}us\n", since: 250 },
-    Row { id: "net.rings", keys: "RxBufferSize={}\n", since: 244 },
-    Row { id: "net.channels", keys: "CombinedChannels={}\n", since: 239 },
-];
-
 pub(super) const RECIPE: Recipe = Recipe { takes: |setting| row(setting).is_some(), keep };
 
-fn row(setting: &Setting) -> Option<&'static Row> {
-    ROWS.iter().find(|row| row.id == setting.knob.id)
+/// The keys for a setting, with `{}` where the value goes, and the first systemd that has them.
+fn row(setting: &Setting) -> Option<(&'static str, u32)> {
+    match setting.knob.extras.lasts {
+        Some(Lasts::Link { keys, since }) => Some((keys, since)),
+        _ => None,
+    }
 }
 
 fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
@@ -91,7 +80,7 @@ fn drivers<'a>(ground: &Ground<'_>, nics: &[&'a Nic]) -> impl Iterator<Item = (&
 
 /// Why a setting has no `.link` file here, and what to do.
 fn why_not(ground: &Ground<'_>, nics: &[&Nic], setting: &Setting) -> Option<(String, String)> {
-    let row = row(setting)?;
+    let (_, since) = row(setting)?;
     let by_rule = || {
         let how = match setting.knob.place {
             evenkeel_host::Place::ByHandEach { how, .. } => how,
@@ -101,9 +90,8 @@ fn why_not(ground: &Ground<'_>, nics: &[&Nic], setting: &Setting) -> Option<(Str
             how.replace("{device}", setting.place.as_deref().unwrap_or("DEVICE")).replace("{}", &setting.value);
         format!("run at each boot, as a udev rule or a unit of yours: {command}")
     };
-    if let Some(version) = systemd_version(ground).filter(|version| *version < row.since) {
-        let why =
-            format!("systemd {version} of this distribution does not know it in .link files, which {} does", row.since);
+    if let Some(version) = systemd_version(ground).filter(|version| *version < since) {
+        let why = format!("systemd {version} of this distribution does not know it in .link files, which {since} does");
         return Some((why, by_rule()));
     }
     match &setting.place {
@@ -129,11 +117,12 @@ fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
         (Some(place), Some(nic)) => nic.name == *place,
         (Some(_), None) => false,
     };
-    let of_row = |row: &Row| {
-        let last = settings.iter().rev().filter(|setting| setting.knob.id == row.id).find(is_meant);
-        last.map(|setting| row.keys.replace("{}", &setting.value))
+    let of_knob = |knob: &&Knob| {
+        let last = settings.iter().rev().filter(|setting| setting.knob.id == knob.id).find(is_meant)?;
+        row(last).map(|(keys, _)| keys.replace("{}", &last.value))
     };
-    ROWS.iter().filter_map(of_row).collect()
+    // The order that these files always had: one that is the same is not written anew.
+    knobs::ALL.iter().rev().filter_map(of_knob).collect()
 }
 
 fn add(ground: &Ground<'_>, keep: &mut Keep, path: &str, matching: &str, keys: &str) {

@@ -2,41 +2,19 @@
 
 use std::fmt::Write;
 
-use evenkeel_host::{Place, Setting, TakesEffect};
+use evenkeel_host::{Lasts, Place, ServerUnit, Setting, TakesEffect, UnitLimit};
 
 use super::recipe::{Ground, HEAD, Recipe, refuse};
 use super::units;
 use crate::keep::{Carried, Content, Keep, KeptFile};
 
-/// The knob's id, and the lines of `[Service]` that bring it about; none for a value that no line does.
-type Row = (&'static str, fn(&str) -> Option<String>);
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| in_unit(setting).is_some(), keep };
 
-/// A list of CPUs or nodes is emptied before ours: systemd adds such lists up.
-const ROWS: &[Row] = &[
-    (CPU_AFFINITY, |cpus| Some(format!("CPUAffinity=\nCPUAffinity={cpus}\n"))),
-    (NUMA_POLICY, |node| Some(format!("NUMAPolicy=bind\nNUMAMask=\nNUMAMask={node}\n"))),
-    ("process.timer_slack_ns", |slack_ns| Some(format!("TimerSlackNSec={slack_ns}\n"))),
-    (MEMORY_LOCK, |which| (which == "all").then(|| "LimitMEMLOCK=infinity\n".to_owned())),
-    ("process.sched_policy", |policy| {
-        // The lowest priority is enough to go before every ordinary thread, and leaves room for who must go before the server.
-        let priority = if policy == "other" { "" } else { "CPUSchedulingPriority=1\n" };
-        Some(format!("CPUSchedulingPolicy={policy}\n{priority}"))
-    }),
-    ("process.glibc_hugetlb", |way| Some(format!("Environment=GLIBC_TUNABLES=glibc.malloc.hugetlb={way}\n"))),
-    ("cgroup.cpu_max", |max| (max == "max").then(|| "CPUQuota=\n".to_owned())),
-    // systemd has no key for it, and sets nothing of a thread that the server starts later.
-    (SCHED_SLICE, |_| None),
-];
-
-const CPU_AFFINITY: &str = "process.cpu_affinity";
-const NUMA_POLICY: &str = "process.numa_policy";
-const MEMORY_LOCK: &str = "process.memory_lock";
-const SCHED_SLICE: &str = "process.sched_slice_ns";
-
-pub(super) const RECIPE: Recipe = Recipe { takes: |setting| row(setting).is_some(), keep };
-
-fn row(setting: &Setting) -> Option<fn(&str) -> Option<String>> {
-    ROWS.iter().find(|(id, _)| *id == setting.knob.id).map(|(_, lines)| *lines)
+fn in_unit(setting: &Setting) -> Option<ServerUnit> {
+    match setting.knob.extras.lasts {
+        Some(Lasts::ServerUnit(unit)) => Some(unit),
+        _ => None,
+    }
 }
 
 fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
@@ -51,30 +29,29 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
     };
     let path = format!("{}/{unit}.d/90-evenkeel.conf", units::UNITS);
     let mut text = format!("{HEAD}[Service]\n");
+    let mut along = Vec::new();
     for setting in settings {
-        let Some(lines) = row(setting).and_then(|lines| lines(&setting.value)) else {
-            keep.cannot.push(no_line(setting));
+        let Some(of_knob) = in_unit(setting) else { continue };
+        let Some(lines) = (of_knob.lines)(&setting.value) else {
+            keep.cannot.push(no_line(setting, &of_knob));
             continue;
         };
         text.push_str(&lines);
+        along.extend(of_knob.along);
         keep.carried.push(Carried {
             setting: setting.to_string(),
             by: path.clone(),
             takes_effect: TakesEffect::ProcessStart,
         });
-        if setting.knob.id == MEMORY_LOCK {
-            let why = format!("{path} only permits it: a program's memory is locked by the program itself");
-            keep.cannot.push(refuse(
-                setting,
-                why,
-                "the server calls mlockall(MCL_CURRENT | MCL_FUTURE) when it starts",
-            ));
+        if let Some(UnitLimit { why, todo }) = of_knob.only_permits {
+            let why = format!("{path} only permits it: {why}");
+            keep.cannot.push(refuse(setting, why, todo.unwrap_or_default()));
         }
     }
-    let has = |id: &str| settings.iter().any(|setting| setting.knob.id == id);
-    if has(NUMA_POLICY) && !has(CPU_AFFINITY) {
-        // Memory of one node is of use to threads that run there.
-        let _ = writeln!(text, "CPUAffinity=\nCPUAffinity=numa");
+    for (key, value) in along {
+        if !text.contains(&format!("\n{key}=")) {
+            let _ = writeln!(text, "{key}=\n{key}={value}");
+        }
     }
     if !keep.carried.is_empty() {
         keep.files.push(KeptFile { path: path.clone(), content: Content::Whole { text, mode: 0o644 } });
@@ -101,20 +78,19 @@ fn by_hand(setting: &Setting, todo: &str) -> String {
         Place::ByHand { how } => how.replace("{}", &setting.value),
         _ => format!("start the server so that {setting} holds from its start"),
     };
+    let has_no_lines =
+        in_unit(setting).and_then(|unit| unit.without_lines).is_some_and(|without| without.todo.is_none());
     match todo {
-        _ if setting.knob.id == SCHED_SLICE => how,
+        _ if has_no_lines => how,
         "" => how,
         todo => format!("{todo}; or {how}"),
     }
 }
 
-fn no_line(setting: &Setting) -> crate::keep::Cannot {
-    let (why, todo) = match setting.knob.id {
-        SCHED_SLICE => ("systemd has no key for it, and the kernel keeps it for each thread", by_hand(setting, "")),
-        MEMORY_LOCK => {
-            ("a server locks nothing unless it asks for it", "do not call mlockall in the server".to_owned())
-        }
-        _ => ("no line of a unit brings this value about", by_hand(setting, "")),
-    };
-    refuse(setting, why, todo)
+fn no_line(setting: &Setting, unit: &ServerUnit) -> crate::keep::Cannot {
+    let by_hand = || by_hand(setting, "");
+    match unit.without_lines {
+        Some(without) => refuse(setting, without.why, without.todo.map_or_else(by_hand, str::to_owned)),
+        None => refuse(setting, "no line of a unit brings this value about", by_hand()),
+    }
 }

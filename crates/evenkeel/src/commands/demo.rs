@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use evenkeel_host::{Advice, Facts, Goal, Setting, State as Advised, advise, knobs};
+use evenkeel_host::{Advice, Facts, Goal, Knob, Setting, State as Advised, advise, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
 use evenkeel_trial::{Beside, Design, Keep, Outcome as Verdict, Settle};
@@ -32,8 +32,12 @@ const SETTLE: Duration = Duration::from_millis(50);
 const SMALLEST_EFFECT_RATIO: f64 = 0.10;
 const BOTS: u8 = 16;
 
-/// The knobs that can matter to the reference server; the first that applies is proved.
-const CANDIDATES: [&str; 3] = ["haltpoll.guest_halt_poll_ns", "cpuidle.dma_latency_us", "process.timer_slack_ns"];
+/// The knobs that can matter to the reference server, those that matter most first; the first that applies is proved.
+fn candidates() -> Vec<&'static Knob> {
+    let mut candidates: Vec<&Knob> = knobs::ALL.iter().copied().filter(|knob| knob.extras.shortens.is_some()).collect();
+    candidates.sort_by_key(|knob| (knob.extras.shortens, knob.when()));
+    candidates
+}
 
 /// Inspect, audit, prove one knob on a real server under load, put everything back, write a report
 ///
@@ -150,8 +154,9 @@ fn prove(ground: &Ground<'_>, story: &mut Story, arena: &mut Arena) -> Result<()
 /// The first candidate that advice would set and that this user may switch, and why each other knob worth setting is not tried.
 fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) {
     let wanted = |knob: &str| advice.iter().find(|advice| advice.knob == knob && advice.state == Advised::Set);
-    let may = |knob: &str| is_root || knob.starts_with("process.");
-    let chosen = CANDIDATES.iter().copied().find(|knob| may(knob) && wanted(knob).is_some());
+    let may = |knob: &str| is_root || knobs::find(knob).is_ok_and(Knob::is_of_server);
+    let candidates: Vec<&str> = candidates().into_iter().map(|knob| knob.id).collect();
+    let chosen = candidates.iter().copied().find(|knob| may(knob) && wanted(knob).is_some());
     let setting = chosen.and_then(wanted).and_then(|advice| {
         let value = advice.wanted.as_ref()?;
         Setting::parse(&format!("{}={value}", advice.knob)).ok()
@@ -162,7 +167,7 @@ fn choose(advice: &[Advice], is_root: bool) -> (Option<Setting>, Vec<NotTried>) 
         let why = match advice.state {
             Advised::Set if !may(advice.knob) => "it needs root".to_owned(),
             Advised::Set => "one knob is enough for a demonstration: `evenkeel prove` tries any".to_owned(),
-            _ if CANDIDATES.contains(&advice.knob) => advice.reason.clone(),
+            _ if candidates.contains(&advice.knob) => advice.reason.clone(),
             _ => continue,
         };
         not_tried.push(NotTried { knob: advice.knob.to_owned(), why });

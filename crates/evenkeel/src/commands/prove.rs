@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use evenkeel_host::{Action, Facts, Plan, Setting};
+use evenkeel_host::{Action, Facts, Knob, Plan, Setting, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
 use evenkeel_trial::kept::{Head, Kept};
@@ -251,7 +251,7 @@ impl Needs {
             // else would have to do for good is done to a process of ours, or refused.
             root: plan.steps.iter().any(|step| {
                 let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
-                !is_ours && !step.knob.starts_with("process.")
+                !is_ours && !knobs::find(&step.knob).is_ok_and(Knob::is_of_server)
             }),
         })
     }

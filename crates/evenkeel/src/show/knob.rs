@@ -53,7 +53,7 @@ impl KnobView {
             risk: knob.risk,
             shows_in: knob.shows_in,
             kernels: knob.kernels,
-            side_effects: knob.side_effects,
+            side_effects: knob.extras.side_effects,
             sources: knob.sources,
         }
     }

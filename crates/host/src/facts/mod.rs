@@ -140,7 +140,7 @@ impl Facts {
 fn sysctls(probe: Probe<'_>) -> BTreeMap<&'static str, Fact<String>> {
     let paths = crate::knobs::ALL.iter().flat_map(|knob| {
         let own = knob.place.files();
-        own.into_iter().chain(knob.side_effects.iter().copied())
+        own.into_iter().chain(knob.extras.side_effects.iter().copied())
     });
     let is_one = |path: &&str| path.starts_with("/proc/sys/") || path.starts_with("/sys/kernel/debug/");
     paths.filter(is_one).map(|path| (path, probe.text(path))).collect()

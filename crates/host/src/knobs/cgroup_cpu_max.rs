@@ -1,5 +1,6 @@
 //! Whether a control group stops the server when it has had its CPU time.
 
+use crate::extras::{Extras, Lasts, ServerUnit};
 use crate::fact::Fact;
 use crate::facts::{CpuLimit, Facts};
 use crate::goal::Wish;
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 cut.",
     risk: "without a limit a server gone wrong takes all CPUs of the machine",
     shows_in: "nr_throttled and throttled_usec in cpu.stat of the group",
-    read_in: &[],
-    counter: None,
     kernels: "cpu.max with control groups 2, cpu.cfs_quota_us with 1; cpu.max.burst since 5.14",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/cgroup-v2.rst",
@@ -37,7 +35,13 @@ pub(super) const KNOB: Knob = Knob {
             says: "a limit of 20 of 50 ms shows as gaps of 29.6 ms",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        lasts: Some(Lasts::ServerUnit(ServerUnit {
+            lines: |max| (max == "max").then(|| "CPUQuota=\n".to_owned()),
+            ..ServerUnit::NONE
+        })),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! CPU time that a limited control group may save up for a busy moment.
 
+use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::CpuLimit;
 use crate::facts::Facts;
@@ -21,15 +22,12 @@ pub(super) const KNOB: Knob = Knob {
                 much to do is not cut off. On average the limit holds. No limit at all (cgroup.cpu_max) is better still.",
     risk: "neighbours in the same machine see bursts above the limit; at most the quota itself is taken",
     shows_in: "nr_bursts, burst_usec and nr_throttled in cpu.stat of the group",
-    read_in: &[],
-    counter: None,
     kernels: "6.1 on surely (5.14, from memory), with version 2 of control groups",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/admin-guide/cgroup-v2.rst, cpu.max.burst",
         says: "the burst in the range from 0 to the quota",
     }],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

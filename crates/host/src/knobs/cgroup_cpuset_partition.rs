@@ -1,5 +1,6 @@
 //! CPUs kept apart at runtime: what isolcpus= does at boot and can't undo.
 
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -24,15 +25,12 @@ pub(super) const KNOB: Knob = Knob {
                 CPUs, and suits a server with many threads.",
     risk: "threads of an unpinned server pile up on one CPU of an isolated partition",
     shows_in: "cpuset.cpus.partition reads the word back, with invalid behind it where it could not be had",
-    read_in: &[],
-    counter: None,
     kernels: "6.1 on, with version 2 of control groups; isolcpus= before",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition",
         says: "the words, what makes a partition invalid, and that isolated is not balanced",
     }],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

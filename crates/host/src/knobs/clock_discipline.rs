@@ -1,9 +1,10 @@
 //! Who keeps the clock right, and whether the host offers a better clock to keep it by.
 
+use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 chrony reads it without any network: refclock PHC /dev/ptp0 poll 2.",
     risk: "a clock that is stepped during a match: makestep should be allowed at the start of the service only",
     shows_in: "chronyc tracking, timedatectl; /sys/class/ptp/ptp0/clock_name",
-    read_in: &[CounterPlace::File("/sys/class/ptp/ptp0/clock_name")],
-    counter: None,
     kernels: "all; a PTP clock of the host with ptp_kvm, hv_utils, or the ena driver where it offers one",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux drivers/ptp/ptp_kvm_common.c",
@@ -38,7 +36,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the driver can offer the instance's clock as a PTP device",
         },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::File("/sys/class/ptp/ptp0/clock_name")], ..Extras::NONE },
     advise,
 };
 

@@ -1,10 +1,12 @@
 //! The hardware that the kernel reads the time from.
 
 use crate::advice::State;
+use crate::extras::Extras;
 use crate::facts::{Cloud, Facts, Hypervisor};
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own};
 
@@ -36,11 +38,7 @@ pub(super) const KNOB: Knob = Knob {
                 all.",
     risk: "with a tsc that is not invariant, the time is wrong after a frequency change or a live migration",
     shows_in: "the cost of a clock read, which `evenkeel measure` tells",
-    read_in: &[],
-    // Reading a clock is counted nowhere; that the source is in force is read back at each switch.
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux arch/x86/kernel/kvmclock.c",
@@ -67,7 +65,13 @@ pub(super) const KNOB: Knob = Knob {
             says: "a read takes 18.1 ns from tsc, 22.8 ns from kvm-clock",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // Reading a clock is counted nowhere; that the source is in force is read back at each switch.
+        // A system call in place of a read in user space, at each look at the clock.
+        effect: Some(Effect::Medium),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! Whether an instance that lives on CPU credits may go on without any.
 
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -24,10 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 within the machine changes that; another family does.",
     risk: "what is used beyond the credits costs extra",
     shows_in: "steal in /proc/stat, CPUCreditBalance and CPUSurplusCreditBalance in CloudWatch",
-    read_in: &[],
-    counter: None,
     kernels: "all: the cloud's own setting",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Amazon EC2 User Guide, Unlimited mode for burstable performance instances",
@@ -38,7 +36,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "credits leak after 24 hours; watch them",
         },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

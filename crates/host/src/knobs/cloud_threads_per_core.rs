@@ -1,6 +1,7 @@
 //! How many threads of a core the cloud gives the machine.
 
 use crate::advice::State;
+use crate::extras::Extras;
 use crate::facts::{Cloud, Facts};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -25,15 +26,12 @@ pub(super) const KNOB: Knob = Knob {
                 that of the whole instance type.",
     risk: "half of the CPUs, for the same price",
     shows_in: "thread_siblings_list of each CPU",
-    read_in: &[],
-    counter: None,
     kernels: "any",
-    side_effects: &[],
     sources: &[
         Source { title: "Amazon EC2 User Guide, CPU options", says: "ThreadsPerCore=1 when an instance is launched" },
         Source { title: "Google Cloud, Set the number of threads per core", says: "--threads-per-core=1" },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

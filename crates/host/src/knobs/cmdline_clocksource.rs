@@ -1,9 +1,10 @@
 //! Which clock source the kernel takes from boot on: what makes the choice of `clocksource` last.
 
+use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 (notsc, tsc=unstable) or the kernel's own checks took away.",
     risk: "with a tsc that is not invariant, the time is wrong after a frequency change or a live migration",
     shows_in: "/sys/devices/system/clocksource/clocksource0/current_clocksource after the boot",
-    read_in: &[CounterPlace::File("/sys/devices/system/clocksource/clocksource0/current_clocksource")],
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt, clocksource=",
@@ -37,7 +35,10 @@ pub(super) const KNOB: Knob = Knob {
             says: "clocksource=tsc on the kernel's command line, on Xen",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::File("/sys/devices/system/clocksource/clocksource0/current_clocksource")],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! Whether CPUs spin when they have nothing to do, which guides name as the shortest way to wake.
 
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 longer.",
     risk: "power and heat of a full load at all times; CPU credits are spent by doing nothing",
     shows_in: "load as the cloud shows it; scaling_cur_freq",
-    read_in: &[],
-    counter: None,
     kernels: "all on x86",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt",
@@ -37,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the cloud then shows 100 % of load",
         },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

@@ -1,9 +1,10 @@
 //! The deepest idle state that the `intel_idle` driver may use, from boot on.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Facts, IdleState};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -31,10 +32,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "the highest turbo needs idle cores asleep (on a c4.8xlarge 3.5 GHz fell to 3.2 GHz); more power; \
            cpuidle.dma_latency_us does the same at runtime, without a reboot",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu0/cpuidle/state*",
-    read_in: &[CounterPlace::IdleUsage],
-    counter: Some(Counter::IdleStates),
     kernels: "all, with the intel_idle driver",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/pm/intel_idle.rst",
@@ -49,7 +47,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "which sizes let the guest control its states; Graviton never",
         },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::IdleUsage], counter: Some(Counter::IdleStates), ..Extras::NONE },
     advise,
 };
 

@@ -1,9 +1,10 @@
 //! How Intel processors choose their frequency, from boot on; and a value that the kernel never had.
 
+use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -35,10 +36,7 @@ pub(super) const KNOB: Knob = Knob {
                 driver.",
     risk: "another driver than the one that the distribution tested",
     shows_in: "/sys/devices/system/cpu/intel_pstate/status, scaling_driver of each policy",
-    read_in: &[CounterPlace::File("/sys/devices/system/cpu/intel_pstate/status")],
-    counter: None,
     kernels: "all on x86; which words depends on the kernel",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt, intel_pstate=",
@@ -50,7 +48,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "intel_pstate=enable, which only that kernel knew",
         },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::File("/sys/devices/system/cpu/intel_pstate/status")], ..Extras::NONE },
     advise,
 };
 

@@ -3,9 +3,10 @@
 use evenkeel_sys::CpuSet;
 
 use crate::advice::State;
+use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, one, usable_cpus};
 use crate::cores::{Cores, network_cpus};
@@ -31,10 +32,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "a server with several threads piles up on one CPU unless it pins each; the CPUs are lost to everything \
            else until the next reboot",
     shows_in: "/sys/devices/system/cpu/isolated, the gaps in the server's time",
-    read_in: &[CounterPlace::File("/sys/devices/system/cpu/isolated")],
-    counter: None,
     kernels: "all; cpuset.cpus.partition=isolated since 6.1",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt",
@@ -50,7 +48,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "isolcpus, with a ban for irqbalance; its example writes a mask of CPUs in decimal",
         },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::File("/sys/devices/system/cpu/isolated")], ..Extras::NONE },
     advise,
 };
 

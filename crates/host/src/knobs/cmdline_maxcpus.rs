@@ -1,9 +1,10 @@
 //! How many CPUs the kernel starts when it boots, which guides use to be rid of second threads.
 
 use crate::advice::State;
+use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, one};
 use crate::cores::Cores;
@@ -24,10 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 with both their threads. smt.control goes by cores.",
     risk: "udev rules of Hyper-V and Xen guests switch the CPUs on again (Ubuntu 24.04 has 40-vm-hotadd.rules)",
     shows_in: "/sys/devices/system/cpu/online, thread_siblings_list of each CPU",
-    read_in: &[CounterPlace::File("/sys/devices/system/cpu/online")],
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
@@ -42,7 +40,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "maxcpus= bounds what is started at boot; CPUs can be switched on later",
         },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::File("/sys/devices/system/cpu/online")], ..Extras::NONE },
     advise,
 };
 

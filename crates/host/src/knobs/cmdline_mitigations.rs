@@ -1,9 +1,10 @@
 //! What the kernel does against weaknesses of the processor, which costs time at each entry to it.
 
+use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -24,15 +25,12 @@ pub(super) const KNOB: Knob = Knob {
     risk: "off: code of others on the machine, a plug-in or an exploited server may read the memory of everything \
            else",
     shows_in: "/sys/devices/system/cpu/vulnerabilities/*",
-    read_in: &[CounterPlace::Folder("/sys/devices/system/cpu/vulnerabilities")],
-    counter: None,
     kernels: "since 5.2, and in older kernels of distributions",
-    side_effects: &[],
     sources: &[
         Source { title: "Linux Documentation/admin-guide/kernel-parameters.txt", says: "mitigations=" },
         Source { title: "Linux Documentation/admin-guide/hw-vuln/", says: "each weakness, and what is done about it" },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::Folder("/sys/devices/system/cpu/vulnerabilities")], ..Extras::NONE },
     advise,
 };
 

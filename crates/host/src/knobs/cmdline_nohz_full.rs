@@ -1,9 +1,10 @@
 //! CPUs whose timer tick stops while one thread runs there.
 
+use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -25,10 +26,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "system calls cost more on these CPUs, others take over their housekeeping, and scheduling statistics are \
            less exact",
     shows_in: "LOC in /proc/interrupts by CPU",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["LOC"] }],
-    counter: None,
     kernels: "with CONFIG_NO_HZ_FULL, which not every distribution builds",
-    side_effects: &[],
     sources: &[
         Source { title: "Linux Documentation/timers/no_hz.rst", says: "when the tick stops, and what it costs" },
         Source {
@@ -37,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile cpu-partitioning", says: "nohz_full and rcu_nocbs for the isolated cores" },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["LOC"] }], ..Extras::NONE },
     advise,
 };
 

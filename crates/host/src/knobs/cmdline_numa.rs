@@ -1,9 +1,10 @@
 //! Whether the kernel was told to take several memory nodes for one.
 
+use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "cmdline.numa";
 
@@ -22,10 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 one node the argument changes nothing. That is why the only value here is on.",
     risk: "none beyond the reboot",
     shows_in: "/sys/devices/system/node/online, numactl --hardware",
-    read_in: &[CounterPlace::File("/sys/devices/system/node/online")],
-    counter: None,
     kernels: "all that are built with CONFIG_NUMA",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/arch/x86/x86_64/boot-options.rst, numa=off",
@@ -40,7 +38,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "numa=off for programs larger than a node, against the others",
         },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::File("/sys/devices/system/node/online")], ..Extras::NONE },
     advise,
 };
 

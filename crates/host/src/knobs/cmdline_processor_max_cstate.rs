@@ -1,9 +1,10 @@
 //! The deepest idle state that the acpi_idle driver may use, from boot on.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::cmdline_intel_idle_max_cstate::deepest;
 use super::one;
@@ -29,10 +30,7 @@ pub(super) const KNOB: Knob = Knob {
                 nothing.",
     risk: "the highest turbo needs idle cores asleep; more power; cpuidle.dma_latency_us does the same at runtime",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu0/cpuidle/state*",
-    read_in: &[CounterPlace::IdleUsage],
-    counter: Some(Counter::IdleStates),
     kernels: "all, with the acpi_idle driver",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/pm/cpuidle.rst",
@@ -43,7 +41,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "set along with intel_idle.max_cstate",
         },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::IdleUsage], counter: Some(Counter::IdleStates), ..Extras::NONE },
     advise,
 };
 

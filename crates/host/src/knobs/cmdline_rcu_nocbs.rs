@@ -1,8 +1,9 @@
 //! CPUs whose RCU callbacks other CPUs run.
 
+use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 const ARGUMENT: &str = "rcu_nocbs";
 
@@ -20,10 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 nohz_full= brings it along.",
     risk: "the threads that do the work need CPUs to run on; they cost more than the callbacks they replace",
     shows_in: "RCU in /proc/softirqs by CPU, threads named rcuop/N",
-    read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["RCU"] }],
-    counter: None,
     kernels: "with CONFIG_RCU_NOCB_CPU, which not every distribution builds",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt, rcu_nocbs=",
@@ -31,7 +29,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile cpu-partitioning", says: "rcu_nocbs for the isolated cores" },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["RCU"] }], ..Extras::NONE },
     advise,
 };
 

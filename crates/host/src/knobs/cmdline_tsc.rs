@@ -1,5 +1,6 @@
 //! Whether the kernel trusts the time stamp counter without checking it.
 
+use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
@@ -22,10 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 there is nothing to gain but the check itself; where it is not, errors of the clock then stay unseen.",
     risk: "time that jumps or drifts unseen, such as after a migration to another host",
     shows_in: "the clock source in force, \"clocksource\" in the kernel's log",
-    read_in: &[],
-    counter: None,
     kernels: "all on x86; nowatchdog since 5.6",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt",
@@ -33,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "tsc=reliable" },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

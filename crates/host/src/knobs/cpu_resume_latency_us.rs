@@ -1,9 +1,10 @@
 //! How long one CPU may take to wake: what `/dev/cpu_dma_latency` is for all of them.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::cmdline_intel_idle_max_cstate::deepest;
@@ -27,10 +28,7 @@ pub(super) const KNOB: Knob = Knob {
                 until it is written again, whoever wrote it.",
     risk: "a CPU that does not sleep leaves less turbo to the others and uses power",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state*",
-    read_in: &[CounterPlace::IdleUsage],
-    counter: Some(Counter::IdleStates),
     kernels: "all, with an idle driver",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/ABI/testing/sysfs-devices-power, pm_qos_resume_latency_us",
@@ -38,7 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors honour it for its CPU" },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::IdleUsage], counter: Some(Counter::IdleStates), ..Extras::NONE },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! Whether CPUs may run above their nominal frequency.
 
+use crate::extras::{Counter, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{boosted, one};
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 the host decides.",
     risk: "the frequency varies with heat and with what the neighbours run",
     shows_in: "scaling_cur_freq of the policies while the server runs",
-    read_in: &[],
-    counter: Some(Counter::Frequency),
     kernels: "all, with acpi-cpufreq, amd-pstate (since 6.11) or another driver that boosts",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/pm/cpufreq.rst",
@@ -35,7 +33,11 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
         Source { title: "Redpanda, rpk redpanda tune cpu", says: "writes 0, against TuneD" },
     ],
-    too_much: None,
+    extras: Extras {
+        counter: Some(Counter::Frequency),
+        tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! What CPUs that choose their own frequency prefer, energy or performance.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, FrequencyPolicy};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{each_policy, own};
@@ -25,11 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 Under the governor performance the driver sets it to performance by itself and refuses other values.",
     risk: "more power and heat",
     shows_in: "scaling_cur_freq of the policies while the server runs",
-    read_in: &[],
-    // What the preference sways is the frequency.
-    counter: Some(Counter::Frequency),
     kernels: "since 4.14 with intel_pstate, since 6.3 with amd-pstate in active mode",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/pm/intel_pstate.rst",
@@ -41,7 +38,12 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // What the preference sways is the frequency.
+        counter: Some(Counter::Frequency),
+        ..Extras::NONE
+    },
     advise,
 };
 

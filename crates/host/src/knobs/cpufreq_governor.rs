@@ -1,8 +1,9 @@
 //! Who chooses the frequency of CPUs, where the guest has a say in it.
 
+use crate::extras::{Counter, Extras, TunedProfile};
 use crate::facts::{Facts, FrequencyPolicy};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{each_policy, own};
@@ -25,11 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 frequency driver: the host decides.",
     risk: "more power and heat; boost of single cores may come out lower",
     shows_in: "scaling_cur_freq of the policies while the server runs",
-    read_in: &[],
-    // What a governor does is to choose a frequency.
-    counter: Some(Counter::Frequency),
     kernels: "all, with a frequency driver; cpufreq.default_governor= at boot since 5.9",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/pm/cpufreq.rst",
@@ -49,7 +46,13 @@ pub(super) const KNOB: Knob = Knob {
             says: "performance in place of ondemand",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // What a governor does is to choose a frequency.
+        counter: Some(Counter::Frequency),
+        tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
+        ..Extras::NONE
+    },
     advise,
 };
 

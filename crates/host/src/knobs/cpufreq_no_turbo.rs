@@ -1,8 +1,9 @@
 //! Whether the intel_pstate driver keeps CPUs from turbo frequencies.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{boosted, one};
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 the host decides.",
     risk: "the frequency varies with heat and with what the neighbours run",
     shows_in: "scaling_cur_freq of the policies while the server runs",
-    read_in: &[],
-    counter: Some(Counter::Frequency),
     kernels: "all, with intel_pstate",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/pm/intel_pstate.rst",
@@ -38,7 +36,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "no_turbo 1 for AVX2 code: the opposite of what a game server wants",
         },
     ],
-    too_much: None,
+    extras: Extras { counter: Some(Counter::Frequency), ..Extras::NONE },
     advise,
 };
 

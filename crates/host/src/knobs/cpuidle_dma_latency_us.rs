@@ -1,10 +1,11 @@
 //! How long a CPU may take to wake, for as long as somebody holds `/dev/cpu_dma_latency` open.
 
 use crate::advice::State;
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile, Wait};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::cmdline_intel_idle_max_cstate::deepest;
 use super::{burstable, one};
@@ -29,10 +30,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "cores that do not sleep leave less turbo to the others and use power; in a guest that polls, CPU time of \
            the host and credits of burstable instances",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state*",
-    read_in: &[CounterPlace::IdleUsage],
-    counter: Some(Counter::IdleStates),
     kernels: "all, with an idle driver",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/power/pm_qos_interface.rst",
@@ -45,7 +43,14 @@ pub(super) const KNOB: Knob = Knob {
             says: "0 takes the median wake-up after 100 us of idle from 33.2 to 2.3 us, after 1 ms from 43.2 to 3.7 us",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::IdleUsage],
+        counter: Some(Counter::IdleStates),
+        worth_a_trial: &["0"],
+        tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance],
+        shortens: Some(Wait::IdleExit),
+        ..Extras::NONE
+    },
     advise,
 };
 

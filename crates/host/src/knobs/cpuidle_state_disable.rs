@@ -1,9 +1,10 @@
 //! Why idle states are not switched off one by one here, and what to do about one that somebody did switch off.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 
@@ -25,15 +26,12 @@ pub(super) const KNOB: Knob = Knob {
                 cpu.resume_latency_us for one. Both rule out the same states.",
     risk: "it outlives who wrote it until the next boot; with every state off the CPU still polls or halts",
     shows_in: "/sys/devices/system/cpu/cpu*/cpuidle/state*/disable",
-    read_in: &[CounterPlace::IdleUsage],
-    counter: Some(Counter::IdleStates),
     kernels: "all, with an idle driver",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/admin-guide/pm/cpuidle.rst",
         says: "disable takes a state from one CPU; states are numbered by the driver",
     }],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::IdleUsage], counter: Some(Counter::IdleStates), ..Extras::NONE },
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! Whether rules of the audit system are looked at in each system call.
 
+use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
@@ -22,15 +23,12 @@ pub(super) const KNOB: Knob = Knob {
                 (-w) that a server does not touch cost it little. Whether rules are loaded only root can ask: auditctl -l.",
     risk: "what the rules were to record is no longer recorded: ask whoever is to answer for that",
     shows_in: "auditctl -l and auditctl -s; audit_filter_syscall in a profile of the server",
-    read_in: &[],
-    counter: None,
     kernels: "all, with CONFIG_AUDITSYSCALL",
-    side_effects: &[],
     sources: &[Source {
         title: "auditctl(8), performance tips",
         says: "system call rules are looked at for each call of each program; fewer rules, or exclusions first",
     }],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

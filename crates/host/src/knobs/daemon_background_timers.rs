@@ -1,5 +1,6 @@
 //! Work that the distribution starts by the clock, in the middle of a match if that is when it is due.
 
+use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
@@ -25,10 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 replaced rather than upgraded needs none of them.",
     risk: "security upgrades, trimming and the turning of logs have to be done otherwise",
     shows_in: "systemctl list-timers; the journal at the time of a hitch",
-    read_in: &[],
-    counter: None,
     kernels: "all: systemd's own",
-    side_effects: &[],
     sources: &[
         Source { title: "systemd.timer(5)", says: "OnCalendar=, RandomizedDelaySec=, Persistent=" },
         Source {
@@ -36,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "stops fwupd-refresh on nodes for low latency",
         },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

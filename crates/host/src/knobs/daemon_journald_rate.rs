@@ -1,5 +1,6 @@
 //! How much of what a server prints the journal writes to disk before it drops the rest.
 
+use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::facts::Init;
@@ -23,15 +24,12 @@ pub(super) const KNOB: Knob = Knob {
                 is then full. The limit drops lines and says so; better is to print less, from another thread.",
     risk: "a higher limit lets the journal take CPU time and disk from the server; a lower one loses lines",
     shows_in: "\"Suppressed N messages\" in the journal; CPU time of systemd-journald",
-    read_in: &[],
-    counter: None,
     kernels: "all: systemd's own",
-    side_effects: &[],
     sources: &[Source {
         title: "journald.conf(5) and systemd.exec(5), RateLimitBurst= and LogRateLimitBurst=",
         says: "what is dropped, for which service, and the defaults",
     }],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! Whether a daemon moves the server between memory nodes.
 
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -21,10 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 container's CPU set, Kubernetes. To bind the server once, when it starts, has the gain without the moves.",
     risk: "none, for a server that is bound",
     shows_in: "the process numad, /var/log/numad.log",
-    read_in: &[],
-    counter: None,
     kernels: "all that are built with CONFIG_NUMA",
-    side_effects: &[],
     sources: &[
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
@@ -32,7 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "numad(8)", says: "how it chooses, and that -i 0 ends it" },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

@@ -1,9 +1,10 @@
 //! How far a file that is read in order is read ahead.
 
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::fact::Fact;
 use crate::facts::{Disk, Facts};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 /// What TuneD raises it to at least.
@@ -22,10 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 nobody wants. It matters while a server loads, not while it plays.",
     risk: "more is read than is used, and pushes other files out of memory; files that are open keep what they had",
     shows_in: "the time that a server takes to load, pgpgin in /proc/vmstat",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pgpgin"] }],
-    counter: Some(Counter::DiskRequests),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source { title: "Linux Documentation/ABI/stable/sysfs-block, read_ahead_kb", says: "meaning and unit" },
         Source { title: "TuneD, profile throughput-performance", says: "at least 4096" },
@@ -34,7 +32,12 @@ pub(super) const KNOB: Knob = Knob {
             says: "disks rarely matter for game servers",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pgpgin"] }],
+        counter: Some(Counter::DiskRequests),
+        tuned: &[TunedProfile::Throughput],
+        ..Extras::NONE
+    },
     advise,
 };
 

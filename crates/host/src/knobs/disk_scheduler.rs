@@ -1,9 +1,10 @@
 //! Who orders the requests of a disk.
 
+use crate::extras::{Counter, Extras};
 use crate::fact::Fact;
 use crate::facts::{Disk, DiskKind, Facts, Hypervisor, Scheduler};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 const FILE: &str = "queue/scheduler";
@@ -22,10 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 guest is little. A game server that logs and loads maps seldom waits for a disk at all.",
     risk: "without bfq the io.weight of control groups does nothing; another scheduler brings its own nr_requests",
     shows_in: "/sys/block/DISK/inflight, iostat -x, /proc/pressure/io",
-    read_in: &[],
-    counter: Some(Counter::DiskRequests),
     kernels: "noop, deadline, cfq up to Linux 4.20; none, mq-deadline, kyber, bfq since, by what is built in",
-    side_effects: &["queue/nr_requests"],
     sources: &[
         Source { title: "Linux Documentation/block/switching-sched.rst", says: "how a scheduler is chosen for a disk" },
         Source { title: "Linux block/elevator.c", says: "none for several queues, mq-deadline for one" },
@@ -34,7 +32,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "disks rarely matter for game servers",
         },
     ],
-    too_much: None,
+    extras: Extras { counter: Some(Counter::DiskRequests), side_effects: &["queue/nr_requests"], ..Extras::NONE },
     advise,
 };
 

@@ -1,9 +1,10 @@
 //! How long a KVM guest's idle CPU polls before it halts.
 
+use crate::extras::{Counter, CounterPlace, Extras, Wait};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{burstable, one, own};
@@ -28,10 +29,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "burns CPU time of the host even when others there could run, takes time from the CPU's sibling, burns the \
            credits of burstable instances",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state0 (the polling state)",
-    read_in: &[CounterPlace::IdleUsage],
-    counter: Some(Counter::IdleStates),
     kernels: "since Linux 5.4, x86 guests of KVM with the haltpoll driver (cpuidle_haltpoll.force=1 loads it)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/virt/guest-halt-polling.rst",
@@ -44,7 +42,13 @@ pub(super) const KNOB: Knob = Knob {
                    nothing changes",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::IdleUsage],
+        counter: Some(Counter::IdleStates),
+        worth_a_trial: &["200000", "0"],
+        shortens: Some(Wait::IdleExit),
+        ..Extras::NONE
+    },
     advise,
 };
 

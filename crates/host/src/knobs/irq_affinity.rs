@@ -2,9 +2,10 @@
 
 use evenkeel_sys::CpuSet;
 
+use crate::extras::{Counter, CounterPlace, Extras, Program};
 use crate::facts::{Facts, Irq, Nic};
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 pub(super) const KNOB: Knob = Knob {
     id: "irq.affinity",
@@ -21,13 +22,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "one CPU for many interrupts saturates under load; a change of queues, a driver reset or a reboot renumbers \
            interrupts; the kernel refuses (EIO) for interrupts that it manages itself",
     shows_in: "/proc/interrupts by CPU, /proc/irq/N/effective_affinity_list, NET_RX in /proc/softirqs",
-    read_in: &[
-        CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
-        CounterPlace::Table { file: "/proc/interrupts", names: &[] },
-    ],
-    counter: Some(Counter::InterruptsByCpu),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, RSS",
@@ -51,7 +46,15 @@ pub(super) const KNOB: Knob = Knob {
             says: "both queues of a c4.8xlarge are pinned already, to CPU 23 and 33 on separate nodes",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[
+            CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
+            CounterPlace::Table { file: "/proc/interrupts", names: &[] },
+        ],
+        counter: Some(Counter::InterruptsByCpu),
+        set_by: &[Program::GoogleMultiqueue],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -2,9 +2,10 @@
 
 use evenkeel_sys::CpuSet;
 
+use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::irq_affinity::Split;
 use super::one;
@@ -27,10 +28,7 @@ pub(super) const KNOB: Knob = Knob {
                 list.",
     risk: "all interrupts share the CPUs that are left; the wrong variable for the version does nothing and says little",
     shows_in: "/proc/interrupts by CPU over more than 10 s; `systemctl status irqbalance`",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
-    counter: None,
     kernels: "all; the variable depends on irqbalance's version",
-    side_effects: &[],
     sources: &[
         Source {
             title: "irqbalance(1), environment variables",
@@ -45,9 +43,23 @@ pub(super) const KNOB: Knob = Knob {
             says: "stop irqbalance and pin the interrupts",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
+        process: Some(Process { of: Owner::Service("irqbalance.service"), while_it_runs: false, has: Some(has) }),
+        lasts: Some(Lasts::IrqbalanceVariables),
+        ..Extras::NONE
+    },
     advise,
 };
+
+fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+    let wanted = CpuSet::parse_list(wanted)?;
+    let environ = file("environ")?;
+    let value = |name: &str| environ.split('\0').filter_map(|variable| variable.strip_prefix(name)).next_back();
+    let list = value("IRQBALANCE_BANNED_CPULIST=").and_then(CpuSet::parse_list);
+    let mask = || value("IRQBALANCE_BANNED_CPUS=").and_then(CpuSet::parse_mask);
+    Some(list.or_else(mask).is_some_and(|banned| banned == wanted))
+}
 
 fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
     one(decide(facts, wish))

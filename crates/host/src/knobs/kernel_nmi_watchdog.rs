@@ -1,9 +1,11 @@
 //! Whether a counter of each CPU interrupts it to see that it is alive.
 
+use crate::extras::{CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number};
 
@@ -23,11 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 goes unnoticed.",
     risk: "a hard lockup is no longer told",
     shows_in: "NMI in /proc/interrupts",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["NMI"] }],
-    // Its interrupts are those of the counter that it takes from others, which guests mostly do not have.
-    counter: None,
     kernels: "all, on architectures with such a watchdog; guests without counters refuse 1",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/kernel.rst",
@@ -35,7 +33,14 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "0" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["NMI"] }],
+        // Its interrupts are those of the counter that it takes from others, which guests mostly do not have.
+        // One interrupt every few seconds.
+        effect: Some(Effect::Small),
+        tuned: &[TunedProfile::NetworkLatency],
+        ..Extras::NONE
+    },
     advise,
 };
 

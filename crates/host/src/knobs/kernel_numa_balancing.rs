@@ -1,10 +1,12 @@
 //! Whether the kernel moves memory to the node that uses it.
 
 use crate::advice::State;
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{cpus, cpus_of_a_node, one, own_number, several_nodes};
 
@@ -24,10 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 between nodes and 2 between fast and slow memory.",
     risk: "off, a server that is not bound keeps memory on the far node",
     shows_in: "numa_hint_faults and numa_pages_migrated in /proc/vmstat, numastat -p PID",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["numa_hint_faults", "numa_pages_migrated"] }],
-    counter: Some(Counter::NumaHinting),
     kernels: "all that are built with CONFIG_NUMA_BALANCING; 0 and 1 up to Linux 5.15, bits in 6.1 and later",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",
@@ -39,7 +38,15 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "0" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["numa_hint_faults", "numa_pages_migrated"] }],
+        counter: Some(Counter::NumaHinting),
+        // Memory is moved, or freed, before the thread that asks for it goes on.
+        effect: Some(Effect::Large),
+        worth_a_trial: &["0"],
+        tuned: &[TunedProfile::NetworkLatency],
+        ..Extras::NONE
+    },
     advise,
 };
 

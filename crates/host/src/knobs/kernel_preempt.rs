@@ -1,5 +1,6 @@
 //! Whether the kernel lets go of a CPU while it works on its own behalf.
 
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -22,10 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 /sys/kernel/debug/sched/preempt switches it where the kernel's lockdown allows.",
     risk: "full interrupts work more often, which lowers throughput",
     shows_in: "the wake latency of the server under load on its CPU",
-    read_in: &[],
-    counter: None,
     kernels: "since 5.12, where built with CONFIG_PREEMPT_DYNAMIC; from 7.0 on, x86 takes only full and lazy",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux kernel/Kconfig.preempt",
@@ -37,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "AWS APerf, analytics rules", says: "advises preempt=none, which 7.x refuses on x86" },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

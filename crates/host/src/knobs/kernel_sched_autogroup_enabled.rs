@@ -1,9 +1,11 @@
 //! Whether threads of one terminal session share CPUs as a group.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number};
 
@@ -23,11 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 only counts within its own session.",
     risk: "what is started from terminals shares CPUs differently",
     shows_in: "/proc/PID/autogroup of the server",
-    read_in: &[],
-    // By pressure: groups share a CPU only where somebody waits for it.
-    counter: Some(Counter::WaitingThreads),
     kernels: "with CONFIG_SCHED_AUTOGROUP",
-    side_effects: &[],
     sources: &[
         Source { title: "sched(7), the autogroup feature", says: "what it groups, and what nice means then" },
         Source {
@@ -35,7 +33,14 @@ pub(super) const KNOB: Knob = Knob {
             says: "switched off beside 4 busy processes, the ratio is 0.998: no effect",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // By pressure: groups share a CPU only where somebody waits for it.
+        counter: Some(Counter::WaitingThreads),
+        effect: Some(Effect::Small),
+        worth_a_trial: &["0", "1"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,9 +1,11 @@
 //! How much of each second real-time threads may take.
 
+use crate::extras::{Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number};
 
@@ -27,11 +29,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "without the guard one endless loop in a real-time thread makes a CPU, and on small machines the machine, \
            unreachable",
     shows_in: "the longest gap of a busy real-time thread: 50 ms a second is the guard",
-    read_in: &[],
-    // Throttling of real-time threads is logged once and counted nowhere.
-    counter: None,
     kernels: "all; since 6.12 a deadline server guards other threads as well",
-    side_effects: &[],
     sources: &[
         Source { title: "Linux Documentation/scheduler/sched-rt-group.rst", says: "the guard, and -1" },
         Source { title: "TuneD, profile realtime", says: "-1" },
@@ -40,7 +38,14 @@ pub(super) const KNOB: Knob = Knob {
             says: "a spinning real-time thread sees gaps of up to 54 ms each second: the guard",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // Throttling of real-time threads is logged once and counted nowhere.
+        // The real-time throttle takes 50 ms of every second from a thread that spins.
+        effect: Some(Effect::Large),
+        tuned: &[TunedProfile::Realtime],
+        ..Extras::NONE
+    },
     advise,
 };
 

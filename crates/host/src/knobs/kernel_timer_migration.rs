@@ -1,8 +1,9 @@
 //! Whether timers set on idle CPUs move to busy ones.
 
+use crate::extras::{CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, usable_cpus};
@@ -21,16 +22,17 @@ pub(super) const KNOB: Knob = Knob {
                 busy one may be where a tick runs, which the timer's work then interrupts.",
     risk: "idle CPUs wake more often, which costs power",
     shows_in: "LOC in /proc/interrupts by CPU",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["LOC"] }],
-    // Timers that move are counted nowhere.
-    counter: None,
     kernels: "all with CONFIG_NO_HZ_COMMON; before 4.17 with CONFIG_SCHED_DEBUG too",
-    side_effects: &[],
     sources: &[
         Source { title: "Linux kernel/time/timer.c, timers_migration_enabled", says: "what it switches" },
         Source { title: "TuneD, profile network-latency", says: "0" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["LOC"] }],
+        // Timers that move are counted nowhere.
+        tuned: &[TunedProfile::NetworkLatency],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! Both of the kernel's watchdogs in one switch, which is more than a server asks for.
 
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -23,16 +24,17 @@ pub(super) const KNOB: Knob = Knob {
                 of its own, kernel.nmi_watchdog.",
     risk: "a CPU that hangs is no longer told of, neither by soft nor by hard lockup messages",
     shows_in: "\"soft lockup\" in the kernel's log",
-    read_in: &[],
-    // Its threads' wake-ups are counted among all others.
-    counter: None,
     kernels: "all, with CONFIG_LOCKUP_DETECTOR",
-    side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
     sources: &[Source {
         title: "Linux Documentation/admin-guide/sysctl/kernel.rst, watchdog and soft_watchdog",
         says: "switches both; reads 1 where either is on",
     }],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // Its threads' wake-ups are counted among all others.
+        side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -355,9 +355,9 @@ mod tests {
 
     use super::*;
     use crate::advice::advise_on;
+    use crate::extras::CounterPlace;
     use crate::facts::Swap;
     use crate::goal::Goal;
-    use crate::knob::CounterPlace;
     use crate::knob::Values;
     use crate::plan::Plan;
     use crate::setting::Setting;
@@ -433,6 +433,7 @@ mod tests {
     fn counters_that_are_read_stand_in_the_text() {
         for knob in ALL {
             let words: Vec<String> = knob
+                .extras
                 .read_in
                 .iter()
                 .flat_map(|place| match place {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::{Facts, Nic};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::rank::Effect;
 
 use super::each_interface;
 
@@ -30,10 +32,7 @@ pub(super) const KNOB: Knob = Knob {
                 everything out.",
     risk: "a larger instance costs more; rules that let everybody in leave the filtering to the machine",
     shows_in: "the counters that end in _allowance_exceeded in `ethtool -S`, and `evenkeel inspect --counters`",
-    read_in: &[],
-    counter: None,
     kernels: "ENA, from driver 2.2.10 on (from memory)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Amazon EC2 User Guide, Monitor network performance for ENA settings",
@@ -45,7 +44,11 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "APerf, its rules for ENA", says: "each of the counters is a finding when it rises" },
     ],
-    too_much: None,
+    extras: Extras {
+        // What exceeds an allowance is queued for long or dropped.
+        effect: Some(Effect::Large),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! How many queues, and so interrupts, a network device has.
 
+use crate::extras::{CounterPlace, Extras, Lasts};
 use crate::facts::{Facts, Nic};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, each_interface, own, usable_cpus};
 
@@ -19,10 +20,7 @@ pub(super) const KNOB: Knob = Knob {
                 The change stops the device for a moment (less than 1 ms on ENA) and renumbers interrupts.",
     risk: "a short stop; interrupts get new numbers, so their CPUs must be set again; too few saturate their CPUs",
     shows_in: "`ethtool -l`; /proc/interrupts by CPU",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
-    counter: None,
     kernels: "as the driver has it",
-    side_effects: &[],
     sources: &[
         Source {
             title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
@@ -33,7 +31,11 @@ pub(super) const KNOB: Knob = Knob {
             says: "as few queues as serve without overflow, for fewer interrupts",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
+        lasts: Some(Lasts::Link { keys: "CombinedChannels={}\n", since: 239 }),
+        ..Extras::NONE
+    },
     advise,
 };
 

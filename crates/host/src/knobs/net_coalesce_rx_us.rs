@@ -1,8 +1,9 @@
 //! How long a device's interrupt waits for more packets.
 
+use crate::extras::{CounterPlace, Extras, Lasts};
 use crate::facts::{Facts, Nic};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{each_interface, own};
 
@@ -20,11 +21,8 @@ pub(super) const KNOB: Knob = Knob {
                 reboot forgets it; systemd's .link files (RxCoalesceSec=, UseAdaptiveRxCoalesce=) and nmcli keep it.",
     risk: "an interrupt for each packet: fewer packets a second fit, and the CPU that serves them is stopped more often",
     shows_in: "`ethtool -c`; interrupts in /proc/interrupts against packets",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
-    counter: None,
     kernels: "as the driver has it: virtio not before 6.1 and only if the host offers it, gVNIC in 6.1 but not 5.15, Xen's \
               never",
-    side_effects: &[],
     sources: &[
         Source {
             title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
@@ -35,7 +33,11 @@ pub(super) const KNOB: Knob = Knob {
             says: "adaptive-rx off; keep it by a .link file or nmcli",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
+        lasts: Some(Lasts::Link { keys: "UseAdaptiveRxCoalesce=no\nRxCoalesceSec={}us\n", since: 250 }),
+        ..Extras::NONE
+    },
     advise,
 };
 

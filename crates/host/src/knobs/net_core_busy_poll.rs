@@ -1,8 +1,9 @@
 //! How long `poll`, `select` and `epoll_wait` poll the network device before they sleep.
 
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::{CpuLimit, Facts};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{cpus, one, own_number, usable_cpus};
@@ -30,10 +31,7 @@ pub(super) const KNOB: Knob = Knob {
                 sockets. A socket without a NAPI queue behind it (loopback, veth) has nothing to poll.",
     risk: "spins a CPU for every waiting thread, takes time from the CPU's sibling, uses power",
     shows_in: "BusyPollRxPackets in /proc/net/netstat",
-    read_in: &[CounterPlace::Table { file: "/proc/net/netstat", names: &["BusyPollRxPackets"] }],
-    counter: Some(Counter::BusyPolling),
     kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, busy_poll",
@@ -51,7 +49,13 @@ pub(super) const KNOB: Knob = Knob {
             says: "busy_read of 50 and of 100 changes nothing on loopback and veth",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/net/netstat", names: &["BusyPollRxPackets"] }],
+        counter: Some(Counter::BusyPolling),
+        worth_a_trial: &["50"],
+        tuned: &[TunedProfile::NetworkLatency],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! How long a receive call on a new socket polls the network device before it sleeps.
 
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::net_core_busy_poll::{Polling, decide};
@@ -26,10 +27,7 @@ pub(super) const KNOB: Knob = Knob {
                 has nothing to poll.",
     risk: "every new socket polls: spins a CPU for each waiting thread, takes time from the CPU's sibling, uses power",
     shows_in: "BusyPollRxPackets in /proc/net/netstat",
-    read_in: &[CounterPlace::Table { file: "/proc/net/netstat", names: &["BusyPollRxPackets"] }],
-    counter: Some(Counter::BusyPolling),
     kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, busy_read",
@@ -50,7 +48,13 @@ pub(super) const KNOB: Knob = Knob {
             says: "50 and 100 change nothing on loopback and veth",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/net/netstat", names: &["BusyPollRxPackets"] }],
+        counter: Some(Counter::BusyPolling),
+        worth_a_trial: &["50"],
+        tuned: &[TunedProfile::NetworkLatency],
+        ..Extras::NONE
+    },
     advise,
 };
 

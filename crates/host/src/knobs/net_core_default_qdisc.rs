@@ -1,5 +1,6 @@
 //! The queue that packets wait in before a new interface's device takes them.
 
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -24,10 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 interface with several queues has the discipline mq, and one of these on each queue.",
     risk: "fq and fq_codel need their module, and drop or delay packets by rules of their own",
     shows_in: "`tc -s qdisc`: dropped, overlimits, backlog",
-    read_in: &[],
-    counter: None,
     kernels: "all since 3.12",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, default_qdisc",
@@ -35,7 +33,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux net/sched/sch_generic.c, attach_default_qdiscs", says: "used when a device comes up" },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

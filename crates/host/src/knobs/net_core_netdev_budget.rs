@@ -1,8 +1,9 @@
 //! How many packets a CPU takes from its devices in one go.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, reads};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -25,11 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 a tick that is due there waits.",
     risk: "a larger budget keeps the CPU from ticks for longer; a smaller one leaves packets in the device's ring",
     shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, a line a CPU)",
-    read_in: &[CounterPlace::SoftnetColumns(&[3])],
-    // A budget that is never used up ends nothing.
-    counter: Some(Counter::PacketBudget),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, netdev_budget",
@@ -38,7 +35,13 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux net/core/dev.c, net_rx_action", says: "counts a time_squeeze when either runs out" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::SoftnetColumns(&[3])],
+        // A budget that is never used up ends nothing.
+        counter: Some(Counter::PacketBudget),
+        worth_a_trial: &["600"],
+        ..Extras::NONE
+    },
     advise,
 };
 

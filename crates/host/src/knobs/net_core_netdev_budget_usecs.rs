@@ -1,8 +1,9 @@
 //! How long a CPU takes packets from its devices in one go.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -28,11 +29,7 @@ pub(super) const KNOB: Knob = Knob {
                 for one round of packets.",
     risk: "longer keeps the CPU from ticks for longer; shorter leaves packets in the device's ring",
     shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, a line a CPU)",
-    read_in: &[CounterPlace::SoftnetColumns(&[3])],
-    // A budget that is never used up ends nothing.
-    counter: Some(Counter::PacketBudget),
     kernels: "not 4.4; 5.10 and newer have it",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, netdev_budget_usecs",
@@ -40,7 +37,12 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Linux net/core/hotdata.c", says: "two jiffies by default" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::SoftnetColumns(&[3])],
+        // A budget that is never used up ends nothing.
+        counter: Some(Counter::PacketBudget),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,10 +1,12 @@
 //! How many packets may wait for a CPU that gets them from another one.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Facts, reads};
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number};
 
@@ -29,11 +31,7 @@ pub(super) const KNOB: Knob = Knob {
                 is on.",
     risk: "a longer queue is a longer wait when a CPU can't keep up",
     shows_in: "column 2 of /proc/net/softnet_stat (hexadecimal, a line a CPU)",
-    read_in: &[CounterPlace::SoftnetColumns(&[2])],
-    // Not its drops alone: what loopback carries passes the backlog, so the limit is at work though it is never reached.
-    counter: Some(Counter::Backlog),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog",
@@ -49,7 +47,15 @@ pub(super) const KNOB: Knob = Knob {
             says: "at 630,000 packets/s over veth, 100 drops and 1000 does not; 30000 gains nothing more",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::SoftnetColumns(&[2])],
+        // Not its drops alone: what loopback carries passes the backlog, so the limit is at work though it is never reached.
+        counter: Some(Counter::Backlog),
+        // A full backlog drops the packets of a whole stall.
+        effect: Some(Effect::Large),
+        worth_a_trial: &["4000"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,10 +1,12 @@
 //! The receive buffer of a socket that asks for none.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{full_buffers, one, own_number};
 
@@ -28,11 +30,7 @@ pub(super) const KNOB: Knob = Knob {
                 SO_RCVBUF, which gives the memory to the one socket that needs it.",
     risk: "every UDP, UNIX and netlink socket may take as much; after a stall a server works through stale inputs",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
-    read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
-    // A buffer that never fills is as good as any other.
-    counter: Some(Counter::ReceiveBuffers),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, rmem_default",
@@ -48,7 +46,15 @@ pub(super) const KNOB: Knob = Knob {
             says: "212992 bytes hold 256 packets of up to 100 bytes",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
+        // A buffer that never fills is as good as any other.
+        counter: Some(Counter::ReceiveBuffers),
+        // A full socket buffer or ring drops the packets of a whole stall.
+        effect: Some(Effect::Large),
+        worth_a_trial: &["1048576"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,10 +1,12 @@
 //! The most receive buffer that a socket may ask for.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{full_buffers, one, own_number};
 
@@ -37,11 +39,7 @@ pub(super) const KNOB: Knob = Knob {
                 never asks.",
     risk: "after a stall a server with a deep buffer works through stale inputs; sockets that ask can take more memory",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
-    read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
-    // A buffer that never fills is as good as any other.
-    counter: Some(Counter::ReceiveBuffers),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, rmem_max",
@@ -61,7 +59,14 @@ pub(super) const KNOB: Knob = Knob {
                    MB",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["RcvbufErrors"] }],
+        // A buffer that never fills is as good as any other.
+        counter: Some(Counter::ReceiveBuffers),
+        // A full socket buffer or ring drops the packets of a whole stall.
+        effect: Some(Effect::Large),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! Receive flow steering, its half that is shared by all queues: the table of which CPU reads which flow.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -23,11 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 each player do, if the threads that read them stay where they are.",
     risk: "memory of the table; with threads that wander, packets follow them from CPU to CPU",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), NET_RX in /proc/softirqs by CPU",
-    read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] }, CounterPlace::SoftnetColumns(&[10])],
-    // It chooses the CPU for packets that are handed over: where none is, there is no choice.
-    counter: Some(Counter::SteeredPackets),
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, RFS",
@@ -39,7 +36,15 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "scylladb/seastar, perftune.py", says: "32768, shared out among the queues; for TCP" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[
+            CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
+            CounterPlace::SoftnetColumns(&[10]),
+        ],
+        // It chooses the CPU for packets that are handed over: where none is, there is no choice.
+        counter: Some(Counter::SteeredPackets),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! Whether a network device's driver is as new as it should be.
 
+use crate::extras::Extras;
 use crate::facts::{Facts, Nic};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -28,10 +29,7 @@ pub(super) const KNOB: Knob = Knob {
                 to a list of driver versions and is not compared with one.",
     risk: "a driver that does not load leaves the machine without a network: have a console, and an image to go back to",
     shows_in: "`ethtool -i`",
-    read_in: &[],
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Amazon EC2 User Guide, Enhanced networking with the Intel 82599 VF interface",
@@ -39,7 +37,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Amazon EC2 User Guide, ENA Express", says: "driver 2.2.9 or later (from memory)" },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! Whether packets go past the hypervisor's software.
 
+use crate::extras::Extras;
 use crate::facts::{Cloud, Enhancement, Facts, Nic};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 needs a driver in the image.",
     risk: "a machine whose image lacks the driver does not come back: make an image first; addresses of the host may change",
     shows_in: "`ethtool -i`: the driver's name",
-    read_in: &[],
-    counter: None,
     kernels: "all that have the driver: ixgbevf, ena, gve, mlx4, mlx5, mana",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Amazon EC2 User Guide, Enhanced networking",
@@ -46,7 +44,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the function is bound to the synthetic interface, which takes over when it goes",
         },
     ],
-    too_much: None,
+    extras: Extras::NONE,
     advise,
 };
 

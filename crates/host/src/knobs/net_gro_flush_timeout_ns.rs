@@ -1,8 +1,9 @@
 //! How long a device's interrupt may stay off before the kernel looks for packets itself.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::net_napi_defer_hard_irqs::put_off;
@@ -21,10 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 two polls, and is the most that a packet can wait when the server does not poll in time.",
     risk: "adds up to its length to a packet's way",
     shows_in: "interrupts of the device in /proc/interrupts against its packets",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
-    counter: Some(Counter::DevicePackets),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/napi.rst",
@@ -35,7 +33,11 @@ pub(super) const KNOB: Knob = Knob {
             says: "the timer, in nanoseconds, after which held packets are handed on",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
+        counter: Some(Counter::DevicePackets),
+        ..Extras::NONE
+    },
     advise,
 };
 

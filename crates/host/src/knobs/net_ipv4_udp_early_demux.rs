@@ -1,9 +1,11 @@
 //! Whether the kernel looks for a packet's socket before it routes the packet.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own};
 use crate::advice::State;
@@ -24,15 +26,18 @@ pub(super) const KNOB: Knob = Knob {
                 look finds nothing and is a cost alone; one that connects a socket for each player gains by it.",
     risk: "connected sockets pay for a route with each packet",
     shows_in: "CPU time of softirq a packet; no counter",
-    read_in: &[],
-    counter: Some(Counter::UdpDatagrams),
     kernels: "not 4.4; 5.10 and newer have it",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/networking/ip-sysctl.rst, udp_early_demux",
         says: "for connected sockets; turn it off if more load comes by unconnected ones; default 1",
     }],
-    too_much: None,
+    extras: Extras {
+        counter: Some(Counter::UdpDatagrams),
+        // A look-up of every packet, in under a microsecond.
+        effect: Some(Effect::Small),
+        worth_a_trial: &["0", "1"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! How much memory all UDP sockets together may take.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, STALL_MS};
 use crate::plan::Reading;
 
@@ -32,11 +33,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "a high limit lets packets that nobody reads take the memory of the whole machine",
     shows_in: "MemErrors on the Udp line of /proc/net/snmp; mem on the UDP line of /proc/net/sockstat against the first \
                number",
-    read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
-    // What it refuses is counted among the datagrams that found no room.
-    counter: Some(Counter::ReceiveBuffers),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/ip-sysctl.rst, udp_mem",
@@ -51,7 +48,12 @@ pub(super) const KNOB: Knob = Knob {
             says: "double it; true only where MemErrors rises",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
+        // What it refuses is counted among the datagrams that found no room.
+        counter: Some(Counter::ReceiveBuffers),
+        ..Extras::NONE
+    },
     advise,
 };
 

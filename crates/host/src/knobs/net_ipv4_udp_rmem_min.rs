@@ -1,8 +1,9 @@
 //! What each UDP socket may keep of packets while all of them together are over their limit.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -24,11 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 size and no guarantee. Its counterpart udp_wmem_min does nothing at all.",
     risk: "with many sockets a large floor takes the memory that the limit is there to protect",
     shows_in: "MemErrors on the Udp line of /proc/net/snmp",
-    read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
-    // What it refuses is counted among the datagrams that found no room.
-    counter: Some(Counter::ReceiveBuffers),
     kernels: "all; one for the whole machine in 4.4, one a network namespace by 5.10",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/ip-sysctl.rst, udp_rmem_min",
@@ -39,7 +36,12 @@ pub(super) const KNOB: Knob = Knob {
             says: "looked at only above the first number of udp_mem",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
+        // What it refuses is counted among the datagrams that found no room.
+        counter: Some(Counter::ReceiveBuffers),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! How often a device's interrupt stays off after a round that found no packets.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, Nic};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{each_interface, own};
@@ -21,10 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 interrupted. One that does not poll waits for the timeout instead of the interrupt.",
     risk: "packets wait up to the timeout where nobody polls",
     shows_in: "interrupts of the device in /proc/interrupts against its packets",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
-    counter: Some(Counter::DevicePackets),
     kernels: "5.10 and newer; not 4.4",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/napi.rst",
@@ -35,7 +33,11 @@ pub(super) const KNOB: Knob = Knob {
             says: "how often the interrupt is put off when a round found nothing",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
+        counter: Some(Counter::DevicePackets),
+        ..Extras::NONE
+    },
     advise,
 };
 

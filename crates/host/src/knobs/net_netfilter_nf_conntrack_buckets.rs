@@ -1,9 +1,10 @@
 //! In how many buckets connection tracking looks for a flow.
 
+use crate::extras::{Counter, Extras, Program};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -23,15 +24,12 @@ pub(super) const KNOB: Knob = Knob {
                 hashsize, which a line in /etc/modprobe.d sets before the module is loaded.",
     risk: "memory for each bucket; the table is built anew while packets wait",
     shows_in: "nf_conntrack_max beside it; searched of /proc/net/stat/nf_conntrack",
-    read_in: &[],
-    counter: Some(Counter::TrackedConnections),
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/networking/nf_conntrack-sysctl.rst",
         says: "size of the hash table, and how nf_conntrack_max follows from it",
     }],
-    too_much: None,
+    extras: Extras { counter: Some(Counter::TrackedConnections), set_by: &[Program::ContainerNetwork], ..Extras::NONE },
     advise,
 };
 

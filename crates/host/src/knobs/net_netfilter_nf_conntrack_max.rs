@@ -1,10 +1,12 @@
 //! How many flows the firewall can keep track of.
 
+use crate::extras::{Counter, Extras, Program};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number};
 
@@ -25,10 +27,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "memory for each entry; a table over its number of buckets is searched more slowly",
     shows_in: "nf_conntrack_count beside it; drop and early_drop of /proc/net/stat/nf_conntrack; \"table full\" in the \
                kernel's log",
-    read_in: &[],
-    counter: Some(Counter::TrackedConnections),
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/nf_conntrack-sysctl.rst, nf_conntrack_max",
@@ -39,7 +38,13 @@ pub(super) const KNOB: Knob = Knob {
             says: "drops what finds the table full and no entry that may go early",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        counter: Some(Counter::TrackedConnections),
+        // A full table drops the packets of new players.
+        effect: Some(Effect::Large),
+        set_by: &[Program::ContainerNetwork],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,9 +1,10 @@
 //! How long connection tracking remembers a UDP sender whom nobody answered.
 
+use crate::extras::{Counter, Extras, Program};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -23,15 +24,12 @@ pub(super) const KNOB: Knob = Knob {
                 nf_conntrack_udp_timeout_stream. NOTRACK for the game's ports keeps all of them out.",
     risk: "a firewall that lets answers in by state forgets sooner who asked",
     shows_in: "nf_conntrack_count beside it during a flood",
-    read_in: &[],
-    counter: Some(Counter::TrackedConnections),
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/networking/nf_conntrack-sysctl.rst",
         says: "seconds; streams have a timeout of their own",
     }],
-    too_much: None,
+    extras: Extras { counter: Some(Counter::TrackedConnections), set_by: &[Program::ContainerNetwork], ..Extras::NONE },
     advise,
 };
 

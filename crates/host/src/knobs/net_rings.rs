@@ -1,8 +1,10 @@
 //! How many packets the ring of a device's receive queue holds.
 
+use crate::extras::{Extras, Lasts};
 use crate::facts::{Facts, Nic};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::rank::Effect;
 
 use super::{each_interface, own};
 
@@ -22,15 +24,17 @@ pub(super) const KNOB: Knob = Knob {
                 drops a few packets and renumbers interrupts.",
     risk: "drops while it changes; interrupts get new numbers, so their CPUs must be set again; more cache",
     shows_in: "rx_overruns and the drops of each queue in `ethtool -S`",
-    read_in: &[],
-    counter: None,
     kernels: "as the driver has it; virtio's is the host's to choose",
-    side_effects: &[],
     sources: &[Source {
         title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
         says: "up to 16K receive descriptors against overruns",
     }],
-    too_much: None,
+    extras: Extras {
+        // A full socket buffer or ring drops the packets of a whole stall.
+        effect: Some(Effect::Large),
+        lasts: Some(Lasts::Link { keys: "RxBufferSize={}\n", since: 244 }),
+        ..Extras::NONE
+    },
     advise,
 };
 

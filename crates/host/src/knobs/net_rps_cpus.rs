@@ -2,10 +2,11 @@
 
 use evenkeel_sys::CpuSet;
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, Nic, Queue};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{cpus, own};
@@ -24,13 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 where there are enough. One flow always goes to one CPU, so a server with few peers gains little.",
     risk: "an interrupt between CPUs for packets, drops in the per-CPU backlog (net.core.netdev_max_backlog)",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), column 2 (drops), NET_RX in /proc/softirqs",
-    read_in: &[
-        CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
-        CounterPlace::SoftnetColumns(&[10, 2]),
-    ],
-    counter: Some(Counter::SteeredPackets),
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, RPS",
@@ -54,7 +49,14 @@ pub(super) const KNOB: Knob = Knob {
             says: "under a flood over veth, steering lost 0.69 % of packets where none were lost before",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[
+            CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
+            CounterPlace::SoftnetColumns(&[10, 2]),
+        ],
+        counter: Some(Counter::SteeredPackets),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! Receive flow steering, its half that belongs to each queue: how many flows the queue keeps track of.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, Nic, Queue};
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{own, own_number};
@@ -23,11 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 The documentation shares the entries of the table out among the queues.",
     risk: "memory for each queue; with threads that wander, packets follow them from CPU to CPU",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), NET_RX in /proc/softirqs by CPU",
-    read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] }, CounterPlace::SoftnetColumns(&[10])],
-    // It chooses the CPU for packets that are handed over: where none is, there is no choice.
-    counter: Some(Counter::SteeredPackets),
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, RFS",
@@ -38,7 +35,15 @@ pub(super) const KNOB: Knob = Knob {
             says: "records the CPU for sockets in the established state only, which is connected ones",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[
+            CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
+            CounterPlace::SoftnetColumns(&[10]),
+        ],
+        // It chooses the CPU for packets that are handed over: where none is, there is no choice.
+        counter: Some(Counter::SteeredPackets),
+        ..Extras::NONE
+    },
     advise,
 };
 

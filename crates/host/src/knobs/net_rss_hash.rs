@@ -1,9 +1,10 @@
 //! By what a device chooses the receive queue of a UDP packet.
 
+use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Facts, Nic};
 use crate::goal::Wish;
-use crate::knob::{Area, CounterPlace, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 
 use super::{each_interface, own};
 
@@ -22,10 +23,7 @@ pub(super) const KNOB: Knob = Knob {
                 arrive out of turn.",
     risk: "fragmented packets arrive out of order or are lost; Azure's host drops many of them: keep packets under the MTU",
     shows_in: "`ethtool -n DEVICE rx-flow-hash udp4`; the interrupts of each queue in /proc/interrupts",
-    read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }],
-    counter: None,
     kernels: "as the driver has it: ENA from Linux 5.9 on and only on newer instances, virtio only if the host offers it",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, RSS",
@@ -40,7 +38,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "the guest sets the hash of what it sends alone; fragmented UDP is lost on Azure when ports are hashed",
         },
     ],
-    too_much: None,
+    extras: Extras { read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }], ..Extras::NONE },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! Whether threads take a device's packets, instead of the CPU that serves its interrupt.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, Nic};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{each_interface, own, usable_cpus};
@@ -20,15 +21,12 @@ pub(super) const KNOB: Knob = Knob {
                 own, and be given a priority below or above the tick's. Each round costs a wake-up.",
     risk: "threads compete with the server unless they are pinned; a wake-up for each round",
     shows_in: "CPU time of the threads napi/INTERFACE-N",
-    read_in: &[],
-    counter: Some(Counter::DevicePackets),
     kernels: "5.15 and newer have it, 5.10 and older do not",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/networking/napi.rst, threaded NAPI",
         says: "a thread for each instance; pin each to the CPU that serves its interrupt",
     }],
-    too_much: None,
+    extras: Extras { counter: Some(Counter::DevicePackets), ..Extras::NONE },
     advise,
 };
 

@@ -2,9 +2,10 @@
 
 use evenkeel_sys::CpuSet;
 
+use crate::extras::{Counter, Extras, Program};
 use crate::facts::{Facts, Nic, Queue};
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{cpus, own};
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 nothing to choose, and refuses the file.",
     risk: "a list that leaves out a CPU sends its packets by hash; a change of queues forgets all lists",
     shows_in: "packets of each transmit queue in `ethtool -S`, where the driver counts them",
-    read_in: &[],
-    counter: Some(Counter::DevicePackets),
     kernels: "all that are built with CONFIG_XPS (the default on several CPUs)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, XPS",
@@ -37,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "sets it at boot for each queue; may do so again",
         },
     ],
-    too_much: None,
+    extras: Extras { counter: Some(Counter::DevicePackets), set_by: &[Program::GoogleMultiqueue], ..Extras::NONE },
     advise,
 };
 

@@ -2,9 +2,11 @@
 
 use evenkeel_sys::CpuSet;
 
+use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ServerUnit};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::probe::field;
 
 use super::{cpus, one, usable_cpus};
 use crate::advice::State;
@@ -28,10 +30,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "CPUs that the server does not use stay idle for others beside it; a server with more threads than CPUs \
            queues",
     shows_in: "se.nr_migrations in /proc/PID/sched, NET_RX in /proc/softirqs",
-    read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] }],
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "sched_setaffinity(2)",
@@ -43,9 +42,22 @@ pub(super) const KNOB: Knob = Knob {
             says: "interrupts on core 0, the server on the others",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] }],
+        process: Some(Process { of: Owner::Server, while_it_runs: true, has: Some(has) }),
+        lasts: Some(Lasts::ServerUnit(ServerUnit {
+            lines: |cpus| Some(format!("CPUAffinity=\nCPUAffinity={cpus}\n")),
+            ..ServerUnit::NONE
+        })),
+        ..Extras::NONE
+    },
     advise,
 };
+
+fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+    let status = file("status")?;
+    Some(CpuSet::parse_list(field(&status, "Cpus_allowed_list", ':')?)? == CpuSet::parse_list(wanted)?)
+}
 
 fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
     one(decide(facts, wish))

@@ -1,5 +1,6 @@
 //! Whether the C library's malloc asks for huge pages.
 
+use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
 use crate::facts::Facts;
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -20,10 +21,7 @@ pub(super) const KNOB: Knob = Knob {
                 allocator of their own, and those of Go, Java or C#, are not touched by it.",
     risk: "more memory for the same heap; with 1, faults that make a huge page may wait (see thp.defrag)",
     shows_in: "AnonHugePages and Private_Hugetlb in /proc/PID/smaps_rollup",
-    read_in: &[],
-    counter: None,
     kernels: "all; needs a glibc that lists it: ld.so --list-tunables (2.36 does)",
-    side_effects: &[],
     sources: &[
         Source {
             title: "The GNU C Library manual, Memory Allocation Tunables",
@@ -34,9 +32,22 @@ pub(super) const KNOB: Knob = Knob {
             says: "HUGETLB_MORECORE=yes with LD_PRELOAD=libhugetlbfs.so, which does nothing on today's glibc",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        process: Some(Process { of: Owner::Server, while_it_runs: false, has: Some(has) }),
+        lasts: Some(Lasts::ServerUnit(ServerUnit {
+            lines: |way| Some(format!("Environment=GLIBC_TUNABLES=glibc.malloc.hugetlb={way}\n")),
+            ..ServerUnit::NONE
+        })),
+        ..Extras::NONE
+    },
     advise,
 };
+
+fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+    let tunable = format!("glibc.malloc.hugetlb={wanted}");
+    let is_so = |tunables: &str| tunables.split(':').any(|one| one == tunable);
+    Some(file("environ")?.split('\0').any(|variable| variable.strip_prefix("GLIBC_TUNABLES=").is_some_and(is_so)))
+}
 
 fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
     vec![match facts.memory.thp_enabled.known().map(String::as_str) {

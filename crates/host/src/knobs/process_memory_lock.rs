@@ -1,5 +1,6 @@
 //! Whether the server's memory stays in memory.
 
+use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit, UnitLimit};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -21,17 +22,35 @@ pub(super) const KNOB: Knob = Knob {
                 the server asks for later is faulted in when it is asked for, so arenas belong at the start.",
     risk: "all that is mapped takes memory, used or not; a server that outgrows the machine is killed",
     shows_in: "VmLck in /proc/PID/status, major faults in /proc/PID/stat",
-    read_in: &[],
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source { title: "mlock(2)", says: "what is locked, and that RLIMIT_MEMLOCK bounds it without CAP_IPC_LOCK" },
         Source { title: "systemd.exec(5), LimitMEMLOCK=", says: "sets that bound for a service" },
     ],
-    too_much: None,
+    extras: Extras {
+        process: Some(Process { of: Owner::Server, while_it_runs: false, has: Some(has) }),
+        lasts: Some(Lasts::ServerUnit(ServerUnit {
+            lines: |which| (which == "all").then(|| "LimitMEMLOCK=infinity\n".to_owned()),
+            without_lines: Some(UnitLimit {
+                why: "a server locks nothing unless it asks for it",
+                todo: Some("do not call mlockall in the server"),
+            }),
+            only_permits: Some(UnitLimit {
+                why: "a program's memory is locked by the program itself",
+                todo: Some("the server calls mlockall(MCL_CURRENT | MCL_FUTURE) when it starts"),
+            }),
+            ..ServerUnit::NONE
+        })),
+        ..Extras::NONE
+    },
     advise,
 };
+
+fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+    let limits = file("limits")?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    Some(limit.trim().starts_with("unlimited") == (wanted == "all"))
+}
 
 fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
     let Some(swaps) = facts.memory.swaps.known() else {

@@ -1,5 +1,6 @@
 //! Which memory node the server runs on and takes its memory from.
 
+use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
 use crate::facts::{Facts, Node};
 use crate::goal::Wish;
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -23,10 +24,7 @@ pub(super) const KNOB: Knob = Knob {
                 belong on the same node.",
     risk: "a server that needs more memory or CPUs than its node has is killed or waits while the other node idles",
     shows_in: "numastat -p PID, numa_miss in /sys/devices/system/node/node*/numastat",
-    read_in: &[],
-    counter: None,
     kernels: "all that are built with CONFIG_NUMA",
-    side_effects: &[],
     sources: &[
         Source { title: "numactl(8)", says: "--cpunodebind and --membind, with two dashes" },
         Source { title: "systemd.exec(5), NUMAPolicy= and NUMAMask=", says: "the same for a service" },
@@ -35,7 +33,23 @@ pub(super) const KNOB: Knob = Knob {
             says: "the first of three ways on machines with two nodes; its example has one dash too few",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        process: Some(Process {
+            of: Owner::Server,
+            while_it_runs: false,
+            // The first mapping is the program's own: it follows the policy of its process.
+            has: Some(|file, node| {
+                Some(file("numa_maps")?.lines().next()?.split_whitespace().nth(1)? == format!("bind:{node}"))
+            }),
+        }),
+        lasts: Some(Lasts::ServerUnit(ServerUnit {
+            lines: |node| Some(format!("NUMAPolicy=bind\nNUMAMask=\nNUMAMask={node}\n")),
+            // Memory of one node is of use to threads that run there.
+            along: Some(("CPUAffinity", "numa")),
+            ..ServerUnit::NONE
+        })),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,5 +1,6 @@
 //! The scheduling class of the server's threads.
 
+use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -24,10 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 CPU, bounded only by the guard kernel.sched_rt_runtime_us. It needs CAP_SYS_NICE or RLIMIT_RTPRIO.",
     risk: "an endless loop takes its CPU from everything else, the way to log in included",
     shows_in: "the lateness of the server's ticks beside other work",
-    read_in: &[],
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source { title: "sched(7)", says: "the classes, and the rights that they need" },
         Source {
@@ -36,9 +34,31 @@ pub(super) const KNOB: Knob = Knob {
                    ms, 0.0 % with SCHED_FIFO",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        process: Some(Process { of: Owner::Server, while_it_runs: true, has: Some(has) }),
+        lasts: Some(Lasts::ServerUnit(ServerUnit { lines: unit_lines, ..ServerUnit::NONE })),
+        ..Extras::NONE
+    },
     advise,
 };
+
+fn unit_lines(policy: &str) -> Option<String> {
+    // The lowest priority is enough to go before every ordinary thread, and leaves room for who must go before the server.
+    let priority = if policy == "other" { "" } else { "CPUSchedulingPriority=1\n" };
+    Some(format!("CPUSchedulingPolicy={policy}\n{priority}"))
+}
+
+fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+    // The name, in brackets, may hold anything; the policy is the 39th field after it (proc(5)).
+    let stat = file("stat")?;
+    let policy = stat.rsplit_once(')')?.1.split_whitespace().nth(38)?;
+    let number = match wanted {
+        "fifo" => "1",
+        "rr" => "2",
+        _ => "0",
+    };
+    Some(policy == number)
+}
 
 fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
     one(decide(facts, wish.goal))

@@ -1,5 +1,6 @@
 //! The slice of CPU time that the server's threads ask for: the shorter, the sooner they start.
 
+use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit, UnitLimit};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -25,10 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 competes; its share of CPU time stays the same. It needs no rights, and threads inherit it.",
     risk: "more switches where the server competes for its CPU with a long piece of work",
     shows_in: "the lateness of the server's ticks beside other work; se.slice in /proc/PID/sched",
-    read_in: &[],
-    counter: None,
     kernels: "since Linux 6.12; ignored before",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux kernel/sched/syscalls.c, 6.12",
@@ -40,7 +38,18 @@ pub(super) const KNOB: Knob = Knob {
                    ms; SCHED_FIFO has 0.0 %",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        process: Some(Process { of: Owner::Server, while_it_runs: true, has: None }),
+        lasts: Some(Lasts::ServerUnit(ServerUnit {
+            lines: |_| None,
+            without_lines: Some(UnitLimit {
+                why: "systemd has no key for it, and the kernel keeps it for each thread",
+                todo: None,
+            }),
+            ..ServerUnit::NONE
+        })),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! How late the kernel may end a sleep of the server, to end several together.
 
+use crate::extras::{Counter, Extras, Lasts, Owner, Process, ServerUnit, Wait};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 
 /// The place of everything that belongs to the server's own process.
 const PLACE: &str = "server";
@@ -21,11 +22,7 @@ pub(super) const KNOB: Knob = Knob {
                 sets it by TimerSlackNSec=.",
     risk: "more wake-ups where a process has many timers",
     shows_in: "/proc/PID/timerslack_ns, the lateness of the server's ticks",
-    read_in: &[],
-    // No counter tells of sleeps that ended late; that the threads have the value is read back.
-    counter: Some(Counter::ReadBack),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "prctl(2), PR_SET_TIMERSLACK",
@@ -38,7 +35,22 @@ pub(super) const KNOB: Knob = Knob {
                    late by it",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // No counter tells of sleeps that ended late; that the threads have the value is read back.
+        counter: Some(Counter::ReadBack),
+        shortens: Some(Wait::LateTimer),
+        process: Some(Process {
+            of: Owner::Server,
+            while_it_runs: true,
+            has: Some(|file, wanted| Some(file("timerslack_ns")?.trim() == wanted)),
+        }),
+        lasts: Some(Lasts::ServerUnit(ServerUnit {
+            lines: |slack_ns| Some(format!("TimerSlackNSec={slack_ns}\n")),
+            ..ServerUnit::NONE
+        })),
+        ..Extras::NONE
+    },
     advise,
 };
 

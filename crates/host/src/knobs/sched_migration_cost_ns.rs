@@ -1,8 +1,9 @@
 //! For how long the kernel takes a thread's cache to be warm, and spares it a move.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Since, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, scheduler_number, usable_cpus};
@@ -32,11 +33,7 @@ pub(super) const KNOB: Knob = Knob {
                 old CPU though another one is idle. Threads that are pinned to a CPU do not move anyway.",
     risk: "threads wait for a busy CPU beside an idle one",
     shows_in: "se.nr_migrations in /proc/PID/sched of the server",
-    read_in: &[],
-    // By pressure: where nobody waits for a CPU, there is nobody to move.
-    counter: Some(Counter::WaitingThreads),
     kernels: "a sysctl up to 5.12, in debugfs since 5.13",
-    side_effects: &[],
     sources: &[
         Source { title: "Linux kernel/sched/fair.c, task_hot", says: "500000 ns in 4.4 to 7.3" },
         Source { title: "Linux kernel/sched/debug.c", says: "the files in debugfs, since 5.13" },
@@ -46,7 +43,12 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile latency-performance", says: "5 ms in the days of the sysctl" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // By pressure: where nobody waits for a CPU, there is nobody to move.
+        counter: Some(Counter::WaitingThreads),
+        ..Extras::NONE
+    },
     advise,
 };
 

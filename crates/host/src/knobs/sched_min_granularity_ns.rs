@@ -1,8 +1,9 @@
 //! How long a thread runs before another one may take its CPU.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Since, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, scheduler_number, times_by_cpus};
@@ -34,11 +35,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "longer turns make others wait longer, ticks among them; it does not outlast a reboot, and debugfs has no \
            place in sysctl.d",
     shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of the server",
-    read_in: &[],
-    // By pressure: not every kernel is built with /proc/schedstat.
-    counter: Some(Counter::WaitingThreads),
     kernels: "a sysctl up to 5.12, in debugfs since 5.13, base_slice_ns since 6.6",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux kernel/sched/fair.c",
@@ -51,7 +48,12 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile throughput-performance", says: "10 ms in the days of the sysctl" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // By pressure: not every kernel is built with /proc/schedstat.
+        counter: Some(Counter::WaitingThreads),
+        ..Extras::NONE
+    },
     advise,
 };
 

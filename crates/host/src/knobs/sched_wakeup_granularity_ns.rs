@@ -1,8 +1,9 @@
 //! By how much a thread that wakes must be behind the one that runs to take its CPU.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, Finding, Knob, Place, Since, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, scheduler_number, times_by_cpus};
@@ -31,11 +32,7 @@ pub(super) const KNOB: Knob = Knob {
                 there a thread asks for a short slice of its own (process.sched_slice_ns).",
     risk: "more switches where many threads wake; it does not outlast a reboot",
     shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of whatever shares the CPU",
-    read_in: &[],
-    // By pressure: not every kernel is built with /proc/schedstat.
-    counter: Some(Counter::WaitingThreads),
     kernels: "a sysctl up to 5.12, in debugfs from 5.13 to 6.5; since then see process.sched_slice_ns",
-    side_effects: &[],
     sources: &[
         Source { title: "Linux kernel/sched/fair.c", says: "1 ms times 1 + log2(CPUs); gone with EEVDF in 6.6" },
         Source { title: "Linux kernel/sched/debug.c", says: "the files in debugfs, since 5.13" },
@@ -48,7 +45,12 @@ pub(super) const KNOB: Knob = Knob {
             says: "15 ms in the days of the sysctl, against the guide",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // By pressure: not every kernel is built with /proc/schedstat.
+        counter: Some(Counter::WaitingThreads),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,6 +1,7 @@
 //! Whether both threads of a core run.
 
 use crate::advice::State;
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -25,11 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 CpuOptions ThreadsPerCore=1), which the kernel's CPU numbers then show from the beginning.",
     risk: "half of the CPUs are gone, and paid for all the same; tasks and interrupts of those CPUs move",
     shows_in: "thread_siblings_list of each CPU; the work of a tick beside a busy sibling",
-    read_in: &[],
-    // Which CPUs run is read back at each switch.
-    counter: None,
     kernels: "since Linux 4.19; nosmt on the command line does it from boot on",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/ABI/testing/sysfs-devices-system-cpu, smt/control",
@@ -41,7 +38,11 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "Amazon EC2 User Guide, CPU options", says: "ThreadsPerCore=1 when an instance is launched" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // Which CPUs run is read back at each switch.
+        ..Extras::NONE
+    },
     advise,
 };
 

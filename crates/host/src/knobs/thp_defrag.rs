@@ -1,9 +1,11 @@
 //! Whether a page fault waits while the kernel makes room for a huge page.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own};
 
@@ -23,10 +25,7 @@ pub(super) const KNOB: Knob = Knob {
                 is there (never). The wait falls into whichever tick touches new memory.",
     risk: "with less effort at the fault, memory gets fewer huge pages",
     shows_in: "compact_stall and thp_fault_fallback in /proc/vmstat",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_fallback"] }],
-    counter: Some(Counter::HugePageFaults),
     kernels: "all that are built with CONFIG_TRANSPARENT_HUGEPAGE; defer since Linux 4.6, defer+madvise since 4.11",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/mm/transhuge.rst, defrag",
@@ -37,7 +36,14 @@ pub(super) const KNOB: Knob = Knob {
             says: "never; that path is of RHEL 6 only, today's is transparent_hugepage",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_fallback"] }],
+        counter: Some(Counter::HugePageFaults),
+        // Memory is moved, or freed, before the thread that asks for it goes on.
+        effect: Some(Effect::Large),
+        worth_a_trial: &["never", "madvise"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,10 +1,12 @@
 //! Transparent huge pages: whether the kernel gives 2 MiB pages by itself.
 
 use crate::advice::State;
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own};
 
@@ -25,11 +27,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "without huge pages large data is walked slower; pages that are huge already stay so; changing to or from \
            never changes vm.min_free_kbytes too",
     shows_in: "AnonHugePages in /proc/PID/smaps_rollup, thp_fault_alloc and compact_stall in /proc/vmstat",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_alloc"] }],
-    // Faults, not the pages there are: memory that a server touched before the switch stays as it is.
-    counter: Some(Counter::HugePageFaults),
     kernels: "all that are built with CONFIG_TRANSPARENT_HUGEPAGE",
-    side_effects: &["/proc/sys/vm/min_free_kbytes"],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/mm/transhuge.rst",
@@ -51,7 +49,17 @@ pub(super) const KNOB: Knob = Knob {
                    vm.min_free_kbytes from 67584 to 19832",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_alloc"] }],
+        // Faults, not the pages there are: memory that a server touched before the switch stays as it is.
+        counter: Some(Counter::HugePageFaults),
+        side_effects: &["/proc/sys/vm/min_free_kbytes"],
+        // A page fault waits while memory is moved and 2 MiB are cleared.
+        effect: Some(Effect::Large),
+        worth_a_trial: &["always", "madvise"],
+        tuned: &[TunedProfile::NetworkLatency],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,9 +1,10 @@
 //! Transparent pages of the sizes between small and huge, which cost less to make than huge ones.
 
+use crate::extras::{Counter, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 pub(super) const KNOB: Knob = Knob {
@@ -19,10 +20,7 @@ pub(super) const KNOB: Knob = Knob {
                 what thp.enabled says. ARM cores join such pages in one entry, of x86 processors only some (from memory).",
     risk: "memory that is given but not used",
     shows_in: "/sys/kernel/mm/transparent_hugepage/hugepages-NkB/stats",
-    read_in: &[],
-    counter: Some(Counter::HugePageFaults),
     kernels: "6.8 on",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/mm/transhuge.rst, multi-size THP",
@@ -33,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
             says: "16 KiB and 64 KiB on Graviton from Linux 6.9 on",
         },
     ],
-    too_much: None,
+    extras: Extras { counter: Some(Counter::HugePageFaults), ..Extras::NONE },
     advise,
 };
 

@@ -1,9 +1,11 @@
 //! How eagerly the kernel moves memory together before anybody needs it in one piece.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number};
 
@@ -22,18 +24,21 @@ pub(super) const KNOB: Knob = Knob {
                 touch one meanwhile. Writing a value above 0 starts a round at once.",
     risk: "without it huge pages are found less often, or at the price of a wait at the fault",
     shows_in: "compact_daemon_wake and compact_migrate_scanned in /proc/vmstat",
-    read_in: &[CounterPlace::Table {
-        file: "/proc/vmstat",
-        names: &["compact_daemon_wake", "compact_migrate_scanned"],
-    }],
-    counter: Some(Counter::Compaction),
     kernels: "since Linux 5.9, where built with CONFIG_COMPACTION",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, compaction_proactiveness",
         says: "range, default; moving pages may show as latency spikes in unsuspecting programs; 0 switches it off",
     }],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table {
+            file: "/proc/vmstat",
+            names: &["compact_daemon_wake", "compact_migrate_scanned"],
+        }],
+        counter: Some(Counter::Compaction),
+        // Memory is moved, or freed, before the thread that asks for it goes on.
+        effect: Some(Effect::Large),
+        ..Extras::NONE
+    },
     advise,
 };
 

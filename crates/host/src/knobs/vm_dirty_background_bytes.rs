@@ -1,9 +1,11 @@
 //! From how many dirty bytes on the kernel writes them out by itself: vm.dirty_background_ratio spelled in bytes.
 
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::vm_dirty_ratio::{HANDLERS, KERNEL};
 use super::{one, spelled_in_bytes};
@@ -25,13 +27,18 @@ pub(super) const KNOB: Knob = Knob {
                 refused here (the least is 1).",
     risk: "one that is too small makes every burst of writing wait for the disk",
     shows_in: "Dirty and Writeback in /proc/meminfo",
-    read_in: &[CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] }],
-    // Written, not dirtied: a line in any log dirties a page.
-    counter: Some(Counter::WrittenPages),
     kernels: "all",
-    side_effects: &[TWIN],
     sources: &[KERNEL, HANDLERS, Source { title: "TuneD, profile latency-performance", says: "3 % of memory" }],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] }],
+        // Written, not dirtied: a line in any log dirties a page.
+        counter: Some(Counter::WrittenPages),
+        side_effects: &[TWIN],
+        // A write waits for a disk.
+        effect: Some(Effect::Large),
+        tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,9 +1,11 @@
 //! From how much dirty memory on the kernel writes it out by itself.
 
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::vm_dirty_ratio::{HANDLERS, KERNEL, bytes_in_use, share_of_memory};
 use super::{one, own_number, size};
@@ -28,11 +30,7 @@ pub(super) const KNOB: Knob = Knob {
                 in bytes; to write one zeroes the other.",
     risk: "a lower share writes data that would soon have been overwritten",
     shows_in: "nr_dirty and nr_dirty_background_threshold in /proc/vmstat",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty", "nr_dirty_background_threshold"] }],
-    // Written, not dirtied: a line in any log dirties a page.
-    counter: Some(Counter::WrittenPages),
     kernels: "all",
-    side_effects: &[TWIN],
     sources: &[
         KERNEL,
         HANDLERS,
@@ -45,7 +43,16 @@ pub(super) const KNOB: Knob = Knob {
             says: "3 % of memory as vm.dirty_background_bytes, against the other",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty", "nr_dirty_background_threshold"] }],
+        // Written, not dirtied: a line in any log dirties a page.
+        counter: Some(Counter::WrittenPages),
+        side_effects: &[TWIN],
+        // A write waits for a disk.
+        effect: Some(Effect::Large),
+        tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,9 +1,11 @@
 //! How much of memory may wait to be written before those who write must wait.
 
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number, size};
 
@@ -37,14 +39,7 @@ pub(super) const KNOB: Knob = Knob {
                 out smaller. vm.dirty_bytes is the same limit in bytes; to write one zeroes the other.",
     risk: "a lower share throttles bursts of writing that a higher one would have swallowed",
     shows_in: "Dirty and Writeback in /proc/meminfo, nr_dirty_threshold in /proc/vmstat",
-    read_in: &[
-        CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty_threshold"] },
-        CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] },
-    ],
-    // Written, not dirtied: a line in any log dirties a page.
-    counter: Some(Counter::WrittenPages),
     kernels: "all",
-    side_effects: &[TWIN],
     sources: &[
         KERNEL,
         HANDLERS,
@@ -58,7 +53,19 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile throughput-performance", says: "40 % of memory" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[
+            CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty_threshold"] },
+            CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] },
+        ],
+        // Written, not dirtied: a line in any log dirties a page.
+        counter: Some(Counter::WrittenPages),
+        side_effects: &[TWIN],
+        // A write waits for a disk.
+        effect: Some(Effect::Large),
+        tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
+        ..Extras::NONE
+    },
     advise,
 };
 

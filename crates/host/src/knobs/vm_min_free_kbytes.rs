@@ -1,9 +1,11 @@
 //! How much memory the kernel keeps free for those who can't wait.
 
+use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number, size};
 
@@ -25,11 +27,7 @@ pub(super) const KNOB: Knob = Knob {
                 Switching transparent huge pages computes it anew unless it was set by hand.",
     risk: "memory that nobody else may use; far too much of it, and the kernel kills processes at once",
     shows_in: "page allocation failure in the kernel's log, rx_nobuf counters of the driver",
-    read_in: &[],
-    // A watermark is at work when the kernel reclaims because of it.
-    counter: Some(Counter::Reclaim),
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
@@ -44,7 +42,14 @@ pub(super) const KNOB: Knob = Knob {
             says: "four times the root of the memory in KiB, within 128 KiB and 256 MiB",
         },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // A watermark is at work when the kernel reclaims because of it.
+        counter: Some(Counter::Reclaim),
+        // Memory is moved, or freed, before the thread that asks for it goes on.
+        effect: Some(Effect::Large),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! Huge pages that are set aside for programs that ask for them.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, size};
@@ -25,13 +26,7 @@ pub(super) const KNOB: Knob = Knob {
     risk: "memory that nobody else may use, whether the server asks for it or not; more than three quarters of the machine's is \
            refused, since what is left has to hold everything else",
     shows_in: "HugePages_Total, HugePages_Free and HugePages_Rsvd in /proc/meminfo",
-    read_in: &[CounterPlace::Table {
-        file: "/proc/meminfo",
-        names: &["HugePages_Free", "HugePages_Rsvd", "HugePages_Total"],
-    }],
-    counter: Some(Counter::HugePagesInUse),
     kernels: "all that are built with CONFIG_HUGETLBFS",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/vm.rst, nr_hugepages",
@@ -42,7 +37,15 @@ pub(super) const KNOB: Knob = Knob {
             says: "fewer pages may come than were asked for; best at boot",
         },
     ],
-    too_much: Some(too_much),
+    extras: Extras {
+        read_in: &[CounterPlace::Table {
+            file: "/proc/meminfo",
+            names: &["HugePages_Free", "HugePages_Rsvd", "HugePages_Total"],
+        }],
+        counter: Some(Counter::HugePagesInUse),
+        too_much: Some(too_much),
+        ..Extras::NONE
+    },
     advise,
 };
 

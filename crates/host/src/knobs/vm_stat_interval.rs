@@ -1,5 +1,6 @@
 //! How often each CPU adds its counters of memory to those of all.
 
+use crate::extras::{Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -25,11 +26,7 @@ pub(super) const KNOB: Knob = Knob {
                 for some microseconds.",
     risk: "figures in /proc/vmstat and /proc/meminfo lag behind by so long",
     shows_in: "context switches to kworker threads in `perf sched`, vmstat_update among the workers",
-    read_in: &[],
-    // The work that it puts off is counted among all other work.
-    counter: None,
     kernels: "all",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/vm.rst, stat_interval",
@@ -37,7 +34,12 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source { title: "TuneD, profile network-latency", says: "10" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // The work that it puts off is counted among all other work.
+        tuned: &[TunedProfile::NetworkLatency],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,9 +1,11 @@
 //! How eagerly the kernel swaps anonymous memory out.
 
+use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number};
 
@@ -25,10 +27,7 @@ pub(super) const KNOB: Knob = Knob {
                 disk. Without swap there is nothing to decide, and the value does nothing.",
     risk: "near 0 the kernel kills processes for want of memory sooner than it swaps",
     shows_in: "pswpin and pswpout in /proc/vmstat, major faults of the server's process",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pswpin", "pswpout"] }],
-    counter: Some(Counter::Reclaim),
     kernels: "all; 0 to 100 before Linux 5.8, 0 to 200 since",
-    side_effects: &[],
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/vm.rst, swappiness",
@@ -41,7 +40,15 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "TuneD, profile latency-performance", says: "10, against the others" },
         Source { title: "Redpanda, rpk redpanda tune swappiness", says: "1, against the others" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pswpin", "pswpout"] }],
+        counter: Some(Counter::Reclaim),
+        // A page comes back from a disk.
+        effect: Some(Effect::Large),
+        worth_a_trial: &["10"],
+        tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! How much more memory the kernel reclaims after memory was fragmented.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number};
@@ -23,16 +24,20 @@ pub(super) const KNOB: Knob = Knob {
                 files that were in use, in a burst.",
     risk: "at 0 memory fragments sooner, and huge pages become rarer",
     shows_in: "pageoutrun and kswapd_high_wmark_hit_quickly in /proc/vmstat",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["kswapd_high_wmark_hit_quickly", "pageoutrun"] }],
-    // A watermark is at work when the kernel reclaims because of it.
-    counter: Some(Counter::Reclaim),
     kernels: "since Linux 5.0",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, watermark_boost_factor",
         says: "meaning, unit and default; 0 switches it off",
     }],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table {
+            file: "/proc/vmstat",
+            names: &["kswapd_high_wmark_hit_quickly", "pageoutrun"],
+        }],
+        // A watermark is at work when the kernel reclaims because of it.
+        counter: Some(Counter::Reclaim),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,8 +1,9 @@
 //! How early the kernel starts to reclaim memory in the background.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
 
 use super::{one, own_number, size};
@@ -23,16 +24,18 @@ pub(super) const KNOB: Knob = Knob {
                 thread earlier.",
     risk: "a larger distance keeps more memory free that files could use",
     shows_in: "allocstall_normal and pgscan_direct in /proc/vmstat: allocations that had to reclaim by themselves",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["allocstall_normal", "pgscan_direct"] }],
-    // A watermark is at work when the kernel reclaims because of it.
-    counter: Some(Counter::Reclaim),
     kernels: "since Linux 4.6; at most 1000 in older kernels",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, watermark_scale_factor",
         says: "unit, default and bound; raise it where many allocations reclaim directly",
     }],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["allocstall_normal", "pgscan_direct"] }],
+        // A watermark is at work when the kernel reclaims because of it.
+        counter: Some(Counter::Reclaim),
+        worth_a_trial: &["100"],
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -1,9 +1,11 @@
 //! Whether memory is reclaimed on the near node before the far one is used.
 
+use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::goal::Wish;
-use crate::knob::{Area, Counter, CounterPlace, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
 use crate::plan::Reading;
+use crate::rank::Effect;
 
 use super::{one, own_number, several_nodes};
 
@@ -22,16 +24,22 @@ pub(super) const KNOB: Knob = Knob {
                 swaps: the allocation waits for that, while memory lies free on the other node.",
     risk: "above 0, allocations wait and files fall out of memory while other nodes have room",
     shows_in: "zone_reclaim_success and zone_reclaim_failed in /proc/vmstat",
-    read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["zone_reclaim_failed", "zone_reclaim_success"] }],
-    // Its own counters tell of reclaim within a node only; where nothing is scanned at all, there was none either.
-    counter: Some(Counter::Reclaim),
     kernels: "all that are built with CONFIG_NUMA",
-    side_effects: &[],
     sources: &[Source {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, zone_reclaim_mode",
         says: "off by default; only for workloads that are split so that each fits its node, where far memory is dear",
     }],
-    too_much: None,
+    extras: Extras {
+        read_in: &[CounterPlace::Table {
+            file: "/proc/vmstat",
+            names: &["zone_reclaim_failed", "zone_reclaim_success"],
+        }],
+        // Its own counters tell of reclaim within a node only; where nothing is scanned at all, there was none either.
+        counter: Some(Counter::Reclaim),
+        // Memory is moved, or freed, before the thread that asks for it goes on.
+        effect: Some(Effect::Large),
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -2,6 +2,7 @@
 
 use evenkeel_sys::CpuSet;
 
+use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
@@ -25,16 +26,16 @@ pub(super) const KNOB: Knob = Knob {
                 what is bound to a CPU stays.",
     risk: "the CPUs that are left have all of that work",
     shows_in: "kworker/u* in the CPU time of the server's CPUs",
-    read_in: &[],
-    // Work items are not counted by CPU without tracing.
-    counter: None,
     kernels: "since 4.2; workqueue.unbound_cpus= at boot since 6.12",
-    side_effects: &[],
     sources: &[
         Source { title: "Linux Documentation/core-api/workqueue.rst, affinity", says: "the set of unbound workers" },
         Source { title: "TuneD, profile cpu-partitioning", says: "leaves the isolated cores out" },
     ],
-    too_much: None,
+    extras: Extras {
+        read_in: &[],
+        // Work items are not counted by CPU without tracing.
+        ..Extras::NONE
+    },
     advise,
 };
 

@@ -46,7 +46,7 @@ fn ids_and_places_are_well_formed() {
         };
         assert!(parts.iter().all(plain), "{:?}", knob.id);
         let is_each = matches!(knob.place, Place::Each { .. });
-        for path in knob.place.files().iter().chain(knob.side_effects) {
+        for path in knob.place.files().iter().chain(knob.extras.side_effects) {
             let of_device = is_each && !path.starts_with('/');
             assert!(of_device || path.starts_with("/proc/sys/") || path.starts_with("/sys/"), "{}: {path}", knob.id);
             assert!(!path.contains("..") && !path.ends_with('/'), "{}: {path}", knob.id);

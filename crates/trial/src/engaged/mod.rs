@@ -72,7 +72,7 @@ pub enum Engaged {
 
 /// The counter of a knob, where there is one.
 pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
-    knobs::find(knob).ok()?.counter
+    knobs::find(knob).ok()?.extras.counter
 }
 
 /// What the windows of a record show of each of its knobs.

@@ -18,25 +18,6 @@ use crate::switch::setting_name;
 /// Steps of a ladder on either side.
 const STEPS: u32 = 3;
 
-/// Knobs that are well as they are by all that is known of a machine, and that a server may be better off with otherwise all
-/// the same: each with the values that are worth a trial. The first that is not in force is tried.
-const WORTH_A_TRIAL: &[(&str, &[&str])] = &[
-    ("haltpoll.guest_halt_poll_ns", &["200000", "0"]),
-    ("cpuidle.dma_latency_us", &["0"]),
-    ("net.core.busy_poll", &["50"]),
-    ("net.core.busy_read", &["50"]),
-    ("net.core.netdev_max_backlog", &["4000"]),
-    ("net.core.netdev_budget", &["600"]),
-    ("net.core.rmem_default", &["1048576"]),
-    ("net.ipv4.udp_early_demux", &["0", "1"]),
-    ("kernel.sched_autogroup_enabled", &["0", "1"]),
-    ("kernel.numa_balancing", &["0"]),
-    ("thp.enabled", &["always", "madvise"]),
-    ("thp.defrag", &["never", "madvise"]),
-    ("vm.swappiness", &["10"]),
-    ("vm.watermark_scale_factor", &["100"]),
-];
-
 /// What was asked to be searched among.
 #[derive(Clone, Debug)]
 pub enum Wanted {
@@ -70,7 +51,7 @@ pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer 
         order.push(knob);
         advised.entry(knob.id).or_default().push(Setting { knob, place: Some(found.place.clone()), value });
     }
-    order.extend(WORTH_A_TRIAL.iter().filter_map(|(id, _)| knobs::find(id).ok()));
+    order.extend(worth_a_trial());
     let asked: Vec<(&'static Knob, Option<Setting>)> = match wanted {
         Wanted::Named(named) => named.clone(),
         _ => order.into_iter().map(|knob| (knob, None)).collect(),
@@ -85,7 +66,7 @@ pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer 
         let tried = match (setting, advised.get(knob.id)) {
             (Some(setting), _) => Ok(vec![setting]),
             (None, Some(settings)) => Ok(at_all_places(facts, settings)),
-            (None, None) => no_place(&advice, knob, wanted).map_or_else(|| worth_a_trial(root, facts, knob), Err),
+            (None, None) => no_place(&advice, knob, wanted).map_or_else(|| first_value(root, facts, knob), Err),
         };
         let candidate = tried.and_then(|settings| possible(root, facts, wanted, knob, settings));
         match candidate {
@@ -180,15 +161,23 @@ fn no_place(advice: &[Advice], knob: &Knob, wanted: &Wanted) -> Option<LeftOutRe
     found.all(is_out).then(|| LeftOutReason::Advice(first.reason.clone()))
 }
 
+/// Knobs that are well as they are by all that is known of a machine, and that a server may be better off with otherwise all the
+/// same: the largest effects first, of these what is easiest to try.
+fn worth_a_trial() -> Vec<&'static Knob> {
+    let mut found: Vec<&Knob> =
+        knobs::ALL.iter().copied().filter(|knob| !knob.extras.worth_a_trial.is_empty()).collect();
+    found.sort_by_key(|knob| (knob.effect(), knob.when()));
+    found
+}
+
 /// The first value that is worth a trial and not in force.
-fn worth_a_trial(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Setting>, LeftOutReason> {
-    let values = WORTH_A_TRIAL.iter().find(|(id, _)| *id == knob.id).map_or(&[][..], |(_, values)| *values);
+fn first_value(root: &Root, facts: &Facts, knob: &'static Knob) -> Result<Vec<Setting>, LeftOutReason> {
     let setting = |value: &&str| Setting { knob, place: None, value: (*value).to_owned() };
     let is_so = |setting: &Setting| {
         let plan = PlanFile::of(root, facts, std::slice::from_ref(setting), "", None);
         plan.is_ok_and(|plan| plan.steps.iter().all(|step| step.already_so))
     };
-    let found = values.iter().map(setting).find(|setting| !is_so(setting));
+    let found = knob.extras.worth_a_trial.iter().map(setting).find(|setting| !is_so(setting));
     found.map(|setting| vec![setting]).ok_or(LeftOutReason::NoValue)
 }
 
