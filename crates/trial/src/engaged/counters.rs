@@ -26,6 +26,15 @@ const SOFTNET_COLUMNS: [(usize, &str); 4] =
 const SNMP_FIELDS: [(&str, &str); 3] =
     [("udp_rcvbuf_errors", "RcvbufErrors"), ("udp_mem_errors", "MemErrors"), ("udp_in_datagrams", "InDatagrams")];
 
+/// The names under which windows have counters that are read in more than one place.
+const BUSY_POLLED: &str = "BusyPollRxPackets";
+const DISK_REQUESTS: &str = "disk_requests";
+const HUGE_PAGES: &str = "huge_pages_in_use";
+const TRACKED: &str = "nf_conntrack_count";
+pub(crate) const FREQUENCY: &str = "frequency_khz";
+const COMPACTION: &[&str] = &["compact_migrate_scanned", "compact_daemon_migrate_scanned"];
+const RECLAIM: &[&str] = &["pgscan_kswapd", "pgscan_direct", "pswpin", "pswpout"];
+
 /// What the names of interrupts by CPU begin with.
 const INTERRUPTS_OF: &str = "interrupts_cpu";
 
@@ -87,91 +96,155 @@ impl Wanted {
                 values.insert(name.to_owned(), Value::Count(value));
             }
         };
-        match kind {
-            Counter::BusyPolling => {
-                count("BusyPollRxPackets", paired_field(&text(NETSTAT), "TcpExt", "BusyPollRxPackets"));
-            }
-            Counter::SteeredPackets | Counter::Backlog | Counter::PacketBudget => {
+        match Sign::of(kind).table {
+            Table::Conditions => {}
+            Table::Netstat => count(BUSY_POLLED, paired_field(&text(NETSTAT), "TcpExt", BUSY_POLLED)),
+            Table::Softnet => {
                 let table = text(SOFTNET);
                 for (column, name) in SOFTNET_COLUMNS {
                     count(name, hex_column(&table, column));
                 }
             }
-            Counter::ReceiveBuffers | Counter::UdpDatagrams => {
+            Table::Snmp => {
                 let table = text(SNMP);
                 for (name, field) in SNMP_FIELDS {
                     count(name, paired_field(&table, "Udp", field));
                 }
             }
-            Counter::InterruptsByCpu => {
+            Table::Interrupts => {
                 for (cpu, sum) in interrupts_by_cpu(&text(INTERRUPTS), &self.irqs).into_iter().enumerate() {
                     count(&format!("{INTERRUPTS_OF}{cpu}"), Some(sum));
                 }
             }
-            Counter::DiskRequests => count("disk_requests", disk_requests(&text(DISKSTATS), &self.disks)),
-            Counter::HugePagesInUse => {
-                let table = text(MEMINFO);
-                let of = |name| spaced_field(&table, name);
-                if let Some((total, free)) = of("HugePages_Total:").zip(of("HugePages_Free:")) {
-                    values.insert("huge_pages_in_use".into(), Value::Level(total.saturating_sub(free) as f64));
-                }
-            }
-            Counter::TrackedConnections => {
-                if let Ok(tracked) = text(CONNTRACK).trim().parse::<u32>() {
-                    values.insert("nf_conntrack_count".into(), Value::Level(f64::from(tracked)));
-                }
-            }
-            Counter::Frequency => {
-                if let Some(khz) = mean_frequency_khz(root) {
-                    values.insert("frequency_khz".into(), Value::Level(khz));
-                }
-            }
-            kind => {
+            Table::Disks => count(DISK_REQUESTS, disk_requests(&text(DISKSTATS), &self.disks)),
+            Table::Vmstat(names) => {
                 let table = text(VMSTAT);
-                for name in vmstat_names(kind) {
+                for name in names {
                     count(name, spaced_field(&table, name));
                 }
             }
+            Table::HugePagePool => {
+                let table = text(MEMINFO);
+                let of = |name| spaced_field(&table, name);
+                if let Some((total, free)) = of("HugePages_Total:").zip(of("HugePages_Free:")) {
+                    values.insert(HUGE_PAGES.into(), Value::Level(total.saturating_sub(free) as f64));
+                }
+            }
+            Table::Conntrack => {
+                if let Ok(tracked) = text(CONNTRACK).trim().parse::<u32>() {
+                    values.insert(TRACKED.into(), Value::Level(f64::from(tracked)));
+                }
+            }
+            Table::Frequency => {
+                if let Some(khz) = mean_frequency_khz(root) {
+                    values.insert(FREQUENCY.into(), Value::Level(khz));
+                }
+            }
         }
     }
 }
 
-/// The lines of /proc/vmstat that a counter stands for.
-fn vmstat_names(kind: Counter) -> &'static [&'static str] {
-    match kind {
-        Counter::HugePageFaults => &["thp_fault_alloc", "thp_fault_fallback", "thp_collapse_alloc", "compact_stall"],
-        Counter::Compaction => &["compact_migrate_scanned", "compact_daemon_migrate_scanned"],
-        Counter::Reclaim => &["pgscan_kswapd", "pgscan_direct", "pswpin", "pswpout"],
-        Counter::NumaHinting => &["numa_pte_updates", "numa_hint_faults", "numa_pages_migrated"],
-        Counter::WrittenPages => &["nr_dirtied", "nr_written"],
-        _ => &[],
-    }
+/// Where a counter is read.
+#[derive(Clone, Copy)]
+enum Table {
+    /// In no table of the kernel: it is among the conditions of every window, or read back from the server.
+    Conditions,
+    Netstat,
+    Softnet,
+    Snmp,
+    Interrupts,
+    Disks,
+    Vmstat(&'static [&'static str]),
+    HugePagePool,
+    Conntrack,
+    Frequency,
 }
 
-/// The names under which windows have what a counter stands for.
-pub(crate) fn names_of(kind: Counter, windows: &[Observed<'_>]) -> Vec<String> {
-    let fixed: Vec<&str> = match kind {
-        Counter::BusyPolling => vec!["BusyPollRxPackets"],
-        Counter::SteeredPackets | Counter::Backlog | Counter::PacketBudget => {
-            SOFTNET_COLUMNS.iter().map(|(_, name)| *name).collect()
-        }
-        Counter::ReceiveBuffers | Counter::UdpDatagrams => SNMP_FIELDS.iter().map(|(name, _)| *name).collect(),
-        Counter::DiskRequests => vec!["disk_requests"],
-        Counter::HugePagesInUse => vec!["huge_pages_in_use"],
-        Counter::TrackedConnections => vec!["nf_conntrack_count"],
-        Counter::Frequency => vec!["frequency_khz"],
-        Counter::InterruptsByCpu => {
-            let names = windows.iter().flat_map(|window| window.conditions.counters.keys());
-            return names
-                .filter(|name| name.starts_with(INTERRUPTS_OF))
-                .cloned()
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect();
-        }
-        kind => vmstat_names(kind).to_vec(),
-    };
-    fixed.into_iter().map(str::to_owned).collect()
+/// Where a counter is read, and what of it shows that a knob was at work.
+pub(crate) struct Sign {
+    table: Table,
+    /// One of these moved; empty where it takes more than a look at whether one did.
+    pub(crate) moved: &'static [&'static str],
+    /// What is said where none did.
+    pub(crate) stood_still: &'static str,
+}
+
+impl Sign {
+    pub(crate) fn of(kind: Counter) -> Sign {
+        let (table, moved, stood_still): (Table, &[&str], &str) = match kind {
+            Counter::IdleStates | Counter::DevicePackets | Counter::WaitingThreads | Counter::ReadBack => {
+                (Table::Conditions, &[], "")
+            }
+            Counter::BusyPolling => {
+                (Table::Netstat, &[BUSY_POLLED], "no packet was taken by busy polling: BusyPollRxPackets stood still")
+            }
+            Counter::SteeredPackets => (
+                Table::Softnet,
+                &["softnet_received_rps"],
+                "no packet was handed to another CPU: received_rps stood still",
+            ),
+            Counter::Backlog => (
+                Table::Softnet,
+                &["softnet_received_rps", "softnet_dropped"],
+                "packets of a network device pass the queue that it limits only when one CPU hands them to another, and none did",
+            ),
+            Counter::PacketBudget => {
+                (Table::Softnet, &["softnet_time_squeeze"], "no CPU ever used its budget up: time_squeeze stood still")
+            }
+            Counter::ReceiveBuffers => (
+                Table::Snmp,
+                &["udp_rcvbuf_errors", "udp_mem_errors"],
+                "no datagram found a socket's buffer full: RcvbufErrors and MemErrors stood still",
+            ),
+            Counter::UdpDatagrams => (Table::Snmp, &["udp_in_datagrams"], "no datagram arrived"),
+            Counter::InterruptsByCpu => (Table::Interrupts, &[], ""),
+            Counter::TrackedConnections => (Table::Conntrack, &[TRACKED], "no connection was tracked"),
+            Counter::HugePageFaults => (
+                Table::Vmstat(&["thp_fault_alloc", "thp_fault_fallback", "thp_collapse_alloc", "compact_stall"]),
+                &["thp_fault_alloc", "thp_fault_fallback", "thp_collapse_alloc"],
+                "nobody was given a huge page, or refused one, while it was measured",
+            ),
+            Counter::HugePagesInUse => (Table::HugePagePool, &[HUGE_PAGES], "nobody used a huge page of the pool"),
+            Counter::Compaction => {
+                (Table::Vmstat(COMPACTION), COMPACTION, "no memory was compacted while it was measured")
+            }
+            Counter::Reclaim => {
+                (Table::Vmstat(RECLAIM), RECLAIM, "memory was never short: no page was looked at for reclaim")
+            }
+            Counter::NumaHinting => (
+                Table::Vmstat(&["numa_pte_updates", "numa_hint_faults", "numa_pages_migrated"]),
+                &["numa_pte_updates"],
+                "no page was looked at to move it nearer",
+            ),
+            Counter::WrittenPages => {
+                (Table::Vmstat(&["nr_dirtied", "nr_written"]), &["nr_written"], "no page was written to a disk")
+            }
+            Counter::DiskRequests => (Table::Disks, &[DISK_REQUESTS], "the disk was not asked for anything"),
+            Counter::Frequency => (Table::Frequency, &[], ""),
+        };
+        Sign { table, moved, stood_still }
+    }
+
+    /// The names under which windows have the counter.
+    pub(crate) fn names(&self, windows: &[Observed<'_>]) -> Vec<String> {
+        let fixed: Vec<&str> = match self.table {
+            Table::Conditions => Vec::new(),
+            Table::Netstat => vec![BUSY_POLLED],
+            Table::Softnet => SOFTNET_COLUMNS.iter().map(|(_, name)| *name).collect(),
+            Table::Snmp => SNMP_FIELDS.iter().map(|(name, _)| *name).collect(),
+            Table::Disks => vec![DISK_REQUESTS],
+            Table::Vmstat(names) => names.to_vec(),
+            Table::HugePagePool => vec![HUGE_PAGES],
+            Table::Conntrack => vec![TRACKED],
+            Table::Frequency => vec![FREQUENCY],
+            Table::Interrupts => {
+                let names = windows.iter().flat_map(|window| window.conditions.counters.keys());
+                let of_cpus: BTreeSet<&String> = names.filter(|name| name.starts_with(INTERRUPTS_OF)).collect();
+                return of_cpus.into_iter().cloned().collect();
+            }
+        };
+        fixed.into_iter().map(str::to_owned).collect()
+    }
 }
 
 /// What passed between two readings of one machine.

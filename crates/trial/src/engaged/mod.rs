@@ -13,6 +13,7 @@ use crate::arm::ArmName;
 use crate::report::{Caveat, Outcome};
 use crate::session::{NetworkPath, Record};
 
+use counters::{FREQUENCY, Sign};
 pub(crate) use counters::{Value, Wanted, between};
 pub(crate) use idle::{IDLE_STATES, IdleEntries, Idled};
 pub(crate) use observed::Observed;
@@ -142,7 +143,7 @@ fn readings(windows: &[Observed<'_>], knob: &str, counter: Counter) -> Vec<Readi
         }
         _ => Vec::new(),
     };
-    for name in counters::names_of(counter, windows) {
+    for name in Sign::of(counter).names(windows) {
         readings.extend(reading(&name, &|window| window.conditions.counters.get(&name).copied()));
     }
     readings
@@ -157,59 +158,21 @@ fn judge(windows: &[Observed<'_>], network: NetworkPath, knob: &str, counter: Co
     if of_devices && network == NetworkPath::Loopback {
         return Engaged::No { why: on_loopback() };
     }
-    match counter {
-        Counter::IdleStates => idleness(windows),
-        Counter::DevicePackets => Engaged::Unknown,
-        Counter::BusyPolling => {
-            moved(windows, &["BusyPollRxPackets"], "no packet was taken by busy polling: BusyPollRxPackets stood still")
+    match (counter, network) {
+        (Counter::IdleStates, _) => idleness(windows),
+        (Counter::DevicePackets, _) => Engaged::Unknown,
+        (Counter::InterruptsByCpu, _) => interrupts(windows),
+        (Counter::WaitingThreads, _) => waiting(windows),
+        (Counter::Frequency, _) => differs(windows, FREQUENCY, "the CPUs ran at the same frequency in both arms"),
+        (Counter::ReadBack, _) => differs(windows, knob, "the server read the same value in both arms"),
+        // What loopback carries passes the backlog: that queue has a limit, whether or not it is ever reached.
+        (Counter::Backlog, NetworkPath::Loopback) => {
+            moved(windows, &["softnet_processed"], "no packet passed the queue that it limits")
         }
-        Counter::SteeredPackets => {
-            moved(windows, &["softnet_received_rps"], "no packet was handed to another CPU: received_rps stood still")
+        _ => {
+            let sign = Sign::of(counter);
+            moved(windows, sign.moved, sign.stood_still)
         }
-        Counter::Backlog => match network {
-            // What loopback carries passes the backlog: that queue has a limit, whether or not it is ever reached.
-            NetworkPath::Loopback => {
-                moved(windows, &["softnet_processed"], "no packet passed the queue that it limits")
-            }
-            NetworkPath::Devices => moved(
-                windows,
-                &["softnet_received_rps", "softnet_dropped"],
-                "packets of a network device pass the queue that it limits only when one CPU hands them to another, and none did",
-            ),
-        },
-        Counter::PacketBudget => {
-            moved(windows, &["softnet_time_squeeze"], "no CPU ever used its budget up: time_squeeze stood still")
-        }
-        Counter::ReceiveBuffers => moved(
-            windows,
-            &["udp_rcvbuf_errors", "udp_mem_errors"],
-            "no datagram found a socket's buffer full: RcvbufErrors and MemErrors stood still",
-        ),
-        Counter::UdpDatagrams => moved(windows, &["udp_in_datagrams"], "no datagram arrived"),
-        Counter::InterruptsByCpu => interrupts(windows),
-        Counter::TrackedConnections => moved(windows, &["nf_conntrack_count"], "no connection was tracked"),
-        Counter::HugePageFaults => moved(
-            windows,
-            &["thp_fault_alloc", "thp_fault_fallback", "thp_collapse_alloc"],
-            "nobody was given a huge page, or refused one, while it was measured",
-        ),
-        Counter::HugePagesInUse => moved(windows, &["huge_pages_in_use"], "nobody used a huge page of the pool"),
-        Counter::Compaction => moved(
-            windows,
-            &["compact_migrate_scanned", "compact_daemon_migrate_scanned"],
-            "no memory was compacted while it was measured",
-        ),
-        Counter::Reclaim => moved(
-            windows,
-            &["pgscan_kswapd", "pgscan_direct", "pswpin", "pswpout"],
-            "memory was never short: no page was looked at for reclaim",
-        ),
-        Counter::NumaHinting => moved(windows, &["numa_pte_updates"], "no page was looked at to move it nearer"),
-        Counter::WrittenPages => moved(windows, &["nr_written"], "no page was written to a disk"),
-        Counter::DiskRequests => moved(windows, &["disk_requests"], "the disk was not asked for anything"),
-        Counter::WaitingThreads => waiting(windows),
-        Counter::Frequency => differs(windows, "frequency_khz", "the CPUs ran at the same frequency in both arms"),
-        Counter::ReadBack => differs(windows, knob, "the server read the same value in both arms"),
     }
 }
 
@@ -250,7 +213,7 @@ fn waiting(windows: &[Observed<'_>]) -> Engaged {
 
 /// Whether the interrupts went to other CPUs in one arm than in the other.
 fn interrupts(windows: &[Observed<'_>]) -> Engaged {
-    let names = counters::names_of(Counter::InterruptsByCpu, windows);
+    let names = Sign::of(Counter::InterruptsByCpu).names(windows);
     let sums = |arm| -> Vec<f64> {
         let of_arm = |name: &String| {
             let of_arm = windows.iter().filter(|window| window.arm == arm);
