@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Whether `prove --boots` goes through A-B-B-A on a Debian with systemd and grub, and leaves nothing behind: with somebody who reboots, by
+# Whether `prove boots` goes through A-B-B-A on a Debian with systemd and grub, and leaves nothing behind: with somebody who reboots, by
 # itself with the power cut in the middle, and put back by `evenkeel revert` half-way.
 #
 # usage: lab/boots.sh [-s SEED] [-p PROGRAM] [-w WAY]… [KNOB=VALUE]
@@ -37,7 +37,7 @@ argument=${setting#cmdline.}
 one_guest boots
 
 program=/usr/local/bin/evenkeel
-prove=("$program" prove "$setting" --boots 4 --boots-settle 2s --boots-windows 3 --window-ms 500 --workload tick --seed "$seed")
+prove=("$program" prove boots start "$setting" --boots 4 --settle 2s --windows 3 --window-ms 500 --workload tick --seed "$seed")
 wrong=0
 complain() {
     say "WRONG: $*"
@@ -48,7 +48,7 @@ guest() { "$machine" run "$@"; }
 # status: what is known of the trial, on one line without blanks. Exit code 1 is a verdict: worse.
 status() {
     local code=0
-    "$machine" -t 30 run "$program" prove --boots-status --json >"$work/status" 2>/dev/null || code=$?
+    "$machine" -t 30 run "$program" prove boots status --json >"$work/status" 2>/dev/null || code=$?
     [ "$code" -le 1 ] && tr -d ' \n' <"$work/status"
 }
 # counted TEXT: how many boots count.
@@ -110,7 +110,7 @@ by_hand() {
         say "  boot $boots: $(counted "$now") of 4 count"
     done
     guest journalctl -u evenkeel-boots.service --no-pager >"$work/by-hand.journal" 2>&1 || true
-    guest "$program" prove --boots-status >&2 || true
+    guest "$program" prove boots status >&2 || true
     whole "$now"
     # It tells its end before it puts everything back, and the unit last of all.
     local end=$((SECONDS + 1200))

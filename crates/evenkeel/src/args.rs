@@ -1,28 +1,12 @@
-//! What every command line has in common. A command's own arguments stand in its file.
+//! What several command lines have in common. A command's own arguments stand in its file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, ValueEnum};
 use evenkeel_host::{Goal, Server, Wish};
-
-use crate::commands::Command;
-use crate::exit;
-
-/// Keeps latency-sensitive servers steady on rented Linux machines
-///
-/// Tells what a cloud machine really is, says which settings would suit the server that runs on it and why, proves each
-/// one on your own server, and puts everything back when asked.
-#[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = exit::table(), arg_required_else_help = true)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    pub(crate) looks: Looks,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
 
 /// How answers look.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -88,7 +72,7 @@ fn goals() -> impl TypedValueParser<Value = Goal> {
 /// Where the journal is.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct StateArgs {
-    /// Keep the journal in DIR [default: /var/lib/evenkeel as root, else ~/.local/state/evenkeel]
+    /// Folder of the journal [default: /var/lib/evenkeel or ~/.local/state/evenkeel]
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
 }
@@ -113,14 +97,7 @@ impl Looks {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-
-    #[test]
-    fn the_arguments_are_consistent() {
-        Args::command().debug_assert();
-    }
 
     #[test]
     fn looks_are_found_in_arguments_that_make_no_sense() {

@@ -8,13 +8,14 @@ use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_sys::others::Signal;
 use evenkeel_workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 
-use crate::commands::prove::time;
 use crate::exit;
 use crate::failure::Failure;
+use crate::shell::quoted;
+use crate::times::time;
 
 /// What concerns a command behind `--` alone.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "A server of yours (-- CMD)")]
+#[command(next_help_heading = "Your server (-- CMD)")]
 pub(crate) struct CommandArgs {
     /// It is ready when it has this port: PORT, tcp:PORT or udp:PORT
     #[arg(long, value_name = "PORT", group = "ready")]
@@ -34,42 +35,40 @@ pub(crate) struct CommandArgs {
     /// How long it may take to end before it is killed [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     end_limit: Option<Duration>,
-    /// Its load, such as 'wrk -c16 http://localhost/': cut into words as a shell would, run without one, through all windows
+    /// Its load in all windows, such as 'wrk -c16 http://localhost/'
     #[arg(long, value_name = "CMD")]
     load: Option<String>,
-    /// Run the load anew in each window, which lasts as long as it does
+    /// Start the load in each window, which lasts as long as it does
     #[arg(long, requires = "load")]
     load_per_window: bool,
-    /// Whose lines have the numbers [default: the load's if it runs anew in each window, else the server's]
-    #[arg(long, value_enum, value_name = "WHOSE")]
+    /// Who prints the numbers: server, stderr (its own) or load
+    #[arg(long, value_enum, value_name = "WHOSE", hide_possible_values = true)]
     lines_from: Option<Whose>,
-    /// A number in lines of JSON, such as latency_us.p99 or latency_us.p99@last; several values in a window become one by the rule behind
-    /// the @: median (as without one), mean, last, min, max, sum, rate, p99 and so on
-    #[arg(long, value_name = "PATH[@RULE]")]
+    /// A number in lines of JSON, such as latency_us.p99, or PATH@RULE
+    #[arg(long, value_name = "PATH")]
     json_metric: Vec<String>,
-    /// A number in lines, such as 'rps=requests/s: ([0-9.]+)': what the group v, else the first group matches
-    #[arg(long, value_name = "NAME[@RULE]=REGEX")]
+    /// A number in lines, such as 'rps=requests/s: ([0-9.]+)'
+    #[arg(long, value_name = "NAME=REGEX")]
     regex_metric: Vec<String>,
-    /// A page of metrics in the text of Prometheus, such as http://127.0.0.1:9100/metrics
+    /// A page of metrics, such as http://127.0.0.1:9100/metrics
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// A number of that page, such as 'rtt_seconds{op="get"}@p99': a gauge's @last value, a counter's @rate, a quantile, the @mean or @rate
-    /// of a histogram or summary
-    #[arg(long, value_name = "SERIES[@RULE]")]
+    /// A number of that page, such as 'rtt_seconds{op="get"}@p99'
+    #[arg(long, value_name = "SERIES")]
     prometheus_metric: Vec<String>,
-    /// Which way is better, for all of these numbers or for one: lower, higher, NAME=lower, NAME=higher; it is never guessed
+    /// Which way is better: lower, higher, NAME=lower or NAME=higher
     #[arg(long, value_name = "WAY")]
     better: Vec<String>,
-    /// What is seen of it from outside, for a server that tells nothing: its tick, the cadence of its packets; takes root
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,…")]
+    /// Watch it from outside: ticks, packets, or both; needs root
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,…", hide_possible_values = true)]
     see: Vec<Seen>,
-    /// The tick rate of your server in Hz, where you know it [default: the loop that holds most of its work]
+    /// Its tick rate in Hz [default: that of its busiest loop]
     #[arg(long, value_name = "HZ", requires = "see", value_parser = crate::commands::measure::tick_rate)]
     tick: Option<f64>,
     /// The name of the thread that ticks
     #[arg(long, value_name = "NAME", requires = "see", alias = "see-thread")]
     tick_thread: Option<String>,
-    /// The function that your server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL of a file that it runs; a tick begins there
+    /// The function that it enters once a tick: SYMBOL or BINARY:SYMBOL
     #[arg(long, value_name = "SYMBOL", requires = "see", conflicts_with_all = ["tick", "tick_thread"], value_parser = crate::tick_function::parse)]
     tick_function: Option<TickFunction>,
 }
@@ -193,11 +192,6 @@ impl CommandArgs {
         };
         words.iter().map(shown).collect()
     }
-}
-
-/// Words as a shell takes them.
-pub(crate) fn quoted(words: &[String]) -> String {
-    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
 }
 
 #[cfg(test)]

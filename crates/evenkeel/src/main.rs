@@ -3,6 +3,7 @@
 mod args;
 mod arms;
 mod command_args;
+mod command_line;
 mod commands;
 mod exit;
 mod experiment;
@@ -14,24 +15,26 @@ mod readings;
 mod report;
 mod selection;
 mod session_files;
+mod shell;
 mod show;
 mod smallest_effect;
 mod state;
+mod stored_workload;
 mod tick_function;
+mod times;
 mod waivers;
 mod workload_args;
 mod workload_settings;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
+use crate::command_line::Refused;
 use crate::failure::Failure;
 use crate::show::Out;
 
 fn main() -> ExitCode {
     let before_parsing = args::Looks::of(std::env::args_os());
-    let exit = match args::Args::try_parse() {
+    let exit = match command_line::read() {
         Ok(args) => {
             let out = Out::new(args.looks);
             match refuse_borrowed_rights().and_then(|()| args.command.run(&out)) {
@@ -39,7 +42,8 @@ fn main() -> ExitCode {
                 Err(failure) => out.failure(&failure),
             }
         }
-        Err(error) => Out::new(before_parsing).refusal_of_arguments(&error),
+        Err(Refused::Parser(error)) => Out::new(before_parsing).refusal_of_arguments(&error),
+        Err(Refused::Respelled(failure)) => Out::new(before_parsing).failure(&failure),
     };
     ExitCode::from(exit.code)
 }

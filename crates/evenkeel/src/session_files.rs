@@ -17,7 +17,7 @@ const FOLDER: &str = "sessions";
 /// Sessions that are kept unasked; older ones go.
 const KEPT_MAX: usize = 50;
 /// What stands for the newest session.
-const LAST: &str = "last";
+pub(crate) const LAST: &str = "last";
 
 /// Held while a trial runs. Where its directory was not there before and nothing else came into it, it goes again.
 #[derive(Debug)]
@@ -102,6 +102,22 @@ pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, Kept), F
     let path = if named == Path::new(LAST) && !named.exists() { newest(state)? } else { named.to_owned() };
     let kept = kept::read(&path).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
     Ok((path, kept))
+}
+
+/// A path that means the same in every folder.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::io(exit::WRONG_USE, format!("find {}", path.display()), &error))
+}
+
+/// Whether a session is one that evenkeel keeps in the folder of its state, which nobody else writes to.
+pub(crate) fn is_ours(path: &Path, state: &StateArgs) -> Result<bool, Failure> {
+    Ok(is_in(path, &state.path()?.join(FOLDER)))
+}
+
+/// Whether a file is in a folder itself, by links or not.
+pub(crate) fn is_in(path: &Path, folder: &Path) -> bool {
+    let (Ok(path), Ok(folder)) = (path.canonicalize(), folder.canonicalize()) else { return false };
+    path.parent() == Some(&folder)
 }
 
 fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {

@@ -5,7 +5,7 @@ use evenkeel_workload::Metric;
 /// Flattened into the arguments of every command that compares.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct SmallestEffect {
-    /// The smallest effect that matters, in per cent [default: 10 for lateness and jitter, 5 for all else]
+    /// The smallest effect that matters [default: 5; for lateness 10]
     #[arg(long = "smallest-effect", value_name = "PERCENT", value_parser = percent)]
     percent: Option<f64>,
 }
@@ -14,11 +14,6 @@ impl SmallestEffect {
     /// The one that a kept result was judged by, where the user has said nothing else.
     pub(crate) fn or_ratio(self, ratio: f64) -> SmallestEffect {
         SmallestEffect { percent: self.percent.or(Some(ratio * 100.0)) }
-    }
-
-    /// What the user said.
-    pub(crate) fn percent(self) -> Option<f64> {
-        self.percent
     }
 
     /// As a share of `metric`.

@@ -54,6 +54,11 @@ impl StateArgs {
         std::path::absolute(&dir).map_err(|error| Failure::io(exit::WRONG_USE, "find the journal", &error))
     }
 
+    /// The same from whichever folder.
+    pub(crate) fn absolute(&self) -> Result<StateArgs, Failure> {
+        Ok(StateArgs { state: self.state.as_ref().map(|_| self.path()).transpose()? })
+    }
+
     /// ` --state DIR`, where it has to be given again to find the same journal.
     pub(crate) fn again(&self) -> String {
         self.state.as_ref().map(|dir| format!(" --state {}", dir.display())).unwrap_or_default()

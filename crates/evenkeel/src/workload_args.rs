@@ -9,10 +9,11 @@ use evenkeel_workload::command::Command;
 use evenkeel_workload::{Entry, Options, Placement, Settable, SimulatedMachine, Workload, WorkloadError};
 use serde::Serialize;
 
-use crate::command_args::{CommandArgs, quoted};
+use crate::command_args::CommandArgs;
 use crate::commands::guard::{Guard, Undo};
 use crate::exit;
 use crate::failure::Failure;
+use crate::shell::{quoted, word};
 
 /// The built-in workload that is taken where none is named.
 const USUAL: &str = "arena";
@@ -26,21 +27,21 @@ static SIMULATED: OnceLock<SimulatedMachine> = OnceLock::new();
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
-    /// The server with its load; --list-workloads tells all [default: arena; command, if one is given]
+    /// A built-in server; `prove workloads` lists them [default: arena]
     #[arg(long, value_name = "NAME")]
     pub(crate) workload: Option<String>,
     /// Players or connections [default: the workload's own number]
     #[arg(long, value_name = "N", alias = "bots", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) players: Option<u32>,
-    /// Where server and load run [default: apart; free for a server of yours without --load]
-    #[arg(long, value_enum, value_name = "WHERE")]
+    /// CPUs of server and load: apart, together or free [default: apart]
+    #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true)]
     pub(crate) placement: Option<Where>,
-    /// Set something of the workload itself, such as tick-hz=100; may be given several times
+    /// A setting of the workload, such as tick-hz=100; repeatable
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) of_command: CommandArgs,
-    /// The server's own command line, with its arguments
+    /// Your server's command line
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
@@ -153,11 +154,21 @@ impl WorkloadArgs {
         })
     }
 
+    /// Whether a program of the user's own is started.
+    pub(crate) fn runs_command(&self) -> bool {
+        !self.command.is_empty() || !self.of_command.is_empty()
+    }
+
+    /// The whole as a shell reads it: what [`workload_of`] reads again.
+    pub(crate) fn line(&self) -> String {
+        format!("{}{}", self.again(), self.command_again()).trim().to_owned()
+    }
+
     /// What has to be typed to get it again.
     pub(crate) fn again(&self) -> String {
         let mut words = String::new();
         if let Some(name) = &self.workload {
-            words += &format!(" --workload {name}");
+            words += &format!(" --workload {}", word(name));
         }
         if let Some(players) = self.players {
             words += &format!(" --players {players}");
@@ -166,7 +177,7 @@ impl WorkloadArgs {
             words += &format!(" --placement {}", value.get_name());
         }
         for set in &self.set {
-            words += &format!(" --set {set}");
+            words += &format!(" --set {}", word(set));
         }
         words + &self.of_command.again()
     }
@@ -175,6 +186,20 @@ impl WorkloadArgs {
     pub(crate) fn command_again(&self) -> String {
         if self.command.is_empty() { String::new() } else { format!(" -- {}", quoted(&self.command)) }
     }
+}
+
+/// The workload that these arguments name, as a shell reads them.
+pub(crate) fn workload_of(arguments: &str) -> Result<WorkloadArgs, Failure> {
+    #[derive(Debug, clap::Parser)]
+    #[command(no_binary_name = true)]
+    struct Line {
+        #[command(flatten)]
+        workload: WorkloadArgs,
+    }
+    let bad = |cause: String| Failure::text(exit::WRONG_USE, format!("read the workload {arguments}"), cause);
+    let words = shlex::split(arguments).ok_or_else(|| bad("a quote is not closed".to_owned()))?;
+    let line = <Line as clap::Parser>::try_parse_from(words).map_err(|error| bad(error.to_string()))?;
+    Ok(line.workload)
 }
 
 /// A workload, as it is listed.
@@ -244,6 +269,19 @@ mod tests {
             message.starts_with("failed to start the workload arean: there is no such workload; there are arena"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_workload_is_named_again_by_its_arguments() {
+        for line in [
+            "--workload command --players 9 --ready-line 'up and running' -- server --port 1",
+            "--workload simulated --set 'script=my script.json' --set tick-hz=100",
+            "",
+        ] {
+            assert_eq!(workload_of(line).unwrap().line(), line);
+        }
+        assert_eq!(workload_of("").unwrap().entry().unwrap().name, "arena");
+        assert!(workload_of("--colour red").is_err() && workload_of("'").is_err());
     }
 
     #[test]

@@ -43,7 +43,7 @@ After=multi-user.target
 
 [Service]
 Type=exec
-ExecStart={program} prove --boots-resume --state {dir}
+ExecStart={program} prove boots resume --state {dir}
 
 [Install]
 WantedBy=multi-user.target
@@ -93,7 +93,7 @@ mod tests {
 
             [Service]
             Type=exec
-            ExecStart=/usr/local/bin/evenkeel prove --boots-resume --state /var/lib/evenkeel
+            ExecStart=/usr/local/bin/evenkeel prove boots resume --state /var/lib/evenkeel
 
             [Install]
             WantedBy=multi-user.target

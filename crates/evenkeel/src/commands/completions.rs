@@ -23,7 +23,7 @@ struct Answer<'a> {
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut script = Vec::new();
-    let mut command = crate::args::Args::command();
+    let mut command = crate::command_line::Args::command();
     clap_complete::generate(args.shell, &mut command, "evenkeel", &mut script);
     let completions = String::from_utf8_lossy(&script);
     out.answer(&Answer { completions: &completions }, || completions.to_string())?;

@@ -21,7 +21,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let mut whole = crate::args::Args::command();
+    let mut whole = crate::command_line::Args::command();
     // Gives every command its full name and the arguments that all of them have.
     whole.build();
     let page = page_of(&whole, &args.command)?;

@@ -21,7 +21,6 @@ pub(crate) mod profile;
 pub(crate) mod prove;
 mod revert;
 mod script;
-mod side_by_side;
 mod tune;
 mod verify;
 mod watchdog;
@@ -30,7 +29,7 @@ use crate::failure::Outcome;
 use crate::show::Out;
 pub(crate) use diff::Difference;
 pub(crate) use measure::{Answer, Side};
-pub(crate) use tune::{Told as Tuned, workload_of};
+pub(crate) use tune::Told as Tuned;
 
 /// One enum of the commands and its dispatch. A module has `Args`, whose documentation is the command's help, and `run`.
 macro_rules! commands {
@@ -38,7 +37,7 @@ macro_rules! commands {
         /// What to do.
         #[derive(Debug, clap::Subcommand)]
         pub(crate) enum Command {
-            $($(#[$attribute])* $name($module::Args)),*
+            $($(#[$attribute])* $name(Box<$module::Args>)),*
         }
 
         impl Command {

@@ -14,7 +14,7 @@ use super::counted;
 use super::markup::{badge, download, framed, prose, sentence};
 use super::trial::{doubts, ways};
 use super::words::{as_change, range, share, trim};
-use crate::command_args::quoted;
+use crate::shell::quoted;
 use crate::show::boots::{COLUMNS, engaged_words, harm_of, numbers, progress, rows, sentences};
 
 /// The page; `json` is what programs read of the same.
@@ -233,7 +233,7 @@ fn again(state: &BootsState) -> String {
         guards => guards.iter().map(|guard| format!("{}={}", guard.metric.name, percent(guard.harm_ratio))).collect(),
     };
     format!(
-        "evenkeel prove {} --boots {}{} --boots-settle {}ms --boots-windows {} --window-ms {} --smallest-effect {} --metric {}{} --seed {}{}",
+        "evenkeel prove boots start {} --boots {}{} --settle {}ms --windows {} --window-ms {} --smallest-effect {} --metric {}{} --seed {}{}",
         quoted(&design.settings),
         design.boots,
         if design.reboots { " --reboot" } else { "" },

@@ -55,12 +55,15 @@ impl Scene {
     /// The program with a state directory of its own: root's is not a test's to leave anything in.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
-        let mut words = line.split_whitespace();
-        command.args(words.next());
-        if !line.contains(" --state ") {
+        let (own, behind) = line.split_once(" -- ").map_or((line, None), |(own, behind)| (own, Some(behind)));
+        command.args(own.split_whitespace());
+        if !line.contains(" --state ") && !["prove compare ", "prove workloads"].iter().any(|of| line.starts_with(of)) {
             command.arg("--state").arg(self.path("state"));
         }
-        command.args(words).current_dir(self.folder.path()).env("HOME", self.folder.path());
+        if let Some(behind) = behind {
+            command.arg("--").args(behind.split_whitespace());
+        }
+        command.current_dir(self.folder.path()).env("HOME", self.folder.path());
         command.env_remove("XDG_STATE_HOME").stdin(Stdio::null());
         command
     }

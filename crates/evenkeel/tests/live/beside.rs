@@ -50,7 +50,7 @@ fn two_trials_at_once_say_so_of_each_other() {
     first.signal("TERM");
     let Finished { code, stderr: told, .. } = first.finish();
     assert!(matches!(code, Some(0 | 1 | 8)), "stopped, or decided before that: {told}");
-    let first = json(&scene.run("prove --from session.jsonl --json"));
+    let first = json(&scene.run("prove report session.jsonl --json"));
     for other in ["another trial, evenkeel prove process.timer_slack_ns=2 (pid ", "another trial, evenkeel tune (pid "]
     {
         assert_eq!(told.matches(other).count(), 1, "once, when it is seen: {told}");

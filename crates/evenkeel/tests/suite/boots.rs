@@ -1,4 +1,4 @@
-//! `prove --boots` as far as it goes without a reboot: what is said beforehand, what is told of a trial that a state on disk tells of, and
+//! `prove boots` as far as it goes without a reboot: what is said beforehand, what is told of a trial that a state on disk tells of, and
 //! what becomes of a state that is damaged. `lab/boots.sh` goes the rest of the way.
 
 use std::path::{Path, PathBuf};
@@ -82,16 +82,24 @@ fn kept(state: &BootsState) -> (TempDir, PathBuf) {
 fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
     let hosts = "--plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt";
     let table = [
-        (KNOB.to_owned(), 4, "--boots 4 compares four boots, A-B-B-A: 6 min of measuring"),
-        (format!("{KNOB} --boots 5"), 2, "expected 4, 8, 12 or 16"),
-        (format!("{KNOB} --reboot"), 2, "--boots"),
-        (format!("{KNOB} --boots 4 --goal x"), 2, "cannot be used with"),
-        (format!("{KNOB} --boots 4 --smallest-effect 0 {hosts}"), 2, "0 is not between 0 and 1000 per cent"),
-        (format!("{KNOB} --boots 4 --guard round_trip_us_p99=0 {hosts}"), 2, "is no per cent above 0"),
-        (format!("vm.swappiness=10 --boots 4 {hosts}"), 2, "leave out --boots"),
-        (format!("cmdline.no_such=1 --boots 4 {hosts}"), 2, "cmdline.no_such"),
+        (
+            KNOB.to_owned(),
+            4,
+            "boots start cmdline.processor.max_cstate=1 compares four boots, A-B-B-A: 6 min of measuring",
+        ),
+        (format!("boots start {KNOB} --boots 5"), 2, "expected 4, 8, 12 or 16"),
+        (format!("{KNOB} --reboot"), 2, "type: evenkeel prove boots start cmdline.processor.max_cstate=1 --reboot"),
+        (format!("boots start {KNOB} --goal x"), 2, "unexpected argument '--goal'"),
+        (
+            format!("boots start {KNOB} --boots 4 --smallest-effect 0 {hosts}"),
+            2,
+            "0 is not between 0 and 1000 per cent",
+        ),
+        (format!("boots start {KNOB} --guard round_trip_us_p99=0 {hosts}"), 2, "is no per cent above 0"),
+        (format!("boots start vm.swappiness=10 {hosts}"), 2, "evenkeel prove KNOB=VALUE compares it"),
+        (format!("boots start cmdline.no_such=1 --boots 4 {hosts}"), 2, "cmdline.no_such"),
         // This machine is booted by no boot loader that its capture tells of.
-        (format!("{KNOB} --boots 4 --plan-only --host hosts/firecracker-2vcpu-6.18.txt"), 4, "outlive a boot"),
+        (format!("boots start {KNOB} --plan-only --host hosts/firecracker-2vcpu-6.18.txt"), 4, "outlive a boot"),
     ];
     for (line, code, expected) in table {
         let output = prove(&line);
@@ -102,7 +110,7 @@ fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
 
 #[test]
 fn what_would_be_done_is_said_beforehand() {
-    let line = format!("{KNOB} --boots 8 --seed 0 --plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt");
+    let line = format!("boots start {KNOB} --boots 8 --seed 0 --plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt");
     let answer = json(&prove(&format!("{line} --json")));
     assert_eq!((answer["format"].as_u64(), answer["error"].as_f64()), (Some(1), Some(0.05)));
     assert_eq!(answer["order"].as_str().unwrap().len(), 8);
@@ -115,7 +123,7 @@ fn what_would_be_done_is_said_beforehand() {
     }
     assert!(both(&prove(&format!("{line} --reboot"))).contains("reboots by itself, now and after"));
     let text = both(&prove(&format!("{line} --state elsewhere")));
-    for command in ["evenkeel prove --boots-status", "evenkeel prove --boots-cancel", "evenkeel revert"] {
+    for command in ["evenkeel prove boots status", "evenkeel prove boots cancel", "evenkeel revert"] {
         assert!(text.contains(&format!("{command} --state elsewhere")), "{text}");
     }
 }
@@ -163,7 +171,7 @@ fn what_decides_and_what_may_veto_is_said_beforehand() {
         ),
     ];
     for (asked, decides, told) in table {
-        let line = format!("{KNOB} --boots 4 --plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt {asked}");
+        let line = format!("boots start {KNOB} --plan-only --host hosts/aws-m4.xlarge-xen-4.4.txt {asked}");
         let answer = json(&prove(&format!("{line} --json")));
         let expected: Value = serde_json::from_str(decides).unwrap();
         assert_eq!(answer["decides"], expected, "{asked}");
@@ -186,7 +194,7 @@ fn what_decides_and_what_may_veto_is_said_beforehand() {
 fn the_status_never_says_better_alone() {
     let (dir, _) = kept(&BootsState { ended: Some(BootsEnded::Whole), ..measured(4) });
     let out = dir.path().join("out");
-    let state = format!("--boots-status --state {}", dir.path().display());
+    let state = format!("boots status --state {}", dir.path().display());
     let output = prove(&format!("{state} --report {}", out.display()));
     let text = both(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
@@ -213,7 +221,7 @@ fn the_status_never_says_better_alone() {
 fn a_guard_that_is_harmed_makes_it_a_no() {
     let (dir, _) = kept(&guarded(4, [500.0, 700.0]));
     let out = dir.path().join("out");
-    let state = format!("--boots-status --state {}", dir.path().display());
+    let state = format!("boots status --state {}", dir.path().display());
     let output = prove(&format!("{state} --report {}", out.display()));
     // As a trial that a guard vetoes.
     assert_eq!(output.status.code(), Some(1), "{}", both(&output));
@@ -241,17 +249,17 @@ fn a_guard_that_is_harmed_makes_it_a_no() {
 
     // Neither one within its margin, nor one of a trial that is not over, is a no.
     let (dir, _) = kept(&guarded(4, [500.0, 600.0]));
-    let output = prove(&format!("--boots-status --json --state {}", dir.path().display()));
+    let output = prove(&format!("boots status --json --state {}", dir.path().display()));
     assert_eq!((output.status.code(), json(&output)["comparison"]["verdict"].as_str()), (Some(0), Some("better")));
     let (dir, _) = kept(&BootsState { ended: Some(BootsEnded::Cancelled), ..guarded(4, [500.0, 700.0]) });
-    assert_eq!(prove(&format!("--boots-status --state {}", dir.path().display())).status.code(), Some(0));
+    assert_eq!(prove(&format!("boots status --state {}", dir.path().display())).status.code(), Some(0));
 }
 
 #[test]
 fn a_state_from_before_there_were_guards_is_told() {
     let (dir, file) = kept(&BootsState { ended: Some(BootsEnded::Whole), ..measured(4) });
     assert!(!std::fs::read_to_string(&file).unwrap().contains("guards"));
-    let told = json(&prove(&format!("--boots-status --json --state {}", dir.path().display())));
+    let told = json(&prove(&format!("boots status --json --state {}", dir.path().display())));
     assert_eq!((&told["guards"], &told["vetoed_by"]), (&Value::Null, &Value::Null));
 }
 
@@ -275,7 +283,7 @@ fn settings_that_were_never_at_work_are_told_as_not_engaged() {
     }
     let (dir, _) = kept(&state);
     let out = dir.path().join("out");
-    let state = format!("--boots-status --state {}", dir.path().display());
+    let state = format!("boots status --state {}", dir.path().display());
     let output = prove(&format!("{state} --report {}", out.display()));
     assert_eq!(output.status.code(), Some(0), "{}", both(&output));
     let [html, markdown] = ["boots.html", "boots.md"].map(|name| std::fs::read_to_string(out.join(name)).unwrap());
@@ -306,13 +314,13 @@ fn the_page_of_a_trial_needs_nothing_but_itself() {
     state.seen[1].machine.command_line = Some(hostile.to_owned());
     let (dir, _) = kept(&state);
     let out = dir.path().join("out");
-    let output = prove(&format!("--boots-status --state {} --report {}", dir.path().display(), out.display()));
+    let output = prove(&format!("boots status --state {} --report {}", dir.path().display(), out.display()));
     assert!(both(&output).contains("boots.html"), "{}", both(&output));
     let page = std::fs::read_to_string(out.join("boots.html")).unwrap();
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)"), "{page}");
     for words in [
         "<title>evenkeel report over boots</title>",
-        "evenkeel prove 'cmdline.processor.max_cstate=1' --boots 4 --boots-settle 0ms --boots-windows 3 --window-ms 1000 \
+        "evenkeel prove boots start 'cmdline.processor.max_cstate=1' --boots 4 --settle 0ms --windows 3 --window-ms 1000 \
          --smallest-effect 5 --metric due_to_done_us_p99 --guard 'round_trip_us_p99=25' --seed 0 -- ./server",
         "boot 1, A, window 1: 100",
         "both boots of B were below both boots of A",
@@ -329,10 +337,10 @@ fn a_trial_that_was_reverted_says_so_and_can_be_cancelled() {
     // Its unit is not in the journal, as after `evenkeel revert`.
     let (dir, file) = kept(&measured(2));
     let state = format!("--state {}", dir.path().display());
-    let told = json(&prove(&format!("--boots-status --json {state}")));
+    let told = json(&prove(&format!("boots status --json {state}")));
     assert_eq!(told["ended"].as_str(), Some("cancelled"), "{told}");
     assert_eq!(told["verdict"].as_str(), Some("nothing is known yet"));
-    let output = prove(&format!("--boots-cancel {state}"));
+    let output = prove(&format!("boots cancel {state}"));
     assert_eq!(output.status.code(), Some(0), "{}", both(&output));
     assert_eq!(read(&file).unwrap().unwrap().ended, Some(BootsEnded::Cancelled));
 }
@@ -342,19 +350,20 @@ fn a_trial_that_is_just_beginning_is_not_told_as_cancelled() {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let beginning = BootsState { begun_boot: boot.trim().to_owned(), ..measured(0) };
     let (dir, _) = kept(&beginning);
-    let told = json(&prove(&format!("--boots-status --json --state {}", dir.path().display())));
+    let told = json(&prove(&format!("boots status --json --state {}", dir.path().display())));
     assert!(told["ended"].is_null(), "{told}");
 }
 
 #[test]
 fn a_damaged_state_is_put_away() {
-    for option in ["--boots-resume", "--boots-cancel"] {
+    // Units that older versions installed call the first.
+    for option in ["--boots-resume", "boots resume", "boots cancel"] {
         let (dir, file) = kept(&measured(2));
         let mut bytes = std::fs::read(&file).unwrap();
         bytes[40] ^= 1;
         std::fs::write(&file, &bytes).unwrap();
         let state = format!("--state {}", dir.path().display());
-        let told = prove(&format!("--boots-status {state}"));
+        let told = prove(&format!("boots status {state}"));
         assert_eq!(told.status.code(), Some(4));
         assert!(both(&told).contains("the checksum does not match"), "{}", both(&told));
         let output = prove(&format!("{option} {state}"));

@@ -21,24 +21,24 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     assert!(told.contains("A  median ") && told.contains("seed "), "{told}");
     assert!(said.contains("report.html: is a directory"), "{said}");
     let file = kept_file(&said).unwrap_or_else(|| panic!("{said}"));
-    assert!(file.starts_with(&state) && said.contains(" --report DIR` tells it again"), "{said}");
+    assert!(file.starts_with(&state) && said.contains(" --report DIR` reports it"), "{said}");
     // What was killed before its first line was written is no session.
     std::fs::write(state.join("sessions/99991231-235959-1.jsonl"), "").unwrap();
     for from in ["last", file.to_str().unwrap()] {
-        let output = scene.run(&format!("prove --from {from} --state {} --report {from}.report", state.display()));
+        let output = scene.run(&format!("prove report {from} --state {} --report {from}.report", state.display()));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let mut untold = scene.command(&line.replace(" --report out", ""));
     let untold = untold.stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap()).output().unwrap();
     let said = String::from_utf8_lossy(&untold.stderr);
     assert_eq!(untold.status.code(), Some(4), "{said}");
-    let output = scene.run(&format!("prove --from {}", kept_file(&said).unwrap_or_else(|| panic!("{said}")).display()));
+    let output = scene.run(&format!("prove report {}", kept_file(&said).unwrap_or_else(|| panic!("{said}")).display()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The file that a hint names.
 fn kept_file(said: &str) -> Option<PathBuf> {
-    let (_, rest) = said.split_once("what was measured is kept: `evenkeel prove --from ")?;
+    let (_, rest) = said.split_once("the session is kept: `evenkeel prove report ")?;
     rest.split([' ', '`']).next().map(PathBuf::from)
 }
 
@@ -63,7 +63,7 @@ fn what_a_full_disk_did_not_keep_is_not_said_to_be_kept() {
         assert_eq!(output.status.code(), Some(4), "{said}{told}");
         assert!(told.contains("could not all be kept in "), "{said}{told}");
         assert!(said.contains("what was measured is not all kept on disk either: make room"), "{said}");
-        assert!(kept_file(&said).is_none() && !said.contains("--from"), "{said}");
+        assert!(kept_file(&said).is_none() && !said.contains("prove report"), "{said}");
         let kept = std::fs::read_dir(state.join("sessions")).into_iter().flatten().count();
         assert_eq!(kept, sessions, "a file that tells nothing does not stay");
     }
@@ -89,35 +89,83 @@ fn a_session_is_gone_on_with_as_it_was_begun() {
                  --guard none";
     let output = scene.run(&format!("{begun} --keep kept.jsonl"));
     assert!([Some(0), Some(1)].contains(&output.status.code()), "{}", String::from_utf8_lossy(&output.stderr));
-    let resume = "prove process.timer_slack_ns=1 --workload simulated --resume kept.jsonl";
-    for (other, told) in [
-        ("--metric cpu_share", "--metric cpu_share is asked for, and it was begun with --metric latency_us_p50"),
-        ("--window-ms 2000", "--window-ms 2000 is asked for, and it was begun with --window-ms 100"),
-        ("--pairs 500", "--pairs 500 is asked for, and it was begun with --pairs 6"),
-        ("--guard cpu_share=1", "--guard cpu_share=1 is asked for, and it was begun with --guard none"),
-        ("--budget 90s", "--budget 90000ms is asked for, and it was begun with --budget none"),
-        ("--settle 30ms", "--settle 30ms is asked for, and it was begun with --settle 20ms"),
-        ("--turns 3", "--turns 3 is asked for, and it was begun with --turns 1"),
-        ("--smallest-effect 2", "--smallest-effect 2 % is asked for, and it was begun with --smallest-effect 5 %"),
-        (
-            "--smallest-effect 5.004",
-            "--smallest-effect 5.004 % is asked for, and it was begun with --smallest-effect 5 %",
-        ),
-        ("--control-pairs 4", "--control-pairs 4 is asked for, and it was begun with --control-pairs 0"),
-    ] {
-        let output = scene.run(&format!("{resume} {other}"));
+    for option in
+        ["--metric cpu_share", "--window-ms 2000", "--pairs 500", "--budget 90s", "--guard none", "vm.swappiness=1"]
+    {
+        let output = scene.run(&format!("prove resume kept.jsonl {option}"));
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code() == Some(2) && said.contains(told), "{other}: {said}");
+        assert!(output.status.code() == Some(2) && said.contains("unexpected argument"), "{option}: {said}");
         assert!(output.stdout.is_empty(), "no server is started for it");
     }
-    // The command line that began it goes on with it, and so does one that leaves the design out.
-    for same in [format!("{begun} --resume kept.jsonl"), resume.to_owned()] {
-        let answer = json(&scene.run(&format!("{same} --json")));
+    // Nothing has to be said again, and the workload may be.
+    for line in ["prove resume kept.jsonl", "prove resume kept.jsonl --workload simulated"] {
+        let answer = json(&scene.run(&format!("{line} --json")));
         assert_eq!(
             (&answer["design"]["window_ms"], &answer["design"]["stop"]["after"]["pairs"]),
             (&100.into(), &6.into())
         );
     }
+}
+
+/// One that an older evenkeel began has no arguments of its workload.
+#[test]
+fn a_session_without_its_workload_says_what_to_add() {
+    let scene = Scene::new();
+    scene.run("prove process.timer_slack_ns=1 --workload simulated --pairs 6 --keep kept.jsonl");
+    let text = std::fs::read_to_string(scene.path("kept.jsonl")).unwrap();
+    let (head, windows) = text.split_once('\n').unwrap();
+    let mut head: serde_json::Value = serde_json::from_str(head).unwrap();
+    assert_eq!(head.as_object_mut().unwrap().remove("asked").unwrap()["workload"], "--workload simulated");
+    std::fs::write(scene.path("old.jsonl"), format!("{head}\n{windows}")).unwrap();
+    let output = scene.run("prove resume old.jsonl");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("evenkeel prove resume old.jsonl --state "), "{said}");
+    assert!(said.contains(" --workload NAME, or ") && said.contains(" -- CMD"), "{said}");
+    let answer = json(&scene.run("prove resume old.jsonl --workload simulated --json"));
+    assert_eq!(answer["pairs"], 6, "{answer}");
+    assert_eq!(json(&scene.run("prove report old.jsonl --json"))["pairs"], 6);
+}
+
+/// What was asked beside the design is kept: the folder of the workload's files, and that of the report.
+#[test]
+fn a_session_goes_on_from_any_folder() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.path("elsewhere")).unwrap();
+    scene.script(&serde_json::json!({"effects": []}));
+    let begun = "prove process.timer_slack_ns=1 --workload simulated --set script=script.json --pairs 6 --report out";
+    let output = scene.run(begun);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for name in ["report.html", "report.json"] {
+        std::fs::remove_file(scene.path("out").join(name)).unwrap();
+    }
+    let resumed = |line: &str| scene.command(line).current_dir(scene.path("elsewhere")).output().unwrap();
+    let output = resumed("prove resume");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(scene.path("out/report.json").exists(), "where it was to be");
+    let output = resumed("prove resume --report own");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(scene.path("elsewhere/own/report.json").exists(), "what is named now counts from here");
+}
+
+#[test]
+fn a_command_is_not_run_because_a_session_says_so() {
+    let scene = Scene::new();
+    scene.run("prove process.timer_slack_ns=1 --workload simulated --pairs 6 --keep foreign.jsonl");
+    let text = std::fs::read_to_string(scene.path("foreign.jsonl")).unwrap();
+    std::fs::write(scene.path("foreign.jsonl"), text.replace("--workload simulated", "-- touch started")).unwrap();
+    let state = scene.path("state");
+    let output = scene.run("prove resume foreign.jsonl");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    let named = format!("evenkeel prove resume foreign.jsonl --state {} -- touch started", state.display());
+    assert!(said.contains("not run because a file says so") && said.contains(&named), "{said}");
+    assert!(!scene.path("started").exists());
+    // Among the sessions that evenkeel keeps itself it is; this one is no server.
+    std::fs::create_dir_all(state.join("sessions")).unwrap();
+    std::fs::copy(scene.path("foreign.jsonl"), state.join("sessions/1.jsonl")).unwrap();
+    assert_eq!(scene.run("prove resume").status.code(), Some(4));
+    assert!(scene.path("started").exists());
 }
 
 const GOAL: &str = r#"{"format": 1, "evenkeel": "0.1.0", "title": "t", "settings": ["process.timer_slack_ns=1"], "steps": [], "evidence": {
@@ -128,21 +176,16 @@ const GOAL: &str = r#"{"format": 1, "evenkeel": "0.1.0", "title": "t", "settings
     "answer": {"verdict": "better", "ended": "whole", "set": [], "along": {}, "knobs": [], "windows": {}, "took_ms": 1}}}"#;
 
 #[test]
-fn what_a_goal_says_is_not_held_against_a_session_that_is_gone_on_with() {
+fn a_trial_of_a_goal_goes_on_without_it() {
     let scene = Scene::new();
     std::fs::write(scene.path("goal.json"), GOAL).unwrap();
-    // Begun by a version that took no guard from the goal, and other windows.
-    let begun = "prove process.timer_slack_ns=1 --workload simulated --window-ms 100 --pairs 6 --fixed --control-pairs 0 --settle 20ms \
-                 --guard none --keep kept.jsonl";
+    let begun = "prove --goal goal.json --pairs 6 --fixed --control-pairs 0 --settle 20ms --keep kept.jsonl";
     let output = scene.run(begun);
     assert!([Some(0), Some(1)].contains(&output.status.code()), "{}", String::from_utf8_lossy(&output.stderr));
-    let resume = "prove --goal goal.json --resume kept.jsonl --json";
-    let answer = json(&scene.run(resume));
-    assert_eq!((&answer["design"]["window_ms"], &answer["design"]["guards"]), (&100.into(), &serde_json::json!([])));
-    let output = scene.run(&format!("{resume} --guard cpu_share=7"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("--guard cpu_share=7 is asked for, and it was begun with --guard none"), "{said}");
+    std::fs::remove_file(scene.path("goal.json")).unwrap();
+    let answer = json(&scene.run("prove resume kept.jsonl --json"));
+    assert_eq!(answer["design"]["window_ms"], 250);
+    assert_eq!(answer["design"]["guards"][0]["metric"]["name"], "cpu_share");
 }
 
 #[test]
@@ -157,7 +200,7 @@ fn a_setting_that_is_in_force_already_is_told_before_any_verdict() {
         "prove vm.swappiness={now} --anyway --workload simulated --pairs 6 --fixed --control-pairs 0 --settle 20ms --keep kept.jsonl --json"
     );
     let same = format!("vm.swappiness is {now} here already: arm A has it as arm B has");
-    for line in [line.as_str(), "prove --from kept.jsonl --json"] {
+    for line in [line.as_str(), "prove report kept.jsonl --json"] {
         let answer = json(&scene.run(line));
         assert!(
             answer["sentence"].as_str().unwrap().starts_with(&format!("{same}; ")),

@@ -31,6 +31,7 @@ mod pages;
 mod profile;
 mod profile_record;
 mod profile_scopes;
+mod respelled;
 mod rules;
 mod rules_types;
 #[path = "../common/scene.rs"]

@@ -83,8 +83,8 @@ const COMMANDS: [(&str, &str); 15] = [
     ("perf-script", "profile view FILE"),
     ("plan", "diff --host HOST FILE"),
     ("plan", "script --host HOST FILE"),
-    ("report", "prove --compare FILE FILE"),
-    ("report", "prove --from FILE"),
+    ("report", "prove compare FILE FILE"),
+    ("report", "prove report FILE"),
     ("scopes", "profile scopes FILE"),
     ("ticks", "measure ticks --recording FILE"),
 ];

@@ -40,7 +40,7 @@ fn an_answer_that_can_not_be_written_is_an_error() {
         "completions bash",
         "completions zsh --json",
         "explain",
-        "prove --list-workloads",
+        "prove workloads",
     ];
     for line in pages {
         let seen: Seen = Scene::new().command(line).stdout(full()).stderr(Stdio::piped()).output().unwrap().into();

@@ -301,7 +301,7 @@ fn tests_that_open_a_journal_name_its_directory() {
                 continue;
             }
             seen += 1;
-            let elsewhere = ["--state", "--host", "--compare", "--plan-only", "--from", "--list-workloads"];
+            let elsewhere = ["--state", "--host", "prove compare", "--plan-only", "prove report", "prove workloads"];
             if adds || elsewhere.iter().any(|option| literal.contains(option)) {
                 continue;
             }

@@ -110,36 +110,30 @@ fn several_arms_are_measured_in_one_session() {
     }
     assert_eq!(answer["choice"]["advised"], "B");
     assert_eq!(answer["choice"]["between"].as_array().map(Vec::len), Some(1));
-    let again = answer_of(&scene.run("prove --from session.jsonl --json"));
+    let again = answer_of(&scene.run("prove report session.jsonl --json"));
     assert!(
         again["trials"] == answer["trials"] && again["choice"] == answer["choice"],
         "the file tells what the run told"
     );
-    for (option, expected) in [
-        ("--pairs 9", "--pairs 9 is asked for, and it was begun with --pairs 12"),
-        ("--window-ms 100", "--window-ms 100 is asked for"),
-        ("--metric cpu_us", "--metric cpu_us is asked for"),
-        ("--seed 3", "cannot be used with"),
-    ] {
-        let output = scene.run(&format!("prove --from session.jsonl {option}"));
-        assert!(output.status.code() == Some(2) && said(&output).contains(expected), "{option}: {}", said(&output));
+    for option in ["--pairs 9", "--window-ms 100", "--metric cpu_us", "--seed 3"] {
+        let output = scene.run(&format!("prove report session.jsonl {option}"));
+        assert!(output.status.code() == Some(2) && said(&output).contains("unexpected argument"), "{option}");
     }
-    let text = scene.run("prove --from session.jsonl --pairs 12");
+    let text = scene.run("prove report session.jsonl");
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(text.contains("against A") && text.contains("\nB: ") && text.contains("\nC: "), "{text}");
     let page = fs::read_to_string(scene.path("out/report.html")).unwrap();
     assert!(page.contains("Which of them") && page.contains("Arm C: "));
     let report = fs::read_to_string(scene.path("out/report.json")).unwrap();
     fs::write(scene.path("other.json"), report.replace("\"start_us\": ", "\"start_us\": 1")).unwrap();
-    let compared = answer_of(&scene.run("prove --compare out/report.json other.json --json"));
+    let compared = answer_of(&scene.run("prove compare out/report.json other.json --json"));
     let cells: Vec<usize> =
         compared["asked"].as_array().unwrap().iter().map(|asked| asked["cells"].as_array().unwrap().len()).collect();
     assert_eq!(cells, [2, 2], "each arm is a setting");
-    // Another set of arms, or another order of them, is another session.
-    let other = scene.run(
-        "prove --workload simulated --arm process.timer_slack_ns=5000000 --arm process.timer_slack_ns=1 --resume session.jsonl",
-    );
-    assert_eq!(other.status.code(), Some(2), "{}", said(&other));
+    // Its arms go on in the order in which they were begun.
+    let resumed = answer_of(&scene.run("prove resume session.jsonl --json"));
+    assert_eq!(resumed["trials"].as_array().map(Vec::len), Some(2));
+    assert_eq!(resumed["trials"][0]["knob"], "process.timer_slack_ns=1");
 }
 
 /// Windows that a rule drops are counted, by arm and reason, and too many of them end a trial without a verdict.
@@ -228,7 +222,7 @@ fn held_trial(scene: &Scene, setting: &str) -> (Running, String) {
 }
 
 fn kept(scene: &Scene) -> Value {
-    answer_of(&scene.run("prove --from session.jsonl --json"))
+    answer_of(&scene.run("prove report session.jsonl --json"))
 }
 
 #[test]
@@ -245,10 +239,11 @@ fn a_killed_trial_is_reported_and_gone_on_with() {
     assert_eq!((&before["ended"], &before["pairs"]), (&"cut-off".into(), &13.into()));
     let doubts = before["doubts"].as_array().unwrap();
     assert!(doubts.iter().any(|doubt| doubt == "it was cut off after 13 of 30 pairs"), "{doubts:?}");
-    let other = scene.run("prove process.timer_slack_ns=2 --workload simulated --resume session.jsonl");
+    let other = scene.run("prove resume session.jsonl --workload tick");
+    assert!(said(&other).contains("it was begun with --workload simulated --set script=script.json, and this says"));
     assert_eq!(other.status.code(), Some(2), "{}", said(&other));
     fs::write(scene.path("go"), "").unwrap();
-    let after = answer_of(&scene.run(&format!("{asked} --resume session.jsonl --json")));
+    let after = answer_of(&scene.run("prove resume session.jsonl --json"));
     assert_eq!((&after["ended"], &after["pairs"], &after["seed"]), (&"whole".into(), &30.into(), &before["seed"]));
     let measured = |answer: &Value| answer["windows"].as_array().unwrap()[..26].to_vec();
     assert_eq!(measured(&after), measured(&before), "what was measured counts");
@@ -423,9 +418,11 @@ const REFUSED: &[(&str, i32, &str)] = &[
         2,
         "26664 windows of 4 arms: at most 20000",
     ),
-    ("prove --from nowhere.jsonl", 2, "read the session nowhere.jsonl"),
-    ("prove --from last --state empty", 2, "none is kept in"),
-    ("prove", 2, "required"),
+    ("prove report nowhere.jsonl", 2, "read the session nowhere.jsonl"),
+    ("prove report last --state empty", 2, "none is kept in"),
+    ("prove", 2, "KNOB=VALUE is required"),
+    ("prove resum", 2, "a subcommand stands right after `prove`"),
+    ("prove process.timer_slack_ns=1 resume", 2, "a subcommand stands right after `prove`"),
 ];
 
 #[test]
@@ -458,7 +455,7 @@ fn a_control_takes_no_knob() {
     assert_eq!((&answer["control"], &answer["knob"], output.status.code()), (&true.into(), &"".into(), Some(0)));
     assert!(["same", "undecided"].iter().any(|verdict| answer["verdict"] == *verdict), "{}", answer["verdict"]);
     assert!(answer["pairs"].as_u64() >= Some(5) && answer["mechanism"] == json!([]), "{}", answer["pairs"]);
-    let again = answer_of(&scene.run("prove --from kept.jsonl --json"));
+    let again = answer_of(&scene.run("prove report kept.jsonl --json"));
     assert_eq!((&again["sentence"], &again["windows"]), (&answer["sentence"], &answer["windows"]));
     let report = fs::read_to_string(scene.path("out/report.json")).unwrap();
     assert!(report.contains("evenkeel prove --workload simulated"), "how to repeat it");
@@ -490,10 +487,10 @@ fn a_setting_that_does_nothing_here_takes_one_window() {
 #[test]
 fn every_workload_is_listed_with_what_it_needs() {
     let scene = Scene::new();
-    let answer = answer_of(&scene.run("prove --list-workloads --json"));
+    let answer = answer_of(&scene.run("prove workloads --json"));
     let names: Vec<&str> =
         answer["workloads"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
     assert!(names.contains(&"arena"), "{names:?}");
-    let text = scene.run("prove --list-workloads").stdout;
+    let text = scene.run("prove workloads").stdout;
     assert!(String::from_utf8_lossy(&text).contains("--set tick-hz=50: ticks a second"));
 }

@@ -34,32 +34,32 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(4), "{told}{}", said(&output));
     assert!(told.contains("better: with 2 knobs, ") && told.contains("vm.swappiness=31"), "{told}");
-    let again = format!("`evenkeel tune --resume --state {} --out FILE`", scene.path("state").display());
+    let again = format!("`evenkeel tune resume --state {} --out FILE`", scene.path("state").display());
     for expected in ["write the goal /dev/full: no space left on device", &again] {
         assert!(said(&output).contains(expected), "{}", said(&output));
     }
     let log = || fs::read_to_string(scene.path("state").join("tune.jsonl")).unwrap();
     let measured = log();
     // With --json there is one document all the same, which tells what is missing.
-    let output = scene.run("tune --resume --json --out /dev/full");
+    let output = scene.run("tune resume --json --out /dev/full");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(4), &"better".into()), "{answer}");
     assert!(answer["notes"][0].as_str().unwrap().contains("write the goal /dev/full: "), "{answer}");
-    // What it was begun with may be said again, and nothing else.
+    // The workload that it was begun with may be said again, and nothing else.
     for (other, expected) in [
-        ("--budget 5s", "it was begun with --budget 60s, and this says --budget 5s"),
-        ("--metric cpu_share", "it was begun with --metric latency_us_p50, and this says --metric cpu_share"),
-        ("--knobs vm.swappiness=31", "it was begun with --knobs process.timer_slack_ns=1 vm.swappiness=31, and this"),
-        ("--guard cpu_share", "it was begun without --guard, and this says --guard cpu_share"),
-        ("--smallest-effect 7", "it was begun without --smallest-effect, and this says --smallest-effect 7"),
+        ("--budget 5s", "unexpected argument '--budget'"),
+        ("--metric cpu_share", "unexpected argument '--metric'"),
+        ("--knobs vm.swappiness=31", "unexpected argument '--knobs'"),
+        ("--guard cpu_share", "unexpected argument '--guard'"),
+        ("--smallest-effect 7", "unexpected argument '--smallest-effect'"),
         ("--workload tick", "and this says --workload tick"),
     ] {
-        let output = scene.command("tune --resume").args(other.split(' ')).output().unwrap();
+        let output = scene.command("tune resume").args(other.split(' ')).output().unwrap();
         assert!(said(&output).contains(expected), "{other}: {}", said(&output));
         assert_eq!(output.status.code(), Some(2), "{other}");
     }
-    // What nobody asked for may be named as it is.
-    let output = scene.run(&format!("tune {asked} --smallest-effect 5 --resume --json --out goal.json"));
+    let (_, workload) = asked.split_once("--workload ").unwrap();
+    let output = scene.run(&format!("tune resume --json --out goal.json --workload {workload}"));
     let answer: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
     assert_eq!((output.status.code(), &answer["goal_file"]), (Some(0), &"goal.json".into()), "{answer}");
@@ -70,7 +70,7 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
     assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses the plan as it is"), "{note}");
     assert!(instead.as_str().unwrap().contains("--out goal.json --unit YOUR.service` writes one"), "{instead}");
     assert_eq!(answer["goal_applies"], false);
-    let page = scene.run("tune --resume --out goal.json");
+    let page = scene.run("tune resume --out goal.json");
     let page = String::from_utf8_lossy(&page.stdout).into_owned();
     assert!(page.contains("goal: goal.json, which `evenkeel apply` does not take yet:\n"), "{page}");
     assert!(!page.contains("evenkeel apply goal.json"), "{page}");
@@ -93,7 +93,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
             2,
             "the budget gives 14 windows of 250 ms, each after 100 ms of quiet; a search takes at least 80, which is 28 s",
         ),
-        ("tune --budget soon", 2, "is no unit of time: s, min, h"),
+        ("tune --budget soon", 2, "is no unit of time: ms, s, m, h"),
         ("tune --smallest-effect 0", 2, "0 is not between"),
         ("tune --metric no_such_us", 2, "the workload gives"),
         ("tune --guard 1", 2, "a guard at 1 times the usual"),
@@ -108,7 +108,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         ("prove workload.pps=100", 2, "set pps: the workload arena takes tick-hz, work-us, tail-us"),
         ("tune --out /not/here/goal.json", 2, "there is no such folder"),
         ("tune --workload arean", 2, "there is no such workload"),
-        ("tune --resume", 2, "read the search's log"),
+        ("tune resume", 2, "read the search's log"),
         ("tune --knobs cmdline.mitigations=off", 4, "it takes effect after a reboot"),
         ("prove --goal /not/here/goal.json", 2, "read the goal /not/here/goal.json"),
     ];
@@ -153,22 +153,22 @@ fn a_command_is_not_run_because_a_log_says_so() {
     std::os::unix::fs::symlink(scene.path("foreign"), scene.path("state/searches/linked.jsonl")).unwrap();
     let refused = "its workload is a command, which is not run because a file says so";
     let named = format!(
-        "look at it, and name it yourself: evenkeel tune --resume foreign --state {} -- touch started",
+        "look at it, and name it yourself: evenkeel tune resume foreign --state {} -- touch started",
         scene.path("state").display()
     );
     let other = "it was begun with -- touch started, and this says -- sleep 9";
     // What is asked, whether the command is started, and what is said where it is not.
     let table = [
-        ("tune --resume", "", false, "state/tune.jsonl"),
-        ("tune --resume last", "", false, "state/tune.jsonl"),
-        ("tune --resume ./last", "", false, refused),
-        ("tune --resume foreign", "", false, refused),
-        ("tune --resume foreign", "", false, &named),
-        ("tune --resume state/searches/linked.jsonl", "", false, refused),
-        ("tune --resume lies", "-- sleep 9", false, other),
-        ("tune --resume state/searches/kept.jsonl", "-- sleep 9", false, other),
-        ("tune --resume state/searches/kept.jsonl", "", true, ""),
-        ("tune --resume foreign", runs, true, ""),
+        ("tune resume", "", false, "state/tune.jsonl"),
+        ("tune resume last", "", false, "state/tune.jsonl"),
+        ("tune resume ./last", "", false, refused),
+        ("tune resume foreign", "", false, refused),
+        ("tune resume foreign", "", false, &named),
+        ("tune resume state/searches/linked.jsonl", "", false, refused),
+        ("tune resume lies", "-- sleep 9", false, other),
+        ("tune resume state/searches/kept.jsonl", "-- sleep 9", false, other),
+        ("tune resume state/searches/kept.jsonl", "", true, ""),
+        ("tune resume foreign", runs, true, ""),
     ];
     for (line, command, is_started, expected) in table {
         let output = scene.command(line).args(command.split_whitespace()).output().unwrap();
@@ -242,11 +242,11 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     let log = scene.path("state").join("tune.jsonl");
     held_search(&scene, &line, &before).kill();
     let _ = fs::remove_file(scene.path("go.waiting"));
-    let refused = scene.run("tune --resume");
+    let refused = scene.run("tune resume");
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
     assert!(said(&refused).contains("was interrupted and has not been put back"), "{}", said(&refused));
     let state = scene.path("state");
-    let hint = format!("`evenkeel tune --resume --state {}` then goes on with the search", state.display());
+    let hint = format!("`evenkeel tune resume --state {}` then continues the search", state.display());
     assert!(said(&refused).contains(&hint), "{}", said(&refused));
     let reverted = scene.run("revert");
     assert!(reverted.status.success(), "{}", said(&reverted));
@@ -260,8 +260,8 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     let Finished { stderr, .. } = another.finish();
     let first = fs::read_dir(state.join("searches")).unwrap().next().unwrap().unwrap().path();
     assert_eq!(fs::read_to_string(&first).unwrap().lines().count(), kept);
-    assert!(stderr.contains(&format!("tune --resume {} --state", first.display())), "{stderr}");
-    let answer = answer_of(&scene.run(&format!("tune --resume {} --json", first.display())));
+    assert!(stderr.contains(&format!("tune resume {} --state", first.display())), "{stderr}");
+    let answer = answer_of(&scene.run(&format!("tune resume {} --json", first.display())));
     assert_eq!(readings(), before);
     assert_eq!((&answer["format"], &answer["all_as_before"]), (&1.into(), &true.into()), "{answer}");
     let verdict = answer["verdict"].as_str().unwrap();

@@ -8,7 +8,7 @@ use evenkeel_testkit::noise;
 
 /// A rate of 5 % that is counted over so many has a standard deviation of 0.3 %.
 const RUNS: u64 = 5000;
-/// A boot's number is the median of so many windows, as `prove --boots` has it.
+/// A boot's number is the median of so many windows, as `prove boots` has it.
 const WINDOWS: usize = 20;
 /// What goes by from one boot's first window to the next one's, in windows: 20 are measured, then the machine reboots and settles.
 const EVERY: usize = 60;

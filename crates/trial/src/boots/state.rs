@@ -194,7 +194,7 @@ pub struct Armed {
 pub enum BootsEnded {
     /// With all its boots.
     Whole,
-    /// Somebody ended it: by --boots-cancel or `evenkeel revert`.
+    /// Somebody ended it: by `prove boots cancel` or `evenkeel revert`.
     Cancelled,
     /// It was given up.
     GivenUp {

@@ -42,6 +42,22 @@ pub struct Head {
     pub knobs: Vec<String>,
     /// Which way the workload's packets go.
     pub network: NetworkPath,
+    /// What it takes to continue it beside all this; none where an older version began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+}
+
+/// What was asked for beside what is measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The workload's arguments and its command, as a shell reads them.
+    pub workload: String,
+    /// The folder that it was started in, where its name is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// The folder of the report, from the root on, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
 }
 
 impl Head {
@@ -49,7 +65,7 @@ impl Head {
     pub fn new(settings: Vec<String>, titles: Titles, design: Design, record: &Record) -> Head {
         let Record { arms, knobs, network, .. } = record.clone();
         let format = if arms.len() > 2 { FORMAT_OF_SEVERAL } else { FORMAT };
-        Head { format, settings, settings_by_arm: Vec::new(), titles, design, arms, knobs, network }
+        Head { format, settings, settings_by_arm: Vec::new(), titles, design, arms, knobs, network, asked: None }
     }
 
     /// Why it can't be the head of a session, if it can't.
@@ -107,7 +123,7 @@ impl Keep {
     pub fn begin(path: &Path, head: &Head) -> Result<Keep, LogFileError> {
         let failed = |why: &dyn ToString| LogFileError::io("keep the session in", path, why.to_string());
         let file = LogFile::create(path, IfThere::Refuse).map_err(|error| failed(&error))?;
-        let why = "something is in it already; name another file, or go on with it by --resume";
+        let why = "something is in it already; name another file, or continue it with `evenkeel prove resume FILE`";
         let mut keep = Keep { file: Some(file.ok_or_else(|| failed(&why))?), trouble: None };
         keep.write(head);
         Ok(keep)

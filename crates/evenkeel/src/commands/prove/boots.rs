@@ -1,4 +1,4 @@
-//! `prove --boots N`: settings that take a reboot, A-B-B-A over boots, by a unit that goes on after each.
+//! `prove boots`: settings that take a reboot, A-B-B-A over boots, by a unit that goes on after each.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,15 +15,17 @@ use evenkeel_trial::boots::{
 use evenkeel_trial::{ArmName, Guard};
 use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
 
-use super::{Args, time};
-use crate::args::HostArgs;
+use super::design::DecisionArgs;
+use crate::args::{HostArgs, StateArgs};
 use crate::arms::parse;
-use crate::commands::workload_of;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
+use crate::overdue;
 use crate::session_files::TrialLock;
 use crate::show::{self, Out};
+use crate::times::time;
+use crate::workload_args::{WorkloadArgs, workload_of};
 
 mod live;
 mod planned;
@@ -42,37 +44,79 @@ const BY_HAND_LIMIT_S: u64 = 30 * 86_400;
 const SETTLE: Duration = Duration::from_secs(60);
 const WINDOWS: u16 = 20;
 
-/// What a trial over boots is asked for.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Over boots")]
-pub(super) struct BootsArgs {
-    /// Compare over N boots (4, 8, 12 or 16), A-B-B-A by a unit that goes on after each: for settings that take a reboot
-    #[arg(long, value_name = "N", value_parser = blocks, conflicts_with_all = ["resume", "from", "goal", "keep", "control", "arm", "turns"])]
-    boots: Option<usize>,
+/// Compare settings that take a reboot, A-B-B-A over boots
+#[derive(Clone, Debug, clap::Args)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum What {
+    Start(Box<StartArgs>),
+    Status(told::StatusArgs),
+    Cancel(CancelArgs),
+    /// Go on after a boot; the unit does
+    #[command(hide = true)]
+    Resume(StateArgs),
+}
+
+/// Begin a trial over boots; a unit continues it after each
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+It waits for you to reboot, or does so itself with --reboot. `evenkeel prove boots status` shows how
+far it is, `evenkeel prove boots cancel` ends it and puts everything back.")]
+pub(super) struct StartArgs {
+    /// What to prove, such as cmdline.processor.max_cstate=1
+    #[arg(value_name = "KNOB=VALUE", required = true)]
+    settings: Vec<String>,
+    /// How many boots: 4, 8, 12 or 16
+    #[arg(long, value_name = "N", value_parser = blocks, default_value = "4")]
+    boots: usize,
     /// Reboot this machine by itself; without it, each boot waits until you reboot
-    #[arg(long, requires = "boots")]
+    #[arg(long)]
     reboot: bool,
     /// How long a machine that has booted is left alone [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "boots")]
+    #[arg(long = "settle", value_name = "TIME", value_parser = time)]
     boots_settle: Option<Duration>,
     /// Windows of a boot, whose median is the boot's number [default: 20]
-    #[arg(long, value_name = "N", requires = "boots", value_parser = clap::value_parser!(u16).range(1..=WINDOWS_MAX as i64))]
+    #[arg(long = "windows", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WINDOWS_MAX as i64))]
     boots_windows: Option<u16>,
-    /// Say what --boots would do, and change nothing
-    #[arg(long, requires = "boots")]
+    /// Say what would be done, and change nothing
+    #[arg(long)]
     plan_only: bool,
     /// With --plan-only: the captured machine in FILE instead of this one
     #[arg(long, value_name = "FILE", requires = "plan_only")]
     host: Option<PathBuf>,
-    /// Tell how far the trial over boots is and what is known; with --report also as boots.html, boots.md and boots.json
-    #[arg(long, conflicts_with_all = ["settings", "boots", "from", "resume"])]
-    boots_status: bool,
-    /// End the trial over boots, and put everything back
-    #[arg(long, conflicts_with_all = ["settings", "boots", "from", "resume", "boots_status"])]
-    boots_cancel: bool,
-    /// Go on after a boot; the unit does
-    #[arg(long, hide = true, conflicts_with_all = ["settings", "boots", "from", "resume", "boots_status", "boots_cancel"])]
-    boots_resume: bool,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    decision: DecisionArgs,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+}
+
+/// End the trial over boots, and put everything back
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct CancelArgs {
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let state = match &args.what {
+        What::Start(start) => &start.state,
+        What::Status(status) => &status.state,
+        What::Cancel(CancelArgs { state }) | What::Resume(state) => state,
+    };
+    overdue::settle(&Root::live(), state, out);
+    match &args.what {
+        What::Start(start) => begin(start, out),
+        What::Status(status) => told::status(status, out),
+        What::Cancel(CancelArgs { state }) => cancel(state, out),
+        What::Resume(state) => go_on_after_boot(state, out),
+    }
 }
 
 /// A number of boots that are whole blocks.
@@ -83,38 +127,20 @@ fn blocks(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("expected 4, 8, 12 or {BOOTS_MAX}: blocks of A-B-B-A"))
 }
 
-/// What was asked of boots, done; none where nothing was, and what is to be proved takes no boot.
-pub(super) fn instead(args: &Args, out: &Out) -> Result<Option<exit::Exit>, Failure> {
-    let boots = &args.boots;
-    if boots.boots_status {
-        return told::status(args, out).map(Some);
-    }
-    if boots.boots_cancel {
-        return cancel(args, out).map(Some);
-    }
-    if boots.boots_resume {
-        return resume(args, out).map(Some);
-    }
-    match boots.boots {
-        Some(count) => begin(args, count, out).map(Some),
-        None => refuse_reboots(args).map(|()| None),
-    }
-}
-
-/// Says what the option is, where a setting takes a reboot.
-fn refuse_reboots(args: &Args) -> Result<(), Failure> {
-    let settings = parse(&args.settings)?;
+/// Says what does it, where a setting takes a reboot.
+pub(super) fn refuse_reboots(asked: &[String], decision: &DecisionArgs) -> Result<(), Failure> {
+    let settings = parse(asked)?;
     let Some(setting) = settings.iter().find(|setting| matches!(setting.knob.place, Place::KernelArgument { .. }))
     else {
         return Ok(());
     };
     let cause = "a kernel argument takes effect after a reboot, so it can't be switched between windows";
-    let design = design(args, 4, BootsDesign::default_metric(), Vec::new());
+    let measuring = SETTLE + u32::from(WINDOWS) * Duration::from_millis(decision.window_ms().into());
     Err(Failure::text(exit::NOT_POSSIBLE, format!("prove {setting}"), cause).hint(format!(
-        "evenkeel prove {} --boots 4 compares four boots, A-B-B-A: {} min of measuring and five boots at most if all goes well; \
+        "evenkeel prove boots start {} compares four boots, A-B-B-A: {} min of measuring and five boots at most if all goes well; \
          it waits for you to reboot, or does so itself with --reboot; --plan-only says more",
-        args.settings.join(" "),
-        minutes(&design)
+        asked.join(" "),
+        (measuring * 4).as_secs().div_ceil(60)
     )))
 }
 
@@ -124,34 +150,33 @@ fn minutes(design: &BootsDesign) -> u64 {
     (a_boot * design.boots as u64).div_ceil(60_000)
 }
 
-fn design(args: &Args, boots: usize, metric: Metric, guards: Vec<Guard>) -> BootsDesign {
-    let asked = &args.boots;
-    let settle = asked.boots_settle.unwrap_or(SETTLE);
-    let (windows, window_ms) = (asked.boots_windows.unwrap_or(WINDOWS).into(), u64::from(args.plan.window_ms()));
+fn design(args: &StartArgs, metric: Metric, guards: Vec<Guard>) -> BootsDesign {
+    let (boots, settle) = (args.boots, args.boots_settle.unwrap_or(SETTLE));
+    let (windows, window_ms) = (args.boots_windows.unwrap_or(WINDOWS).into(), u64::from(args.decision.window_ms()));
     // Dropped windows are measured again, twice as many in all.
     let a_boot_s = settle.as_secs() + 2 * windows as u64 * window_ms / 1000 + BOOT_LIMIT_S;
     let limit_s = (boots + EXTRA_BOOTS) as u64 * a_boot_s;
     BootsDesign {
         settings: args.settings.clone(),
-        smallest_effect_ratio: args.plan.smallest_effect.ratio(&metric),
+        smallest_effect_ratio: args.decision.smallest_effect.ratio(&metric),
         metric,
         guards,
         boots,
         windows,
         window_ms,
         settle_ms: u64::try_from(settle.as_millis()).unwrap_or(u64::MAX).min(3_600_000),
-        seed: args.plan.seed.unwrap_or_else(experiment::fresh_seed),
-        reboots: asked.reboot,
-        limit_s: if asked.reboot { limit_s } else { limit_s.max(BY_HAND_LIMIT_S) },
+        seed: args.decision.seed.unwrap_or_else(experiment::fresh_seed),
+        reboots: args.reboot,
+        limit_s: if args.reboot { limit_s } else { limit_s.max(BY_HAND_LIMIT_S) },
     }
 }
 
-fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
-    if args.boots.plan_only {
-        let root = HostArgs { host: args.boots.host.clone(), root: None }.open()?;
-        let log = if args.boots.host.is_some() { Log::default() } else { args.state.read()? };
-        let decides = Decides::asked(&args.plan)?;
-        let design = design(args, count, BootsDesign::default_metric(), Vec::new());
+fn begin(args: &StartArgs, out: &Out) -> Outcome {
+    if args.plan_only {
+        let root = HostArgs { host: args.host.clone(), root: None }.open()?;
+        let log = if args.host.is_some() { Log::default() } else { args.state.read()? };
+        let decides = Decides::asked(&args.decision)?;
+        let design = design(args, BootsDesign::default_metric(), Vec::new());
         let planned = plan(args, &root, &log, design, decides)?;
         out.answer(&planned, || words(&planned, &args.state.again()) + &show::plan::page(&planned.plan))?;
         return Ok(exit::WELL);
@@ -160,14 +185,14 @@ fn begin(args: &Args, count: usize, out: &Out) -> Outcome {
         let error = anyhow::anyhow!("prove {}: it changes what the machine boots", args.settings.join(" "));
         return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it as root"));
     }
-    let ground = Ground::of(args)?;
+    let ground = Ground::of(&args.state)?;
     ground.refuse_gone()?;
     let _alone = TrialLock::take(&args.state)?;
     experiment::refuse_if_interrupted(&ground.root, &args.state.open()?, &args.state)?;
     ground.refuse_second()?;
     let (line, folder) = (workload_line(args)?, current_folder()?);
     let (metric, guards, workload_words) = try_workload(args)?;
-    let design = design(args, count, metric, guards);
+    let design = design(args, metric, guards);
     design.check().map_err(|why| Failure::text(exit::WRONG_USE, "prove it over boots", why))?;
     let decides = Decides::of(&design);
     let planned = plan(args, &ground.root, &args.state.read()?, design, decides)?;
@@ -200,12 +225,12 @@ struct Ground {
 }
 
 impl Ground {
-    fn of(args: &Args) -> Result<Ground, Failure> {
-        let dir = args.state.path()?;
+    fn of(state: &StateArgs) -> Result<Ground, Failure> {
+        let dir = state.path()?;
         let program = std::env::current_exe()
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
         let program = program.to_string_lossy().into_owned();
-        Ok(Ground { root: Root::live(), file: dir.join(FILE), dir, program, revert: args.state.revert() })
+        Ok(Ground { root: Root::live(), file: dir.join(FILE), dir, program, revert: state.revert() })
     }
 
     fn hands(&self, state: &BootsState) -> Result<Hands<'_>, Failure> {
@@ -230,11 +255,12 @@ impl Ground {
         match read(&self.file) {
             Ok(Some(state)) if state.ended.is_none() && self.hands(&state)?.is_licensed().unwrap_or(true) => {
                 let cause = format!("one of {} is going on", state.design.settings.join(" "));
-                Err(not_possible(cause).hint("evenkeel prove --boots-status tells of it, --boots-cancel ends it"))
+                Err(not_possible(cause)
+                    .hint("`evenkeel prove boots status` shows how far it is, `evenkeel prove boots cancel` ends it"))
             }
             Ok(_) => Ok(()),
             Err(error) => {
-                Err(Failure::new(exit::NOT_POSSIBLE, error).hint("evenkeel prove --boots-cancel puts it away"))
+                Err(Failure::new(exit::NOT_POSSIBLE, error).hint("`evenkeel prove boots cancel` puts it away"))
             }
         }
     }
@@ -251,7 +277,7 @@ fn current_folder() -> Result<String, Failure> {
 }
 
 /// The workload as arguments, which have to mean the same when they are read again after a boot.
-fn workload_line(args: &Args) -> Result<String, Failure> {
+fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     let asked = &args.workload;
     let line = format!("{}{}", asked.again(), asked.command_again());
     let again = workload_of(&line)?;
@@ -260,20 +286,20 @@ fn workload_line(args: &Args) -> Result<String, Failure> {
 }
 
 /// One window of the workload, before anything is changed: what does not run now does not run after a boot.
-fn try_workload(args: &Args) -> Result<(Metric, Vec<Guard>, String), Failure> {
+fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failure> {
     // Nothing listens for signals yet: one ends all of it at once.
-    let mut workload = args.workload.start(args.plan.seed.unwrap_or(1), &Arc::default())?;
+    let mut workload = args.workload.start(args.decision.seed.unwrap_or(1), &Arc::default())?;
     let tried = (|| {
-        let metric = match &args.plan.metric {
+        let metric = match &args.decision.metric {
             Some(name) => experiment::metric(workload.as_ref(), name)?,
             None => experiment::usual_metric(workload.as_ref(), &[])?,
         };
-        let guards = args.plan.guards(workload.as_ref(), &metric)?;
-        let window = Duration::from_millis(args.plan.window_ms().into());
+        let guards = args.decision.guards(workload.as_ref(), &metric)?;
+        let window = Duration::from_millis(args.decision.window_ms().into());
         let sample = try_window(workload.as_mut(), window).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         let number = |metric: &Metric| sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite());
         // The usual guard may have too little to go by in one window; one that was asked for is to be there.
-        let unread = guards.iter().find(|guard| number(&guard.metric).is_none() && !args.plan.guard.is_empty());
+        let unread = guards.iter().find(|guard| number(&guard.metric).is_none() && !args.decision.guard.is_empty());
         if let Some(guard) = unread {
             return Err(not_possible(format!("{} had no number in a window: it can't stand guard", guard.metric.name)));
         }
@@ -335,9 +361,9 @@ fn wait_for_reboot(out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-fn resume(args: &Args, out: &Out) -> Outcome {
-    let ground = Ground::of(args)?;
-    let _alone = TrialLock::take(&args.state)?;
+fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
+    let ground = Ground::of(state)?;
+    let _alone = TrialLock::take(state)?;
     let state = match read(&ground.file) {
         Ok(None) => {
             out.say("no trial over boots is going on");
@@ -366,8 +392,8 @@ fn put_away(ground: &Ground, why: &dyn std::fmt::Display, out: &Out) -> Outcome 
     Ok(exit::UNDONE)
 }
 
-fn cancel(args: &Args, out: &Out) -> Outcome {
-    let ground = Ground::of(args)?;
+fn cancel(state: &StateArgs, out: &Out) -> Outcome {
+    let ground = Ground::of(state)?;
     let mut state = match read(&ground.file) {
         Ok(None) => {
             out.say("no trial over boots is going on");

@@ -10,16 +10,16 @@ use evenkeel_hostfs::user_file;
 use evenkeel_trial::search::{Evidence, GoalFile, HostWords, WorkloadSpec};
 use evenkeel_workload::SETTING_PREFIX;
 
-use super::{Args, percent_of};
-use crate::commands::workload_of;
+use super::asked::TrialArgs;
+use super::design::percent_of;
 use crate::exit;
 use crate::failure::Failure;
 use crate::report::as_change;
 use crate::show::Out;
-use crate::workload_args::WorkloadArgs;
+use crate::workload_args::{WorkloadArgs, workload_of};
 
 /// The arguments with what the file says filled in; what was given besides stands.
-pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Result<Args, Failure> {
+pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) -> Result<TrialArgs, Failure> {
     let goal = read(file)?;
     let mut asked = args.clone();
     asked.settings =
@@ -31,14 +31,15 @@ pub(super) fn asked_by(args: &Args, file: &Path, facts: &Facts, out: &Out) -> Re
     if asked.settings.is_empty() {
         return Err(wrong(file, "it has no settings"));
     }
-    asked.plan.metric = asked.plan.metric.or_else(|| Some(evidence.metric.name.to_string()));
-    if asked.plan.window_ms.is_none() {
-        asked.plan.window_ms = Some(window_ms(evidence, file)?);
+    let decision = &mut asked.plan.decision;
+    decision.metric.get_or_insert_with(|| evidence.metric.name.to_string());
+    if decision.window_ms.is_none() {
+        decision.window_ms = Some(window_ms(evidence, file)?);
     }
-    if asked.plan.metric.as_deref() == Some(evidence.metric.name.as_ref()) {
-        asked.plan.smallest_effect = asked.plan.smallest_effect.or_ratio(evidence.smallest_effect_ratio);
-        if asked.plan.guard.is_empty() {
-            asked.plan.guard = guards(evidence);
+    if decision.metric.as_deref() == Some(evidence.metric.name.as_ref()) {
+        decision.smallest_effect = decision.smallest_effect.or_ratio(evidence.smallest_effect_ratio);
+        if decision.guard.is_empty() {
+            decision.guard = guards(evidence);
         }
     }
     // Who names another workload wants to know whether the set helps that one.
@@ -89,7 +90,7 @@ fn read(file: &Path) -> Result<GoalFile, Failure> {
 /// The workload that the file tells of. A command is not run since a file says so: a file can come from anywhere.
 fn workload(spec: &WorkloadSpec, file: &Path) -> Result<WorkloadArgs, Failure> {
     let workload = workload_of(&spec.arguments).map_err(|failure| wrong(file, failure.error))?;
-    if workload.command.is_empty() && workload.of_command.is_empty() {
+    if !workload.runs_command() {
         return Ok(workload);
     }
     let cause = "its workload is a command, which is not run because a file says so";
@@ -109,7 +110,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        args: Args,
+        args: TrialArgs,
     }
 
     const GOAL: &str = r#"{"format": 1, "evenkeel": "0.1.0", "title": "t", "settings": ["vm.swappiness=10"], "steps": [], "evidence": {
@@ -119,7 +120,7 @@ mod tests {
         "seed": 1, "workload": {"name": "tick", "placement": "apart", "arguments": "--workload tick"}, "workload_words": "w", "host": {},
         "answer": {"verdict": "better", "ended": "whole", "set": [], "along": {}, "knobs": [], "windows": {}, "took_ms": 1}}}"#;
 
-    fn asked(goal: &str, line: &str) -> Result<Args, String> {
+    fn asked(goal: &str, line: &str) -> Result<TrialArgs, String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("goal.json");
         std::fs::write(&file, goal).unwrap();
@@ -141,12 +142,12 @@ mod tests {
             // Guards of one number are not those of another.
             ("--metric other_us", "other_us", 250, &[]),
         ] {
-            let plan = asked(GOAL, line).unwrap().plan;
+            let plan = asked(GOAL, line).unwrap().plan.decision;
             assert_eq!((plan.metric.as_deref(), plan.window_ms()), (Some(metric), window_ms), "{line}");
             assert_eq!(plan.guard, guards, "{line}");
         }
         let unguarded = GOAL.replace("\"guards\": [{", "\"before\": [{");
-        assert_eq!(asked(&unguarded, "").unwrap().plan.guard, ["none"]);
+        assert_eq!(asked(&unguarded, "").unwrap().plan.decision.guard, ["none"]);
     }
 
     #[test]

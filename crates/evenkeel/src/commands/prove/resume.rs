@@ -1,128 +1,86 @@
-//! `prove --resume FILE`: a session is gone on with as it was decided before its first pair. What is asked otherwise now is refused: to be
-//! passed over in silence is worse.
+//! `evenkeel prove resume`: a session goes on as it was decided before its first pair. All that it takes is in its file.
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use evenkeel_trial::kept::Kept;
-use evenkeel_trial::{Design, Guard, Settle, Stop};
-use evenkeel_workload::Workload;
+use evenkeel_host::Facts;
+use evenkeel_hostfs::Root;
 
-use super::{DesignArgs, named_guard, percent_of};
-use crate::arms::{self, Arms};
-use crate::exit;
-use crate::failure::Failure;
+use super::trial::{Begins, Needs, Session};
+use crate::args::StateArgs;
+use crate::arms::Arms;
+use crate::experiment;
+use crate::failure::Outcome;
+use crate::overdue;
+use crate::session_files::{self, LAST, TrialLock};
+use crate::show::Out;
+use crate::stored_workload::Stored;
+use crate::workload_args::WorkloadArgs;
 
-/// Refuses other settings, and another design than `typed`, which is what the user wrote: what a goal file says besides is not asked for, and
-/// to be told to leave it out would be of no use. Nothing of this needs a server, so none has to be started for it.
-pub(super) fn refuse_others(typed: &DesignArgs, arms: &Arms, kept: &Kept, file: &Path) -> Result<(), Failure> {
-    let before = Arms::of_head(&kept.head)?;
-    let [then, now] =
-        [&before, arms].map(|arms| arms.asked.iter().map(|own| arms::told(own)).collect::<Vec<_>>().join(" | "));
-    if then != now || kept.head.arms.len() != arms.count() {
-        return Err(differs("settings", &then, &now));
-    }
-    let tried = format!("go on with the session {}", file.display());
-    refuse_design(typed, &kept.head.design, &tried, "to go on with it, or measure anew without --resume")
+/// Continue a trial that was stopped or killed, as it was begun
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+The session has the settings, the design and the workload, and none of them can change. Name the
+workload again only for a session that an older version began, and where FILE is not one that
+evenkeel keeps itself and would start a command.")]
+pub(crate) struct Args {
+    /// The session, as it was kept
+    #[arg(value_name = "FILE", default_value = LAST)]
+    file: PathBuf,
+    /// Write report.html and report.json into DIR [default: where the session was to]
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    workload: WorkloadArgs,
 }
 
-/// Refuses another design than the one of a session that is told once more.
-pub(super) fn refuse_to_tell_otherwise(typed: &DesignArgs, kept: &Kept, file: &Path) -> Result<(), Failure> {
-    let tried = format!("tell of the session {}", file.display());
-    refuse_design(typed, &kept.head.design, &tried, "to be told of it, or measure anew without --from")
-}
-
-fn refuse_design(typed: &DesignArgs, kept: &Design, tried: &str, leave_out: &str) -> Result<(), Failure> {
-    for (option, then, now) in options(typed, kept)? {
-        if let Some(now) = now.filter(|now| *now != then) {
-            let cause = format!("{option} {now} is asked for, and it was begun with {option} {then}, which stands");
-            return Err(
-                Failure::text(exit::WRONG_USE, tried.to_owned(), cause).hint(format!("leave {option} out {leave_out}"))
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Refuses another workload.
-pub(super) fn refuse_another(workload: &dyn Workload, kept: &Kept) -> Result<(), Failure> {
-    let (then, now) = (&kept.head.titles.workload, workload.describe());
-    if *then == now { Ok(()) } else { Err(differs("workload", then, &now)) }
-}
-
-fn differs(what: &str, then: &str, now: &str) -> Failure {
-    let cause = format!("its {what} was {then:?}, and this is {now:?}: pairs of both can't be put together");
-    Failure::text(exit::WRONG_USE, "go on with the session", cause)
-}
-
-/// An option, as it was, and as it is asked for now, if it is.
-type Twice = (&'static str, String, Option<String>);
-
-/// Each option of the design.
-fn options(asked: &DesignArgs, kept: &Design) -> Result<Vec<Twice>, Failure> {
-    let ms = |time: Duration| format!("{}ms", time.as_millis());
-    let percent = |ratio: f64| format!("{} %", percent_of(ratio));
-    let (is_fixed, budget) = match kept.stop {
-        Stop::After { .. } => (true, None),
-        Stop::Sequential { budget, .. } => (false, budget),
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let root = Root::live();
+    overdue::settle(&root, &args.state, out);
+    let facts = Facts::probe(&root);
+    // The workload may have to be started in another folder, where these would be other files.
+    let state = args.state.absolute()?;
+    let asked_report = args.report.as_deref().map(session_files::absolute).transpose()?;
+    let _alone = TrialLock::take(&state)?;
+    let (file, kept) = session_files::read(&state, &args.file)?;
+    let file = session_files::absolute(&file)?;
+    let is_ours = session_files::is_ours(&file, &state)?;
+    let arms = Arms::of_head(&kept.head)?;
+    let needs = Needs::of(&facts, &arms.settings)?;
+    needs.refuse_without_root(&arms)?;
+    let asked = kept.head.asked.as_ref();
+    let stored = Stored {
+        arguments: asked.map(|asked| asked.workload.as_str()),
+        folder: asked.and_then(|asked| asked.folder.as_deref()),
+        describes_itself: &kept.head.titles.workload,
+        is_ours,
+        again: again(args),
     };
-    let settle = match kept.settle {
-        Settle::Fixed { time } => ms(time),
-        Settle::Found { .. } => "found by itself".to_owned(),
+    let workload = stored.workload(&args.workload)?;
+    let kept_report = asked.filter(|_| is_ours).and_then(|asked| asked.report.as_deref()).map(Path::new);
+    let session = Session {
+        out,
+        root: &root,
+        facts: &facts,
+        arms: &arms,
+        needs,
+        control: experiment::is_control(&kept.head.arms),
+        workload: &workload,
+        anyway: false,
+        report: asked_report.as_deref().or(kept_report),
+        state: &state,
+        begins: Begins::After(&file, &kept),
     };
-    Ok(vec![
-        ("--metric", kept.metric.name.to_string(), asked.metric.clone()),
-        ("--guard", guards(&kept.guards), named(&asked.guard)?),
-        ("--pairs", kept.stop.pairs_max().to_string(), asked.pairs.map(|pairs| pairs.to_string())),
-        ("--budget", budget.map_or_else(|| "none".to_owned(), ms), asked.budget.map(ms)),
-        ("--fixed", is_fixed.to_string(), asked.fixed.then(|| true.to_string())),
-        ("--settle", settle, asked.settle.map(ms)),
-        ("--window-ms", kept.window.as_millis().to_string(), asked.window_ms.map(|ms| ms.to_string())),
-        ("--turns", kept.turns.to_string(), asked.turns.map(|turns| turns.to_string())),
-        (
-            "--smallest-effect",
-            percent(kept.smallest_effect_ratio),
-            asked.smallest_effect.percent().map(|asked| percent(asked / 100.0)),
-        ),
-        ("--control-pairs", kept.control_pairs.to_string(), asked.control_pairs.map(|pairs| pairs.to_string())),
-    ])
+    session.run()
 }
 
-fn guards(guards: &[Guard]) -> String {
-    let told = guards.iter().map(|guard| (guard.metric.name.to_string(), guard.harm_ratio));
-    of_guards(told.collect())
-}
-
-/// The guards that were named, if some were.
-fn named(texts: &[String]) -> Result<Option<String>, Failure> {
-    Ok(match texts {
-        [] => None,
-        [none] if none == "none" => Some(of_guards(Vec::new())),
-        texts => {
-            let named = texts.iter().map(|text| named_guard(text).map(|(name, ratio)| (name.to_owned(), ratio)));
-            Some(of_guards(named.collect::<Result<_, _>>()?))
-        }
-    })
-}
-
-/// In one order, since nobody means another one by it.
-fn of_guards(mut guards: Vec<(String, f64)>) -> String {
-    guards.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let told: Vec<String> = guards.iter().map(|(name, ratio)| format!("{name}={}", percent_of(*ratio))).collect();
-    if told.is_empty() { "none".to_owned() } else { told.join(" ") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn harms_are_compared_as_numbers() {
-        let told = |text: &str| named(&[text.to_owned()]).unwrap().unwrap();
-        for (text, expected) in [("lat_us=7", "lat_us=7"), ("lat_us=5.004", "lat_us=5.004"), ("lat_us", "lat_us=25")] {
-            assert_eq!(told(text), expected);
-        }
-        assert_eq!(told("lat_us=7.0%"), told("lat_us=7"));
-        assert_ne!(told("lat_us=5.004"), told("lat_us=5"));
-    }
+/// The command that continues it, as it was typed.
+fn again(args: &Args) -> String {
+    let file = match args.file == Path::new(LAST) {
+        true => String::new(),
+        false => format!(" {}", args.file.display()),
+    };
+    let report = args.report.as_ref().map_or_else(String::new, |folder| format!(" --report {}", folder.display()));
+    format!("evenkeel prove resume{file}{report}{}", args.state.again())
 }

@@ -1,14 +1,99 @@
 //! What `prove` says when it is over: of two arms one page, of several which of them, a row an arm, and then each.
 
+use std::path::Path;
+
+use evenkeel_host::Facts;
 use evenkeel_trial::{Ended, Outcome as Verdict, Report};
 
 use crate::exit;
+use crate::failure::{Failure, Outcome};
 use crate::report::words::share;
-use crate::report::{Told, Tolds, as_change, choice};
+use crate::report::{self, Told, ToldChoice, Tolds, as_change, choice};
+use crate::show::Out;
 use crate::show::page::{Indent, PLAIN, Page};
+use crate::workload_args::WorkloadArgs;
+
+/// How what was found is reported.
+pub(super) struct Telling<'a> {
+    pub(super) facts: &'a Facts,
+    pub(super) capture: Option<String>,
+    /// The folder of the report, if there is to be one.
+    pub(super) report: Option<&'a Path>,
+    /// The command that measures it again.
+    pub(super) again: String,
+    /// Whether it comes out of a file, and was measured before.
+    pub(super) was_kept: bool,
+}
+
+impl Telling<'_> {
+    pub(super) fn tell(self, out: &Out, told: Tolds) -> Outcome {
+        let was_stopped = told.trials.iter().any(|told| told.report.ended == Ended::Stopped);
+        // A session that is told again ends as it is told, however its run ended.
+        let code = if was_stopped && !self.was_kept { exit::STOPPED } else { exit_of(&told) };
+        let mut text = text(&told);
+        let mut story = report::begin(self.again, self.facts.clone(), Vec::new());
+        story.capture = self.capture;
+        (story.trials, story.choice) = (told.trials, told.choice);
+        // Of what was kept before, the file that it came from is still there.
+        let hint = |failure: Failure, report: &str| match (self.was_kept, &told.kept_in) {
+            (true, _) => failure,
+            (false, kept_in) => failure.hint(untold(kept_in.as_deref(), report)),
+        };
+        if let Some(folder) = self.report {
+            match report::write(&story, folder) {
+                Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
+                Err(failure) => {
+                    // That it can't be written either matters less than why there is no report.
+                    let _ = if out.is_json() { Ok(()) } else { out.text(&text) };
+                    return Err(hint(failure, " --report DIR"));
+                }
+            }
+        }
+        let answered = match (&story.choice, &story.trials[..]) {
+            (None, [one]) => out.answer_of_trial(one, || text),
+            _ => out.answer_of_trial(&Several { choice: &story.choice, trials: &story.trials }, || text),
+        };
+        answered.map_err(|failure| hint(failure, ""))?;
+        Ok(code)
+    }
+}
+
+/// How to have what was found, where it could not be told.
+fn untold(kept_in: Option<&Path>, report: &str) -> String {
+    match kept_in {
+        Some(file) => format!("the session is kept: `evenkeel prove report {}{report}` reports it", file.display()),
+        None => "what was measured is not all kept on disk either: make room, or name other places by --keep and --report, and measure anew"
+            .to_owned(),
+    }
+}
+
+/// The answer of several arms.
+#[derive(serde::Serialize)]
+struct Several<'a> {
+    choice: &'a Option<ToldChoice>,
+    trials: &'a [Told],
+}
+
+/// How to repeat it.
+pub(super) fn again(workload: &WorkloadArgs, anyway: bool, told: &Tolds) -> String {
+    let Some(first) = told.trials.first() else { return "evenkeel prove".to_owned() };
+    let asked = match &told.trials[..] {
+        [one] if one.knob.is_empty() => String::new(),
+        [one] => format!(" {}", one.knob),
+        several => several.iter().map(|told| format!(" --arm '{}'", told.knob)).collect(),
+    };
+    format!(
+        "evenkeel prove{asked}{}{}{}{}{}",
+        workload.again(),
+        report::design_again(&first.report.design),
+        if first.control { " --control" } else { "" },
+        if anyway { " --anyway" } else { "" },
+        workload.command_again()
+    )
+}
 
 /// The answer as text.
-pub(super) fn text(told: &Tolds) -> String {
+fn text(told: &Tolds) -> String {
     let Some(which) = &told.choice else { return told.trials.iter().map(of_one).collect() };
     let mut page = Page::default();
     page.paragraph(Indent::all(0), PLAIN, &which.sentence);
@@ -94,7 +179,7 @@ fn figure(value: f64) -> String {
 
 /// A verdict of worse is a "no", of several arms if it is that of each; a trial that failed on the way was not possible here, and was
 /// undone.
-pub(super) fn exit_of(told: &Tolds) -> exit::Exit {
+fn exit_of(told: &Tolds) -> exit::Exit {
     let failed = |told: &Told| matches!(told.report.ended, Ended::Failed { .. });
     match told.trials.iter().all(|told| told.report.verdict == Verdict::Worse) {
         _ if told.trials.iter().any(failed) => exit::UNDONE,

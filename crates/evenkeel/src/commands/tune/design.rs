@@ -9,7 +9,7 @@ use evenkeel_trial::search::{Budget, Candidate, SearchDesign, Settling, longest_
 use evenkeel_trial::{Guard, NetworkPath, SettleHow, Switch, Watch};
 use evenkeel_workload::Workload;
 
-use super::{Args, BUDGET, Ground, STOP_AT, WINDOW_MS, WINDOWS_MAX, not_possible};
+use super::{BUDGET, Ground, PlanArgs, STOP_AT, WINDOW_MS, WINDOWS_MAX, not_possible};
 use crate::commands::prove;
 use crate::exit;
 use crate::experiment;
@@ -20,7 +20,7 @@ const WINDOW_MIN_MS: u32 = 250;
 
 /// All but how long a switch is felt, which has to be seen.
 pub(super) fn asked(
-    args: &Args,
+    args: &PlanArgs,
     workload: &dyn Workload,
     candidates: Vec<Candidate>,
     seed: u64,
@@ -73,7 +73,7 @@ pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
 }
 
 /// The guards, and how many times worse a window may be. A bare number behind `--guard` is the latter: so it was called once.
-fn guards(args: &Args, workload: &dyn Workload, design: &SearchDesign) -> Result<(Vec<Guard>, f64), Failure> {
+fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Result<(Vec<Guard>, f64), Failure> {
     let number = |text: &String| text.parse::<f64>().ok();
     let stop_at = args.guard.iter().filter_map(number).next_back().or(args.stop_at).unwrap_or(STOP_AT);
     let named: Vec<&String> = args.guard.iter().filter(|text| number(text).is_none()).collect();
@@ -113,7 +113,7 @@ pub(super) fn settle(
     };
     let found = settling.find();
     switch.end().map_err(|error| {
-        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", ground.args.state.revert()))
+        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", ground.state.revert()))
     })?;
     design.settles = found.map_err(not_possible)?;
     if let Some(longest) = longest_settle(&design.settles) {

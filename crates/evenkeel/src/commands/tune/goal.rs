@@ -4,11 +4,10 @@ use std::path::Path;
 
 use evenkeel_change::Cannot;
 use evenkeel_host::{Action, Facts, Plan, Setting};
-use evenkeel_hostfs::Root;
 use evenkeel_trial::search::{Answer, Evidence, GoalFile, HostWords, SearchDesign, WorkloadSpec};
 use evenkeel_workload::SETTING_PREFIX;
 
-use super::{Args, Told, resume};
+use super::{Ground, Told};
 use crate::exit;
 use crate::failure::Failure;
 use crate::selection::{Selection, Term};
@@ -25,13 +24,12 @@ pub(super) struct Written {
 
 /// Writes it; there is none of a set that no plan sets.
 pub(super) fn write(
-    args: &Args,
-    root: &Root,
-    facts: &Facts,
+    ground: &Ground<'_>,
     file: &Path,
     evidence: (&SearchDesign, WorkloadSpec, HostWords),
     told: &Told,
 ) -> Result<Written, Failure> {
+    let Ground { out_args: args, state, root, facts, .. } = ground;
     if !has_a_plan(&told.answer) {
         let why = "no goal was written: the set has settings of the workload alone, which no plan sets";
         return Ok(Written { file: None, applies: false, notes: vec![why.to_owned()] });
@@ -50,14 +48,14 @@ pub(super) fn write(
     let term = if args.persist || !kept.is_empty() { Term::Lasting } else { Term::Runtime };
     let (design, spec, host) = evidence;
     let selection = Selection::of_settings(settings, args.unit.clone());
-    let mut plan = selection.plan(root, facts, &args.state.read()?, term)?.plan;
+    let mut plan = selection.plan(root, facts, &state.read()?, term)?.plan;
     plan.title = format!("tuned: {} of {}", design.metric.name, spec.name);
     let cannot: &[Cannot] = plan.keep.as_ref().map_or(&[], |lasting| &lasting.keep.cannot);
     notes.extend(words(&kept, cannot, &plan.settings));
     let applies = !cannot.iter().any(|cannot| plan.settings.contains(&cannot.setting));
     if !applies && args.unit.is_none() {
         let file = file.display();
-        notes.push(format!("`{} --out {file} --unit YOUR.service` writes one that it takes", resume::again(args)));
+        notes.push(format!("`{} --out {file} --unit YOUR.service` writes one that it takes", ground.resume));
     }
     let written = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
     let workload = (spec, told.workload.clone());
@@ -69,10 +67,11 @@ pub(super) fn write(
 }
 
 /// How to have a goal file that could not be written.
-pub(super) fn again(args: &Args, file: &Path) -> String {
+pub(super) fn again(ground: &Ground<'_>, file: &Path) -> String {
+    let args = ground.out_args;
     let persist = if args.persist { " --persist" } else { "" };
     let unit = args.unit.as_ref().map_or_else(String::new, |unit| format!(" --unit {unit}"));
-    let again = format!("`{} --out FILE{persist}{unit}`", resume::again(args));
+    let again = format!("`{} --out FILE{persist}{unit}`", ground.resume);
     format!("what was found is kept: {again} writes it elsewhere than to {}, and measures nothing anew", file.display())
 }
 

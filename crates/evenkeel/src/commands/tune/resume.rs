@@ -1,41 +1,54 @@
-//! A search that was begun before: gone on with as it was begun, and kept where another one takes its place.
+//! `evenkeel tune resume`: a search that was begun before continues as it was begun, and is kept where another one takes its place.
 
-use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use evenkeel_host::{Goal, Plan, Wish};
-use evenkeel_trial::Guard;
-use evenkeel_trial::search::{Header, LeftOut, LeftOutReason, Log, SearchDesign, WorkloadSpec, is_over};
+use evenkeel_host::Plan;
+use evenkeel_trial::search::{Header, LeftOut, LeftOutReason, Log, WorkloadSpec, is_over};
 use serde::{Deserialize, Serialize};
 
-use super::{Args, BUDGET, Ground, Ready, STOP_AT, WINDOW_MS, not_possible, start, workload_of};
+use super::{Asked, Ground, OutArgs, Ready, not_possible, run_search, start};
+use crate::args::StateArgs;
 use crate::exit;
-use crate::failure::Failure;
-use crate::session_files;
+use crate::failure::{Failure, Outcome};
+use crate::session_files::{self, LAST};
+use crate::show::Out;
+use crate::stored_workload::Stored;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
 
 /// The search's log, beside the journal.
-const LOG: &str = "tune.jsonl";
-/// What stands for it behind `--resume`.
-pub(super) const LAST: &str = "last";
+pub(super) const LOG: &str = "tune.jsonl";
 /// The folder of searches that are not over and that another one took the place of, beside it.
 const FOLDER: &str = "searches";
-/// What stands for the server with its load among what was asked.
-const WORKLOAD: &str = "a workload";
+
+/// Continue a search that was stopped or killed, or report one that is over
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The log has the knobs, the design and the workload, and none of them can change. Name the workload
+again only where FILE is not one that evenkeel keeps itself and would start a command.")]
+pub(super) struct Args {
+    /// The log; one that another search took the place of is in `searches` beside the journal
+    #[arg(value_name = "FILE", default_value = LAST)]
+    file: PathBuf,
+    #[command(flatten)]
+    out: OutArgs,
+    #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
+    workload: WorkloadArgs,
+}
 
 /// What the log has to tell beside the design, for whoever goes on with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Context {
     workload: WorkloadSpec,
     left_out: Vec<LeftOutWords>,
-    /// What was asked, by the name of the argument, as it would be typed.
-    #[serde(default)]
-    asked: BTreeMap<String, String>,
+    /// The folder that the workload was started in; none where an older version began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    folder: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,148 +58,50 @@ struct LeftOutWords {
 }
 
 impl Context {
-    /// That of a new search; what nobody asked for is told as it was chosen.
-    pub(super) fn new(args: &Args, design: &SearchDesign, workload: WorkloadSpec, left_out: &[LeftOut]) -> Context {
-        let chosen = [
-            ("--budget", format!("--budget {}s", BUDGET.as_secs())),
-            ("--metric", format!("--metric {}", design.metric.name)),
-            ("--window-ms", format!("--window-ms {WINDOW_MS}")),
-            ("--stop-at", format!("--stop-at {STOP_AT}")),
-            ("--seed", format!("--seed {}", design.seed)),
-            (WORKLOAD, "the usual workload".to_owned()),
-        ];
-        let chosen = chosen.into_iter().map(|(name, words)| (name.to_owned(), words));
+    /// That of a new search.
+    pub(super) fn new(workload: WorkloadSpec, left_out: &[LeftOut]) -> Context {
         let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.to_string() };
-        Context { workload, left_out: left_out.iter().map(words).collect(), asked: chosen.chain(asked(args)).collect() }
+        let folder = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
+        Context { workload, left_out: left_out.iter().map(words).collect(), folder }
     }
 }
 
-/// What the arguments ask of a search that is fixed when it begins, by name, as it would be typed.
-fn asked(args: &Args) -> BTreeMap<String, String> {
-    fn one<T: ToString>(value: Option<T>) -> Vec<String> {
-        value.into_iter().map(|value| value.to_string()).collect()
-    }
-    let mut asked: BTreeMap<String, String> = BTreeMap::new();
-    let mut take = |name: &str, mut values: Vec<String>| {
-        // In which order knobs and guards are named makes no other search.
-        values.sort();
-        if !values.is_empty() {
-            asked.insert(name.to_owned(), format!("{name} {}", values.join(" ")));
-        }
+pub(super) fn run(args: &Args, out: &Out) -> Outcome {
+    // The workload may have to be started in another folder, where these would be other files.
+    let state = args.state.absolute()?;
+    let named = Some(args.file.as_path()).filter(|file| *file != Path::new(LAST));
+    let path = match named {
+        Some(file) => session_files::absolute(file)?,
+        None => state.path()?.join(LOG),
     };
-    take("--knobs", args.knobs.clone());
-    take("--budget", one(args.budget.map(|budget: Duration| format!("{}s", budget.as_secs()))));
-    take("--metric", one(args.metric.as_ref()));
-    take("--smallest-effect", one(args.smallest_effect.percent()));
-    take("--window-ms", one(args.window_ms));
-    take("--settle-ms", one(args.settle_ms));
-    take("--guard", args.guard.clone());
-    take("--stop-at", one(args.stop_at));
-    take("--seed", one(args.seed));
-    let Wish { goal, server } = args.goal.wish();
-    take("--goal", one(Some(goal).filter(|goal| *goal != Goal::default())));
-    let known = [("pps", server.pps), ("cpus", server.cpus), ("players", server.players)];
-    take("--server", known.iter().filter_map(|(name, number)| Some(format!("{name}={}", (*number)?))).collect());
-    if args.network_devices {
-        asked.insert("--network-devices".to_owned(), "--network-devices".to_owned());
-    }
-    let workload = format!("{}{}", args.workload.again(), args.workload.command_again());
-    if !workload.is_empty() {
-        asked.insert(WORKLOAD.to_owned(), workload.trim().to_owned());
-    }
-    asked
+    let asked = Asked { out_args: &args.out, state: &state, path: &path, resume: again(named, &args.state) };
+    run_search(asked, out, |ground, _| go_on(ground, &args.workload, &path))
 }
 
-/// What a search decides by of all that can be asked, as it would be typed: whoever says that, says nothing else than it was begun with.
-fn decided(design: &SearchDesign) -> [(&'static str, String); 4] {
-    // As people write them: a share of 0.07 is not 7.000000000000001 per cent.
-    let percent = |ratio: f64| (ratio * 1e8).round() / 1e6;
-    let guard = |guard: &Guard| format!("{}={}", guard.metric.name, percent(guard.harm_ratio));
-    let mut guards: Vec<String> = design.guards.iter().map(guard).collect();
-    guards.sort();
-    if guards.is_empty() {
-        guards.push("none".to_owned());
-    }
-    let mut knobs: Vec<&str> =
-        design.candidates.iter().flat_map(|candidate| &candidate.settings).map(String::as_str).collect();
-    knobs.sort_unstable();
-    [
-        ("--knobs", format!("--knobs {}", knobs.join(" "))),
-        ("--smallest-effect", format!("--smallest-effect {}", percent(design.smallest_effect_ratio))),
-        ("--settle-ms", format!("--settle-ms {}", design.settle_ms)),
-        ("--guard", format!("--guard {}", guards.join(" "))),
-    ]
-}
-
-/// Refuses what the search was not begun with: its windows were measured by what it was.
-fn refuse_other(args: &Args, design: &SearchDesign, context: &Context) -> Result<(), Failure> {
-    let decided = decided(design);
-    for (name, now) in asked(args) {
-        let then = match context.asked.get(&name) {
-            // What is compared is what is started, whatever else the file tells.
-            _ if name == WORKLOAD => match context.workload.arguments.as_str() {
-                "" => "with the usual workload".to_owned(),
-                then if *then == now => continue,
-                then => format!("with {then}"),
-            },
-            Some(then) if *then == now => continue,
-            Some(then) => format!("with {then}"),
-            None if decided.iter().any(|(of, then)| *of == name && *then == now) => continue,
-            None => format!("without {name}"),
-        };
-        let cause = format!("it was begun {then}, and this says {now}: it decides by what it was begun with");
-        return Err(Failure::text(exit::WRONG_USE, "go on with the search", cause)
-            .hint("leave it out, and the search goes on as it was begun; without --resume a new one begins"));
-    }
-    Ok(())
-}
-
-/// Refuses to run the command of a log that nobody but its writer vouches for: a file can come from anywhere. Who names the same command
-/// has seen it.
-fn refuse_command_of_a_file(args: &Args, workload: &WorkloadSpec, path: &Path) -> Result<(), Failure> {
-    let WorkloadArgs { command, of_command, .. } = workload_of(&workload.arguments)?;
-    let runs_command = !command.is_empty() || !of_command.is_empty();
-    if !runs_command || asked(args).contains_key(WORKLOAD) || is_ours(path, &args.state.path()?) {
-        return Ok(());
-    }
-    let cause = "its workload is a command, which is not run because a file says so";
-    Err(Failure::text(exit::WRONG_USE, format!("go on with the search {}", path.display()), cause).hint(format!(
-        "look at it, and name it yourself: {} {}",
-        again(args),
-        workload.arguments
-    )))
-}
-
-/// Whether a log is one that evenkeel keeps in the folder of its state.
-fn is_ours(path: &Path, folder: &Path) -> bool {
-    let (Ok(path), Ok(folder)) = (path.canonicalize(), folder.canonicalize()) else { return false };
-    path == folder.join(LOG) || path.parent() == Some(&folder.join(FOLDER))
-}
-
-/// The log of a new search, or of the one that is gone on with.
-pub(super) fn log_of(args: &Args) -> Result<PathBuf, Failure> {
-    match &args.resume {
-        Some(file) if file != Path::new(LAST) => Ok(file.clone()),
-        _ => Ok(args.state.path()?.join(LOG)),
-    }
-}
-
-/// The command that goes on with the search, as it stands in a sentence.
-pub(super) fn again(args: &Args) -> String {
-    let file = args.resume.as_deref().filter(|file| *file != Path::new(LAST));
+/// The command that continues a search, as it stands in a sentence.
+pub(super) fn again(file: Option<&Path>, state: &StateArgs) -> String {
     let file = file.map_or_else(String::new, |file| format!(" {}", file.display()));
-    format!("evenkeel tune --resume{file}{}", args.state.again())
+    format!("evenkeel tune resume{file}{}", state.again())
 }
 
-/// Goes on with a search, or tells it again where it is over.
-pub(super) fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> {
-    let Ground { args, out, facts, .. } = ground;
-    let (header, log) = Log::open(path)
-        .map_err(|error| Failure::new(exit::WRONG_USE, error).hint("without --resume a new search begins"))?;
+/// Continues a search, or tells it again where it is over.
+fn go_on(ground: &Ground<'_>, asked: &WorkloadArgs, path: &Path) -> Result<Ready, Failure> {
+    let Ground { state, out, facts, .. } = ground;
+    let (header, log) = Log::open(path).map_err(|error| {
+        Failure::new(exit::WRONG_USE, error).hint("`evenkeel tune` without `resume` begins a new search")
+    })?;
     let bad = |error: serde_json::Error| Failure::text(exit::WRONG_USE, "read the search's log", error);
     let context: Context = serde_json::from_value(header.context).map_err(bad)?;
-    refuse_other(args, &header.design, &context)?;
-    refuse_command_of_a_file(args, &context.workload, path)?;
+    let folder = state.path()?;
+    let stored = Stored {
+        arguments: Some(&context.workload.arguments),
+        folder: context.folder.as_deref(),
+        describes_itself: &context.workload.name,
+        is_ours: path.file_name().is_some_and(|name| name == LOG) && session_files::is_in(path, &folder)
+            || session_files::is_in(path, &folder.join(FOLDER)),
+        again: ground.resume.clone(),
+    };
+    stored.workload(asked)?;
     let mut plans = Vec::new();
     for candidate in &header.design.candidates {
         let parsed = candidate.settings.iter().map(|text| workload_settings::parse(text));
@@ -205,10 +120,10 @@ pub(super) fn go_on(ground: &Ground<'_>, path: &Path) -> Result<Ready, Failure> 
 }
 
 /// Why a search can't begin or go on, with what to do about the search that was cut off, where there is one.
-pub(super) fn after_a_kill(failure: Failure, args: &Args, path: &Path) -> Failure {
+pub(super) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failure {
     match &failure.hint {
         Some(hint) if !is_done_with(path) => {
-            let hint = format!("{hint}; `{}` then goes on with the search that was cut off", again(args));
+            let hint = format!("{hint}; `{again}` then continues the search that was cut off");
             failure.hint(hint)
         }
         _ => failure,
@@ -219,11 +134,8 @@ pub(super) fn after_a_kill(failure: Failure, args: &Args, path: &Path) -> Failur
 pub(super) fn begin(ground: &Ground<'_>, path: &Path, header: &Header) -> Result<Log, Failure> {
     if !is_done_with(path) {
         let kept = keep(path)?;
-        let state = ground.args.state.again();
-        ground.out.aside(&format!(
-            "the search before is not over, and kept: `evenkeel tune --resume {}{state}` goes on with it\n",
-            kept.display()
-        ));
+        let again = again(Some(&kept), ground.state);
+        ground.out.aside(&format!("the search before is not over, and kept: `{again}` continues it\n"));
     }
     Log::create(path, header).map_err(not_possible)
 }

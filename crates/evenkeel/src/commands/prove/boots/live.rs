@@ -16,11 +16,11 @@ use evenkeel_trial::{ArmName, Measured, NetworkPath, Rules, Watch};
 use evenkeel_workload::Workload;
 
 use crate::arms::parse;
-use crate::commands::workload_of;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
+use crate::workload_args::workload_of;
 
 /// How long the load runs before the first window.
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl<'a> Live<'a> {
         Live { root, hands, file: file.to_owned(), workload, folder, stop, out }
     }
 
-    /// Whether somebody asked to stop, by a signal or by --boots-cancel.
+    /// Whether somebody asked to stop, by a signal or by `prove boots cancel`.
     fn is_over(&self) -> bool {
         let is_cancelled = || read(&self.file).is_ok_and(|state| state.is_some_and(|state| state.ended.is_some()));
         self.stop.load(Ordering::Relaxed) || is_cancelled()
@@ -81,7 +81,7 @@ impl<'a> Live<'a> {
             .and_then(|settings| experiment::plans(&Facts::probe(self.root), &settings))
             .map_err(not_measured)?;
         // Others see these windows; who runs beside them is told at once.
-        let beside = experiment::beside(self.out, "prove --boots");
+        let beside = experiment::beside(self.out, "prove boots");
         let watch = Watch::start(self.root, &plans).beside(&beside).of_workload(workload);
         let mut seen = Vec::new();
         let (window, rules) = (Duration::from_millis(design.window_ms), Rules::default());

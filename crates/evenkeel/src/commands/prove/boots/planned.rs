@@ -1,4 +1,4 @@
-//! What `prove --boots` would do, for people and programs, before anything is done.
+//! What `prove boots start` would do, for people and programs, before anything is done.
 
 use evenkeel_change::{Log, PlanFile, PlannedStep};
 use evenkeel_host::TakesEffect;
@@ -9,9 +9,9 @@ use evenkeel_workload::Metric;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
-use super::{Args, minutes};
+use super::{StartArgs, minutes};
 use crate::arms::parse;
-use crate::commands::prove::{DesignArgs, named_guard};
+use crate::commands::prove::design::{DecisionArgs, named_guard};
 use crate::exit;
 use crate::experiment::{TAIL_HARM_RATIO, tail_of};
 use crate::failure::Failure;
@@ -76,7 +76,7 @@ impl Decides {
     }
 
     /// As it was asked for, of a workload that was not tried.
-    pub(super) fn asked(asked: &DesignArgs) -> Result<Decides, Failure> {
+    pub(super) fn asked(asked: &DecisionArgs) -> Result<Decides, Failure> {
         let ratio =
             |name: &str| asked.smallest_effect.ratio(&Metric::named(name.to_owned(), String::new(), Direction::Lower));
         let smallest_effect_ratio = ratio(asked.metric.as_deref().unwrap_or_default());
@@ -123,7 +123,7 @@ impl Decides {
 }
 
 pub(super) fn plan(
-    args: &Args,
+    args: &StartArgs,
     root: &Root,
     log: &Log,
     design: BootsDesign,
@@ -132,7 +132,8 @@ pub(super) fn plan(
     let settings = parse(&args.settings)?;
     if !settings.iter().any(|setting| setting.knob.takes_effect == TakesEffect::Reboot) {
         let cause = "nothing of it takes a reboot, and over boots it is known far less well";
-        return Err(Failure::text(exit::WRONG_USE, "prove it over boots", cause).hint("leave out --boots"));
+        return Err(Failure::text(exit::WRONG_USE, "prove it over boots", cause)
+            .hint("evenkeel prove KNOB=VALUE compares it while this machine runs"));
     }
     let plan = Hands::plan(root, log, &settings, &args.settings.join(" ")).map_err(|error| {
         let failure = Failure::text(exit::NOT_POSSIBLE, "prove it over boots", &error);
@@ -168,7 +169,7 @@ pub(super) fn words(planned: &Planned, again: &str) -> String {
         "{boots} boots, {} (seed {}); each is left alone for {} s and then measured in {} windows of {} ms: {} min, and the boots themselves.\n\
          {}{who}\n\
          A claim over {boots} boots is wrong up to {:.0} times in 100{assumed}. At most {} boots in all; then everything is put back.\n\
-         How far it is: evenkeel prove --boots-status{again}. End it: evenkeel prove --boots-cancel{again}, or evenkeel revert{again}.\n",
+         How far it is: evenkeel prove boots status{again}. End it: evenkeel prove boots cancel{again}, or evenkeel revert{again}.\n",
         planned.order,
         design.seed,
         design.settle_ms / 1000,

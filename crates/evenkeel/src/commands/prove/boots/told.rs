@@ -1,25 +1,36 @@
 //! What is told of a trial over boots: how far it is and what is known, also as files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use evenkeel_hostfs::Root;
 use evenkeel_stats::Verdict;
 use evenkeel_trial::boots::{BootsEnded, BootsReport, BootsState, Hands, read};
 
-use super::{Args, FILE, live, not_possible};
+use super::{FILE, live, not_possible};
+use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::report;
 use crate::show::{self, Out};
 
-pub(super) fn status(args: &Args, out: &Out) -> Outcome {
+/// Report how far the trial over boots is and what is known
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Write boots.html, boots.md and boots.json into DIR
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) state: StateArgs,
+}
+
+pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
     let dir = args.state.path()?;
     let file = dir.join(FILE);
     let state = read(&file).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let Some(mut state) = state else {
         let cause = format!("there is none in {}", dir.display());
         return Err(Failure::text(exit::NOT_POSSIBLE, "tell of a trial over boots", cause)
-            .hint("evenkeel prove KNOB=VALUE --boots 4 begins one"));
+            .hint("`evenkeel prove boots start KNOB=VALUE` begins one"));
     };
     let root = Root::live();
     let hands = Hands::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;

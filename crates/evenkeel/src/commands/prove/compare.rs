@@ -1,4 +1,4 @@
-//! `evenkeel prove --compare`: reports of several machines side by side.
+//! `evenkeel prove compare`: reports of several machines side by side.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,20 @@ use crate::show::{self, Out};
 /// Fewer are nothing to compare; more fill no page that anybody reads.
 const REPORTS: std::ops::RangeInclusive<usize> = 2..=64;
 
-/// Reads the reports, and answers with what they say of each setting together; `folder` gets the same as `compare.html`.
-pub(crate) fn run(files: &[PathBuf], folder: Option<&Path>, out: &Out) -> Outcome {
+/// Put the reports of several machines side by side, and say where they agree
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The reports (report.json), 2 to 64
+    #[arg(value_name = "REPORT", required = true)]
+    files: Vec<PathBuf>,
+    /// Write compare.html into DIR
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+}
+
+/// Reads the reports, and answers with what they say of each setting together.
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let Args { files, report: folder } = args;
     if !REPORTS.contains(&files.len()) {
         let cause = format!("{} given, and {} to {} can be compared", files.len(), REPORTS.start(), REPORTS.end());
         return Err(Failure::text(exit::WRONG_USE, "compare reports", cause));

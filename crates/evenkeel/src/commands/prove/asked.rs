@@ -1,0 +1,30 @@
+//! The arguments of a new trial.
+
+use std::path::PathBuf;
+
+use super::design::DesignArgs;
+use crate::args::StateArgs;
+use crate::workload_args::WorkloadArgs;
+
+/// What a new trial is asked for.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct TrialArgs {
+    /// What to prove; several are proved together
+    #[arg(value_name = "KNOB=VALUE")]
+    pub(super) settings: Vec<String>,
+    /// Prove the set of a goal file again, as `evenkeel tune` found it
+    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    pub(super) goal: Option<PathBuf>,
+    /// Write report.html and report.json into DIR
+    #[arg(long, value_name = "DIR")]
+    pub(super) report: Option<PathBuf>,
+    /// Keep the session in FILE [default: a file beside the journal]
+    #[arg(long, value_name = "FILE")]
+    pub(super) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) state: StateArgs,
+    #[command(flatten)]
+    pub(super) plan: DesignArgs,
+    #[command(flatten)]
+    pub(super) workload: WorkloadArgs,
+}

@@ -1,0 +1,160 @@
+//! What is decided before the first pair, and the options that say so.
+
+use std::time::Duration;
+
+use evenkeel_trial::{Design, Guard, Settle, Stop};
+use evenkeel_workload::{Metric, Workload};
+
+use super::budget;
+use crate::arms::Arms;
+use crate::exit;
+use crate::experiment;
+use crate::failure::Failure;
+use crate::smallest_effect::SmallestEffect;
+use crate::times::time;
+
+/// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
+const PAIRS_MAX: u16 = 100;
+/// Length of a window, where nothing else was asked.
+const WINDOW_MS: u32 = 1000;
+/// Turns of a window, where nothing else was asked; and the shortest.
+const TURNS: u32 = 4;
+const TURN_MIN: Duration = Duration::from_millis(250);
+/// What a turn holds at the least of what is measured, such as ticks.
+const TURN_EVENTS: f64 = 5.0;
+
+/// What decides, of a trial over pairs and of one over boots alike.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Design")]
+pub(super) struct DecisionArgs {
+    /// The number of a window that decides [default: by knob, workload]
+    #[arg(long, value_name = "NAME")]
+    pub(super) metric: Option<String>,
+    /// Reject B if NAME gets worse by PERCENT; repeatable; none for no guard [default: its p99, 25]
+    #[arg(long, value_name = "NAME[=PERCENT]")]
+    pub(super) guard: Vec<String>,
+    #[command(flatten)]
+    pub(super) smallest_effect: SmallestEffect,
+    /// Length of a window [default: 1000, or 12 ticks of the server]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
+    pub(super) window_ms: Option<u32>,
+    /// Seed of the order of the arms, to repeat a run
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+}
+
+/// All that is decided before the first pair.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Design")]
+pub(super) struct DesignArgs {
+    /// A further arm, such as 'KNOB=VALUE KNOB=VALUE'; repeatable
+    #[arg(long, value_name = "SETTINGS", conflicts_with = "goal")]
+    pub(super) arm: Vec<String>,
+    #[command(flatten)]
+    pub(super) decision: DecisionArgs,
+    /// The most pairs of windows, one of each arm [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=5000))]
+    pairs: Option<u16>,
+    /// Finish within this time, such as 90s, 10m, from the first switch
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    budget: Option<Duration>,
+    /// Look once, after all pairs, for a narrower interval
+    #[arg(long, conflicts_with = "budget")]
+    fixed: bool,
+    /// Wait this long after each switch, such as 500ms [default: found]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    settle: Option<Duration>,
+    /// Turns of the arms within a pair [default: 4, or 1 for a tail]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    turns: Option<u32>,
+    /// Pairs of the A/A phase, which comes first; 0: none [default: 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    control_pairs: Option<u16>,
+    /// Compare A with itself throughout: what the method says of nothing
+    #[arg(long)]
+    pub(super) control: bool,
+    /// Compare also what the audit knows to do nothing on this machine
+    #[arg(long)]
+    pub(super) anyway: bool,
+}
+
+impl DecisionArgs {
+    pub(super) fn window_ms(&self) -> u32 {
+        self.window_ms.unwrap_or(WINDOW_MS)
+    }
+
+    /// What may not get worse: those that were named, or the usual ones of what decides.
+    pub(super) fn guards(&self, workload: &dyn Workload, metric: &Metric) -> Result<Vec<Guard>, Failure> {
+        match self.guard.as_slice() {
+            [] => Ok(experiment::usual_guards(workload, metric)),
+            [none] if none == "none" => Ok(Vec::new()),
+            named => named.iter().map(|text| guard(workload, text)).collect(),
+        }
+    }
+}
+
+impl DesignArgs {
+    pub(super) fn design(&self, workload: &dyn Workload, arms: &Arms, seed: u64) -> Result<Design, Failure> {
+        let decision = &self.decision;
+        let metric = match &decision.metric {
+            Some(name) => experiment::metric(workload, name)?,
+            None => experiment::usual_metric(workload, &arms.knobs())?,
+        };
+        let window_ms = decision.window_ms.unwrap_or_else(|| experiment::window_ms_with_ticks(workload, WINDOW_MS));
+        let window = Duration::from_millis(window_ms.into());
+        let pairs = usize::from(self.pairs.unwrap_or(PAIRS_MAX));
+        let mut design = match self.fixed {
+            true => Design { stop: Stop::After { pairs }, ..Design::sequential(metric, pairs, window, seed) },
+            false => Design::sequential(metric, pairs, window, seed),
+        };
+        if let Stop::Sequential { budget, .. } = &mut design.stop {
+            *budget = self.budget;
+        }
+        design.turns = self.turns.unwrap_or_else(|| usual_turns(workload, &design.metric, window));
+        design.guards = decision.guards(workload, &design.metric)?;
+        if let Some(time) = self.settle {
+            design.settle = Settle::Fixed { time };
+        }
+        design.control_pairs = match self.control_pairs {
+            Some(pairs) => pairs.into(),
+            None => design.control_pairs_that_fit(arms.count()),
+        };
+        design.smallest_effect_ratio = decision.smallest_effect.ratio(&design.metric);
+        design.check_for(arms.count()).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+        budget::refuse_short(&design, arms.count(), self.control_pairs.is_some())?;
+        Ok(design)
+    }
+}
+
+/// In how many turns arms share their windows where nobody said: a neighbour that comes and goes within seconds is then in both.
+fn usual_turns(workload: &dyn Workload, metric: &Metric, window: Duration) -> u32 {
+    if !workload.takes_turns() || metric.is_tail() {
+        return 1;
+    }
+    // Each turn holds some of what is measured: five ticks of a server that ticks seldom.
+    let events =
+        workload.events_per_s().map_or(Duration::ZERO, |hz| Duration::from_secs_f64(TURN_EVENTS / hz.max(0.1)));
+    let most = window.as_millis() / TURN_MIN.max(events).as_millis();
+    u32::try_from(most).unwrap_or(TURNS).clamp(1, TURNS)
+}
+
+/// A guard as it is named: `round_trip_us_p99` or `round_trip_us_p99=10`.
+pub(crate) fn guard(workload: &dyn Workload, text: &str) -> Result<Guard, Failure> {
+    let (name, harm_ratio) = named_guard(text)?;
+    Ok(Guard { metric: experiment::metric(workload, name)?, harm_ratio })
+}
+
+/// The name of a guard, and the smallest harm that vetoes, as a share; whether a workload measures it is not asked.
+pub(super) fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
+    let (name, percent) = text.split_once('=').unwrap_or((text, "25"));
+    let harm = percent.trim_end_matches('%').parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 1000.0);
+    let harm = harm.ok_or_else(|| {
+        Failure::text(exit::WRONG_USE, format!("read --guard {text}"), format!("{percent:?} is no per cent above 0"))
+    })?;
+    Ok((name, harm / 100.0))
+}
+
+/// A share in per cent, as people write it: 0.07 is not 7.000000000000001 per cent.
+pub(super) fn percent_of(ratio: f64) -> f64 {
+    (ratio * 1e14).round() / 1e12
+}

@@ -1,0 +1,41 @@
+//! `evenkeel prove report`: what a session says that was kept, measuring nothing.
+
+use std::path::PathBuf;
+
+use evenkeel_host::Facts;
+use evenkeel_hostfs::Root;
+
+use super::told::{self, Telling};
+use crate::args::StateArgs;
+use crate::experiment;
+use crate::failure::Outcome;
+use crate::overdue;
+use crate::session_files::{self, LAST};
+use crate::show::Out;
+use crate::workload_args::{WorkloadArgs, workload_of};
+
+/// Report a trial that was kept, and measure nothing
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The session, as it was kept
+    #[arg(value_name = "FILE", default_value = LAST)]
+    file: PathBuf,
+    /// Write report.html and report.json into DIR
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
+    let root = Root::live();
+    overdue::settle(&root, &args.state, out);
+    let (_, kept) = session_files::read(&args.state, &args.file)?;
+    // A report needs no workload: one that can't be read is only not named in it.
+    let workload = kept.head.asked.as_ref().and_then(|asked| workload_of(&asked.workload).ok());
+    let told = experiment::told_again(kept)?;
+    let again = told::again(&workload.unwrap_or_else(WorkloadArgs::default), false, &told);
+    // The session may have been kept on another machine: what this one is has no place in its report.
+    let facts = Facts::probe(&root);
+    Telling { facts: &facts, capture: None, report: args.report.as_deref(), again, was_kept: true }.tell(out, told)
+}

@@ -1,0 +1,262 @@
+//! A trial: what it is asked for, and how it is measured, whether it begins or goes on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use evenkeel_host::{Action, Facts, Knob, Plan, Setting, knobs};
+use evenkeel_hostfs::Root;
+use evenkeel_sys::process;
+use evenkeel_trial::kept::{Asked, Head, Kept};
+use evenkeel_trial::{Beside, Design, Keep};
+use evenkeel_workload::Workload;
+
+use super::asked::TrialArgs;
+use super::design::DesignArgs;
+use super::told::{self, Telling};
+use super::{boots, goal, inert};
+use crate::args::StateArgs;
+use crate::arms::{self, Arms};
+use crate::commands::capture;
+use crate::exit;
+use crate::experiment::{self, Experiment};
+use crate::failure::{Failure, Outcome};
+use crate::overdue;
+use crate::report::{self, Tolds};
+use crate::session_files::{self, TrialLock};
+use crate::show::Out;
+use crate::workload_args::WorkloadArgs;
+use crate::workload_settings;
+
+/// Of another process the kernel lets only root change the timer slack; two of our own servers change theirs by themselves.
+const WITHOUT_ROOT: &str = "run it as root; of process.* knobs only a real-time class takes it, and the timer slack of every workload but \
+                            arena and tick";
+
+pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
+    overdue::settle(&Root::live(), &args.state, out);
+    refuse_words(&args.settings)?;
+    boots::refuse_reboots(&args.settings, &args.plan.decision)?;
+    let root = Root::live();
+    let facts = Facts::probe(&root);
+    let by_goal = args.goal.as_ref().map(|file| goal::asked_by(args, file, &facts, out)).transpose()?;
+    let args = by_goal.as_ref().unwrap_or(args);
+    let control = args.plan.control;
+    let arms = match (args.settings.is_empty() && args.plan.arm.is_empty(), control) {
+        (true, true) => Arms::nothing(),
+        (true, false) => return Err(nothing_named()),
+        (false, _) => Arms::parse(&args.settings, &args.plan.arm)?,
+    };
+    let needs = Needs::of(&facts, &arms.settings)?;
+    needs.refuse_without_root(&arms)?;
+    let _alone = TrialLock::take(&args.state)?;
+    let session = Session {
+        out,
+        root: &root,
+        facts: &facts,
+        arms: &arms,
+        needs,
+        control,
+        workload: &args.workload,
+        anyway: args.plan.anyway,
+        report: args.report.as_deref(),
+        state: &args.state,
+        begins: Begins::Anew { plan: &args.plan, keep: args.keep.as_deref() },
+    };
+    session.run()
+}
+
+/// Refuses what can be no setting, such as a subcommand that does not stand first.
+fn refuse_words(settings: &[String]) -> Result<(), Failure> {
+    let Some(word) = settings.iter().find(|text| !text.contains('=')) else { return Ok(()) };
+    let cause = format!("{word:?} is no setting: expected KNOB=VALUE");
+    Err(Failure::text(exit::WRONG_USE, "read the settings", cause)
+        .hint("a subcommand stands right after `prove`, and no setting with it; `evenkeel prove --help` lists them"))
+}
+
+fn nothing_named() -> Failure {
+    let hint = "`evenkeel audit` lists settings worth a trial, with the command that proves each; --control compares the machine with itself";
+    Failure::text(exit::WRONG_USE, "read the arguments", "KNOB=VALUE is required: the setting to prove").hint(hint)
+}
+
+/// How a session begins.
+pub(super) enum Begins<'a> {
+    /// With a design, kept in a file that may be named.
+    Anew { plan: &'a DesignArgs, keep: Option<&'a Path> },
+    /// Where the one in this file ended.
+    After(&'a Path, &'a Kept),
+}
+
+/// A trial that can begin, or go on.
+pub(super) struct Session<'a> {
+    pub(super) out: &'a Out,
+    pub(super) root: &'a Root,
+    pub(super) facts: &'a Facts,
+    pub(super) arms: &'a Arms,
+    pub(super) needs: Needs,
+    pub(super) control: bool,
+    pub(super) workload: &'a WorkloadArgs,
+    /// Measure also what does nothing here.
+    pub(super) anyway: bool,
+    pub(super) report: Option<&'a Path>,
+    pub(super) state: &'a StateArgs,
+    pub(super) begins: Begins<'a>,
+}
+
+/// What a trial of some settings needs.
+#[derive(Clone, Copy)]
+pub(super) struct Needs {
+    journal: bool,
+    root: bool,
+}
+
+impl Needs {
+    pub(super) fn of(facts: &Facts, settings: &[Setting]) -> Result<Needs, Failure> {
+        let plan = Plan::of(facts, settings).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        experiment::refuse_twice(&plan)?;
+        Ok(Needs {
+            journal: plan.steps.iter().any(|step| matches!(step.action, Action::Write { .. })),
+            // Of a server of one's own anybody may set what the kernel allows; it says so itself where it does not. What somebody
+            // else would have to do for good is done to a process of ours, or refused.
+            root: plan.steps.iter().any(|step| {
+                let is_ours = matches!(step.action, Action::Process | Action::ByHand { .. });
+                !is_ours && !knobs::find(&step.knob).is_ok_and(Knob::is_of_server)
+            }),
+        })
+    }
+
+    pub(super) fn refuse_without_root(self, arms: &Arms) -> Result<(), Failure> {
+        if !self.root || process::is_root() {
+            return Ok(());
+        }
+        let error = anyhow::anyhow!("prove {}: it changes settings of the whole host", arms::told(&arms.settings));
+        Err(Failure::new(exit::NOT_ALLOWED, error).hint(WITHOUT_ROOT))
+    }
+}
+
+impl Session<'_> {
+    /// Measures, with nobody else measuring, and reports.
+    pub(super) fn run(&self) -> Outcome {
+        let capture = capture::text_of(self.root);
+        let beside = experiment::beside(self.out, &format!("prove {}", arms::told(&self.arms.settings)));
+        if let Some(folder) = self.report {
+            report::make_folder(folder)?;
+        }
+        let stop = experiment::stop_flag()?;
+        experiment::tell_of_signals(self.out, self.state);
+        let told = self.measure(&stop, &beside)?;
+        let again = told::again(self.workload, self.anyway, &told);
+        let telling =
+            Telling { facts: self.facts, capture: Some(capture), report: self.report, again, was_kept: false };
+        telling.tell(self.out, told)
+    }
+
+    fn before(&self) -> Option<&Kept> {
+        match self.begins {
+            Begins::After(_, kept) => Some(kept),
+            Begins::Anew { .. } => None,
+        }
+    }
+
+    fn measure(&self, stop: &Arc<AtomicBool>, beside: &Arc<Beside>) -> Result<Tolds, Failure> {
+        let seed = match self.begins {
+            Begins::After(_, kept) => kept.head.design.seed,
+            Begins::Anew { plan, .. } => plan.decision.seed.unwrap_or_else(experiment::fresh_seed),
+        };
+        let or_stopped = |failure| experiment::stopped_or(failure, stop);
+        if self.needs.journal {
+            experiment::refuse_early_if_interrupted(self.root, self.state)?;
+        }
+        let mut workload = self.workload.start(seed, stop).map_err(or_stopped)?;
+        for own in &self.arms.asked {
+            workload_settings::rehearse(workload.as_mut(), own).map_err(or_stopped)?;
+        }
+        let design = self.design(workload.as_ref(), seed)?;
+        let inert = match self.before().is_some() || self.control || self.anyway {
+            true => Vec::new(),
+            false => inert::of(self.facts, self.arms),
+        };
+        self.say(workload.as_ref(), &design, inert.is_empty());
+        let same = match !self.control && self.arms.count() == 2 {
+            true => experiment::same_already(self.root, &experiment::plans(self.facts, &self.arms.settings)?),
+            false => Vec::new(),
+        };
+        same.iter().for_each(|words| self.out.say(words));
+        let mut state = if self.needs.journal { Some(self.state.open()?) } else { None };
+        let experiment = Experiment {
+            root: self.root,
+            facts: self.facts,
+            state: state.as_mut(),
+            state_args: self.state,
+            arms: self.arms,
+            control: self.control,
+            same_already: same,
+            inert,
+            design: &design,
+            stop,
+            beside,
+            progress: self.out.telling(),
+            keep: &|head| self.keep_in(head),
+            before: self.before().map(|kept| kept.record.clone()),
+        };
+        let told = experiment.measure(workload.as_mut());
+        workload.stop();
+        told
+    }
+
+    fn design(&self, workload: &dyn Workload, seed: u64) -> Result<Design, Failure> {
+        match self.begins {
+            Begins::Anew { plan, .. } => plan.design(workload, self.arms, seed),
+            Begins::After(_, kept) => {
+                refuse_another(workload, kept)?;
+                Ok(kept.head.design.clone())
+            }
+        }
+    }
+
+    /// Says what is measured, and for how long.
+    fn say(&self, workload: &dyn Workload, design: &Design, in_pairs: bool) {
+        let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
+        let time = match in_pairs {
+            true => format!("{at_most} {} s", design.planned_for(self.arms.count()).as_secs()),
+            false => "one window".to_owned(),
+        };
+        self.out.say(&format!("{}\n{time}", workload.describe()));
+    }
+
+    /// The file that it is kept in: the one that is gone on with, or a new one.
+    fn keep_in(&self, head: &Head) -> Result<Keep, Failure> {
+        let keep = match self.begins {
+            Begins::After(path, kept) => {
+                Keep::go_on(path, kept).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
+            }
+            Begins::Anew { keep, .. } => {
+                let head = Head { asked: Some(self.asked()), ..head.clone() };
+                session_files::begin(self.state, keep, &head)?
+            }
+        };
+        if let Some(path) = keep.path() {
+            self.out.say(&format!("kept in {}", path.display()));
+        }
+        Ok(keep)
+    }
+
+    /// What `prove resume` needs beside the design.
+    fn asked(&self) -> Asked {
+        let text = |path: PathBuf| path.to_str().map(str::to_owned);
+        Asked {
+            workload: self.workload.line(),
+            folder: std::env::current_dir().ok().and_then(text),
+            report: self.report.and_then(|folder| std::path::absolute(folder).ok()).and_then(text),
+        }
+    }
+}
+
+/// Refuses a workload that is not as it was: the file may have changed, or its program.
+fn refuse_another(workload: &dyn Workload, kept: &Kept) -> Result<(), Failure> {
+    let (then, now) = (&kept.head.titles.workload, workload.describe());
+    if *then == now {
+        return Ok(());
+    }
+    let cause = format!("its workload was {then:?}, and this is {now:?}: pairs of both can't be put together");
+    Err(Failure::text(exit::WRONG_USE, "continue the session", cause))
+}

@@ -1,0 +1,16 @@
+//! `evenkeel prove workloads`: what `--workload` takes.
+
+use crate::exit;
+use crate::failure::Outcome;
+use crate::show::Out;
+use crate::workload_args;
+
+/// List every workload, its settings, and what it needs
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_: &Args, out: &Out) -> Outcome {
+    let list = workload_args::list();
+    out.answer(&list, || list.text())?;
+    Ok(exit::WELL)
+}

@@ -1,0 +1,65 @@
+//! The workload of a kept session or search, as its file names it.
+
+use crate::exit;
+use crate::failure::Failure;
+use crate::workload_args::{WorkloadArgs, workload_of};
+
+/// What a file says of the workload that it was begun with.
+pub(crate) struct Stored<'a> {
+    /// Its arguments and command, as a shell reads them; none where an older evenkeel kept none.
+    pub(crate) arguments: Option<&'a str>,
+    /// The folder that it was started in.
+    pub(crate) folder: Option<&'a str>,
+    /// What it said of itself.
+    pub(crate) describes_itself: &'a str,
+    /// Whether evenkeel itself keeps the file.
+    pub(crate) is_ours: bool,
+    /// The command that continues it.
+    pub(crate) again: String,
+}
+
+impl Stored<'_> {
+    /// The workload to start: the one of the file, in its folder; or the one that was asked for, in this folder, which has to be the same.
+    pub(crate) fn workload(&self, asked: &WorkloadArgs) -> Result<WorkloadArgs, Failure> {
+        let now = asked.line();
+        match (self.arguments, now.is_empty()) {
+            (Some(then), true) => self.restored(then),
+            (Some(then), false) if workload_of(then)?.line() == now => Ok(asked.clone()),
+            (Some(then), false) => Err(begun_otherwise(then, &now)),
+            (None, false) => Ok(asked.clone()),
+            (None, true) => Err(self.unknown()),
+        }
+    }
+
+    fn restored(&self, then: &str) -> Result<WorkloadArgs, Failure> {
+        let workload = workload_of(then)?;
+        if workload.runs_command() && !self.is_ours {
+            // A file can come from anywhere. Who names the same command has seen it.
+            let cause = "its workload is a command, which is not run because a file says so";
+            return Err(Failure::text(exit::WRONG_USE, "continue", cause)
+                .hint(format!("look at it, and name it yourself: {} {then}", self.again)));
+        }
+        if let Some(folder) = self.folder.filter(|_| self.is_ours) {
+            std::env::set_current_dir(folder).map_err(|error| {
+                Failure::io(exit::NOT_POSSIBLE, format!("enter {folder}, where it was begun"), &error)
+            })?;
+        }
+        Ok(workload)
+    }
+
+    fn unknown(&self) -> Failure {
+        let cause =
+            format!("an older evenkeel began it, which kept no arguments of the workload ({})", self.describes_itself);
+        Failure::text(exit::WRONG_USE, "continue", cause).hint(format!(
+            "add the workload as it was begun: {again} --workload NAME, or {again} -- CMD",
+            again = self.again
+        ))
+    }
+}
+
+fn begun_otherwise(then: &str, now: &str) -> Failure {
+    let then = if then.is_empty() { "the default workload" } else { then };
+    let cause = format!("it was begun with {then}, and this says {now}");
+    Failure::text(exit::WRONG_USE, "continue", cause)
+        .hint("leave the workload out: it continues with the one that it was begun with")
+}
