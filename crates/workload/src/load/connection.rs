@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use evenkeel_sys::clock;
 
+use super::fault::Fault;
 use super::protocol::{ANSWER_BYTES_MAX, Answer, Found, Kind, Op, Protocol, said};
-use super::worker::Fault;
 
 /// How long connecting and greeting may take.
 const GREET_TIME: Duration = Duration::from_secs(5);

@@ -9,10 +9,11 @@ use evenkeel_sys::{CpuSet, clock};
 
 use super::connection::{Connection, Waits};
 use super::draw::{Draw, Popularity};
+use super::fault::Fault;
 use super::protocol::Protocol;
 use super::schedule::{Arrivals, Schedule};
 use super::tally::{Span, Tally};
-use super::worker::{Fault, SILENCE_NS, Turn, Worker};
+use super::worker::{SILENCE_NS, Turn, Worker};
 use crate::workload::Sample;
 
 /// Threads of one load.

@@ -9,6 +9,7 @@ mod connection;
 mod dataset;
 pub mod ddnet;
 mod draw;
+mod fault;
 mod loader;
 pub mod protocol;
 mod schedule;
@@ -18,8 +19,8 @@ mod worker;
 
 pub use dataset::{Dataset, KEYS_MAX, Sizes};
 pub use draw::Popularity;
+pub use fault::Fault;
 pub use loader::{Loader, Pace, Shape};
 pub use protocol::{Answer, Found, Http, Kind, Memcached, Mqtt, OddAnswer, Op, Protocol, Redis};
 pub use schedule::Arrivals;
 pub use settings::{COMMON, Settings, Taken};
-pub use worker::Fault;

@@ -15,7 +15,7 @@ use super::TICK_NS;
 use super::player::{Event, Player};
 use super::tally::Tally;
 use super::wire::PACKET_BYTES_MAX;
-use crate::load::Fault;
+use crate::load::fault::Fault;
 use crate::workload::Sample;
 
 /// How long it may take until all play, in nanoseconds.
