@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use evenkeel_sys::clock;
 
-use crate::report::Caveat;
+use crate::caveat::Caveat;
 
 /// The kernel's table of the Unix sockets of this network namespace, which any user may read.
 const TABLE: &str = "/proc/net/unix";

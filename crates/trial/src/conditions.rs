@@ -13,7 +13,7 @@ use evenkeel_workload::{Clock, Disturbance, Sample, SimulatedMachine, Workload, 
 use serde::{Deserialize, Serialize};
 
 use crate::beside::Beside;
-use crate::engaged::{self, IDLE_STATES, IdleEntries, Value, Wanted};
+use crate::counters::{self, IDLE_STATES, IdleEntries, Value, Wanted};
 
 /// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
 const WATCH_PERIOD_NS: u64 = 5_000_000;
@@ -116,8 +116,8 @@ impl Conditions {
         let pressure_us = start.pressure_us.zip(end.pressure_us).map(|(start, end)| end.saturating_sub(start) as f64);
         let idle = start.idle.as_ref().zip(end.idle.as_ref()).map(|(start, end)| end.since(start));
         let idle = idle.filter(|_| span_us > 0.0);
-        let polling = |idled: engaged::Idled| Some(idled.polled_us? / (span_us * idled.cpus.max(1) as f64));
-        let mut counters = engaged::between(&start.counters, &end.counters);
+        let polling = |idled: counters::Idled| Some(idled.polled_us? / (span_us * idled.cpus.max(1) as f64));
+        let mut counters = counters::between(&start.counters, &end.counters);
         counters.extend(idle.map(|idled| (IDLE_STATES.to_owned(), idled.states as f64)));
         // The counter of energy starts again at its end: such a window tells nothing.
         let energy_uj = start.energy_uj.zip(end.energy_uj).and_then(|(start, end)| end.checked_sub(start));
@@ -229,7 +229,7 @@ impl Watch {
                 knobs.push(step.knob.clone());
             }
         }
-        let wanted = Wanted::of(plans, engaged::counter_of);
+        let wanted = Wanted::of(plans, counters::counter_of);
         Watch { root: root.clone(), knobs, wanted, gaps, beside: None, clock: Clock::Machine }
     }
 

@@ -9,12 +9,16 @@
 mod arm;
 mod beside;
 pub mod boots;
+mod caveat;
 mod comparison;
 mod conditions;
+mod counters;
 mod design;
+mod effect;
 mod engaged;
 mod error;
 mod log_file;
+mod outcome;
 mod report;
 mod rules;
 pub mod saved;
@@ -22,26 +26,28 @@ mod schedule;
 pub mod search;
 mod session;
 mod switch;
+mod titles;
 mod window;
 pub mod words;
 
 pub use arm::{ARMS_MAX, Arm, ArmName, Level};
 pub use beside::Beside;
+pub use caveat::Caveat;
 pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
+pub use effect::{Effect, Interval};
 pub use engaged::{Engaged, Mechanism, Reading};
 pub use error::{InvalidLine, TrialError};
 pub use log_file::LogFileError;
-pub use report::{
-    Answers, ArmReport, Away, Between, ByArm, Caveat, Choice, ControlReport, Cost, Detectable, Effect, GuardReport,
-    Identity, Interval, Outcome, Report, Titles,
-};
+pub use outcome::Outcome;
+pub use report::{Answers, ArmReport, Between, ByArm, Choice, ControlReport, Cost, GuardReport, Report};
 pub use rules::{DropReason, Rules};
 pub use schedule::Pace;
 pub use session::kept;
 pub use session::{
-    ArmSoFar, Dropped, Ended, Keep, Left, LeftWhy, Mishap, NetworkPath, Progress, Record, SettleHow, SettleSeen,
-    Stretch, Trial, Window, resume, run,
+    ArmSoFar, Detectable, Dropped, Ended, Keep, Left, LeftWhy, Mishap, NetworkPath, Progress, Record, SettleHow,
+    SettleSeen, Stretch, Trial, Window, resume, run,
 };
 pub use switch::{Reach, Switch};
+pub use titles::{Away, Identity, Titles};
 pub use window::Measured;

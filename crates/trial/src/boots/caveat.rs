@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::arm::ArmName;
-use crate::report::Caveat;
+use crate::caveat::Caveat;
 use crate::words::as_change;
 
 /// What speaks against believing an answer, or limits what it says. Boots are numbered from 1.

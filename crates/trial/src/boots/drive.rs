@@ -4,7 +4,7 @@ use evenkeel_workload::Sample;
 
 use crate::arm::ArmName;
 
-use super::at_work::BootCounters;
+use super::counters::BootCounters;
 use super::error::BootsError;
 use super::guards::medians;
 use super::next::{Action, Sight, next};

@@ -10,6 +10,7 @@
 
 mod at_work;
 mod caveat;
+mod counters;
 mod disk;
 mod drive;
 mod error;
@@ -22,8 +23,8 @@ mod state;
 mod tests;
 mod told;
 
-pub use at_work::{BOOT_COUNTERS_MAX, BootCounters};
 pub use caveat::{BootsCaveat, GuardUntold, Part};
+pub use counters::{BOOT_COUNTERS_MAX, BootCounters};
 pub use disk::{BootsFileError, read, write};
 pub use drive::{Ending, Machine, Windows, go_on};
 pub use error::BootsError;

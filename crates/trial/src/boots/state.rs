@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::arm::ArmName;
 use crate::design::{Guard, check_guards};
 
-use super::at_work::BootCounters;
+use super::counters::BootCounters;
 
 /// The number in the state's `format`.
 const FORMAT: u32 = 1;

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::arm::ArmName;
 use crate::engaged::{self, Engaged, Mechanism, none_was_at_work};
-use crate::report::{Found, Outcome, verdict};
+use crate::outcome::Outcome;
+use crate::report::{Found, verdict};
 
 use super::at_work::mechanisms;
 use super::caveat::{BootsCaveat, Part};

@@ -1,21 +1,18 @@
 //! Whether a knob was at work at all. With a neighbour keeping the CPUs awake every idle knob measures exactly nothing, and
 //! "no effect" would be a false answer: the true one is "not engaged".
 
-mod counters;
-mod idle;
 mod observed;
 
-use evenkeel_host::{Counter, knobs};
+use evenkeel_host::Counter;
 use evenkeel_stats::median;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
-use crate::report::{Caveat, Outcome};
+use crate::caveat::Caveat;
+use crate::counters::{FREQUENCY, IDLE_STATES, Sign, counter_of};
+use crate::outcome::Outcome;
 use crate::session::{NetworkPath, Record};
 
-use counters::{FREQUENCY, Sign};
-pub(crate) use counters::{Value, Wanted, between};
-pub(crate) use idle::{IDLE_STATES, IdleEntries, Idled};
 pub(crate) use observed::Observed;
 use observed::median_of;
 
@@ -69,11 +66,6 @@ pub enum Engaged {
     },
     /// There is no counter for it, or the kernel does not tell.
     Unknown,
-}
-
-/// The counter of a knob, where there is one.
-pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
-    knobs::find(knob).ok()?.extras.counter
 }
 
 /// What the windows of a record show of each of its knobs.
@@ -143,7 +135,7 @@ fn readings(windows: &[Observed<'_>], knob: &str, counter: Counter) -> Vec<Readi
         }
         _ => Vec::new(),
     };
-    for name in Sign::of(counter).names(windows) {
+    for name in Sign::of(counter).names(counted(windows)) {
         readings.extend(reading(&name, &|window| window.conditions.counters.get(&name).copied()));
     }
     readings
@@ -174,6 +166,11 @@ fn judge(windows: &[Observed<'_>], network: NetworkPath, knob: &str, counter: Co
             moved(windows, sign.moved, sign.stood_still)
         }
     }
+}
+
+/// The names of all counters of these windows.
+fn counted<'w>(windows: &'w [Observed<'_>]) -> impl Iterator<Item = &'w String> {
+    windows.iter().flat_map(|window| window.conditions.counters.keys())
 }
 
 /// Whether any of these counters moved in any window.
@@ -213,7 +210,7 @@ fn waiting(windows: &[Observed<'_>]) -> Engaged {
 
 /// Whether the interrupts went to other CPUs in one arm than in the other.
 fn interrupts(windows: &[Observed<'_>]) -> Engaged {
-    let names = Sign::of(Counter::InterruptsByCpu).names(windows);
+    let names = Sign::of(Counter::InterruptsByCpu).names(counted(windows));
     let sums = |arm| -> Vec<f64> {
         let of_arm = |name: &String| {
             let of_arm = windows.iter().filter(|window| window.arm == arm);

@@ -7,13 +7,17 @@ use evenkeel_stats::median;
 use super::caveats::caveats;
 use super::choice::Choice;
 use super::verdict::{Found, verdict};
-use super::{Answers, ArmReport, ByArm, Caveat, ControlReport, Cost, Effect, GuardReport, Outcome, Report, Titles};
+use super::{Answers, ArmReport, ByArm, ControlReport, Cost, GuardReport, Report};
 use crate::arm::ArmName;
+use crate::caveat::Caveat;
 use crate::design::Design;
+use crate::effect::Effect;
 use crate::engaged;
 use crate::error::TrialError;
+use crate::outcome::Outcome;
 use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Race, Record, Runner, Stretch, Window, blocks};
+use crate::titles::Titles;
 
 /// What is told as a cost: its name, what it is, and where a window has it.
 type Price = (&'static str, &'static str, fn(&Window) -> Option<f64>);

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use evenkeel_stats::{median, median_absolute_deviation};
 use evenkeel_workload::Metric;
 
-use super::{ByArm, Caveat, Outcome, Report};
+use super::{ByArm, Report};
 use crate::arm::ArmName;
 use crate::beside;
+use crate::caveat::Caveat;
 use crate::conditions::Conditions;
 use crate::engaged;
+use crate::outcome::Outcome;
 use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Left, LeftWhy, Stretch, Window, pairs_of};
 

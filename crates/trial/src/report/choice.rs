@@ -5,10 +5,13 @@ use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Outcome, Report, Titles};
+use super::Report;
 use crate::arm::ArmName;
 use crate::design::Design;
+use crate::effect::Effect;
+use crate::outcome::Outcome;
 use crate::session::Race;
+use crate::titles::Titles;
 
 /// Which of several arms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,7 +98,7 @@ fn nearer(one: ArmName, other: ArmName, titles: &Titles) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Away;
+    use crate::titles::Away;
 
     #[test]
     fn the_nearer_arm_asks_for_less() {

@@ -4,38 +4,12 @@
 use evenkeel_stats::calibrate;
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Outcome};
 use crate::comparison::Judge;
 use crate::design::Design;
+use crate::effect::Effect;
 use crate::error::TrialError;
-use crate::session::{Window, pairs_of};
-
-/// The pairs of the trials that are made up of the stretch: so many tell what more would not.
-const PLANNED_MAX: usize = 100;
-
-/// The smallest effect that four in five trials of so many pairs would tell from none, in the noise of an A/A phase: what a trial will be able to see,
-/// as far as that is known before its first pair.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Detectable {
-    /// The pairs.
-    pub pairs: usize,
-    /// The effect as a share; none where so few pairs show nothing.
-    pub ratio: Option<f64>,
-}
-
-impl Detectable {
-    /// Of so many pairs of a trial with so many arms, by the windows of its A/A phase; nothing where these say nothing.
-    pub(crate) fn of(design: &Design, control: &[Window], arms: usize, pairs: usize) -> Option<Detectable> {
-        let judge = Judge::of_metric(design, arms.saturating_sub(1)).ok()?;
-        if !judge.is_sequential() || pairs == 0 {
-            return None;
-        }
-        let stretch = pairs_of(control, |window| Some(window.value));
-        let made_up = calibrate(&stretch, pairs.min(PLANNED_MAX), judge.options(), design.seed).ok()?;
-        let ratio = Some(made_up.smallest_visible_ratio).filter(|ratio| ratio.is_finite());
-        Some(Detectable { pairs, ratio })
-    }
-}
+use crate::outcome::Outcome;
+use crate::session::{Detectable, PLANNED_MAX, Window, pairs_of};
 
 /// The machine against itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,8 +12,8 @@
 //! A vetoed *better* counts as *worse* in the rows below it. *Not engaged* takes both: a counter that stood still says nothing of an effect by
 //! another path, so the interval must leave no room for one that matters, which is what *same* means.
 
-use super::Outcome;
 use crate::arm::ArmName;
+use crate::outcome::Outcome;
 
 /// What is known when a verdict is given.
 #[derive(Clone, Copy, Debug)]

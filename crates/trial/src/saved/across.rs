@@ -11,7 +11,8 @@ use serde::{Serialize, Serializer};
 
 use super::{RunReport, TrialEntry};
 use crate::comparison::Judge;
-use crate::report::{Outcome, Report};
+use crate::outcome::Outcome;
+use crate::report::Report;
 
 /// Of longer trials the interval is taken as it was reported: its share of the error hardly moves it, and a file from anywhere
 /// shall not keep a machine busy.

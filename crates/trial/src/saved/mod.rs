@@ -7,7 +7,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::arm::ArmName;
-use crate::report::{Choice, ControlReport, Effect, Report};
+use crate::effect::Effect;
+use crate::report::{Choice, ControlReport, Report};
 use crate::session::Window;
 
 mod across;

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{RunReport, SavedError, numbers};
+use crate::caveat::Caveat;
 use crate::engaged::Engaged;
-use crate::report::Caveat;
 use crate::rules::DropReason;
 use crate::session::{Ended, LeftWhy, SettleHow};
 

@@ -2,7 +2,8 @@
 
 use super::{RunReport, SavedError};
 use crate::arm::ARMS_MAX;
-use crate::report::{Choice, Effect, Report};
+use crate::effect::Effect;
+use crate::report::{Choice, Report};
 use crate::session::Window;
 use evenkeel_workload::Metric;
 

@@ -8,15 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::caveat::SearchCaveat;
 use super::design::SearchDesign;
-use super::desk::{Desk, Halt};
+use super::desk::Desk;
+use super::fate::Fate;
 use super::left_out::NotNeeded;
-use super::more::MoreTime;
-use super::screen::Set;
-use super::{Stage, along, at_work, caveat};
+use super::set::Set;
+use super::{Stage, along};
 use crate::comparison::{GuardSet, Seen};
 use crate::design::Guard;
-use crate::engaged::{Engaged, Mechanism};
-use crate::report::Caveat;
+use crate::engaged::Mechanism;
 
 /// Standard errors on either side of a screening's estimate that make an interval of about 95 %, with the degrees of freedom
 /// that a screening has at least.
@@ -62,6 +61,15 @@ pub struct Answer {
     /// What a sceptic should know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<SearchCaveat>,
+}
+
+/// What more time would decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoreTime {
+    /// The knobs that are not decided.
+    pub knobs: usize,
+    /// The budget that would decide them, in seconds: an estimate.
+    pub budget_s: u64,
 }
 
 /// What may be said of the set.
@@ -147,47 +155,6 @@ pub struct KnobAnswer {
     /// What its counter showed in the windows with it and without, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_work: Option<Mechanism>,
-}
-
-/// What became of one knob.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "fate")]
-pub enum Fate {
-    /// It is in the set.
-    InTheSet,
-    /// It moves the metric by less than what matters, if at all.
-    NoEffect,
-    /// It makes the metric worse.
-    Hurts,
-    /// It made the metric, or a guard, so much worse that it was stopped; or the server ended, or was given no CPU.
-    Stopped,
-    /// It makes a guard's number worse, by as much as vetoes.
-    Vetoed {
-        /// Which, and how much.
-        why: String,
-    },
-    /// Its counter shows that it was never at work: what it would do is not known.
-    NotEngaged {
-        /// Why not.
-        why: String,
-    },
-    /// The kernel or the server refused it.
-    Refused {
-        /// In their words.
-        why: String,
-    },
-    /// It moved the metric, and is not needed.
-    LeftOut {
-        /// Why.
-        why: NotNeeded,
-    },
-    /// It was not tried.
-    NotTried {
-        /// Why.
-        why: String,
-    },
-    /// The search ended before it was decided.
-    Unclear,
 }
 
 /// An effect with what is known of it. The ratio is of the metric, switched to not.
@@ -380,61 +347,5 @@ impl Answer {
 
     pub(super) fn stopped_by_the_guard(&mut self) {
         self.verdict = Verdict::NothingHelped;
-    }
-
-    /// The search has ended.
-    pub(super) fn close(&mut self, desk: &Desk<'_>, ended: Result<(), Halt>) {
-        self.take_fates(desk);
-        for (at, knob) in self.knobs.iter_mut().enumerate() {
-            knob.at_work = at_work::of(desk, at);
-        }
-        self.windows = desk.by_stage().clone();
-        self.doubts = caveat::of_windows(desk.entries());
-        self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
-        self.ended = match ended {
-            Ok(()) => Ended::Whole,
-            Err(Halt::OutOfBudget) => Ended::OutOfBudget,
-            Err(Halt::Stopped) => Ended::Stopped,
-            Err(Halt::Failed(why)) => Ended::Failed { why },
-        };
-        let is_open = self.knobs.iter().any(|knob| knob.fate == Fate::Unclear);
-        if self.ended == Ended::Whole && self.effect.is_none() && !is_open {
-            self.verdict = Verdict::NothingHelped;
-        }
-        if self.verdict == Verdict::NothingHelped {
-            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == Fate::Unclear) {
-                knob.fate = Fate::LeftOut { why: NotNeeded::SetNotShown };
-            }
-            self.set.clear();
-        }
-        self.doubt_idle(desk.design.smallest_effect_ratio);
-        self.more_time = MoreTime::of(self, desk);
-    }
-
-    /// What is said of a knob whose counter stood still although it moved the metric in the screening: where the difference came again it
-    /// stands, with a doubt; where it did not, its absence has another explanation than that the knob does nothing.
-    fn doubt_idle(&mut self, smallest_effect_ratio: f64) {
-        for knob in &mut self.knobs {
-            let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.at_work else { continue };
-            match &knob.fate {
-                // It was never asked of again.
-                Fate::LeftOut { why: NotNeeded::OthersDoMore { .. } } => {}
-                Fate::InTheSet | Fate::Hurts => {
-                    self.doubts.push(SearchCaveat::NotAtWork { knob: knob.name().to_owned(), why: why.clone() });
-                }
-                // Only an interval without room for an effect that matters says that there was none, by whatever path.
-                Fate::LeftOut { .. } | Fate::NoEffect if self.veto.is_none() => {
-                    let seen = knob.without.as_ref().or(knob.screening.as_ref());
-                    match seen.is_some_and(|seen| seen.is_within(smallest_effect_ratio)) {
-                        true => knob.fate = Fate::NotEngaged { why: why.clone() },
-                        false => self.doubts.push(SearchCaveat::OfTrial(Caveat::MechanismUnseen {
-                            knob: Some(knob.name().to_owned()),
-                            why: why.clone(),
-                        })),
-                    }
-                }
-                _ => {}
-            }
-        }
     }
 }

@@ -4,11 +4,12 @@
 use evenkeel_host::Counter;
 
 use super::Seen;
-use super::answer::Fate;
 use super::desk::Desk;
+use super::fate::Fate;
 use super::log::Entry;
 use crate::arm::{ArmName, Level};
-use crate::engaged::{Engaged, Mechanism, Observed, counter_of, mechanism};
+use crate::counters::counter_of;
+use crate::engaged::{Engaged, Mechanism, Observed, mechanism};
 
 /// Windows with a knob and without it at the least, before its counter is believed to have stood still.
 const WINDOWS_MIN: usize = 3;

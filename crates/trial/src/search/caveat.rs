@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::Seen;
 use super::log::Entry;
 use crate::beside;
-use crate::report::Caveat;
+use crate::caveat::Caveat;
 use crate::rules::DropReason;
 
 /// The share of windows that may be dropped without a word.

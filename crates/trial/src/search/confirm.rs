@@ -6,7 +6,7 @@ use rand::RngExt;
 use super::Stage;
 use super::answer::{Answer, Measure};
 use super::desk::{Desk, Got, Halt};
-use super::screen::Set;
+use super::set::Set;
 use crate::comparison::{ArmTest, GuardNumbers};
 use crate::error::TrialError;
 

@@ -9,8 +9,8 @@ use evenkeel_workload::Sample;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::answer::Fate;
 use super::design::SearchDesign;
+use super::fate::Fate;
 use super::log::{Entry, Log};
 use super::{SearchProgress, Seen, Stage, Subject, Tools, has_a_ratio};
 use crate::arm::{Arm, Level};

@@ -3,9 +3,9 @@
 
 use evenkeel_stats::designs::{Run, Term, fit};
 
-use super::answer::Fate;
 use super::desk::{Desk, Got, Halt};
-use super::screen::{ERRORS, Rows};
+use super::fate::Fate;
+use super::rows::{ERRORS, Rows};
 use crate::arm::{Arm, Level};
 
 /// Halves the suspects until one is left, and takes that one out of the search; nothing, if it was the machine, or several

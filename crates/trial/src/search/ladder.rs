@@ -6,7 +6,7 @@ use rand::seq::SliceRandom;
 use super::Stage;
 use super::answer::Answer;
 use super::desk::{Desk, Got, Halt};
-use super::screen::Set;
+use super::set::Set;
 use crate::arm::{Arm, Level};
 use crate::comparison::{GuardNumbers, GuardSet};
 

@@ -1,9 +1,8 @@
 //! What more time would decide: from how far the undecided knobs are from a decision, as errors shrink with the root of the windows.
 
-use serde::{Deserialize, Serialize};
-
-use super::answer::{Answer, Ended, Fate, Measure, Verdict};
+use super::answer::{Answer, Ended, Measure, MoreTime, Verdict};
 use super::desk::Desk;
+use super::fate::Fate;
 use super::screen::{ERROR_SHARE, windows_to_screen};
 
 /// The least and the most by which a longer budget is longer.
@@ -11,53 +10,42 @@ const TIMES: std::ops::RangeInclusive<f64> = 1.5..=50.0;
 /// The longest budget there is.
 const BUDGET_MAX_S: f64 = 7.0 * 86_400.0;
 
-/// What more time would decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MoreTime {
-    /// The knobs that are not decided.
-    pub knobs: usize,
-    /// The budget that would decide them, in seconds: an estimate.
-    pub budget_s: u64,
-}
-
-impl MoreTime {
-    /// Of a search that has ended; nothing where all is decided, or something else than time is missing.
-    pub(super) fn of(answer: &Answer, desk: &Desk<'_>) -> Option<MoreTime> {
-        if !matches!(answer.ended, Ended::Whole | Ended::OutOfBudget) || answer.verdict == Verdict::Better {
-            return None;
-        }
-        let line = desk.design.line();
-        let is_open = |fate: &Fate, measure: Option<&Measure>| match fate {
-            Fate::Unclear => true,
-            Fate::NoEffect => measure.is_some_and(|measure| !measure.is_within(desk.design.smallest_effect_ratio)),
-            Fate::NotTried { .. } => true,
-            _ => false,
-        };
-        let open: Vec<&Option<Measure>> = answer
-            .knobs
-            .iter()
-            .filter(|knob| is_open(&knob.fate, knob.screening.as_ref()))
-            .map(|knob| &knob.screening)
-            .collect();
-        if open.is_empty() {
-            return None;
-        }
-        let spent_s = desk.spent().as_secs_f64();
-        let screened: Vec<&Measure> = open.iter().filter_map(|measure| measure.as_ref()).collect();
-        let wanted_s = match (&answer.effect, screened.is_empty()) {
-            // A proof that is missing: the interval has to come down to the effect.
-            (Some(effect), _) => {
-                spent_s * effect.half_width().map_or(2.0, |half| (half / effect.cost.abs().max(line / 2.0)).powi(2))
-            }
-            // Nothing was screened yet.
-            (None, true) => desk.window_takes().as_secs_f64() * windows_to_screen(answer.knobs.len()) as f64,
-            (None, false) => {
-                let error = screened.iter().map(|measure| measure.error).fold(0.0, f64::max);
-                spent_s * (error / (ERROR_SHARE * line)).powi(2)
-            }
-        };
-        let least_s = spent_s * TIMES.start();
-        let budget_s = wanted_s.clamp(least_s, (spent_s * TIMES.end()).max(least_s)).min(BUDGET_MAX_S);
-        Some(MoreTime { knobs: open.len(), budget_s: budget_s.ceil() as u64 })
+/// Of a search that has ended; nothing where all is decided, or something else than time is missing.
+pub(super) fn more_time(answer: &Answer, desk: &Desk<'_>) -> Option<MoreTime> {
+    if !matches!(answer.ended, Ended::Whole | Ended::OutOfBudget) || answer.verdict == Verdict::Better {
+        return None;
     }
+    let line = desk.design.line();
+    let is_open = |fate: &Fate, measure: Option<&Measure>| match fate {
+        Fate::Unclear => true,
+        Fate::NoEffect => measure.is_some_and(|measure| !measure.is_within(desk.design.smallest_effect_ratio)),
+        Fate::NotTried { .. } => true,
+        _ => false,
+    };
+    let open: Vec<&Option<Measure>> = answer
+        .knobs
+        .iter()
+        .filter(|knob| is_open(&knob.fate, knob.screening.as_ref()))
+        .map(|knob| &knob.screening)
+        .collect();
+    if open.is_empty() {
+        return None;
+    }
+    let spent_s = desk.spent().as_secs_f64();
+    let screened: Vec<&Measure> = open.iter().filter_map(|measure| measure.as_ref()).collect();
+    let wanted_s = match (&answer.effect, screened.is_empty()) {
+        // A proof that is missing: the interval has to come down to the effect.
+        (Some(effect), _) => {
+            spent_s * effect.half_width().map_or(2.0, |half| (half / effect.cost.abs().max(line / 2.0)).powi(2))
+        }
+        // Nothing was screened yet.
+        (None, true) => desk.window_takes().as_secs_f64() * windows_to_screen(answer.knobs.len()) as f64,
+        (None, false) => {
+            let error = screened.iter().map(|measure| measure.error).fold(0.0, f64::max);
+            spent_s * (error / (ERROR_SHARE * line)).powi(2)
+        }
+    };
+    let least_s = spent_s * TIMES.start();
+    let budget_s = wanted_s.clamp(least_s, (spent_s * TIMES.end()).max(least_s)).min(BUDGET_MAX_S);
+    Some(MoreTime { knobs: open.len(), budget_s: budget_s.ceil() as u64 })
 }

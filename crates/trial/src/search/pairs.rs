@@ -5,10 +5,11 @@ use evenkeel_stats::designs::{Fit, Level as Sign, Run, Term, factorial, fit};
 use rand::RngExt;
 
 use super::Stage;
-use super::answer::{Answer, Fate};
+use super::answer::Answer;
 use super::desk::{Desk, Got, Halt};
+use super::fate::Fate;
 use super::left_out::NotNeeded;
-use super::screen::Set;
+use super::set::Set;
 use crate::arm::{Arm, Level};
 
 /// The share of the budget that may be used when this stage ends.

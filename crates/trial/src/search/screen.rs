@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use evenkeel_stats::designs::{Design, Fit, Level as Sign, Run, Term, fit, screening};
 use rand::RngExt;
 
-use super::answer::{Answer, Fate, Measure};
+use super::answer::{Answer, Measure};
 use super::desk::{Desk, Got, Halt};
+use super::fate::Fate;
 use super::guard::{find_culprit, take_out_harmful};
 use super::left_out::NotNeeded;
+use super::rows::{ERRORS, Rows};
+use super::set::Set;
 use super::{Stage, at_work};
 use crate::arm::{Arm, Level};
 
@@ -28,33 +31,13 @@ const DEGREES_MIN: usize = 10;
 const DRAWS_MAX: usize = 400;
 /// The error is small enough at this share of the smallest effect that matters.
 pub(super) const ERROR_SHARE: f64 = 0.2;
-/// A knob has moved the metric if its effect is so many errors large...
-pub(super) const ERRORS: f64 = 2.5;
-/// ...and this share of the smallest effect that matters: two knobs that help only together show half of it each.
+/// A knob has moved the metric if its effect is [`ERRORS`] errors large and this share of the smallest effect that matters: two knobs that help
+/// only together show half of it each.
 const EFFECT_SHARE: f64 = 0.5;
 /// The most knobs that go on.
 const SURVIVORS_MAX: usize = 8;
 /// How sure two knobs must be to work on each other, all pairs taken together, to go on although neither does anything alone.
 const PAIR_ERROR: f64 = 0.05;
-
-/// The knobs that go on, each at the level that looks best.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Set {
-    /// Every knob that goes on.
-    pub(super) members: Vec<usize>,
-    /// Their levels; those of all others are as they were.
-    pub(super) arm: Arm,
-}
-
-impl Set {
-    /// The same without one.
-    pub(super) fn without(&self, knob: usize) -> Set {
-        let mut set = self.clone();
-        set.members.retain(|member| *member != knob);
-        set.arm.0[knob] = Level::AsItWas;
-        set
-    }
-}
 
 /// The machine as it is, a few times.
 pub(super) fn baseline(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
@@ -200,27 +183,6 @@ fn most_that_fit(desk: &Desk<'_>) -> Result<usize, Halt> {
         }
     }
     Ok(0)
-}
-
-/// What was screened so far: the rows, in pairs of a row and its mirror image.
-#[derive(Default)]
-pub(super) struct Rows {
-    pub(super) rows: Vec<Vec<Sign>>,
-    costs: Vec<f64>,
-    /// What the guards read in each of them.
-    pub(super) guarded: Vec<Vec<Option<f64>>>,
-    pairs: usize,
-}
-
-impl Rows {
-    fn runs(&self, block: usize) -> Vec<Run<'_>> {
-        let numbers = self.rows.iter().zip(&self.costs).enumerate();
-        numbers.map(|(at, (levels, value))| Run { levels, block: at / block, value: *value }).collect()
-    }
-
-    fn fit(&self, knobs: usize) -> Result<Fit, evenkeel_stats::designs::DesignError> {
-        fit(&self.runs(2), &(0..knobs).map(Term::Main).collect::<Vec<_>>())
-    }
 }
 
 /// A row and its mirror image, in an order that a coin decides. Both are measured even if the first is to be dropped.

@@ -5,10 +5,11 @@ use evenkeel_stats::{Pair, Sequential, Verdict as Judged};
 use rand::seq::SliceRandom;
 
 use super::Stage;
-use super::answer::{Answer, Fate, Measure};
+use super::answer::{Answer, Measure};
 use super::desk::{Desk, Got, Halt};
+use super::fate::Fate;
 use super::left_out::NotNeeded;
-use super::screen::Set;
+use super::set::Set;
 use crate::arm::Arm;
 
 /// The share of the budget that may be used when this stage ends. What is left is for the proof.

@@ -10,9 +10,9 @@ use crate::arm::Arm;
 use crate::design::Design;
 use crate::error::InvalidLine;
 use crate::log_file::{IfThere, LogFile, LogFileError, lines};
-use crate::report::Titles;
 use crate::session::settle::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
+use crate::titles::Titles;
 
 /// The number of the format of a kept session of two arms, and of one with more: an evenkeel that knows but two shall say so.
 const FORMAT: u32 = 1;

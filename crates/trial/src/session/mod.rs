@@ -1,5 +1,6 @@
 //! What is seen in one session: the record of its windows, as the loop fills it, the disk keeps it and the report judges it.
 
+mod detectable;
 pub mod kept;
 mod race;
 mod run;
@@ -16,10 +17,13 @@ use serde::{Deserialize, Serialize};
 use crate::arm::{Arm, ArmName};
 use crate::conditions::{Conditions, Watch};
 use crate::design::Design;
-use crate::report::{Detectable, Effect, Outcome};
+use crate::effect::Effect;
+use crate::outcome::Outcome;
 use crate::rules::DropReason;
 use crate::switch::Switch;
 
+pub use detectable::Detectable;
+pub(crate) use detectable::PLANNED_MAX;
 pub use kept::Keep;
 pub use race::{Left, LeftWhy};
 pub(crate) use race::{Race, Runner, blocks, pairs_of};

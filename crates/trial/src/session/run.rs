@@ -8,12 +8,14 @@ use evenkeel_workload::{Sample, WorkloadError};
 
 use crate::arm::{Arm, ArmName};
 use crate::design::Settle;
+use crate::effect::Effect;
 use crate::error::TrialError;
-use crate::report::{Detectable, Effect, Outcome};
+use crate::outcome::Outcome;
 use crate::schedule::{Elapsed, Pace};
 use crate::session::kept::Line;
 use crate::session::{
-    ArmSoFar, Dropped, Ended, Mishap, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window, settle,
+    ArmSoFar, Detectable, Dropped, Ended, Mishap, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window,
+    settle,
 };
 
 /// The coins of the control stretch lie here in the stream of the seed: far beyond those of any trial, so that a longer control

@@ -7,9 +7,9 @@ use evenkeel_stats::median;
 use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
+use crate::caveat::Caveat;
 use crate::design::{Design, Settle};
 use crate::error::TrialError;
-use crate::report::Caveat;
 use crate::schedule::{Pace, is_shared};
 use crate::session::Trial;
 use crate::switch::Reach;

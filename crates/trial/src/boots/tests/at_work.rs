@@ -4,9 +4,10 @@ use evenkeel_host::{Facts, Plan};
 use proptest::prelude::*;
 
 use super::*;
+use crate::caveat::Caveat;
 use crate::conditions::{Conditions, Watch};
 use crate::engaged::Engaged;
-use crate::report::{Caveat, Outcome};
+use crate::outcome::Outcome;
 use crate::session::NetworkPath;
 
 /// What CPUs did that were so busy, and took so long to leave the states that they idled in.

@@ -4,9 +4,10 @@ use expect_test::expect;
 
 use super::*;
 use crate::arm::Arm;
+use crate::caveat::Caveat;
 use crate::design::Stop;
 use crate::engaged::Engaged;
-use crate::report::{Caveat, Outcome};
+use crate::outcome::Outcome;
 use crate::session::{Ended, LeftWhy};
 
 fn trial(knob: &str, ratio: f64, noise: f64, pairs: u64) -> Value {

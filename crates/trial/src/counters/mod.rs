@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_host::{Action, Counter, Plan};
+use evenkeel_host::{Action, Counter, Plan, knobs};
 use evenkeel_hostfs::Root;
 
-use super::observed::Observed;
+mod idle;
+
+pub(crate) use idle::{IDLE_STATES, IdleEntries, Idled};
 
 const NETSTAT: &str = "/proc/net/netstat";
 const SNMP: &str = "/proc/net/snmp";
@@ -37,6 +39,11 @@ const RECLAIM: &[&str] = &["pgscan_kswapd", "pgscan_direct", "pswpin", "pswpout"
 
 /// What the names of interrupts by CPU begin with.
 const INTERRUPTS_OF: &str = "interrupts_cpu";
+
+/// The counter of a knob, where there is one.
+pub(crate) fn counter_of(knob: &str) -> Option<Counter> {
+    knobs::find(knob).ok()?.extras.counter
+}
 
 /// A number of the kernel at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -225,8 +232,8 @@ impl Sign {
         Sign { table, moved, stood_still }
     }
 
-    /// The names under which windows have the counter.
-    pub(crate) fn names(&self, windows: &[Observed<'_>]) -> Vec<String> {
+    /// The names under which windows have the counter, where they counted all of `counted`.
+    pub(crate) fn names<'c>(&self, counted: impl Iterator<Item = &'c String>) -> Vec<String> {
         let fixed: Vec<&str> = match self.table {
             Table::Conditions => Vec::new(),
             Table::Netstat => vec![BUSY_POLLED],
@@ -238,8 +245,7 @@ impl Sign {
             Table::Conntrack => vec![TRACKED],
             Table::Frequency => vec![FREQUENCY],
             Table::Interrupts => {
-                let names = windows.iter().flat_map(|window| window.conditions.counters.keys());
-                let of_cpus: BTreeSet<&String> = names.filter(|name| name.starts_with(INTERRUPTS_OF)).collect();
+                let of_cpus: BTreeSet<&String> = counted.filter(|name| name.starts_with(INTERRUPTS_OF)).collect();
                 return of_cpus.into_iter().cloned().collect();
             }
         };

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::Outcome;
 use crate::arm::ArmName;
+use crate::outcome::Outcome;
 use crate::words::{as_change, percent};
 
 /// What speaks against believing an answer, or limits what it says.

@@ -1,0 +1,100 @@
+//! What is kept of a boot to see whether the settings were at work.
+
+use std::collections::BTreeMap;
+
+use evenkeel_stats::median;
+use serde::{Deserialize, Serialize};
+
+use crate::conditions::Conditions;
+use crate::session::NetworkPath;
+
+/// The most counters that are kept of a boot: interrupts have one for each CPU.
+pub const BOOT_COUNTERS_MAX: usize = 2048;
+/// The longest name of one, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What the counters of the settings showed in the windows of one boot that count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BootCounters {
+    /// Which way the workload's packets went.
+    pub network: NetworkPath,
+    /// How often CPUs went idle, a second; where a setting is about idling, as the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_entries_per_s: Option<f64>,
+    /// The mean exit latency of the idle states that were entered, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_exit_latency_us: Option<f64>,
+    /// The share of the time in which idle CPUs polled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_polling_share: Option<f64>,
+    /// The share of all CPU time that was not idle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_share: Option<f64>,
+    /// The share of the time that some task waited for a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_pressure_share: Option<f64>,
+    /// How much each counter moved in a window, or what it read: the mean, which is not 0 if it moved in any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, f64>,
+}
+
+impl BootCounters {
+    /// Of these windows of one boot.
+    pub fn of(network: NetworkPath, windows: &[Conditions]) -> BootCounters {
+        let middle = |number: fn(&Conditions) -> Option<f64>| {
+            median(&windows.iter().filter_map(number).filter(is_number).collect::<Vec<_>>()).filter(is_number)
+        };
+        let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        for (name, value) in windows.iter().flat_map(|window| &window.counters).filter(|(_, value)| is_number(value)) {
+            let (sum, count) = sums.entry(name).or_default();
+            *sum += value;
+            *count += 1.0;
+        }
+        let means = sums.into_iter().map(|(name, (sum, count))| (name.to_owned(), sum / count));
+        let counters: BTreeMap<String, f64> = means.filter(|(name, mean)| is_name(name) && is_number(mean)).collect();
+        BootCounters {
+            network,
+            idle_entries_per_s: middle(|window| window.idle_entries_per_s),
+            idle_exit_latency_us: middle(|window| window.idle_exit_latency_us),
+            idle_polling_share: middle(|window| window.idle_polling_share),
+            busy_share: middle(|window| window.busy_share),
+            cpu_pressure_share: middle(|window| window.cpu_pressure_share),
+            // Part of them would tell of some CPUs what is not so of all.
+            counters: if counters.len() > BOOT_COUNTERS_MAX { BTreeMap::new() } else { counters },
+        }
+    }
+
+    /// Whether what it says can be meant.
+    pub(super) fn check(&self) -> bool {
+        let numbers = [
+            self.idle_entries_per_s,
+            self.idle_exit_latency_us,
+            self.idle_polling_share,
+            self.busy_share,
+            self.cpu_pressure_share,
+        ];
+        numbers.iter().flatten().all(is_number)
+            && self.counters.len() <= BOOT_COUNTERS_MAX
+            && self.counters.iter().all(|(name, value)| is_name(name) && is_number(value))
+    }
+
+    pub(super) fn conditions(&self) -> Conditions {
+        Conditions {
+            idle_entries_per_s: self.idle_entries_per_s,
+            idle_exit_latency_us: self.idle_exit_latency_us,
+            idle_polling_share: self.idle_polling_share,
+            busy_share: self.busy_share,
+            cpu_pressure_share: self.cpu_pressure_share,
+            counters: self.counters.clone(),
+            ..Conditions::default()
+        }
+    }
+}
+
+fn is_number(value: &f64) -> bool {
+    value.is_finite() && *value >= 0.0
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX && !name.is_empty() && !name.chars().any(char::is_control)
+}

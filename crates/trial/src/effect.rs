@@ -1,0 +1,58 @@
+//! `Effect`: the ratio of an arm to another, with its interval.
+
+use serde::{Deserialize, Serialize};
+
+use crate::comparison::{Judge, Seen};
+
+/// The ratio of B to A with its interval. Ends that the run could not bound are absent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// The Hodges–Lehmann estimate.
+    pub ratio: f64,
+    /// The lower end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The upper end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Confidence of the interval.
+    pub confidence: f64,
+    /// When the interval holds.
+    #[serde(default)]
+    pub interval: Interval,
+    /// The p-value of the signed-rank test; of a sequential trial, one that holds at every look (the inverse of the e-value).
+    pub p_value: f64,
+    /// The e-value against "B does nothing", of a sequential trial: it decides at 1 / (1 - confidence).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub e_value: Option<f64>,
+    /// The smallest effect that this run could have seen, as a share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smallest_visible_ratio: Option<f64>,
+}
+
+/// When an interval holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interval {
+    /// Looked at once, after a number of pairs that was fixed beforehand.
+    #[default]
+    Fixed,
+    /// At every look, so that the run may end on what it shows.
+    Anytime,
+}
+
+impl Effect {
+    /// What a look said.
+    pub(crate) fn of(seen: &Seen, judge: &Judge) -> Effect {
+        Effect {
+            ratio: seen.ratio,
+            low: Seen::bounded(seen.low),
+            high: Seen::bounded(seen.high),
+            confidence: judge.options().confidence,
+            interval: if judge.is_sequential() { Interval::Anytime } else { Interval::Fixed },
+            p_value: seen.p_value,
+            e_value: seen.e_value.filter(|e_value| e_value.is_finite()),
+            smallest_visible_ratio: Seen::bounded(seen.smallest_visible_ratio),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `Outcome`: the answer of a trial, a search or a trial over boots, whatever it was decided by.
+
+use std::fmt;
+
+use evenkeel_stats::Verdict;
+use serde::{Deserialize, Serialize};
+
+/// The answer of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// B is better than A by more than the smallest effect that matters.
+    Better,
+    /// B is worse; by a guard, where the report names one that vetoed.
+    Worse,
+    /// Whatever the difference is, it is smaller than the smallest effect that matters.
+    Same,
+    /// This run could not tell.
+    Undecided,
+    /// No difference that matters, and the knobs' counters show that they had nothing to act on: under another load they may do more.
+    NotEngaged,
+}
+
+/// As in JSON.
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Outcome::Better => "better",
+            Outcome::Worse => "worse",
+            Outcome::Same => "same",
+            Outcome::Undecided => "undecided",
+            Outcome::NotEngaged => "not-engaged",
+        })
+    }
+}
+
+impl From<Verdict> for Outcome {
+    fn from(verdict: Verdict) -> Outcome {
+        match verdict {
+            Verdict::Better => Outcome::Better,
+            Verdict::Worse => Outcome::Worse,
+            Verdict::Same => Outcome::Same,
+            Verdict::Undecided => Outcome::Undecided,
+        }
+    }
+}

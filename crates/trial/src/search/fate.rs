@@ -1,0 +1,46 @@
+//! `Fate`: what became of one knob in a search.
+
+use serde::{Deserialize, Serialize};
+
+use super::left_out::NotNeeded;
+
+/// What became of one knob.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "fate")]
+pub enum Fate {
+    /// It is in the set.
+    InTheSet,
+    /// It moves the metric by less than what matters, if at all.
+    NoEffect,
+    /// It makes the metric worse.
+    Hurts,
+    /// It made the metric, or a guard, so much worse that it was stopped; or the server ended, or was given no CPU.
+    Stopped,
+    /// It makes a guard's number worse, by as much as vetoes.
+    Vetoed {
+        /// Which, and how much.
+        why: String,
+    },
+    /// Its counter shows that it was never at work: what it would do is not known.
+    NotEngaged {
+        /// Why not.
+        why: String,
+    },
+    /// The kernel or the server refused it.
+    Refused {
+        /// In their words.
+        why: String,
+    },
+    /// It moved the metric, and is not needed.
+    LeftOut {
+        /// Why.
+        why: NotNeeded,
+    },
+    /// It was not tried.
+    NotTried {
+        /// Why.
+        why: String,
+    },
+    /// The search ended before it was decided.
+    Unclear,
+}

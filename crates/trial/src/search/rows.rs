@@ -1,0 +1,27 @@
+//! `Rows`: what the windows of a screening gave.
+
+use evenkeel_stats::designs::{DesignError, Fit, Level as Sign, Run, Term, fit};
+
+/// A knob has moved the metric only if its effect is this many standard errors large.
+pub(super) const ERRORS: f64 = 2.5;
+
+/// What was screened so far: the rows, in pairs of a row and its mirror image.
+#[derive(Default)]
+pub(super) struct Rows {
+    pub(super) rows: Vec<Vec<Sign>>,
+    pub(super) costs: Vec<f64>,
+    /// What the guards read in each of them.
+    pub(super) guarded: Vec<Vec<Option<f64>>>,
+    pub(super) pairs: usize,
+}
+
+impl Rows {
+    fn runs(&self, block: usize) -> Vec<Run<'_>> {
+        let numbers = self.rows.iter().zip(&self.costs).enumerate();
+        numbers.map(|(at, (levels, value))| Run { levels, block: at / block, value: *value }).collect()
+    }
+
+    pub(super) fn fit(&self, knobs: usize) -> Result<Fit, DesignError> {
+        fit(&self.runs(2), &(0..knobs).map(Term::Main).collect::<Vec<_>>())
+    }
+}

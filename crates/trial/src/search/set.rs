@@ -1,0 +1,22 @@
+//! `Set`: the knobs that a search goes on with.
+
+use crate::arm::{Arm, Level};
+
+/// The knobs that go on, each at the level that looks best.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Set {
+    /// Every knob that goes on.
+    pub(super) members: Vec<usize>,
+    /// Their levels; those of all others are as they were.
+    pub(super) arm: Arm,
+}
+
+impl Set {
+    /// The same without one.
+    pub(super) fn without(&self, knob: usize) -> Set {
+        let mut set = self.clone();
+        set.members.retain(|member| *member != knob);
+        set.arm.0[knob] = Level::AsItWas;
+        set
+    }
+}

@@ -1,0 +1,72 @@
+//! `Titles`: the words that a report needs beside its numbers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::arm::ArmName;
+
+/// The program that measured and the machine that it ran on. What is not known is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Identity {
+    /// The version of evenkeel.
+    pub evenkeel: String,
+    /// When it began, UTC.
+    pub begun: String,
+    /// The kernel's release.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// The processor's model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
+    /// The CPUs that run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// The hypervisor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hypervisor: Option<String>,
+    /// The cloud.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloud: Option<String>,
+    /// The instance type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}
+
+/// The words that a report needs beside the numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Titles {
+    /// What was asked.
+    pub title: String,
+    /// The values of each arm's knobs, in words.
+    pub values: Vec<String>,
+    /// How far each arm is from the machine as it was, A first; only of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Away>,
+    /// The settings of the only other arm that were in force before anything was switched, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_already: Vec<String>,
+    /// The workload, in words.
+    pub workload: String,
+    /// The program and the machine.
+    #[serde(default)]
+    pub identity: Identity,
+}
+
+/// How far an arm is from the machine as it was: which of arms that are not told apart asks for least.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Away {
+    /// The knobs that it sets.
+    pub knobs: Vec<String>,
+    /// Settings of it that the machine did not have already.
+    pub settings: usize,
+    /// The sum over its settings of |ln(value / value as it was)|; absent where one of them is no number above zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<f64>,
+}
+
+impl Titles {
+    /// An arm's values in words.
+    pub fn values_of(&self, arm: ArmName) -> &str {
+        self.values.get(arm as usize).map_or("", String::as_str)
+    }
+}
