@@ -3,31 +3,12 @@
 use serde::Serialize;
 
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::Wish;
-use crate::knob::{Finding, Knob, Place, Source, TakesEffect};
+use crate::knob::{Knob, Place, Source, TakesEffect};
 use crate::knobs;
 use crate::others::{container_barrier, lasts, others, tuned_sets, undone_at_boot};
 use crate::rank::{Effect, When};
-
-/// What to do about a knob at one place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum State {
-    /// Another value would suit the goal better: worth proving and setting.
-    Set,
-    /// Another program or file sets it; change it there.
-    OwnedBy,
-    /// It would help, but this machine does not let it be changed.
-    Blocked,
-    /// Not enough is known to advise.
-    Unknown,
-    /// It is well as it is.
-    Keep,
-    /// It does not apply to this machine.
-    NotHere,
-    /// This kernel no longer has it.
-    Removed,
-}
 
 /// Advice on one knob at one place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -360,8 +341,9 @@ mod tests {
     #[test]
     fn what_is_worth_acting_on_comes_first() {
         let advice = advise(&base(), &Goal::Latency.into());
+        let (worth, rest) = advice.split_at(advice.partition_point(|advice| advice.state <= State::Unknown));
         let told: String =
-            advice.iter().map(|advice| format!("{:?} {} {}\n", advice.state, advice.knob, advice.place)).collect();
+            worth.iter().map(|advice| format!("{:?} {} {}\n", advice.state, advice.knob, advice.place)).collect();
         expect![[r#"
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
             Set vm.compaction_proactiveness /proc/sys/vm/compaction_proactiveness
@@ -373,95 +355,11 @@ mod tests {
             Set process.sched_slice_ns process.sched_slice_ns
             Set vm.watermark_boost_factor /proc/sys/vm/watermark_boost_factor
             Set vm.stat_interval /proc/sys/vm/stat_interval
-            Keep net.core.rmem_default /proc/sys/net/core/rmem_default
-            Keep net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog
-            Keep net.core.netdev_budget /proc/sys/net/core/netdev_budget
-            Keep net.core.netdev_budget_usecs /proc/sys/net/core/netdev_budget_usecs
-            Keep net.ipv4.udp_mem /proc/sys/net/ipv4/udp_mem
-            Keep net.ipv4.udp_rmem_min /proc/sys/net/ipv4/udp_rmem_min
-            Keep net.ipv4.udp_early_demux /proc/sys/net/ipv4/udp_early_demux
-            Keep net.core.default_qdisc /proc/sys/net/core/default_qdisc
-            Keep net.rps_cpus eth0/rx-0
-            Keep net.core.rps_sock_flow_entries /proc/sys/net/core/rps_sock_flow_entries
-            Keep net.rps_flow_cnt eth0/rx-0
-            Keep net.napi_defer_hard_irqs eth0
-            Keep net.gro_flush_timeout_ns eth0
-            Keep net.threaded_napi eth0
-            Keep irq.affinity 24
-            Keep net.channels eth0
-            Keep net.rings eth0
-            Keep net.enhanced_networking eth0
-            Keep smt.control /sys/devices/system/cpu/smt/control
-            Keep cmdline.maxcpus maxcpus
-            Keep cmdline.isolcpus isolcpus
-            Keep cmdline.nohz_full nohz_full
-            Keep cmdline.rcu_nocbs rcu_nocbs
-            Keep cmdline.mitigations mitigations
-            Keep workqueue.cpumask /sys/devices/virtual/workqueue/cpumask
-            Keep clocksource /sys/devices/system/clocksource/clocksource0/current_clocksource
-            Keep cmdline.tsc tsc
-            Keep cmdline.clocksource clocksource
-            Keep clock.discipline clock.discipline
-            Keep thp.defrag /sys/kernel/mm/transparent_hugepage/defrag
-            Keep vm.dirty_ratio /proc/sys/vm/dirty_ratio
-            Keep vm.dirty_bytes /proc/sys/vm/dirty_bytes
-            Keep vm.dirty_background_ratio /proc/sys/vm/dirty_background_ratio
-            Keep vm.dirty_background_bytes /proc/sys/vm/dirty_background_bytes
-            Keep cmdline.numa cmdline.numa
-            Keep vm.min_free_kbytes /proc/sys/vm/min_free_kbytes
-            Keep vm.watermark_scale_factor /proc/sys/vm/watermark_scale_factor
-            Keep vm.nr_hugepages /proc/sys/vm/nr_hugepages
-            Keep disk.scheduler vda
-            Keep disk.read_ahead_kb vda
-            Keep process.memory_lock process.memory_lock
-            Keep process.glibc_hugetlb process.glibc_hugetlb
-            Keep process.sched_policy process.sched_policy
-            Keep process.cpu_affinity process.cpu_affinity
-            Keep cgroup.cpu_max cgroup.cpu_max
-            Keep cgroup.cpuset_partition cgroup.cpuset_partition
-            Keep daemon.background_timers daemon.background_timers
-            Keep daemon.journald_rate daemon.journald_rate
-            NotHere net.netfilter.nf_conntrack_max /proc/sys/net/netfilter/nf_conntrack_max
-            NotHere net.netfilter.nf_conntrack_buckets /proc/sys/net/netfilter/nf_conntrack_buckets
-            NotHere net.netfilter.nf_conntrack_udp_timeout /proc/sys/net/netfilter/nf_conntrack_udp_timeout
-            NotHere net.xps_cpus eth0/tx-0
-            NotHere irqbalance.banned_cpus irqbalance.banned_cpus
-            NotHere net.coalesce_rx_us eth0
-            NotHere net.rss_hash eth0
-            NotHere net.driver eth0
-            NotHere net.allowances eth0
-            NotHere cmdline.intel_idle.max_cstate intel_idle.max_cstate
-            NotHere cpuidle.dma_latency_us /dev/cpu_dma_latency
-            NotHere cpu.resume_latency_us cpu.resume_latency_us
-            NotHere cpuidle.state_disable cpuidle.state_disable
-            NotHere haltpoll.guest_halt_poll_ns /sys/module/haltpoll/parameters/guest_halt_poll_ns
-            NotHere cloud.t_unlimited cloud.t_unlimited
-            NotHere cpufreq.governor cpufreq.governor
-            NotHere cpufreq.epp cpufreq.epp
-            NotHere cpufreq.boost /sys/devices/system/cpu/cpufreq/boost
-            NotHere cpufreq.no_turbo /sys/devices/system/cpu/intel_pstate/no_turbo
-            NotHere cmdline.intel_pstate intel_pstate
-            NotHere sched.min_granularity_ns /sys/kernel/debug/sched/base_slice_ns
-            NotHere sched.migration_cost_ns /sys/kernel/debug/sched/migration_cost_ns
-            NotHere kernel.sched_autogroup_enabled /proc/sys/kernel/sched_autogroup_enabled
-            NotHere kernel.timer_migration /proc/sys/kernel/timer_migration
-            NotHere kernel.nmi_watchdog /proc/sys/kernel/nmi_watchdog
-            NotHere kernel.watchdog /proc/sys/kernel/watchdog
-            NotHere kernel.sched_rt_runtime_us /proc/sys/kernel/sched_rt_runtime_us
-            NotHere cmdline.idle idle
-            NotHere cmdline.processor.max_cstate processor.max_cstate
-            NotHere cloud.threads_per_core cloud.threads_per_core
-            NotHere thp.size_enabled thp.size_enabled
-            NotHere vm.swappiness /proc/sys/vm/swappiness
-            NotHere kernel.numa_balancing /proc/sys/kernel/numa_balancing
-            NotHere vm.zone_reclaim_mode /proc/sys/vm/zone_reclaim_mode
-            NotHere daemon.numad daemon.numad
-            NotHere process.numa_policy process.numa_policy
-            NotHere cgroup.cpu_max_burst_us cgroup.cpu_max_burst_us
-            NotHere daemon.auditd daemon.auditd
-            Removed sched.wakeup_granularity_ns sched.wakeup_granularity_ns
         "#]]
         .assert_eq(&told);
+        let as_listed = |advice: &Advice| knobs::ALL.iter().position(|knob| knob.id == advice.knob);
+        assert!(rest.is_sorted_by_key(|advice| (advice.state, as_listed(advice))), "{rest:?}");
+        assert!(rest.iter().any(|advice| advice.state == State::Keep) && rest.len() > worth.len());
     }
 
     #[test]

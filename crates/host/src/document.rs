@@ -17,7 +17,7 @@ writes it anew.
 ";
 
 /// The page, in Markdown.
-pub fn document() -> String {
+pub fn knobs_page() -> String {
     let mut page = HEAD.to_owned();
     // Writing to a String can't fail.
     let _ = write_index(&mut page);

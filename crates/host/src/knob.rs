@@ -5,12 +5,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::advice::State;
 use crate::extras::{Extras, Owner};
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::plan::Reading;
 use crate::rank::{Effect, When};
+use crate::reading::Reading;
 
 /// One setting of a host.
 pub struct Knob {
@@ -287,19 +287,9 @@ pub struct Source {
     pub says: &'static str,
 }
 
-/// What [`Knob::advise`] finds for one place of its knob.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// Where: the file's path, `eth0/rx-0`, the interrupt's number, the argument or the process.
-    pub place: String,
-    /// What to do about it.
-    pub state: State,
-    /// The value in force, where it is known.
-    pub current: Option<String>,
-    /// The value advised; `None` unless `state` is [`State::Set`] or a value would be advised elsewhere.
-    pub wanted: Option<String>,
-    /// Why, for this machine.
-    pub reason: String,
-    /// Whether no value of it does anything here, which a trial would only find again.
-    pub is_inert: bool,
+/// The file that the kernel at hand has; none if it has none any more or not yet, or if its version is not known.
+pub(crate) fn file_in(facts: &Facts, files: &[Since]) -> Option<&'static str> {
+    let version = facts.kernel.version.known()?;
+    let has = |since: &&Since| since.kernel <= (version.major, version.minor);
+    files.iter().rev().find(has)?.path
 }

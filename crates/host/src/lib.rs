@@ -11,27 +11,35 @@ mod document;
 mod extras;
 mod fact;
 pub mod facts;
+mod finding;
 mod goal;
 mod knob;
 pub mod knobs;
 mod load;
+mod look;
 mod others;
 mod plan;
 mod probe;
 mod rank;
+mod reading;
 mod setting;
 mod shapes;
 #[cfg(test)]
 mod testing;
+mod value;
 
-pub use advice::{Advice, State, advise};
+pub use advice::{Advice, advise};
+pub use document::knobs_page;
 pub use extras::{
     Counter, CounterPlace, Extras, Lasts, Owner, Process, Program, ServerUnit, TunedProfile, UnitLimit, Wait,
 };
 pub use fact::Fact;
 pub use facts::Facts;
+pub use finding::{Finding, State};
 pub use goal::{Goal, Server, Wish};
-pub use knob::{Area, Device, Finding, Knob, Place, Since, Source, TakesEffect, Values};
-pub use plan::{Action, Plan, PlanError, Reading, Step, files_of};
+pub use knob::{Area, Device, Knob, Place, Since, Source, TakesEffect, Values};
+pub use plan::{Action, Plan, PlanError, Step, files_of};
 pub use rank::{Effect, When};
-pub use setting::{Setting, SettingError};
+pub use reading::Reading;
+pub use setting::Setting;
+pub use value::SettingError;

@@ -4,7 +4,8 @@
 use crate::extras::{Program, TunedProfile};
 use crate::fact::Fact;
 use crate::facts::{BootLoader, Container, Facts};
-use crate::knob::{Finding, Knob, Place};
+use crate::finding::Finding;
+use crate::knob::{Knob, Place};
 
 /// Programs that may set the same thing, and when.
 pub(crate) fn others(facts: &Facts, knob: &Knob, finding: &Finding) -> Vec<String> {

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Facts, Irq, Nic, Queue, ThpSize};
-use crate::knob::{Device, Knob, Place, Since};
-use crate::probe::chosen_word;
+use crate::knob::{Device, Knob, Place, file_in};
+use crate::reading::Reading;
 use crate::setting::Setting;
 
 /// Steps in the order they are taken.
@@ -68,44 +67,6 @@ pub enum Action {
         /// What to do.
         todo: String,
     },
-}
-
-/// How the text of a file tells its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reading {
-    /// The text without the white space around it.
-    Plain,
-    /// Words with single spaces between them, however many spaces and tabs the kernel puts there.
-    Words,
-    /// The word in brackets.
-    ChosenWord,
-    /// A list of CPUs.
-    CpuList,
-    /// A mask of CPUs; values are lists all the same.
-    CpuMask,
-}
-
-impl Reading {
-    /// The value that a file's text tells, in the spelling that settings use.
-    pub fn value(self, text: &str) -> Option<String> {
-        match self {
-            Reading::Plain => Some(text.trim().to_owned()),
-            Reading::Words => Some(text.split_whitespace().collect::<Vec<_>>().join(" ")),
-            Reading::ChosenWord => chosen_word(text).map(str::to_owned),
-            Reading::CpuList => CpuSet::parse_list(text).map(|cpus| cpus.to_string()),
-            Reading::CpuMask => CpuSet::parse_mask(text).map(|cpus| cpus.to_string()),
-        }
-    }
-
-    /// The text that is written to give the file this value.
-    pub fn text(self, value: &str) -> String {
-        match self {
-            // A mask without leading zeros: every kernel takes it, however wide its own masks are.
-            Reading::CpuMask => CpuSet::parse_list(value).map_or_else(|| value.to_owned(), |cpus| cpus.to_mask(1)),
-            _ => value.to_owned(),
-        }
-    }
 }
 
 /// A setting that no step can bring about on this machine.
@@ -294,13 +255,6 @@ pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
     }
 }
 
-/// The file that the kernel at hand has; none if it has none any more or not yet, or if its version is not known.
-pub(crate) fn file_in(facts: &Facts, files: &[Since]) -> Option<&'static str> {
-    let version = facts.kernel.version.known()?;
-    let has = |since: &&Since| since.kernel <= (version.major, version.minor);
-    files.iter().rev().find(has)?.path
-}
-
 /// The interrupts of the interfaces that have hardware behind them.
 pub(crate) fn network_irqs(facts: &Facts) -> impl Iterator<Item = &Irq> + '_ {
     facts.network.hardware().flat_map(|nic| &nic.irqs)
@@ -308,6 +262,7 @@ pub(crate) fn network_irqs(facts: &Facts) -> impl Iterator<Item = &Irq> + '_ {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_sys::CpuSet;
     use expect_test::{Expect, expect};
     use proptest::prelude::*;
 

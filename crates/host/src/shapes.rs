@@ -1,11 +1,10 @@
 //! What several knobs decide alike, each with the machine's own figures: the scheduler's times, two spellings of one limit,
 //! frequencies by policy, memory nodes.
 
-use crate::advice::State;
 use crate::fact::Fact;
 use crate::facts::{Facts, FrequencyPolicy, Lockdown, Node};
-use crate::knob::{Finding, Knob, Place};
-use crate::knobs::{own, own_number, size};
+use crate::finding::{Finding, State, own, own_number};
+use crate::knob::{Knob, Place, file_in};
 
 /// The number in a file of the scheduler's, which moved from /proc/sys to debugfs: there the kernel's lockdown shuts it
 /// from root too, so that `candidate`, what one would try, is blocked. Also the place.
@@ -16,7 +15,7 @@ pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Re
     let Some(version) = facts.kernel.version.known() else {
         return Err(Finding::unknown(knob.id, "the kernel's version", &facts.kernel.version));
     };
-    let Some(path) = crate::plan::file_in(facts, files) else {
+    let Some(path) = file_in(facts, files) else {
         let since = files.iter().find(|since| since.path.is_none()).map(|since| since.kernel);
         return Err(match since {
             Some((major, minor)) if (version.major, version.minor) >= (major, minor) => {
@@ -115,5 +114,15 @@ pub(crate) fn each_policy(
             )]
         }
         unknown => vec![Finding::unknown(knob.id, "which CPUs share a frequency", unknown)],
+    }
+}
+
+/// `12.3 GiB`, `64 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    match bytes {
+        _ if bytes >= 1 << 30 => format!("{:.1} GiB", bytes as f64 / (1 << 30) as f64),
+        _ if bytes >= MIB => format!("{} MiB", bytes / MIB),
+        _ => format!("{} KiB", bytes / 1024),
     }
 }

@@ -8,8 +8,13 @@ use evenkeel_host::knobs;
 use crate::rules::{files, project, read};
 
 /// Files that name knobs all the same, each with the ids and the reason.
-const EXEMPT: [(&str, &[&str], &str); 9] = [
+const EXEMPT: [(&str, &[&str], &str); 10] = [
     ("evenkeel/src/show/meters/wake.rs", &["cpuidle.dma_latency_us"], "a page that points to `evenkeel explain`"),
+    (
+        "evenkeel/src/show/profile/imbalance.rs",
+        &["irq.affinity", "net.rps_cpus"],
+        "a page that points to `evenkeel explain`",
+    ),
     ("measure/src/disturb/quantum.rs", &["kernel.sched_rt_runtime_us"], "the kernel's own name, in an error"),
     ("measure/src/meters/gaps/mod.rs", &["kernel.sched_rt_runtime_us"], "the kernel's own name, in an error"),
     (

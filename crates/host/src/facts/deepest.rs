@@ -1,28 +1,18 @@
 //! The deepest idle state that a CPU may use, and what keeps it from deeper ones: a kernel argument, a state that was switched
 //! off, or a bound on how long it may take to wake.
 
-use serde::Serialize;
-
-use super::idle::{Idle, IdleState};
+use super::idle::{DeepestAllowed, Idle, IdleState};
 use super::kernel::Kernel;
 use crate::fact::Fact;
 
-/// The deepest idle state allowed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DeepestAllowed {
-    /// As the driver names it; `none` where not even polling is left to it.
-    pub name: String,
-    /// How long it takes to leave it, in microseconds, by the driver's table.
-    pub exit_latency_us: u64,
-    /// What rules out deeper ones or keeps them from the driver, in words; empty where nothing is seen to.
-    pub limited_by: Vec<String>,
-    /// What may limit it too, but could not be read; empty where all was.
-    pub unseen: Vec<String>,
+/// The idle states with the deepest that is allowed among them.
+pub(super) fn judged(idle: Idle, kernel: &Kernel) -> Idle {
+    Idle { deepest_allowed: allowed(&idle, kernel), ..idle }
 }
 
 /// By the states of CPU 0 and by what bounds them, as the governors do (`menu_select` of `drivers/cpuidle/governors/menu.c`):
 /// a state that is off or takes longer to leave than the least bound is not chosen.
-pub(super) fn allowed(idle: &Idle, kernel: &Kernel) -> Fact<DeepestAllowed> {
+fn allowed(idle: &Idle, kernel: &Kernel) -> Fact<DeepestAllowed> {
     let mut limited_by = arguments(idle, kernel);
     match &idle.driver {
         Fact::Known(driver) if driver == "none" => {

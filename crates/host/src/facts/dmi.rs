@@ -1,6 +1,6 @@
 //! What the firmware says of a machine: whose it is, of which type, and who runs it where the processor can't say.
 
-use super::machine::{Cloud, Hypervisor};
+use super::provider::{Cloud, Hypervisor};
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then};
 

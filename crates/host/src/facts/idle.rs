@@ -3,8 +3,6 @@
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
-use super::deepest::{self, DeepestAllowed};
-use super::kernel::Kernel;
 use crate::fact::Fact;
 use crate::probe::{Probe, or_else};
 
@@ -45,6 +43,19 @@ pub struct IdleState {
     pub disabled: Fact<bool>,
 }
 
+/// The deepest idle state allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeepestAllowed {
+    /// As the driver names it; `none` where not even polling is left to it.
+    pub name: String,
+    /// How long it takes to leave it, in microseconds, by the driver's table.
+    pub exit_latency_us: u64,
+    /// What rules out deeper ones or keeps them from the driver, in words; empty where nothing is seen to.
+    pub limited_by: Vec<String>,
+    /// What may limit it too, but could not be read; empty where all was.
+    pub unseen: Vec<String>,
+}
+
 /// Frequency scaling.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Frequency {
@@ -80,14 +91,15 @@ pub struct FrequencyPolicy {
 }
 
 impl Idle {
-    pub(super) fn probe(probe: Probe<'_>, kernel: &Kernel) -> Idle {
+    /// All but the deepest state allowed, which follows from the rest and from the kernel.
+    pub(super) fn probe(probe: Probe<'_>) -> Idle {
         // Kernels up to 5.7 have the writable file only when booted for it, and name the read-only one otherwise.
         let governor = or_else(probe.text("/sys/devices/system/cpu/cpuidle/current_governor"), || {
             probe.text("/sys/devices/system/cpu/cpuidle/current_governor_ro")
         });
         // One CPU stands for all: the drivers register the same table for each.
         let indices = probe.numbered("/sys/devices/system/cpu/cpu0/cpuidle", "state");
-        let mut idle = Idle {
+        Idle {
             driver: probe.text("/sys/devices/system/cpu/cpuidle/current_driver"),
             governor,
             states: indices.map(|indices| indices.into_iter().map(|index| probe_state(probe, index)).collect()),
@@ -97,9 +109,7 @@ impl Idle {
             dma_latency_us: probe.number("@cpu_dma_latency_us"),
             deepest_allowed: Fact::absent("there is no idle driver"),
             guest_halt_poll_ns: probe.number("/sys/module/haltpoll/parameters/guest_halt_poll_ns"),
-        };
-        idle.deepest_allowed = deepest::allowed(&idle, kernel);
-        idle
+        }
     }
 }
 

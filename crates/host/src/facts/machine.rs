@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::cgroup;
 use super::dmi::Dmi;
+use super::provider::{Cloud, Hypervisor};
 use crate::catalogue::Instance;
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then, field, is_absence, or_else};
@@ -27,38 +28,6 @@ pub struct Machine {
     pub container: Fact<Container>,
     /// From os-release.
     pub distribution: Fact<Distribution>,
-}
-
-/// Who runs the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Hypervisor {
-    /// The processor says that nobody does.
-    None,
-    Kvm,
-    Xen,
-    HyperV,
-    Vmware,
-    /// QEMU's software emulation.
-    Tcg,
-    /// Some hypervisor whose signature is not known.
-    Other,
-}
-
-/// Whose machine it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Cloud {
-    Aws,
-    Azure,
-    Gcp,
-    Oracle,
-    Hetzner,
-    DigitalOcean,
-    /// None that we know by its DMI strings.
-    None,
 }
 
 /// The container around us.

@@ -28,6 +28,7 @@ mod network;
 mod numa;
 mod owners;
 mod preemption;
+mod provider;
 mod sysctl_files;
 
 pub use boot::{Boot, BootLoader, Init};
@@ -38,19 +39,19 @@ pub(crate) use counters::reads;
 pub use counters::{Counters, CpuSoftnet, IrqCounts, NicCounters, NodeCounters, UdpCounters, UdpMemory};
 pub use cpu::{Cache, Cpu, Cpus, Vulnerability};
 pub use daemons::Daemons;
-pub use deepest::DeepestAllowed;
 pub use disks::{Disk, DiskKind, Disks, Scheduler};
 pub use ethtool::{Channels, Coalesce, Offload, Offloads, Rings, Rss};
-pub use idle::{Frequency, FrequencyPolicy, Idle, IdleState};
+pub use idle::{DeepestAllowed, Frequency, FrequencyPolicy, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
 pub use kernel_config::{KernelConfig, Tick};
 pub use limits::{CpuLimit, Limits};
-pub use machine::{Cloud, Container, Distribution, Hypervisor, Machine};
+pub use machine::{Container, Distribution, Machine};
 pub use memory::{HugePages, Memory, Swap, ThpSize};
 pub use network::{Enhanced, Enhancement, Irq, IrqsFoundBy, Napi, Network, Nic, NicKind, Queue, QueueCounts};
 pub use numa::{Node, Numa};
 pub use owners::{IrqbalanceOptions, Owners};
 pub use preemption::Preemption;
+pub use provider::{Cloud, Hypervisor};
 pub use sysctl_files::{SysctlFile, SysctlFiles, SysctlSetting};
 
 /// Everything seen of one machine. After [`Facts::probe`] no decision reads the machine.
@@ -94,8 +95,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Looks at the machine. Refused looks become facts too.
-    pub fn probe(root: &Root) -> Facts {
+    /// Looks at every area, and at these files under /proc/sys and /sys/kernel/debug.
+    pub(crate) fn of_areas(root: &Root, sysctls: impl Iterator<Item = &'static str>) -> Facts {
         let probe = Probe(root);
         // Two areas need it, and the kernel takes long to write it: one look.
         let cpuinfo = probe.text("/proc/cpuinfo");
@@ -116,14 +117,14 @@ impl Facts {
             numa,
             cpus: Cpus::probe(probe, &cpuinfo),
             clock: Clock::probe(probe, &cpuinfo, &kernel),
-            idle: Idle::probe(probe, &kernel),
+            idle: deepest::judged(Idle::probe(probe), &kernel),
             kernel,
             frequency: Frequency::probe(probe),
             memory: Memory::probe(probe),
             disks: Disks::probe(probe),
             network,
             limits: Limits::probe(probe),
-            sysctls: sysctls(probe),
+            sysctls: sysctls.map(|path| (path, probe.text(path))).collect(),
         }
     }
 
@@ -134,14 +135,4 @@ impl Facts {
             None => Fact::absent(format!("{path} is not among the facts")),
         }
     }
-}
-
-/// Reads every file under /proc/sys, and of those that moved to debugfs, that a knob names, and no other.
-fn sysctls(probe: Probe<'_>) -> BTreeMap<&'static str, Fact<String>> {
-    let paths = crate::knobs::ALL.iter().flat_map(|knob| {
-        let own = knob.place.files();
-        own.into_iter().chain(knob.extras.side_effects.iter().copied())
-    });
-    let is_one = |path: &&str| path.starts_with("/proc/sys/") || path.starts_with("/sys/kernel/debug/");
-    paths.filter(is_one).map(|path| (path, probe.text(path))).collect()
 }

@@ -1,12 +1,12 @@
 //! The hardware that the kernel reads the time from.
 
-use crate::advice::State;
 use crate::extras::Extras;
 use crate::facts::{Cloud, Facts, Hypervisor};
+use crate::finding::{Finding, State};
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
+use crate::reading::Reading;
 
 use super::{one, own};
 

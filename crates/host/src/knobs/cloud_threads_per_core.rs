@@ -1,10 +1,10 @@
 //! How many threads of a core the cloud gives the machine.
 
-use crate::advice::State;
 use crate::extras::Extras;
 use crate::facts::{Cloud, Facts};
+use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, one};
 use crate::cores::Cores;

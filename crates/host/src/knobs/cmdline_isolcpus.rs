@@ -2,11 +2,11 @@
 
 use evenkeel_sys::CpuSet;
 
-use crate::advice::State;
 use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, one, usable_cpus};
 use crate::cores::{Cores, network_cpus};

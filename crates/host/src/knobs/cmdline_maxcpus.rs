@@ -1,10 +1,10 @@
 //! How many CPUs the kernel starts when it boots, which guides use to be rid of second threads.
 
-use crate::advice::State;
 use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, one};
 use crate::cores::Cores;

@@ -3,8 +3,9 @@
 use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use super::one;
 

@@ -3,9 +3,10 @@
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::cmdline_intel_idle_max_cstate::deepest;
 

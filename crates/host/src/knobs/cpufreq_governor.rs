@@ -2,9 +2,10 @@
 
 use crate::extras::{Counter, Extras, TunedProfile};
 use crate::facts::{Facts, FrequencyPolicy};
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{each_policy, own};
 

@@ -1,11 +1,11 @@
 //! How long a CPU may take to wake, for as long as somebody holds `/dev/cpu_dma_latency` open.
 
-use crate::advice::State;
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile, Wait};
 use crate::fact::Fact;
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use super::cmdline_intel_idle_max_cstate::deepest;
 use super::{burstable, one};

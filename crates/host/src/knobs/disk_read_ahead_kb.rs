@@ -3,9 +3,10 @@
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::fact::Fact;
 use crate::facts::{Disk, Facts};
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 /// What TuneD raises it to at least.
 const ENOUGH_KB: u64 = 4096;

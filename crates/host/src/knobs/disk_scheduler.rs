@@ -3,9 +3,10 @@
 use crate::extras::{Counter, Extras};
 use crate::fact::Fact;
 use crate::facts::{Disk, DiskKind, Facts, Hypervisor, Scheduler};
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 const FILE: &str = "queue/scheduler";
 

@@ -3,9 +3,10 @@
 use crate::extras::{Counter, CounterPlace, Extras, Wait};
 use crate::fact::Fact;
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{burstable, one, own};
 

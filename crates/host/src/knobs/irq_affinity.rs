@@ -4,8 +4,9 @@ use evenkeel_sys::CpuSet;
 
 use crate::extras::{Counter, CounterPlace, Extras, Program};
 use crate::facts::{Facts, Irq, Nic};
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 pub(super) const KNOB: Knob = Knob {
     id: "irq.affinity",
@@ -154,7 +155,7 @@ fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice<'_>) -> Finding {
     if facts.owners.irqbalance.known() == Some(&true) {
         let reason =
             format!("{}: irqbalance runs and moves it within 10 s; ban it there (--banirq={place}) first", irq.name);
-        return Finding { state: crate::advice::State::OwnedBy, ..Finding::keep(place, reason) };
+        return Finding { state: crate::finding::State::OwnedBy, ..Finding::keep(place, reason) };
     }
     // Without effective_affinity_list only the set that was asked for is known, and a set of one says enough.
     if let Some(cpu) = irq.effective.known().or(irq.affinity.known()).and_then(only) {

@@ -4,8 +4,9 @@ use evenkeel_sys::CpuSet;
 
 use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process};
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use super::irq_affinity::Split;
 use super::one;

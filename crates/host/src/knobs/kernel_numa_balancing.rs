@@ -1,12 +1,12 @@
 //! Whether the kernel moves memory to the node that uses it.
 
-use crate::advice::State;
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
+use crate::reading::Reading;
 
 use super::{cpus, cpus_of_a_node, one, own_number, several_nodes};
 

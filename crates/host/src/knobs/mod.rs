@@ -1,13 +1,12 @@
 //! The table of knobs: one file each, one line here. Tests hold that every file is listed, sourced and documented.
 
-use crate::advice::State;
-use crate::fact::Fact;
 use crate::facts::{Facts, Nic, reads};
-use crate::knob::{Finding, Knob};
-use crate::setting::{SettingError, shown};
+use crate::finding::{Finding, own, own_number, shown};
+use crate::knob::Knob;
 use crate::shapes::{
-    boosted, cpus_of_a_node, each_policy, scheduler_number, several_nodes, spelled_in_bytes, times_by_cpus,
+    boosted, cpus_of_a_node, each_policy, scheduler_number, several_nodes, size, spelled_in_bytes, times_by_cpus,
 };
+use crate::value::SettingError;
 
 mod cgroup_cpu_max;
 mod cgroup_cpu_max_burst_us;
@@ -106,8 +105,6 @@ mod vm_watermark_boost_factor;
 mod vm_watermark_scale_factor;
 mod vm_zone_reclaim_mode;
 mod workqueue_cpumask;
-
-pub use crate::document::document;
 
 /// Every knob, in the order they are shown: network, CPU, clock, memory, disk, process.
 pub const ALL: &[&Knob] = &[
@@ -235,79 +232,9 @@ fn nearest(given: &str) -> Option<&'static str> {
     ALL.iter().map(|knob| knob.id).filter(near).min_by_key(|id| distance(id))
 }
 
-/// Findings as the knobs' files write them; [`Finding::at`] and [`Finding::want`] add the values.
-impl Finding {
-    pub(crate) fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
-        Finding { place: place.to_string(), state, current: None, wanted: None, reason: reason.into(), is_inert: false }
-    }
-
-    pub(crate) fn set(place: impl ToString, wanted: impl ToString, reason: impl Into<String>) -> Finding {
-        Finding { wanted: Some(wanted.to_string()), ..Finding::new(State::Set, place, reason) }
-    }
-
-    pub(crate) fn keep(place: impl ToString, reason: impl Into<String>) -> Finding {
-        Finding::new(State::Keep, place, reason)
-    }
-
-    pub(crate) fn not_here(place: impl ToString, reason: impl Into<String>) -> Finding {
-        Finding::new(State::NotHere, place, reason)
-    }
-
-    /// What does not apply since no value of it does anything here.
-    pub(crate) fn inert(place: impl ToString, reason: impl Into<String>) -> Finding {
-        Finding { is_inert: true, ..Finding::not_here(place, reason) }
-    }
-
-    /// For want of a fact that the decision hangs on; `what` names the fact.
-    pub(crate) fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
-        let why = fact.unknown_why().unwrap_or("it is not what it should be");
-        let unseen = match fact {
-            Fact::Unseen { .. } => ", which was taken before evenkeel looked at it: capture the machine anew",
-            _ => "",
-        };
-        Finding::new(State::Unknown, place, format!("{what} is not known: {why}{unseen}"))
-    }
-
-    /// With what a counter reads behind the reason; it never decides.
-    pub(crate) fn counting(self, told: &str) -> Finding {
-        Finding { reason: self.reason + told, ..self }
-    }
-
-    pub(crate) fn at(self, current: impl ToString) -> Finding {
-        Finding { current: Some(current.to_string()), ..self }
-    }
-}
-
-/// What a knob's own file holds; else the finding for a file that is missing or tells nothing.
-pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
-    match fact {
-        Fact::Known(value) => Ok(value.clone()),
-        Fact::Absent { why } => Err(Finding::not_here(place, format!("not found here: {why}"))),
-        _ => Err(Finding::unknown(place, "the value in force", fact)),
-    }
-}
-
-/// The number in a file under /proc/sys that is a knob's own.
-pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
-    let text = own(path, &facts.sysctl(path))?;
-    text.parse().map_err(|_| {
-        Finding::new(State::Unknown, path, format!("the value in force is no whole number: {:?}", shown(&text)))
-    })
-}
-
 /// The finding, whichever way it came about: a knob with one place has one finding.
 fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
-}
-
-/// `12.3 GiB`, `64 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    const MIB: u64 = 1 << 20;
-    match bytes {
-        _ if bytes >= 1 << 30 => format!("{:.1} GiB", bytes as f64 / (1 << 30) as f64),
-        _ if bytes >= MIB => format!("{} MiB", bytes / MIB),
-        _ => format!("{} KiB", bytes / 1024),
-    }
 }
 
 /// What `decide` finds for each interface that has hardware behind it.
@@ -356,7 +283,9 @@ mod tests {
     use super::*;
     use crate::advice::advise_on;
     use crate::extras::CounterPlace;
+    use crate::fact::Fact;
     use crate::facts::Swap;
+    use crate::finding::State;
     use crate::goal::Goal;
     use crate::knob::Values;
     use crate::plan::Plan;

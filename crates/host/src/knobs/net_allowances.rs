@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::{Facts, Nic};
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 
 use super::each_interface;

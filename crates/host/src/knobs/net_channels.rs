@@ -2,8 +2,9 @@
 
 use crate::extras::{CounterPlace, Extras, Lasts};
 use crate::facts::{Facts, Nic};
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 
 use super::{cpus, each_interface, own, usable_cpus};
 

@@ -2,9 +2,10 @@
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::{CpuLimit, Facts};
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{cpus, one, own_number, usable_cpus};
 

@@ -2,9 +2,10 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, reads};
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{one, own_number};
 

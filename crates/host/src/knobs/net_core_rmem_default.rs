@@ -2,11 +2,12 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
-use crate::plan::Reading;
 use crate::rank::Effect;
+use crate::reading::Reading;
 
 use super::{full_buffers, one, own_number};
 

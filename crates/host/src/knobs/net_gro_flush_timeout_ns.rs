@@ -2,9 +2,10 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::net_napi_defer_hard_irqs::put_off;
 use super::{each_interface, own};

@@ -2,15 +2,15 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, STALL_MS};
-use crate::plan::Reading;
+use crate::reading::Reading;
 
 use super::{one, own};
-use crate::advice::State;
 use crate::facts::reads;
-use crate::setting::shown;
+use crate::finding::shown;
 
 const PATH: &str = "/proc/sys/net/ipv4/udp_mem";
 

@@ -2,8 +2,9 @@
 
 use crate::extras::{Extras, Lasts};
 use crate::facts::{Facts, Nic};
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 
 use super::{each_interface, own};

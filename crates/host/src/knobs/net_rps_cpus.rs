@@ -5,9 +5,10 @@ use evenkeel_sys::CpuSet;
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, Nic, Queue};
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{cpus, own};
 

@@ -2,9 +2,10 @@
 
 use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, Nic};
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{each_interface, own, usable_cpus};
 

@@ -4,9 +4,10 @@ use evenkeel_sys::CpuSet;
 
 use crate::extras::{Counter, Extras, Program};
 use crate::facts::{Facts, Nic, Queue};
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{cpus, own};
 

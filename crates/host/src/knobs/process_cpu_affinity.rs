@@ -4,12 +4,12 @@ use evenkeel_sys::CpuSet;
 
 use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ServerUnit};
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::probe::field;
 
 use super::{cpus, one, usable_cpus};
-use crate::advice::State;
 use crate::cores::{Cores, network_cpus};
 
 /// What somebody has to do has no place but the knob itself.

@@ -2,10 +2,14 @@
 
 use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit, UnitLimit};
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "process.memory_lock";
+
+/// The line of /proc/PID/limits.
+const LIMIT: &str = "Max locked memory";
 
 pub(super) const KNOB: Knob = Knob {
     id: "process.memory_lock",
@@ -48,7 +52,7 @@ pub(super) const KNOB: Knob = Knob {
 
 fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
     let limits = file("limits")?;
-    let limit = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix(LIMIT))?;
     Some(limit.trim().starts_with("unlimited") == (wanted == "all"))
 }
 

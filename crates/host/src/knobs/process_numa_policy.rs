@@ -2,8 +2,9 @@
 
 use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
 use crate::facts::{Facts, Node};
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use super::{one, several_nodes};
 

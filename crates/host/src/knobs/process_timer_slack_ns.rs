@@ -2,8 +2,9 @@
 
 use crate::extras::{Counter, Extras, Lasts, Owner, Process, ServerUnit, Wait};
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 /// The place of everything that belongs to the server's own process.
 const PLACE: &str = "server";

@@ -2,9 +2,10 @@
 
 use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Since, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Since, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{one, scheduler_number, usable_cpus};
 

@@ -1,11 +1,11 @@
 //! Whether both threads of a core run.
 
-use crate::advice::State;
 use crate::extras::Extras;
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{cpus, one, own};
 use crate::cores::Cores;

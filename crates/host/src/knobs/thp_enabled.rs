@@ -1,12 +1,12 @@
 //! Transparent huge pages: whether the kernel gives 2 MiB pages by itself.
 
-use crate::advice::State;
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
+use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
+use crate::reading::Reading;
 
 use super::{one, own};
 

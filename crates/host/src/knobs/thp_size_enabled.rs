@@ -3,9 +3,10 @@
 use crate::extras::{Counter, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::Wish;
-use crate::knob::{Area, Device, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 pub(super) const KNOB: Knob = Knob {
     id: "thp.size_enabled",

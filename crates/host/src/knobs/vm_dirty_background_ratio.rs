@@ -2,10 +2,11 @@
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
+use crate::reading::Reading;
 
 use super::vm_dirty_ratio::{HANDLERS, KERNEL, bytes_in_use, share_of_memory};
 use super::{one, own_number, size};

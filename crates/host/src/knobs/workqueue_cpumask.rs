@@ -4,9 +4,10 @@ use evenkeel_sys::CpuSet;
 
 use crate::extras::Extras;
 use crate::facts::Facts;
+use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
-use crate::knob::{Area, Finding, Knob, Place, Source, TakesEffect, Values};
-use crate::plan::Reading;
+use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
+use crate::reading::Reading;
 
 use super::{one, own};
 use crate::cores::{Cores, network_cpus};

@@ -1,0 +1,114 @@
+//! Which values a knob takes: a text from outside is checked, and spelled as the kernel does, before anything else sees it.
+
+use std::fmt;
+
+use evenkeel_sys::CpuSet;
+
+use crate::finding::shown;
+use crate::knob::{Knob, Values};
+
+/// The longest value that any knob takes, in bytes: a mask of 8,192 CPUs has 2,303.
+const VALUE_BYTES_MAX: usize = 4096;
+
+/// A setting that can't be meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingError {
+    /// The text has no `=`.
+    NoValue {
+        /// The text.
+        text: String,
+    },
+    /// No knob has this id.
+    UnknownKnob {
+        /// What was given.
+        id: String,
+        /// The id that is nearest to it, if one is near.
+        nearest: Option<&'static str>,
+    },
+    /// The knob does not take this value.
+    BadValue {
+        /// The knob's id.
+        knob: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        takes: String,
+    },
+}
+
+impl Knob {
+    /// The value in the kernel's spelling, if the knob takes it.
+    ///
+    /// # Errors
+    /// [`SettingError::BadValue`], which says what it takes.
+    pub fn check(&'static self, value: &str) -> Result<String, SettingError> {
+        let value = value.trim();
+        let taken = if value.len() > VALUE_BYTES_MAX { None } else { self.values.take(value) };
+        taken.ok_or_else(|| SettingError::BadValue {
+            knob: self.id,
+            value: shown(value),
+            takes: self.values.to_string(),
+        })
+    }
+}
+
+impl Values {
+    fn take(self, value: &str) -> Option<String> {
+        match self {
+            Values::Number { min, max, .. } => {
+                let number: i64 = value.parse().ok()?;
+                (min..=max).contains(&number).then(|| number.to_string())
+            }
+            Values::Numbers { count, min, max, .. } => {
+                let number = |word: &str| word.parse::<i64>().ok().filter(|number| (min..=max).contains(number));
+                let numbers: Vec<String> =
+                    value.split_whitespace().map(|word| Some(number(word)?.to_string())).collect::<Option<_>>()?;
+                (numbers.len() == count).then(|| numbers.join(" "))
+            }
+            Values::Words(words) => words.contains(&value).then(|| value.to_owned()),
+            Values::Name => {
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+                (!value.is_empty() && value.len() <= 64 && value.bytes().all(plain)).then(|| value.to_owned())
+            }
+            Values::Cpus { may_be_empty } => {
+                let cpus = CpuSet::parse_list(value)?;
+                (may_be_empty || !cpus.is_empty()).then(|| cpus.to_string())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Values::Number { min, max, unit: "" } => write!(f, "a whole number from {min} to {max}"),
+            Values::Number { min, max, unit } => write!(f, "a whole number of {unit} from {min} to {max}"),
+            Values::Numbers { count, min, max, unit } => {
+                write!(f, "{count} whole numbers of {unit}, each from {min} to {max}, with spaces between them")
+            }
+            Values::Words(words) => write!(f, "one of {}", words.join(", ")),
+            Values::Name => f.write_str("a name of letters, digits, - and _ that the kernel offers"),
+            Values::Cpus { may_be_empty: true } => f.write_str("a list of CPUs such as 0-3,8, or nothing for none"),
+            Values::Cpus { may_be_empty: false } => f.write_str("a list of CPUs such as 0-3,8"),
+        }
+    }
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingError::NoValue { text } => write!(f, "{text:?} is no setting: expected KNOB=VALUE"),
+            SettingError::UnknownKnob { id, nearest: None } => {
+                write!(f, "unknown knob {id:?}: `evenkeel explain` lists the knobs")
+            }
+            SettingError::UnknownKnob { id, nearest: Some(nearest) } => {
+                write!(f, "unknown knob {id:?}: did you mean {nearest:?}? `evenkeel explain` lists the knobs")
+            }
+            SettingError::BadValue { knob, value, takes } => {
+                write!(f, "{knob} does not take {value:?}: it takes {takes}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SettingError {}
