@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_host::{Advice, Facts, Goal, State, advise, knobs};
-use evenkeel_hostfs::{Capture, Root};
+use evenkeel_host::{Advice, Facts, Goal, Place, State, advise, knobs};
+use evenkeel_hostfs::{Capture, Root, Why};
 use expect_test::expect_file;
 use serde_json::{Value, json};
 
@@ -44,6 +44,48 @@ fn every_captured_host_gets_the_advice_that_it_should() {
         }
     }
     assert!(seen >= 7, "{seen}");
+}
+
+/// A capture without what it holds of one path, as an evenkeel took it that did not look there yet.
+fn without(capture: &str, path: &str) -> Capture {
+    let mut kept = String::new();
+    let mut is_left_out = false;
+    for line in capture.lines() {
+        if !line.starts_with('|') {
+            is_left_out = line.split_once(' ').is_some_and(|(of, _)| of == path);
+        }
+        if !is_left_out {
+            kept += &format!("{line}\n");
+        }
+    }
+    Capture::parse(&kept).unwrap()
+}
+
+#[test]
+fn a_capture_older_than_a_look_makes_it_unknown() {
+    let text = std::fs::read_to_string(hosts().join("gcp-n2-kvm-swap-5.14.txt")).unwrap();
+    let goal = Goal::Latency.into();
+    let of = |advice: &[Advice], knob: &str| -> Vec<Advice> {
+        advice.iter().filter(|advice| advice.knob == knob).cloned().collect()
+    };
+    let before = advise(&Facts::probe(&Root::captured(Capture::parse(&text).unwrap())), &goal);
+    let mut unknown = Vec::new();
+    for knob in knobs::ALL {
+        let Place::File { path, .. } = knob.place else { continue };
+        let root = Root::captured(without(&text, path));
+        assert_eq!(root.text(path).unwrap_err().why, Why::NotCaptured, "{path}");
+        let after = of(&advise(&Facts::probe(&root), &goal), knob.id);
+        // What other facts rule out needs no look.
+        if after == of(&before, knob.id) {
+            continue;
+        }
+        for advice in &after {
+            assert_eq!((advice.state, &advice.wanted), (State::Unknown, &None), "{}: {}", knob.id, advice.reason);
+            assert!(advice.reason.contains("capture the machine anew"), "{}: {}", knob.id, advice.reason);
+        }
+        unknown.push(knob.id);
+    }
+    assert!(unknown.len() > 20, "{unknown:?}");
 }
 
 #[test]
