@@ -101,10 +101,12 @@ pub struct Process {
     pub of: Owner,
     /// Whether it can be set from outside in every thread of a process that runs.
     pub while_it_runs: bool,
-    /// Whether a process has the wanted value, by its files: the first argument gives the text of a file in /proc/PID. None where
-    /// that can't be read, no function where the kernel does not tell.
-    pub has: Option<fn(&dyn Fn(&str) -> Option<String>, &str) -> Option<bool>>,
+    /// Whether a process has the wanted value, by its files. None where they can't be read, no function where the kernel does not tell.
+    pub has: Option<fn(ProcessFiles<'_>, &str) -> Option<bool>>,
 }
+
+/// Gives the text of a file in /proc/PID by its name; none where it can't be read.
+pub type ProcessFiles<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Whose process has a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

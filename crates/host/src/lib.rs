@@ -31,7 +31,8 @@ mod value;
 pub use advice::{Advice, advise};
 pub use document::knobs_page;
 pub use extras::{
-    Counter, CounterPlace, Extras, Lasts, Owner, Process, Program, ServerUnit, TunedProfile, UnitLimit, Wait,
+    Counter, CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, Program, ServerUnit, TunedProfile, UnitLimit,
+    Wait,
 };
 pub use fact::Fact;
 pub use facts::Facts;

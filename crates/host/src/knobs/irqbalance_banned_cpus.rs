@@ -2,7 +2,7 @@
 
 use evenkeel_sys::CpuSet;
 
-use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process};
+use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::Wish;
@@ -53,7 +53,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     let wanted = CpuSet::parse_list(wanted)?;
     let environ = file("environ")?;
     let value = |name: &str| environ.split('\0').filter_map(|variable| variable.strip_prefix(name)).next_back();

@@ -2,7 +2,7 @@
 
 use evenkeel_sys::CpuSet;
 
-use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ServerUnit};
+use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
@@ -54,7 +54,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     let status = file("status")?;
     Some(CpuSet::parse_list(field(&status, "Cpus_allowed_list", ':')?)? == CpuSet::parse_list(wanted)?)
 }

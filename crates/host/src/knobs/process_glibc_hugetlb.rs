@@ -1,6 +1,6 @@
 //! Whether the C library's malloc asks for huge pages.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::Wish;
@@ -44,7 +44,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     let tunable = format!("glibc.malloc.hugetlb={wanted}");
     let is_so = |tunables: &str| tunables.split(':').any(|one| one == tunable);
     Some(file("environ")?.split('\0').any(|variable| variable.strip_prefix("GLIBC_TUNABLES=").is_some_and(is_so)))

@@ -1,6 +1,6 @@
 //! Whether the server's memory stays in memory.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit, UnitLimit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit, UnitLimit};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     let limits = file("limits")?;
     let limit = limits.lines().find_map(|line| line.strip_prefix(LIMIT))?;
     Some(limit.trim().starts_with("unlimited") == (wanted == "all"))

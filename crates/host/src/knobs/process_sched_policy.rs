@@ -1,6 +1,6 @@
 //! The scheduling class of the server's threads.
 
-use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
+use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
@@ -49,7 +49,7 @@ fn unit_lines(policy: &str) -> Option<String> {
     Some(format!("CPUSchedulingPolicy={policy}\n{priority}"))
 }
 
-fn has(file: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Option<bool> {
+fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     // The name, in brackets, may hold anything; the policy is the 39th field after it (proc(5)).
     let stat = file("stat")?;
     let policy = stat.rsplit_once(')')?.1.split_whitespace().nth(38)?;
