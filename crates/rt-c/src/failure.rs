@@ -6,8 +6,6 @@ use std::ffi::c_char;
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::structs;
-
 /// What became of a call. Everything but 0 says that what was asked for was not done.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +99,15 @@ impl From<EvenkeelStatus> for Failure {
 
 /// A text of bounded length that takes no memory of its own: a tick that fails must not allocate.
 #[derive(Clone, Copy, Debug)]
-struct Text {
+pub(crate) struct Text {
     bytes: [u8; 256],
     length: usize,
+}
+
+impl Text {
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
 }
 
 impl Default for Text {
@@ -152,6 +156,11 @@ pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStat
     failure.status
 }
 
+/// What the last call of this thread that failed said; nothing where it said nothing.
+pub(crate) fn last() -> Text {
+    LAST.try_with(|last| last.try_borrow().map(|last| *last).unwrap_or_default()).unwrap_or_default()
+}
+
 fn tell(text: Text) {
     // A thread that is about to end has no such place any more.
     let _ = LAST.try_with(|last| {
@@ -161,38 +170,12 @@ fn tell(text: Text) {
     });
 }
 
-/// What the last call of the calling thread that was not done said beyond its status: into `buffer`, cut to `size` bytes with its zero.
-/// Empty where there is nothing to add.
-///
-/// Threads: any; each has its own.
-///
-/// # Safety
-/// `buffer` is null or points to `size` bytes that may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn evenkeel_last_error(buffer: *mut c_char, size: usize) -> EvenkeelStatus {
-    let put = || {
-        let text = LAST.try_with(|last| last.try_borrow().map(|last| *last).unwrap_or_default()).unwrap_or_default();
-        let whole = std::str::from_utf8(&text.bytes[..text.length]).unwrap_or_default();
-        let mut length = whole.len().min(size.saturating_sub(1));
-        while !whole.is_char_boundary(length) {
-            length -= 1;
-        }
-        // SAFETY: as this function's caller promises.
-        unsafe { structs::put_text(buffer, size, &whole[..length], &mut 0) }
-    };
-    // Not `caught`: an error of this call must not replace what it is asked for.
-    match catch_unwind(AssertUnwindSafe(put)) {
-        Ok(Ok(())) => EvenkeelStatus::Ok,
-        Ok(Err(failure)) => failure.status,
-        Err(_) => EvenkeelStatus::Panicked,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
 
     use super::*;
+    use crate::failure_text::evenkeel_last_error;
 
     fn last() -> String {
         let mut buffer = [1_u8; 300];

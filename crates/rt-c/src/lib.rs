@@ -16,6 +16,7 @@
 mod agones;
 mod clock;
 mod failure;
+mod failure_text;
 mod handle;
 mod jobs;
 mod lock;
@@ -34,22 +35,21 @@ use std::ffi::{c_char, c_void};
 
 pub use agones::*;
 pub use clock::*;
-pub use failure::{EvenkeelStatus, evenkeel_last_error, evenkeel_status_text};
+pub use failure::{EvenkeelStatus, evenkeel_status_text};
+pub use failure_text::evenkeel_last_error;
 pub use jobs::*;
 pub use lock::*;
 pub use memory::*;
 pub use quantum::*;
 pub use rate::*;
 pub use scope::*;
+pub use structs::EVENKEEL_ABI_VERSION;
 pub use telemetry::*;
 pub use thread::*;
 pub use udp::*;
 pub use waits::*;
 
 use failure::caught;
-
-/// What the fields of this header's structs mean. Fields are only ever added, at the end of a struct, without a new number.
-pub const EVENKEEL_ABI_VERSION: u32 = 1;
 
 /// The library's version, such as "0.1.0".
 ///

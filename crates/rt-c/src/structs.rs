@@ -4,8 +4,10 @@
 use std::ffi::{c_char, c_void};
 use std::mem::{MaybeUninit, align_of, size_of};
 
-use crate::EVENKEEL_ABI_VERSION;
 use crate::failure::{EvenkeelStatus, Failure};
+
+/// What the fields of this header's structs mean. Fields are only ever added, at the end of a struct, without a new number.
+pub const EVENKEEL_ABI_VERSION: u32 = 1;
 
 /// A struct larger than this was not prepared, whatever version it is of.
 const SIZE_MAX: usize = 4096;

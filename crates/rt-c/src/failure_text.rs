@@ -1,0 +1,34 @@
+//! What went wrong last on a thread, in words.
+
+use std::ffi::c_char;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::failure::{EvenkeelStatus, last};
+use crate::structs;
+
+/// What the last call of the calling thread that was not done said beyond its status: into `buffer`, cut to `size` bytes with its zero.
+/// Empty where there is nothing to add.
+///
+/// Threads: any; each has its own.
+///
+/// # Safety
+/// `buffer` is null or points to `size` bytes that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_last_error(buffer: *mut c_char, size: usize) -> EvenkeelStatus {
+    let put = || {
+        let text = last();
+        let whole = text.as_str();
+        let mut length = whole.len().min(size.saturating_sub(1));
+        while !whole.is_char_boundary(length) {
+            length -= 1;
+        }
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(buffer, size, &whole[..length], &mut 0) }
+    };
+    // Not `caught`: an error of this call must not replace what it is asked for.
+    match catch_unwind(AssertUnwindSafe(put)) {
+        Ok(Ok(())) => EvenkeelStatus::Ok,
+        Ok(Err(failure)) => failure.status,
+        Err(_) => EvenkeelStatus::Panicked,
+    }
+}
