@@ -1,4 +1,4 @@
-//! `Fault`: what the server did that a load could not go on.
+//! `Fault`: why a load did not go on.
 
 use evenkeel_sys::Errno;
 
