@@ -33,6 +33,7 @@ mod profile_record;
 mod profile_scopes;
 mod respelled;
 mod rules;
+mod rules_circles;
 mod rules_knobs;
 mod rules_types;
 #[path = "../common/scene.rs"]
