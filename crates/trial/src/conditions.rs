@@ -151,7 +151,10 @@ impl Conditions {
     ///
     /// # Errors
     /// Whatever else kept the window from being measured.
-    pub fn sample_of(&mut self, measured: Result<Sample, WorkloadError>) -> Result<Option<Sample>, WorkloadError> {
+    pub(crate) fn sample_of(
+        &mut self,
+        measured: Result<Sample, WorkloadError>,
+    ) -> Result<Option<Sample>, WorkloadError> {
         match measured {
             Err(WorkloadError::NoCpu { program, waited_ms, span_ms }) => {
                 self.no_cpu = Some(format!("{program} was ready to run for {waited_ms} ms of {span_ms} ms"));
@@ -278,7 +281,7 @@ impl Watch {
     }
 
     /// Forgets the longest gap so far.
-    pub fn begin_window(&self) -> Snapshot {
+    pub(crate) fn begin_window(&self) -> Snapshot {
         // As near to the window's ends as it can be: a read of one file, in both arms alike.
         let beside = self.others();
         if let Some(gaps) = &self.gaps {
@@ -288,7 +291,7 @@ impl Watch {
     }
 
     /// The conditions since `start`.
-    pub fn end_window(&self, start: &Snapshot) -> Conditions {
+    pub(crate) fn end_window(&self, start: &Snapshot) -> Conditions {
         let end = self.snapshot();
         let longest_gap_us = self.gaps.as_ref().map(|gaps| gaps.longest_ns.load(Ordering::Relaxed) as f64 / 1e3);
         let end = Snapshot { beside: self.others(), ..end };

@@ -87,14 +87,20 @@ impl LogFile {
         Ok(is_empty.then(|| LogFile { path: path.to_owned(), file }))
     }
 
-    /// One that was begun before, to go on with after so many whole bytes.
+    /// One that was begun before, to go on with. It has to be an ordinary file.
     ///
     /// # Errors
     /// What the kernel says.
-    pub(crate) fn go_on(path: &Path, whole_bytes: u64) -> io::Result<LogFile> {
-        let file = user_file::open_to_append(path)?;
-        file.set_len(whole_bytes)?;
-        Ok(LogFile { path: path.to_owned(), file })
+    pub(crate) fn open(path: &Path) -> io::Result<LogFile> {
+        Ok(LogFile { path: path.to_owned(), file: user_file::open_to_append(path)? })
+    }
+
+    /// Cuts off what comes after so many whole bytes.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn cut(&self, whole_bytes: u64) -> io::Result<()> {
+        self.file.set_len(whole_bytes)
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -83,10 +83,12 @@ impl Log {
     /// If it can't be read, or is none.
     pub fn open(path: &Path) -> Result<(Header, Log), LogFileError> {
         let failed = |error: std::io::Error| LogFileError::io(READ, path, error);
+        // First, for what can't be gone on with is not read either: a pipe, say.
+        let file = LogFile::open(path).map_err(failed)?;
         let bytes = user_file::read(path, LOG_BYTES_MAX).map_err(|error| failed(error.into()))?;
         let (header, entries, whole_bytes) =
             parse_log(&bytes).map_err(|wrong| LogFileError::unreadable(LOG, path, wrong))?;
-        let file = LogFile::go_on(path, whole_bytes).map_err(failed)?;
+        file.cut(whole_bytes).map_err(failed)?;
         Ok((header, Log { entries, file: Some(file) }))
     }
 

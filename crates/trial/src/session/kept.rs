@@ -134,8 +134,9 @@ impl Keep {
     /// # Errors
     /// If it can't be written to.
     pub fn go_on(path: &Path, kept: &Kept) -> Result<Keep, LogFileError> {
-        let file = LogFile::go_on(path, kept.whole_bytes)
-            .map_err(|error| LogFileError::io("go on with the session in", path, error))?;
+        let failed = |error| LogFileError::io("go on with the session in", path, error);
+        let file = LogFile::open(path).map_err(failed)?;
+        file.cut(kept.whole_bytes).map_err(failed)?;
         Ok(Keep { file: Some(file), trouble: None })
     }
 

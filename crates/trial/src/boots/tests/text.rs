@@ -46,6 +46,18 @@ fn format_1_stays() {
     assert_eq!(parse(text.as_bytes()), Ok(state));
 }
 
+/// One that an older program left, from before it counted what it asked for, guards and counters: the boot that it got ready is measured.
+#[test]
+fn a_trial_of_an_older_program_goes_on() {
+    let mut state = parse(&sealed(include_str!("format-1.json").trim_end())).unwrap();
+    let arm = state.order()[1];
+    let sight =
+        Sight { boot_id: "b2".into(), now_s: state.begun_s + 60, is_licensed: true, machine: BootWords::default() };
+    assert_eq!(next(&mut state, &sight), Action::Measure { arm });
+    assert_eq!((state.seen.len(), &state.seen[1].outcome), (2, &BootOutcome::Begun));
+    assert_eq!(parse(state.text().unwrap().as_bytes()), Ok(state));
+}
+
 /// The same with a guard.
 fn guarded() -> BootsState {
     let mut state = some();
