@@ -97,7 +97,7 @@ fn named(code: &str) -> BTreeSet<&'static str> {
 fn is_product(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
     let is_test = |part: &&str| *part == "tests" || part.ends_with("tests.rs") || *part == "testing.rs";
-    parts.get(1) == Some(&"src") && parts[0] != "testkit" && !parts.iter().any(|part| is_test(&part))
+    parts.get(1) == Some(&"src") && parts[0] != "testkit" && !parts.iter().any(is_test)
 }
 
 #[test]
