@@ -2,7 +2,7 @@
 //! frequencies by policy, memory nodes.
 
 use crate::fact::Fact;
-use crate::facts::{Facts, FrequencyPolicy, Lockdown, Node};
+use crate::facts::{Cloud, Facts, FrequencyPolicy, Lockdown, Nic, Node, reads};
 use crate::finding::{Finding, State, own, own_number};
 use crate::knob::{Knob, Place, file_in};
 
@@ -125,4 +125,51 @@ pub(crate) fn size(bytes: u64) -> String {
         _ if bytes >= MIB => format!("{} MiB", bytes / MIB),
         _ => format!("{} KiB", bytes / 1024),
     }
+}
+
+/// The finding, whichever way it came about: a knob with one place has one finding.
+pub(crate) fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
+    vec![found.unwrap_or_else(|finding| finding)]
+}
+
+/// What `decide` finds for each interface that has hardware behind it.
+pub(crate) fn each_interface(
+    facts: &Facts,
+    id: &str,
+    decide: impl Fn(&Nic) -> Result<Finding, Finding>,
+) -> Vec<Finding> {
+    if facts.network.nics.known().is_none() {
+        return vec![Finding::unknown(id, "which network interfaces there are", &facts.network.nics)];
+    }
+    let findings: Vec<Finding> =
+        facts.network.hardware().map(|nic| decide(nic).unwrap_or_else(|finding| finding)).collect();
+    if findings.is_empty() {
+        return vec![Finding::not_here(id, "no interface has hardware behind it")];
+    }
+    findings
+}
+
+/// What the counter of full socket buffers reads.
+pub(crate) fn full_buffers(facts: &Facts) -> String {
+    let count = facts.counters.udp_sum(|udp| Some(udp.rcvbuf_errors));
+    reads("RcvbufErrors", count, "no packet was lost so", "so many packets found a socket's buffer full")
+}
+
+/// How many CPUs a server may use here: those that run, within what the control group allows.
+pub(crate) fn usable_cpus(facts: &Facts) -> Option<usize> {
+    let online = facts.cpus.online.known()?;
+    Some(facts.limits.cpus_allowed.known().map_or(online.len(), |allowed| online.and(allowed).len()))
+}
+
+/// `1 CPU`, `2 CPUs`.
+pub(crate) fn cpus(count: usize) -> String {
+    if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
+}
+
+/// The instance type, where it lives on CPU credits, which polling burns (Amazon's T family).
+pub(crate) fn burstable(facts: &Facts) -> Option<&str> {
+    let instance = facts.machine.instance_type.known()?;
+    let mut letters = instance.bytes();
+    let is_t = letters.next() == Some(b't') && letters.next().is_some_and(|letter| letter.is_ascii_digit());
+    (facts.machine.cloud.known() == Some(&Cloud::Aws) && is_t).then_some(instance)
 }

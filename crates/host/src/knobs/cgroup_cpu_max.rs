@@ -6,8 +6,7 @@ use crate::facts::{CpuLimit, Facts};
 use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
-
-use super::one;
+use crate::shapes::one;
 
 pub(super) const KNOB: Knob = Knob {
     id: "cgroup.cpu_max",

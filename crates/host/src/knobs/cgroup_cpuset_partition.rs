@@ -5,8 +5,7 @@ use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
-
-use super::usable_cpus;
+use crate::shapes::usable_cpus;
 
 const PLACE: &str = "cgroup.cpuset_partition";
 

@@ -2,13 +2,12 @@
 
 use crate::extras::Extras;
 use crate::facts::{Cloud, Facts, Hypervisor};
-use crate::finding::{Finding, State};
+use crate::finding::{Finding, State, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
-
-use super::{one, own};
+use crate::shapes::one;
 
 const PATH: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 

@@ -5,8 +5,7 @@ use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
-
-use super::burstable;
+use crate::shapes::burstable;
 
 const PLACE: &str = "cloud.t_unlimited";
 

@@ -6,8 +6,8 @@ use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
-use super::{cpus, one};
 use crate::cores::Cores;
+use crate::shapes::{cpus, one};
 
 const PLACE: &str = "cloud.threads_per_core";
 

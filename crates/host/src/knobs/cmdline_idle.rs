@@ -6,8 +6,8 @@ use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
-use super::{burstable, one};
 use crate::cores::Cores;
+use crate::shapes::{burstable, one};
 
 const ARGUMENT: &str = "idle";
 

@@ -6,8 +6,7 @@ use crate::facts::{Facts, IdleState};
 use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
-
-use super::one;
+use crate::shapes::one;
 
 const ARGUMENT: &str = "intel_idle.max_cstate";
 

@@ -6,8 +6,7 @@ use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
-
-use super::one;
+use crate::shapes::one;
 
 const ARGUMENT: &str = "intel_pstate";
 const WORDS: &[&str] = &[

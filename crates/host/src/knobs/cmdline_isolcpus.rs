@@ -8,8 +8,8 @@ use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
-use super::{cpus, one, usable_cpus};
 use crate::cores::{Cores, network_cpus};
+use crate::shapes::{cpus, one, usable_cpus};
 
 const ARGUMENT: &str = "isolcpus";
 

@@ -6,9 +6,9 @@ use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
+use crate::shapes::one;
 
 use super::cmdline_intel_idle_max_cstate::deepest;
-use super::one;
 
 const ARGUMENT: &str = "processor.max_cstate";
 

@@ -2,12 +2,11 @@
 
 use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, FrequencyPolicy};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{each_policy, own};
+use crate::shapes::each_policy;
 
 const WANTED: &str = "performance";
 

@@ -6,8 +6,7 @@ use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{boosted, one};
+use crate::shapes::{boosted, one};
 
 const PATH: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 

@@ -6,9 +6,9 @@ use crate::facts::Facts;
 use crate::finding::{Finding, State};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
+use crate::shapes::{burstable, one};
 
 use super::cmdline_intel_idle_max_cstate::deepest;
-use super::{burstable, one};
 
 const PATH: &str = "/dev/cpu_dma_latency";
 

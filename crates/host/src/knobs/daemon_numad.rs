@@ -5,8 +5,7 @@ use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
-
-use super::{one, several_nodes};
+use crate::shapes::{one, several_nodes};
 
 const PLACE: &str = "daemon.numad";
 

@@ -3,12 +3,11 @@
 use crate::extras::{Counter, CounterPlace, Extras, Wait};
 use crate::fact::Fact;
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{burstable, one, own};
+use crate::shapes::{burstable, one};
 
 const PATH: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 

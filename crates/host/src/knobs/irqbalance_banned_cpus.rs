@@ -7,9 +7,9 @@ use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
+use crate::shapes::one;
 
 use super::irq_affinity::Split;
-use super::one;
 
 pub(super) const KNOB: Knob = Knob {
     id: "irqbalance.banned_cpus",

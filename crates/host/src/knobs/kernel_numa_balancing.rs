@@ -2,13 +2,12 @@
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
-use crate::finding::{Finding, State};
+use crate::finding::{Finding, State, own_number};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
-
-use super::{cpus, cpus_of_a_node, one, own_number, several_nodes};
+use crate::shapes::{cpus, cpus_of_a_node, one, several_nodes};
 
 const PATH: &str = "/proc/sys/kernel/numa_balancing";
 

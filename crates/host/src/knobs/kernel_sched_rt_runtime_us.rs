@@ -2,13 +2,12 @@
 
 use crate::extras::{Extras, TunedProfile};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
-
-use super::{one, own_number};
+use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 

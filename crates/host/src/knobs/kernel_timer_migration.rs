@@ -2,12 +2,11 @@
 
 use crate::extras::{CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{one, own_number, usable_cpus};
+use crate::shapes::{one, usable_cpus};
 
 const PATH: &str = "/proc/sys/kernel/timer_migration";
 

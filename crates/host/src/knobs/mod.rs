@@ -1,11 +1,7 @@
 //! The table of knobs: one file each, one line here. Tests hold that every file is listed, sourced and documented.
 
-use crate::facts::{Facts, Nic, reads};
-use crate::finding::{Finding, own, own_number, shown};
+use crate::finding::shown;
 use crate::knob::Knob;
-use crate::shapes::{
-    boosted, cpus_of_a_node, each_policy, scheduler_number, several_nodes, size, spelled_in_bytes, times_by_cpus,
-};
 use crate::value::SettingError;
 
 mod cgroup_cpu_max;
@@ -232,49 +228,6 @@ fn nearest(given: &str) -> Option<&'static str> {
     ALL.iter().map(|knob| knob.id).filter(near).min_by_key(|id| distance(id))
 }
 
-/// The finding, whichever way it came about: a knob with one place has one finding.
-fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
-    vec![found.unwrap_or_else(|finding| finding)]
-}
-
-/// What `decide` finds for each interface that has hardware behind it.
-fn each_interface(facts: &Facts, id: &str, decide: impl Fn(&Nic) -> Result<Finding, Finding>) -> Vec<Finding> {
-    if facts.network.nics.known().is_none() {
-        return vec![Finding::unknown(id, "which network interfaces there are", &facts.network.nics)];
-    }
-    let findings: Vec<Finding> =
-        facts.network.hardware().map(|nic| decide(nic).unwrap_or_else(|finding| finding)).collect();
-    if findings.is_empty() {
-        return vec![Finding::not_here(id, "no interface has hardware behind it")];
-    }
-    findings
-}
-
-/// What the counter of full socket buffers reads.
-fn full_buffers(facts: &Facts) -> String {
-    let count = facts.counters.udp_sum(|udp| Some(udp.rcvbuf_errors));
-    reads("RcvbufErrors", count, "no packet was lost so", "so many packets found a socket's buffer full")
-}
-
-/// How many CPUs a server may use here: those that run, within what the control group allows.
-fn usable_cpus(facts: &Facts) -> Option<usize> {
-    let online = facts.cpus.online.known()?;
-    Some(facts.limits.cpus_allowed.known().map_or(online.len(), |allowed| online.and(allowed).len()))
-}
-
-/// `1 CPU`, `2 CPUs`.
-fn cpus(count: usize) -> String {
-    if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
-}
-
-/// The instance type, where it lives on CPU credits, which polling burns (Amazon's T family).
-fn burstable(facts: &Facts) -> Option<&str> {
-    let instance = facts.machine.instance_type.known()?;
-    let mut letters = instance.bytes();
-    let is_t = letters.next() == Some(b't') && letters.next().is_some_and(|letter| letter.is_ascii_digit());
-    (facts.machine.cloud.known() == Some(&crate::facts::Cloud::Aws) && is_t).then_some(instance)
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
@@ -284,7 +237,7 @@ mod tests {
     use crate::advice::advise_on;
     use crate::extras::CounterPlace;
     use crate::fact::Fact;
-    use crate::facts::Swap;
+    use crate::facts::{Facts, Swap};
     use crate::finding::State;
     use crate::goal::Goal;
     use crate::knob::Values;

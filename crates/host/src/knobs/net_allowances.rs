@@ -9,8 +9,7 @@ use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
-
-use super::each_interface;
+use crate::shapes::each_interface;
 
 /// How the counters of ENA end.
 const END: &str = "_allowance_exceeded";

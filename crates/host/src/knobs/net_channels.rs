@@ -2,11 +2,10 @@
 
 use crate::extras::{CounterPlace, Extras, Lasts};
 use crate::facts::{Facts, Nic};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
-
-use super::{cpus, each_interface, own, usable_cpus};
+use crate::shapes::{cpus, each_interface, usable_cpus};
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.channels",

@@ -2,12 +2,11 @@
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::{CpuLimit, Facts};
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{cpus, one, own_number, usable_cpus};
+use crate::shapes::{cpus, one, usable_cpus};
 
 const PATH: &str = "/proc/sys/net/core/busy_poll";
 

@@ -6,9 +6,9 @@ use crate::finding::Finding;
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
+use crate::shapes::one;
 
 use super::net_core_busy_poll::{Polling, decide};
-use super::one;
 
 const PATH: &str = "/proc/sys/net/core/busy_read";
 

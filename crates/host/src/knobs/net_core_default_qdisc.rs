@@ -2,12 +2,11 @@
 
 use crate::extras::Extras;
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{one, own};
+use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/core/default_qdisc";
 

@@ -2,14 +2,13 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::rank::Effect;
 use crate::reading::Reading;
-
-use super::{full_buffers, one, own_number};
+use crate::shapes::{full_buffers, one};
 
 const PATH: &str = "/proc/sys/net/core/rmem_default";
 

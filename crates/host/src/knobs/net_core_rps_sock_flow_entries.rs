@@ -2,12 +2,11 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{one, own_number};
+use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 

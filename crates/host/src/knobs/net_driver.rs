@@ -2,11 +2,10 @@
 
 use crate::extras::Extras;
 use crate::facts::{Facts, Nic};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
-
-use super::{each_interface, own};
+use crate::shapes::each_interface;
 
 /// A driver with the least version that is known to matter, and what for.
 const LEAST: [(&str, [u32; 3], &str); 2] = [

@@ -2,13 +2,13 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
+use crate::shapes::each_interface;
 
 use super::net_napi_defer_hard_irqs::put_off;
-use super::{each_interface, own};
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.gro_flush_timeout_ns",

@@ -2,14 +2,14 @@
 
 use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
-use crate::finding::{Finding, State};
+use crate::finding::{Finding, State, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
 
-use super::{one, own};
 use crate::finding::shown;
+use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/ipv4/udp_early_demux";
 

@@ -2,15 +2,15 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::{Finding, State};
+use crate::finding::{Finding, State, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, STALL_MS};
 use crate::reading::Reading;
 
-use super::{one, own};
 use crate::facts::reads;
 use crate::finding::shown;
+use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/ipv4/udp_mem";
 

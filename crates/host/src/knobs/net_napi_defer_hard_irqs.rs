@@ -2,12 +2,11 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, Nic};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{each_interface, own};
+use crate::shapes::each_interface;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.napi_defer_hard_irqs",

@@ -3,13 +3,12 @@
 use crate::extras::{Counter, Extras, Program};
 use crate::fact::Fact;
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
-
-use super::{one, own_number};
+use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 

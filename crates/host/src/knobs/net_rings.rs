@@ -2,14 +2,13 @@
 
 use crate::extras::{Extras, Lasts};
 use crate::facts::{Facts, Nic};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 
-use super::{each_interface, own};
-
 use crate::load::Load;
+use crate::shapes::each_interface;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.rings",

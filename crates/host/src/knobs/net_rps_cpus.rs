@@ -5,12 +5,11 @@ use evenkeel_sys::CpuSet;
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, Nic, Queue};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{cpus, own};
+use crate::shapes::cpus;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.rps_cpus",

@@ -2,12 +2,10 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, Nic, Queue};
-use crate::finding::Finding;
+use crate::finding::{Finding, own, own_number};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{own, own_number};
 
 const TABLE: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 

@@ -3,11 +3,10 @@
 use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Facts, Nic};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
-
-use super::{each_interface, own};
+use crate::shapes::each_interface;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.rss_hash",

@@ -2,12 +2,11 @@
 
 use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, Nic};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{each_interface, own, usable_cpus};
+use crate::shapes::{each_interface, usable_cpus};
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.threaded_napi",

@@ -4,12 +4,11 @@ use evenkeel_sys::CpuSet;
 
 use crate::extras::{Counter, Extras, Program};
 use crate::facts::{Facts, Nic, Queue};
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::Wish;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{cpus, own};
+use crate::shapes::cpus;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.xps_cpus",

@@ -9,8 +9,8 @@ use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::probe::field;
 
-use super::{cpus, one, usable_cpus};
 use crate::cores::{Cores, network_cpus};
+use crate::shapes::{cpus, one, usable_cpus};
 
 /// What somebody has to do has no place but the knob itself.
 const PLACE: &str = "process.cpu_affinity";

@@ -5,8 +5,7 @@ use crate::facts::Facts;
 use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
-
-use super::{one, usable_cpus};
+use crate::shapes::{one, usable_cpus};
 
 /// What somebody has to do has no place but the knob itself.
 const PLACE: &str = "process.sched_policy";

@@ -6,8 +6,7 @@ use crate::finding::Finding;
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{one, scheduler_number, usable_cpus};
+use crate::shapes::{one, scheduler_number, usable_cpus};
 
 /// Where it is, kernel by kernel.
 const FILES: &[Since] = &[

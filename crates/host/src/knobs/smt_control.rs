@@ -2,13 +2,13 @@
 
 use crate::extras::Extras;
 use crate::facts::Facts;
-use crate::finding::{Finding, State};
+use crate::finding::{Finding, State, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
-use super::{cpus, one, own};
 use crate::cores::Cores;
+use crate::shapes::{cpus, one};
 
 const PATH: &str = "/sys/devices/system/cpu/smt/control";
 

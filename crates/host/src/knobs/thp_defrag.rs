@@ -2,13 +2,12 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
-
-use super::{one, own};
+use crate::shapes::one;
 
 const PATH: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
 

@@ -2,13 +2,12 @@
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
-use crate::finding::{Finding, State};
+use crate::finding::{Finding, State, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
-
-use super::{one, own};
+use crate::shapes::one;
 
 const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 

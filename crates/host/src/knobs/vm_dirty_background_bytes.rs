@@ -7,9 +7,9 @@ use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
+use crate::shapes::{one, spelled_in_bytes};
 
 use super::vm_dirty_ratio::{HANDLERS, KERNEL};
-use super::{one, spelled_in_bytes};
 
 const PATH: &str = "/proc/sys/vm/dirty_background_bytes";
 const TWIN: &str = "/proc/sys/vm/dirty_background_ratio";

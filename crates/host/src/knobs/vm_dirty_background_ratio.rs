@@ -2,14 +2,14 @@
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
+use crate::shapes::{one, size};
 
 use super::vm_dirty_ratio::{HANDLERS, KERNEL, bytes_in_use, share_of_memory};
-use super::{one, own_number, size};
 
 const PATH: &str = "/proc/sys/vm/dirty_background_ratio";
 const TWIN: &str = "/proc/sys/vm/dirty_background_bytes";

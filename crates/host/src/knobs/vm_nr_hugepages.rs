@@ -2,12 +2,11 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
-
-use super::{one, own_number, size};
+use crate::shapes::{one, size};
 
 const PATH: &str = "/proc/sys/vm/nr_hugepages";
 

@@ -2,13 +2,12 @@
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own_number};
 use crate::goal::Wish;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
-
-use super::{one, own_number, several_nodes};
+use crate::shapes::{one, several_nodes};
 
 const PATH: &str = "/proc/sys/vm/zone_reclaim_mode";
 

@@ -4,13 +4,13 @@ use evenkeel_sys::CpuSet;
 
 use crate::extras::Extras;
 use crate::facts::Facts;
-use crate::finding::Finding;
+use crate::finding::{Finding, own};
 use crate::goal::{Goal, Wish};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
-use super::{one, own};
 use crate::cores::{Cores, network_cpus};
+use crate::shapes::one;
 
 const PATH: &str = "/sys/devices/virtual/workqueue/cpumask";
 
