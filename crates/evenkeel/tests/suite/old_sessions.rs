@@ -35,10 +35,9 @@ fn windows_of(session: &str) -> usize {
 fn a_session_of_two_arms_goes_on() {
     let scene = scene();
     fs::write(scene.path("old.jsonl"), TWO).unwrap();
-    let asked = "prove process.timer_slack_ns=1 --workload simulated --set script=script.json --json";
-    let kept = answer_of(&scene.run("prove --from old.jsonl --json"));
+    let kept = answer_of(&scene.run("prove report old.jsonl --json"));
     assert_eq!((&kept["ended"], &kept["pairs"], windows_of(TWO)), (&"cut-off".into(), &4.into(), 8));
-    let answer = answer_of(&scene.run(&format!("{asked} --resume old.jsonl")));
+    let answer = answer_of(&scene.run("prove resume old.jsonl --workload simulated --set script=script.json --json"));
     assert_eq!(
         (&answer["ended"], &answer["pairs"], &answer["verdict"]),
         (&"whole".into(), &8.into(), &"better".into())
@@ -49,7 +48,7 @@ fn a_session_of_two_arms_goes_on() {
         kept["windows"].as_array().unwrap()[..],
         "what was measured counts"
     );
-    let again = answer_of(&scene.run("prove --from old.jsonl --json"));
+    let again = answer_of(&scene.run("prove report old.jsonl --json"));
     assert_eq!(again["windows"], answer["windows"], "the file has what the run reported");
 }
 
@@ -57,10 +56,8 @@ fn a_session_of_two_arms_goes_on() {
 fn a_session_of_three_arms_goes_on() {
     let scene = scene();
     fs::write(scene.path("old.jsonl"), THREE).unwrap();
-    let asked = "prove --arm process.timer_slack_ns=1 --arm process.timer_slack_ns=5000000 --workload simulated \
-                 --set script=script.json --json --resume old.jsonl";
     assert_eq!(windows_of(THREE), 12);
-    let answer = answer_of(&scene.run(asked));
+    let answer = answer_of(&scene.run("prove resume old.jsonl --workload simulated --set script=script.json --json"));
     let trials = answer["trials"].as_array().unwrap();
     let seen: Vec<(&Value, &Value, String)> =
         trials.iter().map(|trial| (&trial["verdict"], &trial["pairs"], ratio(&trial["effect"]))).collect();
@@ -79,7 +76,7 @@ fn a_search_goes_on() {
     )
     .unwrap();
     fs::write(scene.path("old.jsonl"), SEARCH).unwrap();
-    let answer = answer_of(&scene.run("tune --resume ./old.jsonl --json --out goal.json"));
+    let answer = answer_of(&scene.run("tune resume ./old.jsonl --json --out goal.json"));
     assert_eq!((&answer["verdict"], &answer["ended"]), (&"better".into(), &"whole".into()), "{answer}");
     assert_eq!(ratio(&answer["effect"]), "0.710468355");
     assert_eq!((ratio(&answer["guards"][0]), &answer["guards"][0]["pairs"]), ("0.718388165".to_owned(), &7.into()));
