@@ -7,7 +7,7 @@ use evenkeel_stats::median;
 use super::caveats::caveats;
 use super::choice::Choice;
 use super::verdict::{Found, verdict};
-use super::{Answers, ArmReport, ByArm, ControlReport, Cost, GuardReport, Report};
+use super::{ArmReport, ByArm, ControlReport, Cost, GuardReport, Report};
 use crate::arm::ArmName;
 use crate::caveat::Caveat;
 use crate::design::Design;
@@ -18,6 +18,15 @@ use crate::outcome::Outcome;
 use crate::rules::DropReason;
 use crate::session::{Dropped, Ended, Race, Record, Runner, Stretch, Window, blocks};
 use crate::titles::Titles;
+
+/// What is said of each arm beside A, and of them all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answers {
+    /// Each arm beside A against A, in their order.
+    pub reports: Vec<Report>,
+    /// Which of several.
+    pub choice: Option<Choice>,
+}
 
 /// What is told as a cost: its name, what it is, and where a window has it.
 type Price = (&'static str, &'static str, fn(&Window) -> Option<f64>);

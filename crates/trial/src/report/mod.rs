@@ -19,18 +19,10 @@ use crate::outcome::Outcome;
 use crate::session::{Dropped, Ended, Left, SettleSeen, Window};
 use crate::titles::Identity;
 
+pub use build::Answers;
 pub use choice::{Between, Choice};
 pub use control::ControlReport;
 pub(crate) use verdict::{Found, verdict};
-
-/// What is said of each arm beside A, and of them all.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Answers {
-    /// Each arm beside A against A, in their order.
-    pub reports: Vec<Report>,
-    /// Which of several.
-    pub choice: Option<Choice>,
-}
 
 /// A verdict of one arm against A, with everything that it rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
