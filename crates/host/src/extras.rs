@@ -85,9 +85,11 @@ impl TunedProfile {
     }
 }
 
-/// A wait of a tick.
+/// A wait of a tick, the longest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
+    /// A halted virtual CPU that the hypervisor has to run again first.
+    Hypervisor,
     /// A CPU that has to leave an idle state first.
     IdleExit,
     /// A sleep that the kernel ends late: nothing but the lateness of ticks shows it.

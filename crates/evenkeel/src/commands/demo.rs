@@ -243,3 +243,14 @@ fn exit_of(story: &Story, stopped: bool) -> exit::Exit {
         (true, false) => exit::WELL,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_wait_of_a_tick_is_shortened_first() {
+        let order: Vec<&str> = candidates().into_iter().map(|knob| knob.id).collect();
+        assert_eq!(order, ["haltpoll.guest_halt_poll_ns", "cpuidle.dma_latency_us", "process.timer_slack_ns"]);
+    }
+}

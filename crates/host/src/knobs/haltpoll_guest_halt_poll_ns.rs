@@ -46,7 +46,7 @@ pub(super) const KNOB: Knob = Knob {
         read_in: &[CounterPlace::IdleUsage],
         counter: Some(Counter::IdleStates),
         worth_a_trial: &["200000", "0"],
-        shortens: Some(Wait::IdleExit),
+        shortens: Some(Wait::Hypervisor),
         ..Extras::NONE
     },
     advise,
