@@ -4,7 +4,7 @@ use evenkeel_sys::tsc::{self, Scale};
 use evenkeel_sys::{chain, clock};
 use serde::Serialize;
 
-use super::counters::{Counter, Counters};
+use super::counters::{Counter, Counters, khz};
 use crate::{Samples, Unit, Watch};
 
 /// Rounds of one batch: 64,000 cycles, some 20 us. What ends a batch early or late by a few cycles is then nothing.
@@ -102,22 +102,4 @@ pub(crate) fn ticks_of(run: impl FnOnce()) -> u64 {
     let start = tsc::ticks();
     run();
     tsc::ticks().saturating_sub(start)
-}
-
-/// So many cycles in so many ticks, in kilohertz.
-pub(crate) fn khz(cycles: u64, ticks: u64, scale: &Scale) -> u64 {
-    if ticks == 0 { 0 } else { (cycles as f64 / ticks as f64 * scale.hz() / 1000.0).round() as u64 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cycles_by_time_are_a_clock() {
-        // 3 ticks in a nanosecond.
-        let scale = Scale::between((0, 0), (3_000_000, 1_000_000));
-        assert_eq!(khz(4_000, 3_000, &scale), 4_000_000);
-        assert_eq!(khz(4_000, 0, &scale), 0);
-    }
 }

@@ -8,8 +8,6 @@ use evenkeel_sys::tsc::Scale;
 use evenkeel_sys::{Cycles, Errno};
 use serde::Serialize;
 
-use super::chain::khz;
-
 /// Register numbers (Intel SDM volume 4, AMD APM volume 2).
 const MPERF: u64 = 0xe7;
 const APERF: u64 = 0xe8;
@@ -84,6 +82,11 @@ fn register(file: &File, number: u64) -> Result<u64, Errno> {
     Ok(u64::from_le_bytes(bytes))
 }
 
+/// So many cycles in so many ticks, in kilohertz.
+pub(crate) fn khz(cycles: u64, ticks: u64, scale: &Scale) -> u64 {
+    if ticks == 0 { 0 } else { (cycles as f64 / ticks as f64 * scale.hz() / 1000.0).round() as u64 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +128,13 @@ mod tests {
         assert_eq!(words(registers), "/dev/cpu/N/msr: no such file or directory (ENOENT)");
         assert_eq!(words(cycles), "perf_event_open: permission denied (EACCES)");
         assert_eq!(words(between(&open(1, 1, 1), &open(1, 9, 9), &scale, 5).0), "MPERF stands still");
+    }
+
+    #[test]
+    fn cycles_by_time_are_a_clock() {
+        // 3 ticks in a nanosecond.
+        let scale = Scale::between((0, 0), (3_000_000, 1_000_000));
+        assert_eq!(khz(4_000, 3_000, &scale), 4_000_000);
+        assert_eq!(khz(4_000, 0, &scale), 0);
     }
 }

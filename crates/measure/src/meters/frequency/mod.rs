@@ -3,6 +3,7 @@
 
 mod chain;
 mod counters;
+mod settings;
 mod siblings;
 mod vectors;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 pub use chain::{Assumption, Clock};
 pub use counters::Counter;
+pub use settings::Settings;
 pub use siblings::{SiblingPair, Siblings};
 pub use vectors::VectorEffect;
 
@@ -20,21 +22,6 @@ use crate::{Lost, MeterError, Watch};
 
 /// One after the other are no more CPUs than this measured.
 const CPUS_MAX: usize = 256;
-
-/// How to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// How long each CPU is watched each way, in nanoseconds.
-    pub each_ns: u64,
-    /// How many pairs of CPUs are put against each other.
-    pub pairs_max: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { each_ns: 300_000_000, pairs_max: 8 }
-    }
-}
 
 /// A CPU's clock.
 #[derive(Clone, Debug, Serialize)]

@@ -8,8 +8,9 @@ use evenkeel_sys::tsc::Scale;
 use evenkeel_sys::{CpuSet, chain, clock};
 use serde::Serialize;
 
-use super::Settings;
-use super::chain::{khz, ticks_of};
+use super::chain::ticks_of;
+use super::counters::khz;
+use super::settings::Settings;
 use crate::pinned;
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 

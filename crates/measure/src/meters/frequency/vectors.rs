@@ -6,7 +6,8 @@ use evenkeel_sys::clock;
 use evenkeel_sys::tsc::Scale;
 use serde::Serialize;
 
-use super::chain::{khz, ticks_of};
+use super::chain::ticks_of;
+use super::counters::khz;
 use crate::{Samples, Unit, Watch};
 
 /// How long vectors run before each look: longer than it takes a processor to decide (some 0.5 ms on those known for it).

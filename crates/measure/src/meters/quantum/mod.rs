@@ -4,153 +4,24 @@
 
 mod phase;
 mod probe;
+mod report;
+mod settings;
 mod siege;
 
 use evenkeel_stats::periodicity::{self, Count, Known, Label, Limit, Model, Periodicity, Reason, Slots};
 use evenkeel_sys::cpu_limit::CpuLimit;
-use evenkeel_sys::{CpuSet, clock, cpu_limit, thread};
-use serde::Serialize;
+use evenkeel_sys::{clock, cpu_limit, thread};
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
 pub use probe::Labels;
 use probe::Watched;
+use report::MS;
+pub use report::{Cpu, LimitSeen, Report};
+pub use settings::{Class, Method, Order, Settings};
 
-const MS: f64 = 1e6;
 /// The shortest and longest time for each CPU, in nanoseconds.
 const DURATION_NS: std::ops::RangeInclusive<u64> = 100_000_000..=600_000_000_000;
-
-/// The probe's class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Class {
-    /// Real-time where that is allowed, and no limit is set; else ordinary.
-    #[default]
-    Auto,
-    /// Real-time (`SCHED_FIFO`) or not at all.
-    Fifo,
-    /// Ordinary, as a server's threads are.
-    Ordinary,
-}
-
-/// In which order CPUs are measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// One after the other: the others stay free.
-    #[default]
-    InTurn,
-    /// All at once: phases are compared at one time, and a machine whose CPUs all spin is slow to answer.
-    Together,
-}
-
-/// How to find the period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// All gaps of some seconds, folded.
-    #[default]
-    Fold,
-    /// The first gap of a millisecond within 50 ms.
-    Siege,
-}
-
-/// How to measure.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Which CPUs; none is all that this process may use.
-    pub cpus: Option<CpuSet>,
-    /// How long on each, in nanoseconds, from 0.1 to 600 s.
-    pub duration_ns: u64,
-    /// Gaps shorter than this do not count, in nanoseconds; interrupts take 5 to 20 us.
-    pub threshold_ns: u64,
-    /// The probe's class.
-    pub class: Class,
-    /// Which gaps count.
-    pub count: Count,
-    /// One after the other or all at once.
-    pub order: Order,
-    /// How to find the period.
-    pub method: Method,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            cpus: None,
-            duration_ns: 2_000_000_000,
-            threshold_ns: 100_000,
-            class: Class::default(),
-            count: Count::default(),
-            order: Order::default(),
-            method: Method::default(),
-        }
-    }
-}
-
-/// What was seen.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// How it was looked for.
-    pub method: Method,
-    /// Which gaps counted.
-    pub count: Count,
-    /// When it began, on the monotonic clock in nanoseconds: what `phase_ms` counts from.
-    pub reference_ns: u64,
-    /// The tightest limit of CPU time over this process.
-    pub limit: Option<LimitSeen>,
-    /// Each CPU.
-    pub cpus: Vec<Cpu>,
-}
-
-/// A limit, with where it is set.
-#[derive(Clone, Debug, Serialize)]
-pub struct LimitSeen {
-    /// CPU time in each period, in milliseconds.
-    pub quota_ms: f64,
-    /// The period in milliseconds.
-    pub period_ms: f64,
-    /// The control group's folder.
-    pub folder: String,
-}
-
-/// What was seen of one CPU.
-#[derive(Clone, Debug, Serialize)]
-pub struct Cpu {
-    /// Its number.
-    pub cpu: usize,
-    /// How it is taken away; none if it could not be measured.
-    pub model: Option<Model>,
-    /// The period in milliseconds: of the slots, or of the limit.
-    pub period_ms: Option<f64>,
-    /// How much of the period is ours, from 0 to 1.
-    pub share: Option<f64>,
-    /// The standard deviation of the slots' beginnings as a share of the period: around set times, or, where the slots have no phase, around
-    /// a period after the beginning before.
-    pub jitter: Option<f64>,
-    /// The standard error of `period_ms`, in milliseconds.
-    pub period_error_ms: Option<f64>,
-    /// When our share begins, in milliseconds after `reference_ns`, less than a period.
-    pub phase_ms: Option<f64>,
-    /// How sure it is, from 0 to 1; the comparison method does not say.
-    pub confidence: Option<f64>,
-    /// How much later its share begins than that of the first CPU with slots, from minus half a period to half of one, in milliseconds.
-    pub offset_ms: Option<f64>,
-    /// The standard error of `phase_ms`, in milliseconds.
-    pub phase_error_ms: Option<f64>,
-    /// Why the model is what it is, or why there is none.
-    pub why: String,
-    /// The slots in full; none without a phase.
-    pub slots: Option<Slots>,
-    /// What the detector saw.
-    pub seen: Option<Periodicity>,
-    /// Whether the probe was a real-time thread.
-    pub is_real_time: bool,
-    /// How gaps were told apart.
-    pub labels: Option<Labels>,
-    /// The lengths of all gaps, by who took the CPU.
-    pub gaps: Vec<Samples>,
-    /// What is missing.
-    pub lost: Lost,
-}
 
 /// Measures.
 ///
@@ -314,30 +185,6 @@ fn as_siege(cpu: usize, is_real_time: bool, said: Option<siege::Said>) -> Cpu {
         told.slots = slots;
     }
     told
-}
-
-impl Cpu {
-    fn unmeasured(cpu: usize, why: &str) -> Cpu {
-        Cpu {
-            cpu,
-            model: None,
-            period_ms: None,
-            share: None,
-            jitter: None,
-            period_error_ms: None,
-            phase_ms: None,
-            confidence: None,
-            offset_ms: None,
-            phase_error_ms: None,
-            why: why.to_owned(),
-            slots: None,
-            seen: None,
-            is_real_time: false,
-            labels: None,
-            gaps: Vec::new(),
-            lost: Lost::default(),
-        }
-    }
 }
 
 #[cfg(test)]

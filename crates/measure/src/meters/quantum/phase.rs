@@ -1,6 +1,6 @@
 //! When the CPUs' shares begin: each counted from one moment, and against one another.
 
-use super::{Cpu, MS};
+use super::report::{Cpu, MS};
 
 /// Phases are compared where periods differ by less than this, as a share of the period.
 const SAME_PERIOD: f64 = 2e-4;

@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use super::Class;
+use super::settings::Class;
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use evenkeel_stats::periodicity::{Gap, Label, Window};
+use evenkeel_sys::CpuSet;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
