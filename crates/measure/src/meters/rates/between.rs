@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, ThreadCounts};
+use super::counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, ThreadCounts};
 use super::parse::{Pairs, Stalls, Stat, Ticks};
 use super::report::{
     CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Rates, Shares, System, ThreadRates,
 };
 use super::seen::{Kind, Seen};
-use super::{Pages, Resource};
+use super::settings::Pages;
 use crate::Lost;
 
 /// The unit of the times in /proc: the kernel tells them in hundredths of a second whatever its own timer does.

@@ -7,11 +7,37 @@ use evenkeel_sys::{Errno, schedstat};
 
 use super::group::{MemoryLimit, Place, Places, memory_limit};
 use super::parse::{Pairs, Process, Stalls, Stat, parse_fields, parse_pairs, parse_process, parse_stalls, parse_stat};
+use super::report::Quota;
 use super::seen::Seen;
-use super::{Quota, Resource, Target};
+use super::settings::Target;
 
 /// The most threads of a process that are read each time: two files each, some 20 us together.
 pub const THREADS_MAX: usize = 1024;
+
+/// What threads can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// A CPU.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Disks.
+    Io,
+}
+
+impl Resource {
+    /// All of them.
+    pub const ALL: [Resource; 3] = [Resource::Cpu, Resource::Memory, Resource::Io];
+
+    /// As the kernel's files are called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Resource::Cpu => "cpu",
+            Resource::Memory => "memory",
+            Resource::Io => "io",
+        }
+    }
+}
 
 /// All that is counted, at one moment.
 #[derive(Clone, Debug)]

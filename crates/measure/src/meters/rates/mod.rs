@@ -10,24 +10,25 @@ mod group;
 mod parse;
 mod report;
 mod seen;
+mod settings;
 mod spread;
 #[cfg(test)]
 mod tests;
 mod timeline;
 
 pub use between::{PagesSeen, between};
-pub use counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, THREADS_MAX, ThreadCounts};
+pub use counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, THREADS_MAX, ThreadCounts};
 pub use group::{MemoryLimit, Place, Places};
 pub use parse::{
     Pairs, Process, Stalls, Stat, Ticks, parse_fields, parse_limit, parse_membership, parse_pairs, parse_process,
     parse_stalls, parse_stat,
 };
 pub use report::{
-    Cost, CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Quota, Rates, Report, Shares, System,
-    ThreadRates,
+    Cost, CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Quota, Rates, Report, Shares, Spread,
+    System, ThreadRates,
 };
 pub use seen::{Kind, Seen, Unknown};
-pub use spread::Spread;
+pub use settings::{Pages, Settings, Target};
 pub use timeline::Stretch;
 
 use std::fs;
@@ -40,65 +41,6 @@ use spread::{Between, Course};
 
 /// How long to sleep before looking again whether to stop.
 const NAP_NS: u64 = 50_000_000;
-
-/// How to measure.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What to look at beside the machine.
-    pub target: Target,
-    /// How long.
-    pub for_ms: u64,
-    /// From one reading to the next.
-    pub every_ms: u64,
-    /// Whether to find out which pages of the process are used.
-    pub pages: Pages,
-}
-
-/// What to look at beside the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// Nothing; of control groups our own.
-    Machine,
-    /// A process, and the control group that it is in.
-    Process(u32),
-    /// A control group.
-    Group(String),
-}
-
-/// What is done to the marks by which the kernel knows which pages of a process are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pages {
-    /// They are read as they are.
-    AsTheyAre,
-    /// They are cleared at the beginning, so that what is referenced at the end is what was used in between. The process's next use of each
-    /// page takes a little longer.
-    ClearReferenced,
-}
-
-/// What threads can wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resource {
-    /// A CPU.
-    Cpu,
-    /// Memory.
-    Memory,
-    /// Disks.
-    Io,
-}
-
-impl Resource {
-    /// All of them.
-    pub const ALL: [Resource; 3] = [Resource::Cpu, Resource::Memory, Resource::Io];
-
-    /// As the kernel's files are called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Resource::Cpu => "cpu",
-            Resource::Memory => "memory",
-            Resource::Io => "io",
-        }
-    }
-}
 
 /// Measures.
 ///

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::group::MemoryLimit;
 use super::seen::Seen;
-use super::spread::Spread;
-use crate::Lost;
+use super::timeline::Stretch;
+use crate::{Lost, Samples, Unit};
 
 /// What was seen.
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +35,33 @@ pub struct Rates {
     /// The process that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Seen<ProcessRates>>,
+}
+
+/// How one rate went.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spread {
+    /// What it is, the unit last.
+    pub name: &'static str,
+    /// The unit.
+    pub unit: Unit,
+    /// Pairs of readings that it is made of.
+    pub count: u64,
+    /// The lowest.
+    pub min: f64,
+    /// A tenth were no higher.
+    pub p10: f64,
+    /// Half were no higher.
+    pub p50: f64,
+    /// Nine in ten were no higher.
+    pub p90: f64,
+    /// The highest.
+    pub max: f64,
+    /// How many of the pairs of readings had a rate of 0.
+    pub zeros: u64,
+    /// The others, rounded up to whole numbers of the unit. `lost` are pairs of readings between which it could not be told.
+    pub samples: Samples,
+    /// How it went, from the first reading on.
+    pub timeline: Vec<Stretch>,
 }
 
 /// What measuring costs.

@@ -1,43 +1,14 @@
 //! How the main rates went from reading to reading: each as samples and as a timeline. Most of these rates are 0 most of the time, and a
 //! histogram whose bars grow by ratios has no place for that: how often a rate was 0 is a count beside it.
 
-use serde::Serialize;
-
-use super::Target;
-use super::report::{Level, ProcessRates, Rates};
+use super::report::{Level, ProcessRates, Rates, Spread};
+use super::settings::Target;
 use super::timeline::{Stretch, Timeline};
 use crate::{Lost, Samples, Unit};
 
 /// Rates that are kept of one kind; of more, every second one, then every fourth, and so on.
 const KEPT_MAX: usize = 1 << 16;
 const PPM: f64 = 1e6;
-
-/// How one rate went.
-#[derive(Clone, Debug, Serialize)]
-pub struct Spread {
-    /// What it is, the unit last.
-    pub name: &'static str,
-    /// The unit.
-    pub unit: Unit,
-    /// Pairs of readings that it is made of.
-    pub count: u64,
-    /// The lowest.
-    pub min: f64,
-    /// A tenth were no higher.
-    pub p10: f64,
-    /// Half were no higher.
-    pub p50: f64,
-    /// Nine in ten were no higher.
-    pub p90: f64,
-    /// The highest.
-    pub max: f64,
-    /// How many of the pairs of readings had a rate of 0.
-    pub zeros: u64,
-    /// The others, rounded up to whole numbers of the unit. `lost` are pairs of readings between which it could not be told.
-    pub samples: Samples,
-    /// How it went, from the first reading on.
-    pub timeline: Vec<Stretch>,
-}
 
 /// A rate that is followed: its name, its unit, and where it stands.
 type Followed = (&'static str, Unit, fn(&Rates) -> Option<f64>);

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::idle::Idle;
+use super::kind::{Kind, Place};
 use super::turn::Seen;
-use super::{Kind, Place, Variant};
+use super::variant::Variant;
 use crate::{Samples, Unit};
 
 /// What was seen of one way to be woken.

@@ -3,6 +3,7 @@
 
 mod cell;
 mod idle;
+mod kind;
 mod parts;
 mod round_trip;
 mod turn;
@@ -22,6 +23,7 @@ use crate::{MeterError, Samples, Watch};
 pub use cell::Cell;
 use idle::Counters;
 pub use idle::Idle;
+pub use kind::{Kind, Place};
 use parts::IdleDriver;
 pub use parts::{Part, Parts};
 use turn::Turn;
@@ -39,54 +41,6 @@ const WAKES_A_TURN_MAX: u64 = 400;
 const TURN_OVERHEAD_NS: u64 = 1_000_000;
 /// Share of the time that goes into round trips.
 const ROUND_TRIPS_SHARE: f64 = 0.05;
-
-/// What wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// `clock_nanosleep` to an absolute time of the monotonic clock.
-    Timer,
-    /// A timer that is a file, read.
-    Timerfd,
-    /// Another CPU, by `FUTEX_WAKE`.
-    Futex,
-    /// Another CPU, by a UDP packet on the loopback.
-    Udp,
-}
-
-impl Kind {
-    /// All, with their names.
-    pub const ALL: [(Kind, &'static str); 4] =
-        [(Kind::Timer, "timer"), (Kind::Timerfd, "timerfd"), (Kind::Futex, "futex"), (Kind::Udp, "udp")];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Kind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
-    }
-
-    /// By its name.
-    pub fn of(name: &str) -> Option<Kind> {
-        Kind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
-    }
-
-    fn takes(self, variant: Variant) -> bool {
-        // Only timers of a thread have slack: with the others it would be the plain wait once more.
-        self == Kind::Timer || variant != Variant::Slack1
-    }
-
-    fn is_by_another_cpu(self) -> bool {
-        matches!(self, Kind::Futex | Kind::Udp)
-    }
-}
-
-/// Where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
-    /// The CPU that wakes; none for a timer.
-    pub waker_cpu: Option<usize>,
-    /// The CPU that is slept on.
-    pub waiter_cpu: usize,
-}
 
 /// How to measure.
 #[derive(Clone, Debug)]

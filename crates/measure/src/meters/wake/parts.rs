@@ -4,7 +4,8 @@ use evenkeel_stats::{median, quantile};
 use serde::Serialize;
 
 use super::cell::Cell;
-use super::{Kind, Place, Variant};
+use super::kind::{Kind, Place};
+use super::variant::Variant;
 
 /// What one part of a wake takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -5,7 +5,7 @@ use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 
 use evenkeel_sys::clock;
 
-use super::Place;
+use super::kind::Place;
 use crate::meters::clock::Skipped;
 use crate::pinned::stay_on;
 use crate::{MeterError, Samples, Unit, Watch};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use evenkeel_sys::waking::{self, TimerFd, Waited};
 use evenkeel_sys::{CpuSet, Errno, clock, thread};
 
+use super::kind::{Kind, Place};
 use super::variant::Variant;
-use super::{Kind, Place};
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
