@@ -8,7 +8,7 @@ use evenkeel_sys::tsc::{InOrder, Scale};
 use evenkeel_sys::{CpuSet, Errno, clock, thread, tsc};
 use serde::Serialize;
 
-use super::Skipped;
+use super::skipped::Skipped;
 use crate::Watch;
 
 /// Throws a pair, if they fit into the time.

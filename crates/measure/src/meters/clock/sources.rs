@@ -2,12 +2,13 @@
 //! source meanwhile is noticed, because it is read before and after each turn, and keeps the last word.
 
 use evenkeel_hostfs::{Hand, Root};
-use evenkeel_sys::asking::Call;
-use evenkeel_sys::clock;
+use evenkeel_sys::asking::{self, Call};
 use evenkeel_sys::tsc::Scale;
+use evenkeel_sys::{Errno, clock};
 
 use super::costs::Kinds;
-use super::{Report, Skipped, Source, Sources, Way, way};
+use super::report::{Report, Source, Way};
+use super::skipped::Skipped;
 use crate::{Keeper, MeterError, Watch};
 
 pub(super) const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -19,6 +20,16 @@ const ROUNDS: u64 = 4;
 const SOURCES_MAX: usize = 16;
 /// The kernel stops all CPUs to change over; they are left to catch up.
 const SETTLE_NS: u64 = 2_000_000;
+
+/// Which clock sources are measured.
+#[derive(Debug)]
+pub enum Sources {
+    /// The one that is in use.
+    Current,
+    /// Every one on offer: the machine is switched from one to the other in turns, and put back, which the keeper
+    /// sees to.
+    Each(Box<dyn Keeper>),
+}
 
 /// The sources of this machine.
 pub(super) struct Switching<'a> {
@@ -187,4 +198,14 @@ fn changed(root: &Root, ours: Option<&str>) -> Option<String> {
         told(ours),
         told(now.as_deref())
     ))
+}
+
+/// How a call is answered under the source in use.
+fn way(call: Call) -> Way {
+    match asking::enters_the_kernel(call) {
+        Ok(true) => Way::SystemCall,
+        Ok(false) => Way::UserSpace,
+        Err(Errno::NOSYS) => Way::Unknown("this is not written for this processor".to_owned()),
+        Err(errno) => Way::Unknown(format!("a thread that may not make the system call: {errno}")),
+    }
 }

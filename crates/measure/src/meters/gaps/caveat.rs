@@ -5,8 +5,10 @@ use std::fmt;
 use evenkeel_sys::Errno;
 use serde::{Serialize, Serializer};
 
+use super::cause::Class;
+use super::limit::Limit;
 use super::probe::Seen;
-use super::{Class, Limit, Mode, Settings};
+use super::settings::{Mode, Settings};
 
 /// A share that is known less well than this, either way, is called so.
 const WIDE: f64 = 0.05;

@@ -4,33 +4,37 @@
 mod cause;
 mod caveat;
 mod interrupts;
+mod limit;
 mod probe;
 mod sample;
+mod settings;
 mod stoppable_sleep;
 mod takers;
 mod tally;
 mod traced;
 mod turns;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use evenkeel_hostfs::Root;
-use evenkeel_sys::cpu_limit::CpuLimit;
 use evenkeel_sys::tracepoint::{Ready, Tracepoint};
 use evenkeel_sys::tsc::{self, Scale};
-use evenkeel_sys::{CpuSet, Errno, clock, cpu_limit, thread};
+use evenkeel_sys::{Errno, clock, cpu_limit, thread};
 use serde::Serialize;
 
 pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 pub use caveat::GapsCaveat;
 pub use interrupts::Source;
+pub use limit::Limit;
 use probe::{Looks, Plan, Probe, Seen};
-pub use sample::Sampled;
-use sample::Sums;
+pub use settings::{Mode, Order, Settings};
 use stoppable_sleep::StoppableSleep;
 pub use tally::{Gap, Keep, RanInstead, Sum};
 use traced::Traced;
+pub use windows::Sampled;
+use windows::Sums;
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
@@ -40,44 +44,6 @@ const WINDOW_NS: u64 = 500_000_000;
 const START_NS: u64 = 40_000_000;
 /// The longest measurement: ten days.
 const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
-
-/// How to watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// All the time: it takes the whole of each CPU.
-    Spin,
-    /// A short while now and then, for less than a hundredth of one CPU in all.
-    Sample,
-}
-
-/// Which CPUs are watched at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// All: only so a pause of the whole machine can be told.
-    AllAtOnce,
-    /// One after the other, each for its share of the time.
-    OneAtATime,
-}
-
-/// How to measure.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The CPUs; none are all that this process may use.
-    pub cpus: Option<CpuSet>,
-    /// How long in all, in nanoseconds: up to ten days.
-    pub length_ns: u64,
-    /// The shortest gap that is told of, in nanoseconds: 500 or more.
-    pub threshold_ns: u64,
-    /// How to watch.
-    pub mode: Mode,
-    /// Which at a time.
-    pub order: Order,
-    /// How the probes are scheduled.
-    pub class: Class,
-    /// Which gaps are listed one by one.
-    pub keep: Keep,
-}
 
 /// One CPU.
 #[derive(Clone, Debug, Serialize)]
@@ -151,23 +117,6 @@ pub struct Report {
     pub observer_cpu_share: f64,
     /// What is to be read along with it.
     pub doubts: Vec<GapsCaveat>,
-}
-
-/// A limit on CPU time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Limit {
-    /// The group's folder.
-    pub group: String,
-    /// What it may use, in CPUs: 0.4 is four tenths of one.
-    pub cpus: f64,
-    /// From one refill to the next, in microseconds.
-    pub period_us: u64,
-}
-
-impl From<&CpuLimit> for Limit {
-    fn from(limit: &CpuLimit) -> Limit {
-        Limit { group: limit.group.clone(), cpus: limit.cpus(), period_us: limit.period_ns / 1000 }
-    }
 }
 
 /// Measures.

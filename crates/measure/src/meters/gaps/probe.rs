@@ -11,10 +11,10 @@ use evenkeel_sys::{CpuSet, Errno, Usage, clock, sched, thread};
 
 use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
-use super::sample::{Sleep, Sums, WINDOW_NS, Watching, Window};
 use super::takers::{Takers, Who};
 use super::tally::{Gap, Keep, RanInstead, Tally, in_turns};
 use super::traced::{Told, Traced};
+use super::windows::{Sleep, Sums, WINDOW_NS, Watching, Window};
 use crate::error::MeterError;
 use crate::pinned::not_there;
 use crate::samples::{Samples, Unit};

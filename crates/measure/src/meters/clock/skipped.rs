@@ -1,0 +1,12 @@
+//! `Skipped`: what a meter left out.
+
+use serde::Serialize;
+
+/// What was left out, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}

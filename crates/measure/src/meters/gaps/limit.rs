@@ -1,0 +1,21 @@
+//! `Limit`: a limit on CPU time that holds for the meter itself.
+
+use evenkeel_sys::cpu_limit::CpuLimit;
+use serde::Serialize;
+
+/// A limit on CPU time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Limit {
+    /// The group's folder.
+    pub group: String,
+    /// What it may use, in CPUs: 0.4 is four tenths of one.
+    pub cpus: f64,
+    /// From one refill to the next, in microseconds.
+    pub period_us: u64,
+}
+
+impl From<&CpuLimit> for Limit {
+    fn from(limit: &CpuLimit) -> Limit {
+        Limit { group: limit.group.clone(), cpus: limit.cpus(), period_us: limit.period_ns / 1000 }
+    }
+}
