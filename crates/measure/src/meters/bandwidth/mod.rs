@@ -2,6 +2,8 @@
 //! bandwidth, what came is.
 
 mod packets;
+mod report;
+mod settings;
 mod tcp;
 pub mod wire;
 
@@ -14,118 +16,8 @@ use serde::Serialize;
 use super::udp::{self, Between, server};
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
-
-/// The most streams of one measurement, and of a server at a time.
-pub const STREAMS_MAX: usize = 32;
-/// The longest that one stream may last, in seconds.
-pub const SECONDS_MAX: f64 = 3600.0;
-
-/// The longest that a server sends one stream, in seconds: it spends its host's network on somebody else's word.
-pub const REVERSE_SECONDS_MAX: f64 = 60.0;
-
-/// How to measure.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Which way.
-    pub way: Way,
-    /// Where a server runs; none starts one here and goes over loopback.
-    pub to: Option<SocketAddr>,
-    /// By what.
-    pub by: By,
-    /// How many at once.
-    pub streams: usize,
-    /// For how long, in seconds.
-    pub seconds: f64,
-    /// Bytes of a UDP packet without headers, or of one write to a TCP stream; none is 1,400 and 128 KiB.
-    pub bytes: Option<usize>,
-    /// Bits a second of all UDP streams together; none is as fast as it goes.
-    pub bits_per_s: Option<f64>,
-    /// The CPU to run on; none leaves it to the kernel, or over loopback takes the last that is allowed.
-    pub cpu: Option<usize>,
-}
-
-/// Which way the streams go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Way {
-    /// From here to the server, which counts what came.
-    ToServer,
-    /// From the server to here, where what came is counted.
-    FromServer,
-}
-
-/// The protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum By {
-    /// Streams that the kernel paces.
-    Tcp,
-    /// Packets, at a rate or as fast as they go.
-    Udp,
-}
-
-/// What was seen.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// The server.
-    pub to: SocketAddr,
-    /// What lies between.
-    pub between: Between,
-    /// By what.
-    pub by: By,
-    /// Which way.
-    pub way: Way,
-    /// Bits a second of all streams that came, by the count of the end that they went to; none if the server told nothing.
-    pub arrived_bits_per_s: Option<f64>,
-    /// Bits a second of all streams that were sent; none if the server sent them and told nothing.
-    pub sent_bits_per_s: Option<f64>,
-    /// Bits a second that the server agreed to send of UDP, where it is less than was asked for.
-    pub cut_to_bits_per_s: Option<f64>,
-    /// UDP packets that did not come, as a share of those sent; none for TCP, which sends again what is lost.
-    pub lost_share: Option<f64>,
-    /// CPU time of the threads here, as a share of one CPU.
-    pub cpu_share: f64,
-    /// CPU time of the server's threads, as a share of one CPU; none if it told nothing.
-    pub server_cpu_share: Option<f64>,
-    /// Streams of which the server did not tell what it counted: they are not in its figures above.
-    pub untold: usize,
-    /// Each.
-    pub streams: Vec<Stream>,
-}
-
-/// One stream.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Stream {
-    /// Sent, in bytes without headers; none if the server sent them and told nothing.
-    pub sent_bytes: Option<u64>,
-    /// For so long, in seconds.
-    pub seconds: f64,
-    /// Packets a second that the server agreed to send, where it did that by UDP.
-    pub granted_packets_per_s: Option<u32>,
-    /// What came; none if the server counted it and told nothing.
-    pub arrived: Option<Arrived>,
-    /// UDP packets that the kernel here did not take.
-    pub not_sent: u64,
-    /// CPU time of the thread here, in nanoseconds.
-    pub cpu_ns: u64,
-}
-
-/// What came of a stream.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Arrived {
-    /// In bytes without headers.
-    pub bytes: u64,
-    /// From the first to the last of them, in seconds.
-    pub seconds: f64,
-    /// UDP packets; none for TCP.
-    pub packets: Option<u64>,
-    /// UDP packets that were sent and did not come; none for TCP, and where the server did not tell what it sent.
-    pub lost: Option<u64>,
-    /// UDP packets that were overtaken; none for TCP.
-    pub reordered: Option<u64>,
-    /// CPU time of the server's thread, in nanoseconds; none if it did not tell. UDP streams share one thread, whose time stands with each.
-    pub cpu_ns: Option<u64>,
-}
+pub use report::{Arrived, Report, Stream};
+pub use settings::{By, REVERSE_SECONDS_MAX, SECONDS_MAX, STREAMS_MAX, Settings, Way};
 
 /// How to serve.
 #[derive(Clone, Debug)]

@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use evenkeel_sys::udp::{Inbox, Wait};
 use evenkeel_sys::{Errno, clock};
 
-use super::{Arrived, By, Settings, Stream, Way};
+use super::report::{Arrived, Stream};
+use super::settings::{By, Settings, Way};
 use crate::meters::udp::wire::{FromClient, FromServer, GIVE_MS_MAX, PACKET_BYTES_MAX, Wish};
 use crate::meters::udp::{self, Order, Place, Session};
 use crate::{MeterError, Watch};

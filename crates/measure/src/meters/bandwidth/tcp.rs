@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use evenkeel_sys::clock;
 
+use super::settings::{SECONDS_MAX, STREAMS_MAX, Way};
 use super::wire::{self, Request, Result as Counted};
-use super::{SECONDS_MAX, STREAMS_MAX, Way};
 use crate::{MeterError, Watch};
 
 /// What one call writes and reads: iperf3's default, and enough that calls cost nothing beside copies.

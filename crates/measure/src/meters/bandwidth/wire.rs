@@ -1,7 +1,7 @@
 //! What the ends of a TCP stream say to each other: a request before it, and what the server counted, or sent, after it. Numbers are
 //! big-endian.
 
-use super::{REVERSE_SECONDS_MAX, SECONDS_MAX, Way};
+use super::settings::{REVERSE_SECONDS_MAX, SECONDS_MAX, Way};
 
 /// Bytes of a request.
 pub const REQUEST_BYTES: usize = 16;

@@ -5,10 +5,11 @@
 use evenkeel_stats::median;
 
 use super::account;
-use super::loops::HEAVIER;
 use super::tempo::{self, Tempo};
 use super::track::{Beat, Followed, Gate};
 
+/// A slower loop within a faster one has ticks that are so many times as much work as the wakes between.
+pub(super) const HEAVIER: f64 = 1.4;
 /// A server does more with every second tick, with every third or with every fourth.
 const DIVISORS: std::ops::RangeInclusive<u32> = 2..=4;
 /// So many of the times between the ticks must have a wake.

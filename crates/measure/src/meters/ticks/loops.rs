@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::account::{self, beats, ticks};
 use super::entries::ticks_of;
-use super::finer::{Finer, finer};
+use super::finer::{Finer, HEAVIER, finer};
 use super::stream::{Stream, ThreadLog};
 use super::tempo::{self, NoTick, Tempo};
 use super::track::{Beat, Followed};
@@ -36,8 +36,6 @@ const ROUND_NS: u64 = 100_000;
 const EARLY_NS: u64 = 1_000_000;
 /// A rate that only the works of wakes show must have a tick at so many of its times.
 const CLEAR_PRESENCE: f64 = 0.85;
-/// A slower loop within a faster one has ticks that are so many times as much work as the wakes between.
-pub(super) const HEAVIER: f64 = 1.4;
 /// Ticks whose works are searched for a slower rhythm, at the most; and how clear it must be.
 const RHYTHM_TICKS_MAX: usize = 1024;
 const RHYTHM_MIN: f64 = 8.0;

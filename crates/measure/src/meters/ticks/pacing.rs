@@ -10,8 +10,19 @@
 //! | the period | often a whole number of milliseconds, or whole ticks a second, to some millionths | longer than what was asked for by what a timer costs |
 
 use evenkeel_stats::{median, median_absolute_deviation, quantile};
+use serde::Serialize;
 
-use super::tempo::Pacing;
+/// How the times of ticks hang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pacing {
+    /// At multiples of the period: one that is late does not move the others.
+    Kept,
+    /// Each a period after the one before, however late that was.
+    Walks,
+    /// Too little was seen to tell.
+    Unknown,
+}
 
 /// A tick.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -11,6 +11,7 @@
 
 use serde::Serialize;
 
+pub use super::pacing::Pacing;
 use super::pacing::{TickTime, pacing};
 use super::track::{Beat, Followed, Found, Gate, Pull, Slot, Start, follow};
 use evenkeel_stats::{median, median_absolute_deviation};
@@ -53,18 +54,6 @@ const CHAIN_AHEAD: f64 = 0.08;
 const CHANCE_MIN: f64 = 0.02;
 /// What is so little of a thread's work is not what it is there for.
 const WORK_SHARE_MIN: f64 = 0.1;
-
-/// How the times of ticks hang together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pacing {
-    /// At multiples of the period: one that is late does not move the others.
-    Kept,
-    /// Each a period after the one before, however late that was.
-    Walks,
-    /// Too little was seen to tell.
-    Unknown,
-}
 
 /// What the ticks keep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -6,9 +6,10 @@ use std::fs;
 use evenkeel_sys::schedstat::parse_schedstat;
 use evenkeel_sys::{clock, thread};
 
-use super::watcher::{THREADS_MAX, Watched};
 use crate::{MeterError, Watch};
 
+/// Threads that are watched, at the most.
+pub const THREADS_MAX: usize = 64;
 /// Threads that are looked at, at the most: some 10 us each.
 const LOOKED_AT_MAX: usize = 20_000;
 /// How long the CPU time of threads is compared, where there are more than can be watched.
@@ -16,6 +17,15 @@ const COMPARED_NS: u64 = 700_000_000;
 const STEP_NS: u64 = 50_000_000;
 /// Names that are listed where one is not found.
 const NAMED_MAX: usize = 8;
+
+/// Which threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// These, by process and thread.
+    Threads(Vec<(u32, u32)>),
+    /// These, and those that the processes start from now on.
+    Growing(Vec<(u32, u32)>),
+}
 
 /// The threads of a process: its number and theirs. None where there is no such process.
 pub fn tasks(pid: u32) -> Vec<(u32, u32)> {

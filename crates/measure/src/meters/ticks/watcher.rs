@@ -15,6 +15,7 @@ use evenkeel_sys::{Errno, clock, thread};
 
 use super::stream::{Asked, Stream, ThreadLog};
 use super::threads::tasks;
+pub use super::threads::{THREADS_MAX, Watched};
 use super::wakes::{HandedOver, Wakes};
 
 /// How often it reads. It is a wake of ours on some CPU each time, and 16,384 records are enough for 60,000 switches a second.
@@ -26,8 +27,6 @@ const LATER_MS_MAX: u32 = 61;
 const RECORDS_OF_FEW: usize = 1 << 14;
 const RECORDS_OF_MANY: usize = 1 << 11;
 const FEW: usize = 8;
-/// Threads that are watched, at the most.
-pub const THREADS_MAX: usize = 64;
 /// A thread that switches more often than this over one such time is no tick's: it is left alone for the rest of the window. Twice for
 /// each of 10,000 wakes.
 const SWITCHES_A_SECOND_MAX: u64 = 20_000;
@@ -35,15 +34,6 @@ const SWITCHES_A_SECOND_MAX: u64 = 20_000;
 const ASKED_MAX: usize = 256;
 /// New threads are looked for at every so many readings, about once a second.
 const RESCAN_EVERY: u32 = 5;
-
-/// Which threads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Watched {
-    /// These, by process and thread.
-    Threads(Vec<(u32, u32)>),
-    /// These, and those that the processes start from now on.
-    Growing(Vec<(u32, u32)>),
-}
 
 /// A function whose entries are recorded: what it is called, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
