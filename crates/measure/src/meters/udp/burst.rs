@@ -7,8 +7,8 @@ use evenkeel_sys::udp::{self, Inbox, Wait};
 use evenkeel_sys::{Errno, clock};
 use serde::Serialize;
 
-use super::Settings;
 use super::client::Session;
+use super::settings::Settings;
 use super::wire::{BURST_PACKETS_MAX, FILLER_BYTES_MIN, FromClient, FromServer, PACKET_BYTES_MAX};
 use crate::{MeterError, Watch};
 

@@ -7,8 +7,9 @@ use evenkeel_sys::udp::Outbox;
 use serde::Serialize;
 
 use super::client::Session;
+use super::open_loop::settle;
+use super::settings::Settings;
 use super::wire::{FILLER_BYTES_MIN, FromClient, Numbered, Tally};
-use super::{Settings, echo};
 use crate::{MeterError, Watch};
 
 /// How long it sends.
@@ -66,7 +67,7 @@ pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Res
     let session = Session::open(to, None)?;
     let before = session.tally()?;
     let flood = || {
-        echo::settle(settings.cpu)?;
+        settle(settings.cpu)?;
         Ok(flood(&session, settings.bytes, Limit { ns: FLOOD_NS, packets_per_s: None }, watch))
     };
     let flooded: Result<Flood, MeterError> = match std::thread::scope(|scope| scope.spawn(flood).join()) {

@@ -3,100 +3,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use evenkeel_sys::udp::{self, Inbox, Outbox, SentStamp, Wait};
-use evenkeel_sys::{Errno, clock, thread};
+use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
+use evenkeel_sys::{Errno, clock};
 
 use super::client::Session;
 use super::lone;
-use super::order::{Order, Place};
-use super::wire::{FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
-use super::{Pace, Receive};
-use crate::pinned::stay_on;
+use super::open_loop::{AWAKE_NS, Beat, Done, Plan, Seen, Stamps, TELL_NS, Taken, fetch, settle};
+use super::order::Order;
+use super::settings::{Pace, Receive};
+use super::wire::PACKET_BYTES_MAX;
 use crate::{MeterError, Watch};
-
-/// A sender that sleeps wakes so long before a packet is due and spins for the rest: a wake-up from idle takes some tens of microseconds.
-pub(super) const AWAKE_NS: u64 = 50_000;
-/// How long answers may take once the last packet is sent.
-pub(super) const GRACE_NS: u64 = 1_000_000_000;
-
-/// How long it must be quiet once all have their answers.
-pub(super) const QUIET_NS: u64 = 30_000_000;
-/// How often it tells how far it is.
-pub(super) const TELL_NS: u64 = 100_000_000;
-
-/// What to send, and how.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    pub(super) rate_hz: f64,
-    pub(super) bytes: usize,
-    pub(super) packets: u64,
-    pub(super) pace: Pace,
-    pub(super) receive: Receive,
-    pub(super) cpu: Option<usize>,
-    pub(super) stamps: Stamps,
-}
-
-/// Which of the kernel's times to ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stamps {
-    /// Of packets that come.
-    Received,
-    /// Of those that go too. They wake whoever sleeps for a packet, so they have a run of their own.
-    Both,
-}
-
-/// One answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    pub(super) sequence: u64,
-    /// When it was due, was sent, and was read; on the monotonic clock.
-    pub(super) due_ns: u64,
-    pub(super) sent_ns: u64,
-    pub(super) read_ns: u64,
-    /// From the kernel having the answer to our thread having read it.
-    pub(super) held_ns: Option<u64>,
-    /// Our thread slept when it came.
-    pub(super) woken: bool,
-    /// At the server: from its kernel having the packet to its thread having read it, and from there to the answer.
-    pub(super) waited_ns: Option<u32>,
-    pub(super) turn_ns: Option<u32>,
-}
-
-/// What came of it.
-#[derive(Debug, Default)]
-pub(super) struct Done {
-    /// Packets that were sent.
-    pub(super) sent: u64,
-    /// Packets that the kernel did not take.
-    pub(super) not_sent: u64,
-    /// How late each was sent, in nanoseconds.
-    pub(super) late_ns: evenkeel_stats::Histogram,
-    /// The answers' numbers as they came.
-    pub(super) back: Order,
-    /// From the first packet's due time until the last was sent.
-    pub(super) lasted_ns: u64,
-    /// CPU time of both threads.
-    pub(super) cpu_ns: u64,
-    /// Times of sent packets, if they were asked for.
-    pub(super) stamps: Vec<SentStamp>,
-}
-
-/// When packets are due.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Beat {
-    start_ns: u64,
-    rate_hz: f64,
-}
-
-impl Beat {
-    pub(super) fn start_ns(&self) -> u64 {
-        self.start_ns
-    }
-
-    pub(super) fn due_ns(&self, sequence: u64) -> u64 {
-        self.start_ns + (sequence as f64 * 1e9 / self.rate_hz) as u64
-    }
-}
 
 /// What the two threads share.
 #[derive(Debug, Default)]
@@ -136,44 +52,6 @@ pub(super) fn run(
     Ok(Done { back, cpu_ns: sent.cpu_ns + receiver_cpu_ns, ..sent })
 }
 
-/// What both threads begin with: their CPU, and sleeps that end when they should.
-pub(super) fn settle(cpu: Option<usize>) -> Result<(), MeterError> {
-    cpu.map_or(Ok(()), stay_on)?;
-    thread::set_timer_slack_ns(std::num::NonZeroU64::new(1))
-        .map_err(|errno| MeterError::refused("set the timer slack", errno))
-}
-
-impl Done {
-    /// Puts all packets that are due by now into a batch: what was late is not thinned out. Gives the number of the next.
-    pub(super) fn fill(
-        &mut self,
-        out: &mut Outbox,
-        session: &Session,
-        plan: &Plan,
-        beat: Beat,
-        mut next: u64,
-        now_ns: u64,
-    ) -> u64 {
-        while next < plan.packets && beat.due_ns(next) <= now_ns {
-            let Some(packet) = out.push(None, plan.bytes) else { break };
-            FromClient::Echo(Numbered { session: session.secret(), sequence: next, sent_ns: now_ns }).write(packet);
-            self.late_ns.record(now_ns - beat.due_ns(next));
-            next += 1;
-        }
-        next
-    }
-
-    /// Sends the batch.
-    pub(super) fn flush(&mut self, out: &mut Outbox, session: &Session, plan: &Plan) {
-        let said = out.send(session.socket());
-        self.sent += said.sent as u64;
-        self.not_sent += said.refused as u64;
-        if plan.stamps == Stamps::Both {
-            fetch(session, &mut self.stamps);
-        }
-    }
-}
-
 fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Watch<'_>) -> Result<Done, MeterError> {
     settle(plan.cpu)?;
     let mut out = Outbox::new(plan.bytes);
@@ -206,81 +84,6 @@ fn send(session: &Session, plan: &Plan, beat: Beat, shared: &Shared, watch: &Wat
     Ok(done)
 }
 
-/// Three times a packet are the most there can be.
-const STAMPS_MAX: usize = 100_000;
-
-pub(super) fn fetch(session: &Session, stamps: &mut Vec<SentStamp>) {
-    while let Ok(Some(stamp)) = udp::sent_stamp(session.socket()) {
-        if stamps.len() < STAMPS_MAX {
-            stamps.push(stamp);
-        }
-    }
-}
-
-/// What has come back.
-#[derive(Default)]
-pub(super) struct Taken {
-    /// By the server's own numbers.
-    pub(super) back: Order,
-    /// By ours.
-    seen: Order,
-    last_ns: u64,
-    /// One more than the highest of our numbers that has an answer.
-    pub(super) upto: u64,
-}
-
-impl Taken {
-    /// Whether all is in, or what is not will not be waited for.
-    pub(super) fn is_over(&self, now_ns: u64, ended_ns: u64, sent: u64) -> bool {
-        // What was doubled on its way has a second answer, which comes after all are in.
-        let is_quiet = now_ns > self.last_ns + QUIET_NS;
-        now_ns > ended_ns + GRACE_NS || (is_quiet && self.is_whole(sent))
-    }
-
-    /// Whether each of so many packets has its answer.
-    pub(super) fn is_whole(&self, sent: u64) -> bool {
-        self.seen.counts().arrived >= sent
-    }
-
-    /// Takes the answers of one call.
-    pub(super) fn take(
-        &mut self,
-        inbox: &Inbox,
-        session: &Session,
-        beat: Beat,
-        sent: u64,
-        woken: bool,
-        see: &mut impl FnMut(&Seen),
-    ) {
-        let (read_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
-        self.last_ns = read_ns;
-        for packet in inbox.packets() {
-            let Ok(FromServer::Answer(answer)) = FromServer::parse(packet.bytes) else { continue };
-            let Numbered { session: of, sequence, sent_ns } = answer.to;
-            // Answers to what was never asked, or of another session, are somebody's play.
-            if of != session.secret() || sequence >= sent || sent_ns > read_ns {
-                continue;
-            }
-            // What the network or the server doubled is counted, and timed once.
-            self.back.see(answer.number);
-            if matches!(self.seen.see(sequence), Place::Again | Place::TooOld) {
-                continue;
-            }
-            self.upto = self.upto.max(sequence + 1);
-            see(&Seen {
-                sequence,
-                due_ns: beat.due_ns(sequence),
-                sent_ns,
-                read_ns,
-                held_ns: packet.stamp_ns.and_then(|stamp_ns| wall_ns.checked_sub(stamp_ns)),
-                woken,
-                waited_ns: answer.waited_ns,
-                turn_ns: answer.turn_ns,
-            });
-        }
-    }
-}
-
 fn receive(
     session: &Session,
     plan: &Plan,
@@ -311,16 +114,4 @@ fn receive(
         taken.take(&inbox, session, beat, shared.sent.load(Ordering::Acquire), woken, &mut see);
     }
     Ok((taken.back, clock::thread_cpu_ns()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packets_are_due_by_the_clock_and_not_by_each_other() {
-        let beat = Beat { start_ns: 1000, rate_hz: 3.0 };
-        let due: Vec<u64> = (0..4).map(|at| beat.due_ns(at)).collect();
-        assert_eq!(due, [1000, 333_334_333, 666_667_666, 1_000_001_000]);
-    }
 }

@@ -5,9 +5,9 @@ use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
 use evenkeel_sys::{Errno, clock};
 
-use super::Receive;
 use super::client::Session;
-use super::echo::{self, AWAKE_NS, Beat, Done, Plan, QUIET_NS, Seen, Stamps, TELL_NS, Taken};
+use super::open_loop::{AWAKE_NS, Beat, Done, Plan, QUIET_NS, Seen, Stamps, TELL_NS, Taken, fetch, settle};
+use super::settings::Receive;
 use super::wire::PACKET_BYTES_MAX;
 use crate::{MeterError, Watch};
 
@@ -19,7 +19,7 @@ pub(super) fn run(
     watch: &Watch<'_>,
     mut see: impl FnMut(&Seen),
 ) -> Result<Done, MeterError> {
-    echo::settle(plan.cpu)?;
+    settle(plan.cpu)?;
     let (mut out, mut inbox) = (Outbox::new(plan.bytes), Inbox::new(PACKET_BYTES_MAX));
     let (mut done, mut taken) = (Done::default(), Taken::default());
     let (mut next, mut told_ns, mut ended_ns) = (0, 0, None);
@@ -56,14 +56,14 @@ pub(super) fn run(
         match got {
             Ok(_) => taken.take(&inbox, session, beat, next, woken, &mut see),
             // A stamp that came later than its packet went ends the sleep too, and again until it is taken.
-            Err(Errno::AGAIN) if plan.stamps == Stamps::Both => echo::fetch(session, &mut done.stamps),
+            Err(Errno::AGAIN) if plan.stamps == Stamps::Both => fetch(session, &mut done.stamps),
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
             Err(errno) => return Err(MeterError::refused("receive answers", errno)),
         }
     }
-    done.lasted_ns = ended_ns.unwrap_or(0).saturating_sub(beat.start_ns());
+    done.lasted_ns = ended_ns.unwrap_or(0).saturating_sub(beat.start_ns);
     if plan.stamps == Stamps::Both {
-        echo::fetch(session, &mut done.stamps);
+        fetch(session, &mut done.stamps);
     }
     Ok(Done { back: taken.back, cpu_ns: clock::thread_cpu_ns(), ..done })
 }

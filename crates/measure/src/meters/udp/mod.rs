@@ -9,8 +9,10 @@ mod gate;
 mod give;
 mod limit;
 mod lone;
+mod open_loop;
 mod order;
 pub mod server;
+mod settings;
 mod split;
 pub mod wire;
 
@@ -27,69 +29,12 @@ pub(crate) use client::Session;
 pub use gate::{Act, Arrival, Counted, Gate};
 pub(crate) use give::ASK_AGAIN_NS;
 pub use order::{Counts, Order, Place};
+pub use settings::{Pace, Part, Receive, Settings};
 pub use split::Split;
 
-use crate::{Lost, MeterError, Samples, Unit, Watch};
+use crate::{Lost, MeterError, Samples, Watch};
+use open_loop::{Done, Plan, Stamps};
 use wire::Tally;
-
-/// How to measure.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where a server runs; none starts one here, for as long as the measurement takes, and goes over loopback.
-    pub to: Option<SocketAddr>,
-    /// Packets a second.
-    pub rate_hz: f64,
-    /// How long a packet is, in bytes without headers: [`wire::ECHO_BYTES_MIN`] to [`wire::PACKET_BYTES_MAX`].
-    pub bytes: usize,
-    /// How long to send echoes, in seconds.
-    pub seconds: f64,
-    /// How the sender waits for a packet's time.
-    pub pace: Pace,
-    /// How the receiver waits for a packet.
-    pub receive: Receive,
-    /// The CPU to run on; none leaves it to the kernel, or over loopback takes the last that is allowed.
-    pub cpu: Option<usize>,
-    /// The receive buffer to ask for, in bytes; none leaves the kernel's own.
-    pub receive_buffer_bytes: Option<u32>,
-    /// What to measure.
-    pub parts: Vec<Part>,
-}
-
-/// How the sender waits until a packet is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Pace {
-    /// It stays awake between packets, and one thread both sends and receives: it sleeps only for the answer to the newest packet.
-    Awake,
-    /// It sleeps, as a server does between ticks, and spins for the last 50 us. The CPU goes idle between packets.
-    Sleep,
-    /// It spins all the time, and a second thread receives: the CPU that they run on is never idle.
-    Spin,
-}
-
-/// How the receiver waits for a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Receive {
-    /// It sleeps.
-    Sleep,
-    /// It asks again and again.
-    Spin,
-}
-
-/// A part of the measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// Round trips, loss and order.
-    Echo,
-    /// Where the time of a round trip goes.
-    Split,
-    /// Packets a second.
-    Ceiling,
-    /// Packets that fit while nobody reads.
-    Burst,
-}
 
 /// What was seen.
 #[derive(Clone, Debug, Serialize)]
@@ -251,46 +196,12 @@ fn measure(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Rep
     Ok(report)
 }
 
-impl Settings {
-    fn plan(&self, packets: u64, stamps: echo::Stamps) -> echo::Plan {
-        echo::Plan {
-            rate_hz: self.rate_hz,
-            bytes: self.bytes,
-            packets,
-            pace: self.pace,
-            receive: self.receive,
-            cpu: self.cpu,
-            stamps,
-        }
-    }
-
-    /// Samples under our conditions.
-    fn samples(&self, name: &str) -> Samples {
-        let pace = match self.pace {
-            Pace::Awake => "awake",
-            Pace::Sleep => "sleep",
-            Pace::Spin => "spin",
-        };
-        let receive = if self.receive == Receive::Spin { "spin" } else { "sleep" };
-        let mut conditions = vec![
-            ("rate_hz", self.rate_hz.to_string()),
-            ("bytes", self.bytes.to_string()),
-            ("pace", pace.to_owned()),
-            ("receive", receive.to_owned()),
-        ];
-        conditions.extend(self.cpu.map(|cpu| ("cpu", cpu.to_string())));
-        let mut samples = Samples::new(name, Unit::Ns, []);
-        samples.conditions = conditions.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        samples
-    }
-}
-
 fn echo_part(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Echo, MeterError> {
     let session = Session::open(to, settings.receive_buffer_bytes)?;
     let before = session.tally()?;
     let packets = ((settings.rate_hz * settings.seconds) as u64).max(1);
     let (mut from_due_ns, mut from_send_ns) = (settings.samples("from_due_ns"), settings.samples("from_send_ns"));
-    let done = echo::run(&session, &settings.plan(packets, echo::Stamps::Received), watch, |seen| {
+    let done = echo::run(&session, &Plan::of(settings, packets, Stamps::Received), watch, |seen| {
         from_due_ns.record(seen.read_ns.saturating_sub(seen.due_ns));
         from_send_ns.record(seen.read_ns.saturating_sub(seen.sent_ns));
     })?;
@@ -323,7 +234,7 @@ fn echo_part(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<E
 }
 
 /// What both ends counted, put together.
-fn ways(session: &Session, done: &echo::Done, before: &Tally, after: &Tally) -> (Way, Way) {
+fn ways(session: &Session, done: &Done, before: &Tally, after: &Tally) -> (Way, Way) {
     let dropped = before.dropped.zip(after.dropped).map(|(before, after)| u64::from(after.wrapping_sub(before)));
     let there = Counts {
         arrived: after.arrived,

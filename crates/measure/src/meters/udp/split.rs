@@ -9,9 +9,10 @@ use evenkeel_sys::{Errno, clock};
 use serde::Serialize;
 
 use super::client::Session;
-use super::echo::{self, Seen, Stamps};
+use super::echo;
+use super::open_loop::{Plan, Seen, Stamps, settle};
+use super::settings::{Receive, Settings};
 use super::wire::{FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
-use super::{Receive, Settings};
 use crate::{MeterError, Samples, Watch};
 
 /// Packets of the split: enough for a p99.
@@ -63,7 +64,7 @@ pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Res
     let mut all = Vec::with_capacity(packets as usize);
     let offset_ns = wall_offset_ns();
     let done = watch.part(0.0, 0.7, |watch| {
-        echo::run(&session, &settings.plan(packets, Stamps::Both), watch, |seen| all.push(*seen))
+        echo::run(&session, &Plan::of(settings, packets, Stamps::Both), watch, |seen| all.push(*seen))
     })?;
     if (wall_offset_ns() - offset_ns).abs() > CLOCK_SET_NS {
         split.network_ns.lose(packets, "the clock was set meanwhile");
@@ -144,7 +145,7 @@ fn softirq(settings: &Settings, to: SocketAddr, watch: &Watch<'_>, samples: &mut
     }
     let session = Session::open(to, settings.receive_buffer_bytes)?;
     let body = || -> Result<(), MeterError> {
-        echo::settle(settings.cpu)?;
+        settle(settings.cpu)?;
         let (mut out, mut inbox) = (Outbox::new(settings.bytes), Inbox::new(PACKET_BYTES_MAX));
         let until_ns = clock::monotonic_ns() + SPIN_NS;
         for sequence in 0..SPIN_PACKETS {

@@ -1,0 +1,89 @@
+//! How to measure.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+use crate::{Samples, Unit};
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where a server runs; none starts one here, for as long as the measurement takes, and goes over loopback.
+    pub to: Option<SocketAddr>,
+    /// Packets a second.
+    pub rate_hz: f64,
+    /// How long a packet is, in bytes without headers: [`ECHO_BYTES_MIN`](super::wire::ECHO_BYTES_MIN) to
+    /// [`PACKET_BYTES_MAX`](super::wire::PACKET_BYTES_MAX).
+    pub bytes: usize,
+    /// How long to send echoes, in seconds.
+    pub seconds: f64,
+    /// How the sender waits for a packet's time.
+    pub pace: Pace,
+    /// How the receiver waits for a packet.
+    pub receive: Receive,
+    /// The CPU to run on; none leaves it to the kernel, or over loopback takes the last that is allowed.
+    pub cpu: Option<usize>,
+    /// The receive buffer to ask for, in bytes; none leaves the kernel's own.
+    pub receive_buffer_bytes: Option<u32>,
+    /// What to measure.
+    pub parts: Vec<Part>,
+}
+
+/// How the sender waits until a packet is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// It stays awake between packets, and one thread both sends and receives: it sleeps only for the answer to the newest packet.
+    Awake,
+    /// It sleeps, as a server does between ticks, and spins for the last 50 us. The CPU goes idle between packets.
+    Sleep,
+    /// It spins all the time, and a second thread receives: the CPU that they run on is never idle.
+    Spin,
+}
+
+/// How the receiver waits for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Receive {
+    /// It sleeps.
+    Sleep,
+    /// It asks again and again.
+    Spin,
+}
+
+/// A part of the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Round trips, loss and order.
+    Echo,
+    /// Where the time of a round trip goes.
+    Split,
+    /// Packets a second.
+    Ceiling,
+    /// Packets that fit while nobody reads.
+    Burst,
+}
+
+impl Settings {
+    /// Samples under our conditions.
+    pub(super) fn samples(&self, name: &str) -> Samples {
+        let pace = match self.pace {
+            Pace::Awake => "awake",
+            Pace::Sleep => "sleep",
+            Pace::Spin => "spin",
+        };
+        let receive = if self.receive == Receive::Spin { "spin" } else { "sleep" };
+        let mut conditions = vec![
+            ("rate_hz", self.rate_hz.to_string()),
+            ("bytes", self.bytes.to_string()),
+            ("pace", pace.to_owned()),
+            ("receive", receive.to_owned()),
+        ];
+        conditions.extend(self.cpu.map(|cpu| ("cpu", cpu.to_string())));
+        let mut samples = Samples::new(name, Unit::Ns, []);
+        samples.conditions = conditions.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        samples
+    }
+}
