@@ -7,7 +7,7 @@ use evenkeel_stats::Pair;
 
 use crate::comparison::Judge;
 use crate::design::{Design, Settle, Stop};
-use crate::session::{SettleSeen, settle_cost, settle_least};
+use crate::session::SettleSeen;
 
 /// The settle phase takes this share of a budget at most.
 const SETTLE_SHARE: f64 = 0.3;
@@ -23,6 +23,14 @@ const SPARE_PAIRS: usize = 2;
 const QUIET_SHARE: f64 = 0.5;
 /// No decision takes more pairs than this, whatever the confidence.
 const CLEAREST_MAX: usize = 60;
+/// Switches to each arm that are followed in one look for the settle time.
+pub(crate) const SWITCHES: usize = 3;
+/// Short windows after each of them.
+pub(crate) const STEPS: usize = 8;
+const STEP_MIN: Duration = Duration::from_millis(50);
+const STEP_MAX: Duration = Duration::from_millis(500);
+/// The shortest windows that a budget may make of them, as a share of a window: shorter ones hold too few ticks.
+const STEP_SHARE_MIN: f64 = 0.1;
 
 /// What is known of the machine when a time is planned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,6 +197,33 @@ impl Elapsed {
 /// Whether the arms can share a window in turns, where a switch takes this long with the settle time after it: no more than half of a turn.
 pub(crate) fn is_shared(design: &Design, switch: Duration) -> bool {
     switch <= design.window / design.turns.max(1) / 2
+}
+
+/// How long finding the settle time takes for two arms with one look, switching not counted.
+pub(crate) fn settle_cost(design: &Design) -> Duration {
+    settle_step(design, Pace::of(2)) * switches_followed(2) * STEPS as u32
+}
+
+/// How long it takes with the shortest windows that a budget may ask for.
+pub(crate) fn settle_least(design: &Design, pace: Pace) -> Duration {
+    (pace.switch + step_least(design) * STEPS as u32) * switches_followed(pace.arms)
+}
+
+/// The switches that are followed in one look.
+pub(crate) fn switches_followed(arms: usize) -> u32 {
+    (arms * SWITCHES) as u32
+}
+
+fn step_least(design: &Design) -> Duration {
+    design.window.mul_f64(STEP_SHARE_MIN).clamp(STEP_MIN, STEP_MAX)
+}
+
+/// The length of a short window: a quarter of a window, less where a budget has no room for that.
+pub(crate) fn settle_step(design: &Design, pace: Pace) -> Duration {
+    let usual = (design.window / 4).clamp(STEP_MIN, STEP_MAX);
+    let Some(room) = design.settle_room(pace) else { return usual };
+    let of_switch = room / switches_followed(pace.arms).max(1);
+    usual.min((of_switch.saturating_sub(pace.switch) / STEPS as u32).max(step_least(design)))
 }
 
 fn count(windows: usize) -> u32 {

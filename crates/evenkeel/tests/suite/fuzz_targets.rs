@@ -134,7 +134,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("workload/src/source/prometheus/text.rs", "parse_quoted", "metrics-page"),
     ("workload/src/source/prometheus/text.rs", "parse_value", "metrics-page"),
     ("workload/src/source/rule.rs", "parse", "output-lines"),
-    ("trial/src/saved/mod.rs", "parse", "report"),
+    ("trial/src/saved/read.rs", "parse", "report"),
     ("trial/src/search/goal.rs", "parse", "goal"),
     ("trial/src/search/log.rs", "parse_log", "search-log"),
     ("trial/src/session/kept.rs", "parse", "report"),

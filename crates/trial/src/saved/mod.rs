@@ -1,7 +1,6 @@
 //! `RunReport`: all that one run reports, written as `report.json` and read again from there: for the page, and for comparing machines.
 //! It reads every format written so far (`upgrade`). A file may come from anywhere, so nothing in it is trusted (`validate`).
 
-use evenkeel_host::{Advice, Facts};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -13,6 +12,7 @@ use crate::session::Window;
 
 mod across;
 mod numbers;
+mod read;
 mod upgrade;
 mod validate;
 
@@ -161,35 +161,6 @@ pub struct SettingText {
 }
 
 impl RunReport {
-    /// Reads a file of any format so far: what `--report` wrote, or the answer of `prove --json`.
-    ///
-    /// # Errors
-    /// If it is longer than [`BYTES_MAX`], no report, of a later format, or has values that no run can have.
-    pub fn parse(text: &str) -> Result<RunReport, SavedError> {
-        #[derive(Deserialize)]
-        struct Head {
-            format: u64,
-            trials: Option<serde::de::IgnoredAny>,
-            verdict: Option<serde::de::IgnoredAny>,
-        }
-        if text.len() > BYTES_MAX {
-            return Err(SavedError::TooLong);
-        }
-        let shape = |error: serde_json::Error| SavedError::Shape(error.to_string());
-        let head: Head = serde_json::from_str(text).map_err(shape)?;
-        if !(1..=FORMAT_MAX).contains(&head.format) {
-            return Err(SavedError::Format(head.format));
-        }
-        let mut value: Value = serde_json::from_str(text).map_err(shape)?;
-        if head.trials.is_none() {
-            head.verdict.ok_or(SavedError::Other)?;
-            value = serde_json::json!({ "trials": [value] });
-        }
-        let report = upgrade::read(value)?;
-        report.validate()?;
-        Ok(report)
-    }
-
     /// A fact by its path in JSON, such as `/kernel/release`, as text; `None` where it is unknown.
     pub fn fact(&self, path: &str) -> Option<String> {
         match self.facts.pointer(path)? {
@@ -201,31 +172,6 @@ impl RunReport {
             }
             _ => None,
         }
-    }
-}
-
-impl RunReport<Facts, Advice> {
-    /// The same as it is read again, with the facts and the advice as pages show them.
-    ///
-    /// # Errors
-    /// If it has values that no run can have.
-    pub fn as_read(&self) -> Result<RunReport, SavedError> {
-        let shape = |error: serde_json::Error| SavedError::Shape(error.to_string());
-        let report = RunReport {
-            evenkeel: self.evenkeel.clone(),
-            command: self.command.clone(),
-            taken: self.taken.clone(),
-            facts: serde_json::to_value(&self.facts).map_err(shape)?,
-            capture: self.capture.clone(),
-            advice: serde_json::to_value(&self.advice).and_then(serde_json::from_value).map_err(shape)?,
-            trials: self.trials.clone(),
-            choice: self.choice.clone(),
-            not_tried: self.not_tried.clone(),
-            settings: self.settings.clone(),
-            all_as_before: self.all_as_before,
-        };
-        report.validate()?;
-        Ok(report)
     }
 }
 

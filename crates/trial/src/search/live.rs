@@ -3,7 +3,8 @@
 use evenkeel_host::Plan;
 use evenkeel_workload::{Clock, Workload, WorkloadError};
 
-use super::{SearchDesign, Seen, Subject, has_a_ratio};
+use super::seen::has_a_ratio;
+use super::{SearchDesign, Seen, Subject};
 use crate::arm::Arm;
 use crate::conditions::Watch;
 use crate::error::TrialError;

@@ -36,14 +36,12 @@ mod more;
 mod pairs;
 mod rows;
 mod screen;
+mod seen;
 mod set;
 mod settling;
 pub mod simulated;
+mod tools;
 mod trim;
-
-use evenkeel_stats::VALUE_RANGE;
-use evenkeel_workload::{Clock, Sample};
-use serde::{Deserialize, Serialize};
 
 pub use answer::{Answer, Chosen, Ended as SearchEnded, GuardAnswer, KnobAnswer, Measure, MoreTime, Verdict};
 pub use candidates::{Offer, Wanted, offer, rungs};
@@ -55,131 +53,13 @@ pub use left_out::{LeftOut, LeftOutReason, NotNeeded};
 pub use live::Live;
 pub use log::{Entry, Header, Log};
 pub use screen::windows_to_screen;
+pub use seen::Seen;
 pub use settling::{ClassSettle, Settling, longest as longest_settle, restarts};
+pub use tools::{SearchProgress, Stage, Subject, Tools};
 
 use crate::arm::Arm;
-use crate::conditions::Conditions;
 use crate::error::TrialError;
-use crate::rules::DropReason;
 use desk::{Desk, Halt};
-
-/// What is searched on: a live server with its host, or a simulated one.
-pub trait Subject {
-    /// Brings the arm about, and measures one window of it.
-    ///
-    /// # Errors
-    /// What ends the search: the server can't be had back, or the machine can't be kept safe.
-    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError>;
-
-    /// The clock that its windows take time on.
-    fn clock(&self) -> Clock {
-        Clock::Machine
-    }
-
-    /// The arms of the windows to come differ in these knobs alone.
-    fn compares(&mut self, knobs: &[usize]) {
-        let _ = knobs;
-    }
-}
-
-/// What one window gave.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Seen {
-    /// A number.
-    Measured {
-        /// The number that decides.
-        value: f64,
-        /// Everything else that was measured.
-        sample: Sample,
-        /// What the machine did meanwhile, and the counters that show which knobs were at work.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        conditions: Option<Box<Conditions>>,
-    },
-    /// A rule that looks at the machine alone dropped it.
-    Dropped {
-        /// Which, in words.
-        why: String,
-        /// Other trials that ran beside it, in words.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        beside: Vec<String>,
-        /// Which; missing in a log from before it was kept.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<DropReason>,
-    },
-    /// The server ended or hung, and was started anew.
-    Died {
-        /// What was seen of it.
-        why: String,
-    },
-    /// A setting was refused, or did not take.
-    Refused {
-        /// Which, by its index.
-        setting: usize,
-        /// What the kernel or the server said.
-        why: String,
-    },
-}
-
-impl Seen {
-    /// The other trials that ran beside the window, as far as it was watched.
-    fn beside(&self) -> &[String] {
-        match self {
-            Seen::Measured { conditions, .. } => conditions.as_ref().map_or(&[], |conditions| &conditions.beside),
-            Seen::Dropped { beside, .. } => beside,
-            Seen::Died { .. } | Seen::Refused { .. } => &[],
-        }
-    }
-}
-
-/// Where a search is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stage {
-    /// The machine as it is, a few times.
-    Baseline,
-    /// All knobs at once.
-    Screen,
-    /// Other values of those that moved.
-    Ladder,
-    /// What they do together.
-    Pairs,
-    /// Which of them can go.
-    Trim,
-    /// The set against the machine as it was.
-    Confirm,
-}
-
-impl Stage {
-    /// Every stage, in order.
-    pub const ALL: [Stage; 6] =
-        [Stage::Baseline, Stage::Screen, Stage::Ladder, Stage::Pairs, Stage::Trim, Stage::Confirm];
-}
-
-/// How far a search is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SearchProgress {
-    /// Where it is.
-    pub stage: Stage,
-    /// Windows so far.
-    pub windows: usize,
-    /// Windows that the budget allows, as far as can be told.
-    pub of: usize,
-    /// What is known so far, in a few words.
-    pub known: String,
-}
-
-/// What a search is given beside its design.
-pub struct Tools<'a> {
-    /// What is searched on.
-    pub subject: &'a mut dyn Subject,
-    /// Its windows so far, and those to come.
-    pub log: &'a mut Log,
-    /// Whether the user asked to stop; looked at before each window.
-    pub stop: &'a dyn Fn() -> bool,
-    /// Told before each window.
-    pub on_progress: &'a mut dyn FnMut(&SearchProgress),
-}
 
 /// Searches. Windows that the log has already are not measured again, so that a search which was killed goes on where it was.
 /// Whatever ends it early, the answer has what is known until then.
@@ -233,9 +113,4 @@ fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
         Verdict::NothingHelped if answer.veto.is_none() => screen::go_on(desk, answer, screening, &set),
         _ => Ok(()),
     }
-}
-
-/// Whether a number has a ratio to another.
-fn has_a_ratio(value: f64) -> bool {
-    VALUE_RANGE.contains(&value)
 }

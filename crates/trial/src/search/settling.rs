@@ -11,8 +11,8 @@ use crate::arm::{Arm, Level};
 use crate::conditions::Watch;
 use crate::design::{Design, Settle};
 use crate::error::TrialError;
-use crate::schedule::Pace;
-use crate::session::{Keep, SettleHow, SettleSeen, Trial, find_settle, settle_cost};
+use crate::schedule::{Pace, settle_cost};
+use crate::session::{Keep, SettleHow, SettleSeen, Trial, find_settle};
 use crate::switch::{Reach, Switch};
 
 /// The share of the budget that finding it may take.

@@ -10,7 +10,7 @@ use crate::arm::Arm;
 use crate::design::Design;
 use crate::error::InvalidLine;
 use crate::log_file::{IfThere, LogFile, LogFileError, lines};
-use crate::session::settle::SettleSeen;
+use crate::session::settled::SettleSeen;
 use crate::session::{Dropped, Ended, NetworkPath, Record, Window};
 use crate::titles::Titles;
 

@@ -3,23 +3,20 @@
 mod detectable;
 pub mod kept;
 mod race;
+mod record;
 mod run;
 mod settle;
+mod settled;
 
-use std::fmt;
 use std::time::Duration;
 
-use std::collections::BTreeMap;
-
-use evenkeel_workload::{Sample, Workload, WorkloadCaveat};
-use serde::{Deserialize, Serialize};
+use evenkeel_workload::Workload;
 
 use crate::arm::{Arm, ArmName};
-use crate::conditions::{Conditions, Watch};
+use crate::conditions::Watch;
 use crate::design::Design;
 use crate::effect::Effect;
 use crate::outcome::Outcome;
-use crate::rules::DropReason;
 use crate::switch::Switch;
 
 pub use detectable::Detectable;
@@ -27,9 +24,10 @@ pub(crate) use detectable::PLANNED_MAX;
 pub use kept::Keep;
 pub use race::{Left, LeftWhy};
 pub(crate) use race::{Race, Runner, blocks, pairs_of};
+pub use record::{Dropped, Ended, Mishap, NetworkPath, Record, Stretch, Window};
 pub use run::{resume, run};
-pub use settle::{SettleHow, SettleSeen};
-pub(crate) use settle::{cost as settle_cost, find as find_settle, least as settle_least};
+pub(crate) use settle::find as find_settle;
+pub use settled::{SettleHow, SettleSeen};
 
 /// All that one trial needs.
 pub struct Trial<'a, 'b> {
@@ -47,211 +45,6 @@ pub struct Trial<'a, 'b> {
     pub stop: &'a dyn Fn() -> bool,
     /// Where each pair is kept as soon as it is measured.
     pub keep: &'a mut Keep,
-}
-
-/// One window of one arm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Window {
-    /// Which pair of its stretch it belongs to, from 0; with more than two arms, which block.
-    pub pair: usize,
-    /// Which arm was on; in the control stretch both are the machine as it was.
-    pub arm: ArmName,
-    /// When it began, in microseconds since the trial began.
-    pub start_us: f64,
-    /// The number that decides.
-    pub value: f64,
-    /// Everything that the workload measured.
-    pub sample: Sample,
-    /// What the machine did meanwhile.
-    pub conditions: Conditions,
-}
-
-impl Window {
-    /// One window of an arm's turns, each of which has the number that decides: what they measured on average, and the largest of what is called
-    /// largest. None if there are none.
-    fn of_turns(turns: Vec<Window>, decides: &str) -> Option<Window> {
-        if turns.len() < 2 {
-            return turns.into_iter().next();
-        }
-        let mut all: BTreeMap<&String, Vec<f64>> = BTreeMap::new();
-        for (name, value) in turns.iter().flat_map(|turn| &turn.sample) {
-            all.entry(name).or_default().push(*value);
-        }
-        let joined = |(name, values): (&String, Vec<f64>)| {
-            let value = match name.ends_with("_max") {
-                true => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-                false => values.iter().sum::<f64>() / values.len() as f64,
-            };
-            (name.clone(), value)
-        };
-        let sample: Sample = all.into_iter().map(joined).collect();
-        let conditions = Conditions::of_turns(&turns.iter().map(|turn| turn.conditions.clone()).collect::<Vec<_>>());
-        let Window { pair, arm, start_us, value, .. } = turns.into_iter().next()?;
-        Some(Window { pair, arm, start_us, value: sample.get(decides).copied().unwrap_or(value), sample, conditions })
-    }
-}
-
-/// A part of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stretch {
-    /// Finding out how long a switch is felt.
-    Settling,
-    /// The machine as it was against itself.
-    Control,
-    /// A against the others.
-    #[default]
-    Trial,
-}
-
-/// A window that was dropped by a rule, and with it every comparison of its arm in that pair or block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Dropped {
-    /// The pair.
-    pub pair: usize,
-    /// The arm whose window broke the rule.
-    pub arm: ArmName,
-    /// Which rule.
-    pub reason: DropReason,
-    /// The part of the session that it was in.
-    #[serde(default)]
-    pub stretch: Stretch,
-    /// Other trials that ran beside it, in words.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<String>,
-}
-
-/// How a trial ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ended {
-    /// It was decided before all its pairs were used.
-    Decided,
-    /// With all its pairs.
-    Whole,
-    /// The time was over.
-    OutOfTime,
-    /// Spare pairs included, too many were dropped.
-    OutOfSpares,
-    /// The user stopped it.
-    Stopped,
-    /// Something failed.
-    Failed {
-        /// What.
-        why: String,
-    },
-    /// It was killed: this is what it had kept until then.
-    CutOff,
-}
-
-/// Which way the packets of a workload go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetworkPath {
-    /// Not through any network device: what loopback carries stays in the kernel.
-    #[default]
-    Loopback,
-    /// Through a network device.
-    Devices,
-}
-
-impl NetworkPath {
-    /// That of a workload.
-    pub fn of(workload: &dyn Workload) -> NetworkPath {
-        match workload.passes_network_devices() {
-            true => NetworkPath::Devices,
-            false => NetworkPath::Loopback,
-        }
-    }
-}
-
-/// Everything that was seen in one trial.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Record {
-    /// The windows of the pairs or blocks that count, in the order they were measured; of a block all that no rule dropped.
-    pub windows: Vec<Window>,
-    /// Those of the control stretch.
-    pub control: Vec<Window>,
-    /// The windows that do not count.
-    pub dropped: Vec<Dropped>,
-    /// How long the machine was left alone after a switch, and how that was found.
-    pub settle: SettleSeen,
-    /// How it ended.
-    pub ended: Ended,
-    /// What each arm did to the host.
-    pub arms: Vec<Arm>,
-    /// The knobs that were switched, one for each setting.
-    pub knobs: Vec<String>,
-    /// Which way the workload's packets went.
-    pub network: NetworkPath,
-    /// What went wrong beside the measuring, such as a file that could not be written.
-    pub mishaps: Vec<Mishap>,
-}
-
-/// What went wrong beside the measuring, or is to be known of the workload.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Mishap {
-    /// Of the workload.
-    Workload(WorkloadCaveat),
-    /// The file of the session could not be written, in words.
-    File(String),
-}
-
-impl From<WorkloadCaveat> for Mishap {
-    fn from(caveat: WorkloadCaveat) -> Mishap {
-        Mishap::Workload(caveat)
-    }
-}
-
-impl fmt::Display for Mishap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Mishap::Workload(caveat) => caveat.fmt(f),
-            Mishap::File(why) => f.write_str(why),
-        }
-    }
-}
-
-impl Record {
-    /// A record without windows.
-    pub fn new(design: &Design, arms: impl Into<Vec<Arm>>, knobs: Vec<String>, network: NetworkPath) -> Record {
-        Record {
-            windows: Vec::new(),
-            control: Vec::new(),
-            dropped: Vec::new(),
-            settle: SettleSeen::fixed(design.settle.least()),
-            ended: Ended::CutOff,
-            arms: arms.into(),
-            knobs,
-            network,
-            mishaps: Vec::new(),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.windows.is_empty() && self.control.is_empty()
-    }
-
-    /// The pairs or blocks of a stretch that were tried, whether they count or not: they are numbered from 0.
-    fn tried(&self, stretch: Stretch) -> usize {
-        let counted = match stretch {
-            Stretch::Settling => &[],
-            Stretch::Control => &self.control[..],
-            Stretch::Trial => &self.windows[..],
-        };
-        let dropped = self.dropped.iter().filter(|dropped| dropped.stretch == stretch).map(|dropped| dropped.pair);
-        let last = counted.iter().map(|window| window.pair).chain(dropped).max();
-        last.map_or(0, |last| last.saturating_add(1))
-    }
-
-    /// The pairs or blocks in which something was dropped.
-    fn spoiled(&self) -> usize {
-        let mut spoiled: Vec<(Stretch, usize)> =
-            self.dropped.iter().map(|dropped| (dropped.stretch, dropped.pair)).collect();
-        spoiled.sort_unstable();
-        spoiled.dedup();
-        spoiled.len()
-    }
 }
 
 /// How far a trial is, and what is known so far.

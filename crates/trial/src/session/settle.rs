@@ -4,134 +4,34 @@
 use std::time::Duration;
 
 use evenkeel_stats::median;
-use serde::{Deserialize, Serialize};
 
 use crate::arm::ArmName;
-use crate::caveat::Caveat;
 use crate::design::{Design, Settle};
 use crate::error::TrialError;
-use crate::schedule::{Pace, is_shared};
+use crate::schedule::{Pace, STEPS, SWITCHES, is_shared, settle_step, switches_followed};
 use crate::session::Trial;
+use crate::session::settled::{SettleHow, SettleSeen, as_ms};
 use crate::switch::Reach;
 use crate::window::Measured;
 
-/// Switches to each arm that are followed before it is looked; and once more as many if the number seems to move after them: what a neighbour
-/// did meanwhile does not come again after each switch, and what the switch did does.
-const SWITCHES: usize = 3;
+/// How often it is looked, at the most: once more if the number seems to move after a switch. What a neighbour did meanwhile does not come again
+/// after each switch, and what the switch did does.
 const LOOKS: usize = 2;
-/// Short windows after each switch. The last few are what those before are compared with.
-const STEPS: usize = 8;
+/// Short windows after each switch that are compared with the last few.
 const TESTED: usize = 5;
 /// How far a median of [`SWITCHES`] may lie from its level by noise alone, in standard deviations of one short window less its level. Ten such
 /// medians are looked at, of a machine with heavy tails: on recorded ones it is passed by noise in 5 of 100 settings at the most, both looks taken.
 const NOISE_FACTOR: f64 = 2.0;
-const STEP_MIN: Duration = Duration::from_millis(50);
-const STEP_MAX: Duration = Duration::from_millis(500);
-/// The shortest windows that a budget may make of them, as a share of a window: shorter ones hold too few ticks.
-const STEP_SHARE_MIN: f64 = 0.1;
 
 /// The numbers of the short windows after each switch, none of those that were dropped.
 type Series = Vec<(ArmName, Vec<Option<f64>>)>;
-
-/// How long the machine was left alone after a switch, and how that was found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SettleSeen {
-    /// The time, in milliseconds.
-    pub settle_ms: u64,
-    /// How it was found.
-    pub how: SettleHow,
-    /// How far the metric was from its later level in each short window after a switch, as a share; the largest of all arms.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub drift_ratios: Vec<f64>,
-    /// How long each short window was, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step_ms: Option<u64>,
-    /// In how many turns the arms shared the windows of a pair, where it was more than one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turns: Option<u32>,
-}
-
-/// How a settle time was found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SettleHow {
-    /// It was asked for.
-    Asked,
-    /// After so long the metric was at its level.
-    Found,
-    /// It still moved at the end of what was looked at.
-    Unsettled,
-    /// It could not be found out, and is a guess.
-    Guessed {
-        /// Why.
-        why: String,
-    },
-}
-
-impl SettleSeen {
-    /// A time that was asked for.
-    pub fn fixed(time: Duration) -> SettleSeen {
-        SettleSeen {
-            settle_ms: as_ms(time),
-            how: SettleHow::Asked,
-            drift_ratios: Vec::new(),
-            step_ms: None,
-            turns: None,
-        }
-    }
-
-    /// The time.
-    pub fn time(&self) -> Duration {
-        Duration::from_millis(self.settle_ms)
-    }
-
-    pub(crate) fn caveat(&self) -> Option<Caveat> {
-        let settle_ms = self.settle_ms;
-        match &self.how {
-            SettleHow::Asked | SettleHow::Found => None,
-            SettleHow::Unsettled => Some(Caveat::Unsettled { settle_ms }),
-            SettleHow::Guessed { why } => Some(Caveat::SettleGuessed { settle_ms, why: why.clone() }),
-        }
-    }
-}
-
-fn as_ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// How long finding it takes for two arms with one look, switching not counted.
-pub(crate) fn cost(design: &Design) -> Duration {
-    step_of(design, Pace::of(2)) * followed(2) * STEPS as u32
-}
-
-/// How long it takes with the shortest windows that a budget may ask for.
-pub(crate) fn least(design: &Design, pace: Pace) -> Duration {
-    (pace.switch + step_least(design) * STEPS as u32) * followed(pace.arms)
-}
-
-/// The switches that are followed in one look.
-fn followed(arms: usize) -> u32 {
-    (arms * SWITCHES) as u32
-}
-
-fn step_least(design: &Design) -> Duration {
-    design.window.mul_f64(STEP_SHARE_MIN).clamp(STEP_MIN, STEP_MAX)
-}
-
-/// The length of a short window: a quarter of a window, less where a budget has no room for that.
-fn step_of(design: &Design, pace: Pace) -> Duration {
-    let usual = (design.window / 4).clamp(STEP_MIN, STEP_MAX);
-    let Some(room) = design.settle_room(pace) else { return usual };
-    let of_switch = room / followed(pace.arms).max(1);
-    usual.min((of_switch.saturating_sub(pace.switch) / STEPS as u32).max(step_least(design)))
-}
 
 /// Finds it, or tells that the user stopped. `elapsed` is what of a budget is gone already.
 pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> Result<Option<SettleSeen>, TrialError> {
     let Settle::Found { least, most } = trial.design.settle else {
         return Ok(Some(SettleSeen::fixed(trial.design.settle.least())));
     };
-    let step = step_of(trial.design, pace);
+    let step = settle_step(trial.design, pace);
     let begun = trial.watch.clock().now();
     // A settle time for which the budget has no room would leave no pairs.
     let room = |trial: &Trial<'_, '_>| {
@@ -155,7 +55,8 @@ pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> 
             }
         }
         (position, drift) = settled_at(&series, trial.design.smallest_effect_ratio);
-        let took = (trial.watch.clock().since(begun) / look).max(step * STEPS as u32 * followed(trial.arms.len()));
+        let took =
+            (trial.watch.clock().since(begun) / look).max(step * STEPS as u32 * switches_followed(trial.arms.len()));
         // What one look found in noise is rather too long than too short: windows are lost by it, and no truth.
         if position == Some(0) || !allows(trial.design, pace, took * (look + 1)) {
             break;

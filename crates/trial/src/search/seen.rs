@@ -1,0 +1,63 @@
+//! `Seen`: what one window of a search gave.
+
+use evenkeel_stats::VALUE_RANGE;
+use evenkeel_workload::Sample;
+use serde::{Deserialize, Serialize};
+
+use crate::conditions::Conditions;
+use crate::rules::DropReason;
+
+/// What one window gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seen {
+    /// A number.
+    Measured {
+        /// The number that decides.
+        value: f64,
+        /// Everything else that was measured.
+        sample: Sample,
+        /// What the machine did meanwhile, and the counters that show which knobs were at work.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        conditions: Option<Box<Conditions>>,
+    },
+    /// A rule that looks at the machine alone dropped it.
+    Dropped {
+        /// Which, in words.
+        why: String,
+        /// Other trials that ran beside it, in words.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        beside: Vec<String>,
+        /// Which; missing in a log from before it was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<DropReason>,
+    },
+    /// The server ended or hung, and was started anew.
+    Died {
+        /// What was seen of it.
+        why: String,
+    },
+    /// A setting was refused, or did not take.
+    Refused {
+        /// Which, by its index.
+        setting: usize,
+        /// What the kernel or the server said.
+        why: String,
+    },
+}
+
+impl Seen {
+    /// The other trials that ran beside the window, as far as it was watched.
+    pub(super) fn beside(&self) -> &[String] {
+        match self {
+            Seen::Measured { conditions, .. } => conditions.as_ref().map_or(&[], |conditions| &conditions.beside),
+            Seen::Dropped { beside, .. } => beside,
+            Seen::Died { .. } | Seen::Refused { .. } => &[],
+        }
+    }
+}
+
+/// Whether a number has a ratio to another.
+pub(super) fn has_a_ratio(value: f64) -> bool {
+    VALUE_RANGE.contains(&value)
+}

@@ -1,0 +1,76 @@
+//! What a search is given beside its design, and what it tells meanwhile.
+
+use evenkeel_workload::Clock;
+use serde::{Deserialize, Serialize};
+
+use super::{Log, Seen};
+use crate::arm::Arm;
+use crate::error::TrialError;
+
+/// What is searched on: a live server with its host, or a simulated one.
+pub trait Subject {
+    /// Brings the arm about, and measures one window of it.
+    ///
+    /// # Errors
+    /// What ends the search: the server can't be had back, or the machine can't be kept safe.
+    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError>;
+
+    /// The clock that its windows take time on.
+    fn clock(&self) -> Clock {
+        Clock::Machine
+    }
+
+    /// The arms of the windows to come differ in these knobs alone.
+    fn compares(&mut self, knobs: &[usize]) {
+        let _ = knobs;
+    }
+}
+
+/// Where a search is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// The machine as it is, a few times.
+    Baseline,
+    /// All knobs at once.
+    Screen,
+    /// Other values of those that moved.
+    Ladder,
+    /// What they do together.
+    Pairs,
+    /// Which of them can go.
+    Trim,
+    /// The set against the machine as it was.
+    Confirm,
+}
+
+impl Stage {
+    /// Every stage, in order.
+    pub const ALL: [Stage; 6] =
+        [Stage::Baseline, Stage::Screen, Stage::Ladder, Stage::Pairs, Stage::Trim, Stage::Confirm];
+}
+
+/// How far a search is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchProgress {
+    /// Where it is.
+    pub stage: Stage,
+    /// Windows so far.
+    pub windows: usize,
+    /// Windows that the budget allows, as far as can be told.
+    pub of: usize,
+    /// What is known so far, in a few words.
+    pub known: String,
+}
+
+/// What a search is given beside its design.
+pub struct Tools<'a> {
+    /// What is searched on.
+    pub subject: &'a mut dyn Subject,
+    /// Its windows so far, and those to come.
+    pub log: &'a mut Log,
+    /// Whether the user asked to stop; looked at before each window.
+    pub stop: &'a dyn Fn() -> bool,
+    /// Told before each window.
+    pub on_progress: &'a mut dyn FnMut(&SearchProgress),
+}
