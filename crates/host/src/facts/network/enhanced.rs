@@ -1,35 +1,8 @@
 //! Whether an interface's packets go past the hypervisor's software ("enhanced", "accelerated networking"), told by its driver.
 
-use serde::Serialize;
-
-use super::{Nic, NicKind};
+use super::nic::{Enhanced, Enhancement, Nic, NicKind};
 use crate::fact::Fact;
 use crate::facts::{Cloud, Hypervisor, Machine};
-
-/// How an interface reaches the network, and what tells so.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Enhanced {
-    /// How.
-    pub state: Enhancement,
-    /// By what it is told, and what else there is.
-    pub reason: String,
-}
-
-/// How an interface reaches the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Enhancement {
-    /// By hardware that the hypervisor's software stays out of, or by the best that the cloud has.
-    On,
-    /// By the hypervisor's software, where the cloud has something better.
-    Off,
-    /// By the hypervisor's software, with a driver made for it; nothing better is known here.
-    Paravirtual,
-    /// By a real card that the hypervisor imitates.
-    Emulated,
-    /// There is no hypervisor.
-    Physical,
-}
 
 /// Cards of the past that hypervisors imitate.
 const IMITATED: [&str; 6] = ["e1000", "e1000e", "8139cp", "8139too", "pcnet32", "ne2k-pci"];

@@ -4,38 +4,12 @@ use std::cell::OnceCell;
 
 use evenkeel_hostfs::Why;
 use evenkeel_sys::Errno;
-use serde::Serialize;
 
-use super::{CLASS, NICS_MAX, Nic};
+use super::nic::{CLASS, NICS_MAX, Nic, NicKind};
 use crate::fact::Fact;
 use crate::probe::{Probe, field};
 
-/// What is behind an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NicKind {
-    /// A device on a bus: PCI, virtio, VMBus, Xen.
-    Hardware,
-    /// A virtual function that belongs to a Hyper-V interface and carries its packets: Azure's accelerated networking.
-    Vf,
-    /// Several interfaces as one.
-    Bond,
-    /// A part of another interface's packets, by their tag.
-    Vlan,
-    /// A switch in software.
-    Bridge,
-    /// The loopback interface.
-    Loopback,
-    /// Any other software: veth, tunnel, macvlan.
-    Virtual,
-}
-
 impl NicKind {
-    /// Whether there is a device, and not only software.
-    pub fn is_hardware(self) -> bool {
-        matches!(self, NicKind::Hardware | NicKind::Vf)
-    }
-
     /// `None` where the entry is no interface, such as the file `bonding_masters`. Of software one file tells what it is: a host of
     /// containers has hundreds.
     pub(super) fn probe(probe: Probe<'_>, name: &str) -> Option<NicKind> {
