@@ -1,15 +1,15 @@
 //! `diff`: how the machine stands to a plan: what would change, value by value and file by file.
 
-use evenkeel_change::{Lasting, PlanFile, PlannedStep, before_and_after};
+use evenkeel_change::{Lasting, PlanFile, before_and_after};
 use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
-use serde::Serialize;
 
 use crate::args::{HostArgs, StateArgs};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::overdue;
 use crate::selection::{Selection, Term};
+use crate::show::plan::{Difference, FileDifference};
 use crate::show::{self, Out};
 
 /// Show what a plan would change on this machine; exit code 1 if it would change anything
@@ -24,23 +24,6 @@ pub(crate) struct Args {
     host: HostArgs,
     #[command(flatten)]
     state: StateArgs,
-}
-
-/// What would change.
-#[derive(Serialize)]
-pub(crate) struct Difference {
-    /// Values that are others than wanted.
-    pub(crate) steps: Vec<PlannedStep>,
-    /// Files that are others than wanted.
-    pub(crate) files: Vec<FileDifference>,
-}
-
-/// A file that would change.
-#[derive(Serialize)]
-pub(crate) struct FileDifference {
-    pub(crate) path: String,
-    /// In the unified form that `patch` reads.
-    pub(crate) diff: String,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

@@ -27,9 +27,6 @@ mod watchdog;
 
 use crate::failure::Outcome;
 use crate::show::Out;
-pub(crate) use diff::Difference;
-pub(crate) use measure::{Answer, Side};
-pub(crate) use tune::Told as Tuned;
 
 /// One enum of the commands and its dispatch. A module has `Args`, whose documentation is the command's help, and `run`.
 macro_rules! commands {

@@ -8,9 +8,11 @@ use evenkeel_host::{Fact, Facts, Place, knobs};
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
+use self::cells::{cell, list_or_none, notes};
 use crate::show::page::{DIM, PLAIN, Page, unknown};
 use crate::show::units::bytes;
 
+mod cells;
 mod counters;
 mod cpus;
 mod disks;
@@ -315,26 +317,4 @@ fn word<T: Serialize>(value: &T) -> String {
 /// The words of a list, or that there are none.
 fn listed(words: &[String]) -> String {
     if words.is_empty() { "none".to_owned() } else { words.join(", ") }
-}
-
-fn list_or_none(set: &CpuSet) -> String {
-    if set.is_empty() { "none".to_owned() } else { set.to_string() }
-}
-
-/// A fact in a table: `?` where it is unknown, with the reason among `unknowns`, which stand below the table.
-fn cell<T>(fact: &Fact<T>, show: impl FnOnce(&T) -> String, unknowns: &mut Vec<String>) -> String {
-    match fact.known() {
-        Some(value) => show(value),
-        None => {
-            unknowns.push(unknown(fact));
-            "?".to_owned()
-        }
-    }
-}
-
-/// Why something above is unknown, each reason once.
-fn notes(page: &mut Page, unknowns: impl Iterator<Item = String>) {
-    for why in unknowns.collect::<BTreeSet<_>>() {
-        page.row("", DIM, &why);
-    }
 }

@@ -4,11 +4,28 @@ use std::path::Path;
 
 use evenkeel_change::{Content, KeptFile, Lasting, PlanFile, PlannedStep, Transaction};
 use evenkeel_host::TakesEffect;
+use serde::Serialize;
 
-use crate::commands::Difference;
 use crate::show::change::{entry, name, steps};
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
 use crate::show::step::{how, value};
+
+/// What would change.
+#[derive(Serialize)]
+pub(crate) struct Difference {
+    /// Values that are others than wanted.
+    pub(crate) steps: Vec<PlannedStep>,
+    /// Files that are others than wanted.
+    pub(crate) files: Vec<FileDifference>,
+}
+
+/// A file that would change.
+#[derive(Serialize)]
+pub(crate) struct FileDifference {
+    pub(crate) path: String,
+    /// In the unified form that `patch` reads.
+    pub(crate) diff: String,
+}
 
 pub(crate) fn page(plan: &PlanFile) -> String {
     let mut page = Page::default();

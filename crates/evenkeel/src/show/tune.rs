@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use evenkeel_trial::search::{Chosen, Fate, KnobAnswer, Measure, SearchEnded, SearchProgress, Stage, Verdict};
+use evenkeel_trial::search::{
+    Answer, Chosen, Fate, KnobAnswer, LeftOut, Measure, SearchDesign, SearchEnded, SearchProgress, Stage, Verdict,
+};
 use evenkeel_trial::{Reach, SettleHow};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 
-use crate::commands::Tuned;
 use crate::report::as_change;
 use crate::show::units::percent;
 
@@ -15,8 +17,39 @@ const ALONG_RATIO: f64 = 1.05;
 /// Lines of other numbers at most.
 const ALONG_MAX: usize = 6;
 
+/// The answer of `--json`.
+#[derive(Serialize)]
+pub(crate) struct Told {
+    /// What was found.
+    #[serde(flatten)]
+    pub(crate) answer: Answer,
+    /// What was decided before.
+    pub(crate) design: SearchDesign,
+    /// The server with its load.
+    pub(crate) workload: String,
+    /// Knobs that were not tried, and why.
+    pub(crate) not_tried: Vec<LeftOut>,
+    /// Whether every setting that was switched reads as before.
+    pub(crate) all_as_before: bool,
+    /// The goal file, where one was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goal_file: Option<String>,
+    /// Whether `evenkeel apply` takes it as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) goal_applies: Option<bool>,
+    /// What a user should know of the goal file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+    /// The command that goes on with it, for people.
+    #[serde(skip)]
+    pub(crate) resume: String,
+    /// The one that puts back what was not.
+    #[serde(skip)]
+    pub(crate) revert: String,
+}
+
 /// The page of a search.
-pub(crate) fn page(told: &Tuned) -> String {
+pub(crate) fn page(told: &Told) -> String {
     let answer = &told.answer;
     let mut text = headline(told);
     for chosen in &answer.set {
@@ -82,7 +115,7 @@ fn knobs(count: usize) -> String {
     if count == 1 { "the knob that is undecided".to_owned() } else { format!("the {count} knobs that are undecided") }
 }
 
-fn headline(told: &Tuned) -> String {
+fn headline(told: &Told) -> String {
     let answer = &told.answer;
     let metric = &told.design.metric.title;
     let ended = match &answer.ended {
@@ -119,7 +152,7 @@ fn headline(told: &Tuned) -> String {
 }
 
 /// How long the machine was left alone after a switch, and where that is from.
-fn settled(told: &Tuned) -> String {
+fn settled(told: &Told) -> String {
     let ms = told.design.settle_ms;
     let guess = told.design.settles.iter().find_map(|found| match &found.settle.how {
         SettleHow::Guessed { why } => Some(format!(", a guess: {why}")),
@@ -170,7 +203,7 @@ fn chosen_line(chosen: &Chosen) -> String {
 }
 
 /// What else changed with the set, as far as it was told from chance: what it costs, and what it gives beside.
-fn along(told: &Tuned) -> String {
+fn along(told: &Told) -> String {
     let shown = &told.answer.along_shown;
     let decided = told.design.metric.name.as_ref();
     let size = |ratio: f64| ratio.ln().abs();

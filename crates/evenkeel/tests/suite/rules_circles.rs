@@ -14,7 +14,7 @@ use self::modules::Modules;
 use crate::rules::{files, project, read};
 
 /// Crates that still have circles, each with the number of files in them. The numbers are exact, so that they only shrink.
-const STILL: [(&str, usize); 1] = [("evenkeel", 36)];
+const STILL: [(&str, usize); 0] = [];
 
 /// Files of which each needs every other, by way of others or not, and the shortest circle among them.
 #[derive(Debug)]

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_hostfs::user_file;
-use evenkeel_measure::card::{Card, CardError, Comparison, MAX_CARD_BYTES, Taken, Trait, compare};
-use serde::Serialize;
+use evenkeel_measure::card::{Card, CardError, MAX_CARD_BYTES, compare};
 
 use super::Context;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::meters;
+use crate::show::meters::card::{Answer, Side};
 
 /// Put two machines' cards side by side: which is better, and what is beyond the spread that each card states
 ///
@@ -22,26 +22,6 @@ pub(crate) struct Args {
     /// The second
     #[arg(value_name = "B.json")]
     b: PathBuf,
-}
-
-/// The answer.
-#[derive(Serialize)]
-pub(crate) struct Answer {
-    /// The first machine.
-    pub(crate) a: Side,
-    /// The second.
-    pub(crate) b: Side,
-    #[serde(flatten)]
-    pub(crate) comparison: Comparison,
-}
-
-/// One of the two machines.
-#[derive(Serialize)]
-pub(crate) struct Side {
-    /// The file that its card is in.
-    pub(crate) file: String,
-    pub(crate) taken: Taken,
-    pub(crate) host: Vec<Trait>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {

@@ -16,7 +16,6 @@ mod ticks;
 mod udp;
 mod wake;
 
-pub(crate) use compare::{Answer, Side};
 pub(crate) use context::{Context, failure};
 pub(crate) use ticks::rate as tick_rate;
 

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use evenkeel_profile::fold::Folded;
 use evenkeel_profile::graph::{self, Changed, Direction, Pair, Quantity, Style, Totals};
 use evenkeel_profile::tree::{Kind as FrameKind, Tree};
-use serde::Serialize;
 
 use super::pick::{By, Pick};
 use super::source::{self, Source};
 use super::written::{self, Kind, Output};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::show::profile::diff::{Answer, Row, Side};
 use crate::show::units::part;
 use crate::show::{Out, blocks, profile};
 
@@ -43,45 +43,6 @@ pub(crate) struct Args {
     /// How many functions to show of each kind
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top: u32,
-}
-
-/// What changed.
-#[derive(Debug, Serialize)]
-pub(crate) struct Answer {
-    pub(crate) before: Side,
-    pub(crate) after: Side,
-    /// `equal` or `raw`.
-    pub(crate) totals: &'static str,
-    /// What weights from before were multiplied by.
-    pub(crate) scale: f64,
-    /// Those with more in themselves than before, by how much.
-    pub(crate) grew: Vec<Row>,
-    /// Those with less.
-    pub(crate) shrank: Vec<Row>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) written: Option<String>,
-}
-
-/// One of the two.
-#[derive(Debug, Serialize)]
-pub(crate) struct Side {
-    pub(crate) file: String,
-    pub(crate) unit: String,
-    pub(crate) weight: u64,
-    #[serde(skip)]
-    pub(crate) quantity: Quantity,
-}
-
-/// A function in both. Shares are of the larger of the two wholes.
-#[derive(Debug, Serialize)]
-pub(crate) struct Row {
-    pub(crate) function: String,
-    pub(crate) kind: &'static str,
-    pub(crate) own_before_share: f64,
-    pub(crate) own_after_share: f64,
-    pub(crate) own_change_share: f64,
-    pub(crate) with_before_share: f64,
-    pub(crate) with_after_share: f64,
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

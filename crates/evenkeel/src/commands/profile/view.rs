@@ -7,12 +7,10 @@ use evenkeel_profile::firefox;
 use evenkeel_profile::fold::{Base, Folded, thread_name};
 use evenkeel_profile::graph::{self, Direction, Quantity, Style};
 use evenkeel_profile::offcpu::{self, Spell};
-use evenkeel_profile::recording::{Lost, Recording};
+use evenkeel_profile::recording::Recording;
 use evenkeel_profile::summary;
-use evenkeel_profile::symbols::Doubts;
 use evenkeel_profile::ticks::cut::{self, Wanted};
 use evenkeel_profile::tree::Tree;
-use serde::Serialize;
 
 use super::input::Opened;
 use super::pick::{By, Pick, Picked};
@@ -20,6 +18,7 @@ use super::source::{self, Source};
 use super::written::{self, Kind, Output};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::show::profile::view::{Answer, CpuRow, EventRow, FunctionRow, Inlined, ThreadRow, Told};
 use crate::show::units::{part, percent};
 use crate::show::{Out, blocks, profile};
 
@@ -53,105 +52,6 @@ pub(crate) struct Args {
     /// How many functions to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top: u32,
-}
-
-/// What a recording comes to.
-#[derive(Debug, Serialize)]
-pub(crate) struct Answer {
-    pub(crate) file: String,
-    /// Of a recording alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) recording: Option<Told>,
-    /// What weights count: `ns` of a CPU, or the name of what is counted.
-    pub(crate) unit: String,
-    pub(crate) weight: u64,
-    pub(crate) functions: Vec<FunctionRow>,
-    /// How many frames have a name, and why others have none; of a recording alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) names: Option<Doubts>,
-    pub(crate) doubts: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) written: Option<String>,
-    #[serde(skip)]
-    pub(crate) quantity: Quantity,
-}
-
-/// What a recording tells beside its stacks.
-#[derive(Debug, Serialize)]
-pub(crate) struct Told {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) host: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) kernel: Option<String>,
-    pub(crate) command: Vec<String>,
-    pub(crate) event: String,
-    pub(crate) span_ns: u64,
-    pub(crate) samples: u64,
-    pub(crate) events: Vec<EventRow>,
-    pub(crate) cpus: Vec<CpuRow>,
-    pub(crate) threads: Vec<ThreadRow>,
-    pub(crate) lost: LostRow,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct EventRow {
-    pub(crate) event: String,
-    pub(crate) samples: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct CpuRow {
-    pub(crate) cpu: u32,
-    pub(crate) samples: u64,
-    pub(crate) weight: u64,
-    /// Of the time that was looked at, where weights are time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) sampled_share: Option<f64>,
-    pub(crate) top_thread: String,
-    pub(crate) top_thread_share: f64,
-    pub(crate) top_function: String,
-    pub(crate) top_function_share: f64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct ThreadRow {
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) name: String,
-    pub(crate) samples: u64,
-    pub(crate) weight: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct FunctionRow {
-    pub(crate) function: String,
-    pub(crate) kind: &'static str,
-    pub(crate) own_weight: u64,
-    pub(crate) own_share: f64,
-    pub(crate) with_weight: u64,
-    pub(crate) with_share: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) most_inlined: Option<Inlined>,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Inlined {
-    pub(crate) function: String,
-    pub(crate) own_share: f64,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct LostRow {
-    pub(crate) records: u64,
-    pub(crate) samples: u64,
-    pub(crate) throttled: u64,
-    pub(crate) odd: u64,
-}
-
-impl From<Lost> for LostRow {
-    fn from(lost: Lost) -> LostRow {
-        LostRow { records: lost.records, samples: lost.samples, throttled: lost.throttled, odd: lost.odd }
-    }
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {

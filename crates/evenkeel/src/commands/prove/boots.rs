@@ -1,17 +1,13 @@
 //! `prove boots`: settings that take a reboot, A-B-B-A over boots, by a unit that goes on after each.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_change::Log;
 use evenkeel_host::Place;
 use evenkeel_hostfs::Root;
-use evenkeel_stats::{BOOTS_BLOCK, BOOTS_MAX};
 use evenkeel_sys::{clock, process};
-use evenkeel_trial::boots::{
-    BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, WINDOWS_MAX, go_on, read, write,
-};
+use evenkeel_trial::boots::{BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, go_on, read, write};
 use evenkeel_trial::{ArmName, Guard};
 use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
 
@@ -24,19 +20,18 @@ use crate::failure::{Failure, Outcome};
 use crate::overdue;
 use crate::session_files::TrialLock;
 use crate::show::{self, Out};
-use crate::times::time;
-use crate::workload_args::{WorkloadArgs, workload_of};
+use crate::workload_args::workload_of;
 
+mod ground;
 mod live;
 mod planned;
+mod start_args;
 mod told;
 
+use ground::{Ground, not_possible};
 use planned::{Decides, plan, words};
+use start_args::StartArgs;
 
-/// The state's name in the folder of the journal.
-const FILE: &str = "boots";
-/// Folders that are empty after a boot.
-const GONE_BY_BOOT: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
 /// What a boot may take beside the windows, before it is taken for hung: a machine of bare metal tests its memory for minutes.
 const BOOT_LIMIT_S: u64 = 1800;
 /// Somebody who reboots by hand does it when nobody plays.
@@ -62,41 +57,6 @@ enum What {
     Resume(StateArgs),
 }
 
-/// Begin a trial over boots; a unit continues it after each
-#[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "\
-It waits for you to reboot, or does so itself with --reboot. `evenkeel prove boots status` shows how
-far it is, `evenkeel prove boots cancel` ends it and puts everything back.")]
-pub(super) struct StartArgs {
-    /// What to prove, such as cmdline.processor.max_cstate=1
-    #[arg(value_name = "KNOB=VALUE", required = true)]
-    settings: Vec<String>,
-    /// How many boots: 4, 8, 12 or 16
-    #[arg(long, value_name = "N", value_parser = blocks, default_value = "4")]
-    boots: usize,
-    /// Reboot this machine by itself; without it, each boot waits until you reboot
-    #[arg(long)]
-    reboot: bool,
-    /// How long a machine that has booted is left alone [default: 60s]
-    #[arg(long = "settle", value_name = "TIME", value_parser = time)]
-    boots_settle: Option<Duration>,
-    /// Windows of a boot, whose median is the boot's number [default: 20]
-    #[arg(long = "windows", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WINDOWS_MAX as i64))]
-    boots_windows: Option<u16>,
-    /// Say what would be done, and change nothing
-    #[arg(long)]
-    plan_only: bool,
-    /// With --plan-only: the captured machine in FILE instead of this one
-    #[arg(long, value_name = "FILE", requires = "plan_only")]
-    host: Option<PathBuf>,
-    #[command(flatten)]
-    state: StateArgs,
-    #[command(flatten)]
-    decision: DecisionArgs,
-    #[command(flatten)]
-    workload: WorkloadArgs,
-}
-
 /// End the trial over boots, and put everything back
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct CancelArgs {
@@ -119,14 +79,6 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// A number of boots that are whole blocks.
-fn blocks(text: &str) -> Result<usize, String> {
-    let boots = text.parse::<usize>().ok().filter(|boots| (1..=BOOTS_MAX).contains(boots));
-    boots
-        .filter(|boots| boots.is_multiple_of(BOOTS_BLOCK))
-        .ok_or_else(|| format!("expected 4, 8, 12 or {BOOTS_MAX}: blocks of A-B-B-A"))
-}
-
 /// Says what does it, where a setting takes a reboot.
 pub(super) fn refuse_reboots(asked: &[String], decision: &DecisionArgs) -> Result<(), Failure> {
     let settings = parse(asked)?;
@@ -142,12 +94,6 @@ pub(super) fn refuse_reboots(asked: &[String], decision: &DecisionArgs) -> Resul
         asked.join(" "),
         (measuring * 4).as_secs().div_ceil(60)
     )))
-}
-
-/// How long the measuring alone takes, in minutes.
-fn minutes(design: &BootsDesign) -> u64 {
-    let a_boot = design.settle_ms + design.windows as u64 * design.window_ms;
-    (a_boot * design.boots as u64).div_ceil(60_000)
 }
 
 fn design(args: &StartArgs, metric: Metric, guards: Vec<Guard>) -> BootsDesign {
@@ -212,62 +158,6 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
         return Err(Failure::text(exit::NOT_POSSIBLE, "write the unit", why));
     }
     on(&mut state, &ground, hands, out)
-}
-
-/// Where a trial over boots lives.
-struct Ground {
-    root: Root,
-    dir: PathBuf,
-    file: PathBuf,
-    program: String,
-    /// What puts everything back, as it stands in a sentence.
-    revert: String,
-}
-
-impl Ground {
-    fn of(state: &StateArgs) -> Result<Ground, Failure> {
-        let dir = state.path()?;
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
-        let program = program.to_string_lossy().into_owned();
-        Ok(Ground { root: Root::live(), file: dir.join(FILE), dir, program, revert: state.revert() })
-    }
-
-    fn hands(&self, state: &BootsState) -> Result<Hands<'_>, Failure> {
-        let settings = parse(&state.design.settings)?;
-        Hands::new(&self.root, &self.dir, &state.id, settings).map_err(not_possible)
-    }
-
-    /// What has to be there after a boot has to lie where boots leave it.
-    fn refuse_gone(&self) -> Result<(), Failure> {
-        for path in [self.dir.as_path(), Path::new(&self.program)] {
-            if let Some(gone) = GONE_BY_BOOT.iter().find(|gone| path.starts_with(gone)) {
-                let cause = format!("{} may be gone after a boot, as all in {gone}", path.display());
-                return Err(
-                    not_possible(cause).hint("install evenkeel as /usr/local/bin/evenkeel, with its usual --state")
-                );
-            }
-        }
-        Ok(())
-    }
-
-    fn refuse_second(&self) -> Result<(), Failure> {
-        match read(&self.file) {
-            Ok(Some(state)) if state.ended.is_none() && self.hands(&state)?.is_licensed().unwrap_or(true) => {
-                let cause = format!("one of {} is going on", state.design.settings.join(" "));
-                Err(not_possible(cause)
-                    .hint("`evenkeel prove boots status` shows how far it is, `evenkeel prove boots cancel` ends it"))
-            }
-            Ok(_) => Ok(()),
-            Err(error) => {
-                Err(Failure::new(exit::NOT_POSSIBLE, error).hint("`evenkeel prove boots cancel` puts it away"))
-            }
-        }
-    }
-}
-
-fn not_possible(why: impl std::fmt::Display) -> Failure {
-    Failure::text(exit::NOT_POSSIBLE, "begin a trial over boots", why)
 }
 
 fn current_folder() -> Result<String, Failure> {

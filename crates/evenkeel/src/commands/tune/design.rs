@@ -9,14 +9,60 @@ use evenkeel_trial::search::{Budget, Candidate, SearchDesign, Settling, longest_
 use evenkeel_trial::{Guard, NetworkPath, SettleHow, Switch, Watch};
 use evenkeel_workload::Workload;
 
-use super::{BUDGET, Ground, PlanArgs, STOP_AT, WINDOW_MS, WINDOWS_MAX, not_possible};
+use super::ground::{Ground, not_possible};
+use crate::args::GoalArgs;
 use crate::commands::prove;
 use crate::exit;
 use crate::experiment;
 use crate::failure::Failure;
+use crate::smallest_effect::SmallestEffect;
+use crate::times::time;
 
+/// How long a search may take, how long a window is, and how many times worse one may be, where nobody says.
+const BUDGET: Duration = Duration::from_secs(20 * 60);
+const WINDOW_MS: u32 = 1000;
+const STOP_AT: f64 = 3.0;
+/// The most windows that a budget of time may be.
+const WINDOWS_MAX: usize = 100_000;
 /// The shortest window that nobody asked for.
 const WINDOW_MIN_MS: u32 = 250;
+
+/// What is searched among, and by what it is decided.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Search")]
+pub(super) struct PlanArgs {
+    /// Search among these alone [default: all that can be tried here]
+    #[arg(long, value_name = "KNOB[=VALUE]", num_args = 1..)]
+    pub(super) knobs: Vec<String>,
+    /// Finish within this time, such as 90s or 1h [default: 20min]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(super) budget: Option<Duration>,
+    /// The number of a window that decides [default: by knobs, workload]
+    #[arg(long, value_name = "NAME")]
+    pub(super) metric: Option<String>,
+    #[command(flatten)]
+    pub(super) smallest_effect: SmallestEffect,
+    /// Length of a window in ms [default: 1000, less in a short budget]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
+    pub(super) window_ms: Option<u32>,
+    /// Wait this many ms after each switch [default: found]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000))]
+    pub(super) settle_ms: Option<u32>,
+    /// Reject what makes NAME worse by PERCENT; repeatable; none for no guard [default: its p99, 25]
+    #[arg(long, value_name = "NAME[=PERCENT]")]
+    pub(super) guard: Vec<String>,
+    /// Never repeat what makes the metric so many times worse [default: 3]
+    #[arg(long, value_name = "TIMES")]
+    pub(super) stop_at: Option<f64>,
+    /// Also try knobs of network devices: one may cut the line you work by
+    #[arg(long)]
+    pub(super) network_devices: bool,
+    /// Seed of every order, to repeat a search
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) goal: GoalArgs,
+}
 
 /// All but how long a switch is felt, which has to be seen.
 pub(super) fn asked(

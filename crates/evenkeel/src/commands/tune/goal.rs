@@ -7,10 +7,11 @@ use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_trial::search::{Answer, Evidence, GoalFile, HostWords, SearchDesign, WorkloadSpec};
 use evenkeel_workload::SETTING_PREFIX;
 
-use super::{Ground, Told};
+use super::ground::Ground;
 use crate::exit;
 use crate::failure::Failure;
 use crate::selection::{Selection, Term};
+use crate::show::tune::Told;
 
 /// A goal file, as far as there is one.
 pub(super) struct Written {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evenkeel_host::facts::{Cpus, Frequency, FrequencyPolicy};
 
-use crate::show::facts::notes;
+use super::cells::notes;
 use crate::show::page::{PLAIN, Page, unknown};
 
 pub(super) fn frequency(page: &mut Page, frequency: &Frequency) {

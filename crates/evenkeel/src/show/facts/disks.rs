@@ -2,7 +2,7 @@
 
 use evenkeel_host::facts::{DiskKind, Disks};
 
-use super::{cell, notes};
+use super::cells::{cell, notes};
 use crate::show::page::Page;
 use crate::show::units::bytes;
 

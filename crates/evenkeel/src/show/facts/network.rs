@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use evenkeel_host::facts::{Network, Nic, NicKind, Queue};
 use evenkeel_sys::CpuSet;
 
-use crate::show::facts::{cell, list_or_none, notes};
+use super::cells::{cell, list_or_none, notes};
 use crate::show::page::{PLAIN, Page};
 
 pub(super) fn section(page: &mut Page, network: &Network) {

@@ -3,11 +3,31 @@
 use std::collections::BTreeSet;
 
 use evenkeel_measure::Unit;
-use evenkeel_measure::card::{Better, Card, Compared, Line, Outcome, Part, Taken};
+use evenkeel_measure::card::{Better, Card, Compared, Comparison, Line, Outcome, Part, Taken, Trait};
+use serde::Serialize;
 
-use crate::commands::Answer;
 use crate::show::blocks::Block;
 use crate::show::units::real_quantity;
+
+/// The answer of `measure compare`.
+#[derive(Serialize)]
+pub(crate) struct Answer {
+    /// The first machine.
+    pub(crate) a: Side,
+    /// The second.
+    pub(crate) b: Side,
+    #[serde(flatten)]
+    pub(crate) comparison: Comparison,
+}
+
+/// One of the two machines.
+#[derive(Serialize)]
+pub(crate) struct Side {
+    /// The file that its card is in.
+    pub(crate) file: String,
+    pub(crate) taken: Taken,
+    pub(crate) host: Vec<Trait>,
+}
 
 pub(crate) fn blocks(card: &Card) -> Vec<Block> {
     let mut blocks = vec![Block::heading("The machine's card")];
@@ -85,7 +105,7 @@ pub(crate) fn comparison(answer: &Answer) -> Vec<Block> {
     let mut seen = BTreeSet::new();
     names.retain(|name| seen.insert(*name));
     for name in names {
-        let of = |side: &crate::commands::Side| {
+        let of = |side: &Side| {
             side.host.iter().find(|one| one.name == name).map_or_else(|| "not told".to_owned(), |one| one.value.clone())
         };
         let (a, b) = (of(&answer.a), of(&answer.b));

@@ -1,9 +1,50 @@
 //! The page of `profile diff`.
 
+use evenkeel_profile::graph::Quantity;
+use serde::Serialize;
+
 use super::view::short;
-use crate::commands::profile::diff::{Answer, Row, Side};
 use crate::show::blocks::Block;
 use crate::show::units::percent;
+
+/// What changed.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    pub(crate) before: Side,
+    pub(crate) after: Side,
+    /// `equal` or `raw`.
+    pub(crate) totals: &'static str,
+    /// What weights from before were multiplied by.
+    pub(crate) scale: f64,
+    /// Those with more in themselves than before, by how much.
+    pub(crate) grew: Vec<Row>,
+    /// Those with less.
+    pub(crate) shrank: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) written: Option<String>,
+}
+
+/// One of the two.
+#[derive(Debug, Serialize)]
+pub(crate) struct Side {
+    pub(crate) file: String,
+    pub(crate) unit: String,
+    pub(crate) weight: u64,
+    #[serde(skip)]
+    pub(crate) quantity: Quantity,
+}
+
+/// A function in both. Shares are of the larger of the two wholes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) function: String,
+    pub(crate) kind: &'static str,
+    pub(crate) own_before_share: f64,
+    pub(crate) own_after_share: f64,
+    pub(crate) own_change_share: f64,
+    pub(crate) with_before_share: f64,
+    pub(crate) with_after_share: f64,
+}
 
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let side = |side: &Side| format!("{}: {}", side.file, side.quantity.say(side.weight));

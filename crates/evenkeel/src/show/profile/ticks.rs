@@ -1,16 +1,76 @@
 //! The page of `profile ticks`.
 
+use std::path::PathBuf;
+
 use evenkeel_measure::{Samples, Unit};
 use evenkeel_profile::ticks::compare::{Comparison, Doubt, Growth, Slow};
 use evenkeel_profile::ticks::cut::Ends;
+use serde::Serialize;
 
 use crate::commands::profile::begins::Told;
-use crate::commands::profile::ticks::Answer;
 use crate::show::blocks::Block;
 use crate::show::units::{part, percent, quantity, real_quantity};
 
 /// Slow ticks that the page lists; JSON has a hundred.
 const LISTED: usize = 12;
+
+/// The answer.
+#[derive(Serialize)]
+pub(crate) struct Answer {
+    /// The thread; of several that share the tick, the one with most of its work.
+    pub(crate) thread: Thread,
+    /// All threads that do the tick's work, that with the most first.
+    pub(crate) threads: Vec<Thread>,
+    /// Ticks a second; none where they keep no time.
+    pub(crate) tick_hz: Option<f64>,
+    /// By what ticks are told apart.
+    #[serde(flatten)]
+    pub(crate) told: Told,
+    /// What ends a tick.
+    pub(crate) ends: Ends,
+    /// Ticks whose end was to be told and was not: they are left out.
+    pub(crate) unended_ticks: u64,
+    /// Ticks that were due and did not come.
+    pub(crate) missed_ticks: u64,
+    /// What makes slow ticks slow, in a sentence.
+    pub(crate) verdict: String,
+    /// What it took to record; none of a file.
+    pub(crate) recorded: Option<Recorded>,
+    /// From when a tick was due, or began, until it was done.
+    pub(crate) length_ns: Samples,
+    /// Of that on a CPU.
+    pub(crate) ran_ns: Samples,
+    /// How late it began.
+    pub(crate) lateness_ns: Samples,
+    /// The slow ones beside the rest.
+    #[serde(flatten)]
+    pub(crate) comparison: Comparison,
+    /// Where the graph was written.
+    pub(crate) written: Option<PathBuf>,
+}
+
+/// The thread that keeps the tick.
+#[derive(Serialize)]
+pub(crate) struct Thread {
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) name: Option<String>,
+}
+
+/// What it took to record.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Recorded {
+    /// How long, in nanoseconds.
+    pub(crate) elapsed_ns: u64,
+    /// How often the clock was to come, in Hz.
+    pub(crate) hz: u32,
+    /// Samples of all events: each costs the server some microseconds.
+    pub(crate) samples: u64,
+    /// What reading them took of a CPU, from 0 to 1.
+    pub(crate) reader_cpu_share: f64,
+    /// What cannot be seen, and why.
+    pub(crate) unseen: Vec<String>,
+}
 
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let said = &answer.comparison;

@@ -2,8 +2,10 @@
 
 use evenkeel_measure::Unit;
 use evenkeel_profile::graph::Quantity;
+use evenkeel_profile::recording::Lost;
+use evenkeel_profile::symbols::Doubts;
+use serde::Serialize;
 
-use crate::commands::profile::view::{Answer, FunctionRow, Told};
 use crate::show::blocks::Block;
 use crate::show::units::{percent, quantity};
 
@@ -11,6 +13,105 @@ use crate::show::units::{percent, quantity};
 const CPUS_MAX: usize = 64;
 /// Longer names are cut off here: a page has so many columns. The JSON has them whole.
 const NAME_COLUMNS: usize = 60;
+
+/// What a recording comes to.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    pub(crate) file: String,
+    /// Of a recording alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recording: Option<Told>,
+    /// What weights count: `ns` of a CPU, or the name of what is counted.
+    pub(crate) unit: String,
+    pub(crate) weight: u64,
+    pub(crate) functions: Vec<FunctionRow>,
+    /// How many frames have a name, and why others have none; of a recording alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) names: Option<Doubts>,
+    pub(crate) doubts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) written: Option<String>,
+    #[serde(skip)]
+    pub(crate) quantity: Quantity,
+}
+
+/// What a recording tells beside its stacks.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kernel: Option<String>,
+    pub(crate) command: Vec<String>,
+    pub(crate) event: String,
+    pub(crate) span_ns: u64,
+    pub(crate) samples: u64,
+    pub(crate) events: Vec<EventRow>,
+    pub(crate) cpus: Vec<CpuRow>,
+    pub(crate) threads: Vec<ThreadRow>,
+    pub(crate) lost: LostRow,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct EventRow {
+    pub(crate) event: String,
+    pub(crate) samples: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct CpuRow {
+    pub(crate) cpu: u32,
+    pub(crate) samples: u64,
+    pub(crate) weight: u64,
+    /// Of the time that was looked at, where weights are time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sampled_share: Option<f64>,
+    pub(crate) top_thread: String,
+    pub(crate) top_thread_share: f64,
+    pub(crate) top_function: String,
+    pub(crate) top_function_share: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ThreadRow {
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) name: String,
+    pub(crate) samples: u64,
+    pub(crate) weight: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct FunctionRow {
+    pub(crate) function: String,
+    pub(crate) kind: &'static str,
+    pub(crate) own_weight: u64,
+    pub(crate) own_share: f64,
+    pub(crate) with_weight: u64,
+    pub(crate) with_share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) most_inlined: Option<Inlined>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Inlined {
+    pub(crate) function: String,
+    pub(crate) own_share: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct LostRow {
+    pub(crate) records: u64,
+    pub(crate) samples: u64,
+    pub(crate) throttled: u64,
+    pub(crate) odd: u64,
+}
+
+impl From<Lost> for LostRow {
+    fn from(lost: Lost) -> LostRow {
+        LostRow { records: lost.records, samples: lost.samples, throttled: lost.throttled, odd: lost.odd }
+    }
+}
 
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let mut blocks = vec![Block::heading(format!("{}: {}", answer.file, answer.quantity.say(answer.weight)))];

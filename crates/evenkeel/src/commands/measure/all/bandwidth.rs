@@ -4,7 +4,7 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::bandwidth::{self, By, Report, Way};
 
-use super::{Entry, Pace, line};
+use super::entry::{Entry, Pace, line};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "bandwidth",

@@ -3,7 +3,7 @@
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::clock::{self, Report, Sources};
 
-use super::{Entry, Pace, percentiles, with};
+use super::entry::{Entry, Pace, percentiles, with};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "clock",

@@ -3,7 +3,7 @@
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::disk::{self, Report};
 
-use super::{Entry, Pace, percentiles};
+use super::entry::{Entry, Pace, percentiles};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "disk",

@@ -5,7 +5,7 @@ use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::frequency::{self, Report};
 use evenkeel_sys::thread;
 
-use super::{Entry, Pace, line, with};
+use super::entry::{Entry, Pace, line, with};
 
 const PPM: f64 = 1e6;
 /// All CPUs of a large machine share this, so that a turn has the same length everywhere.

@@ -4,7 +4,7 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::gaps::{self, Cause, Class, Keep, Mode, Order, Report};
 
-use super::{Entry, Pace, line};
+use super::entry::{Entry, Pace, line};
 
 const PPM: f64 = 1e6;
 /// Those that nothing inside of this machine takes.

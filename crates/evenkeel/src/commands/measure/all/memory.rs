@@ -4,7 +4,7 @@ use evenkeel_measure::Samples;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::memory::{self, Report, Way};
 
-use super::{Entry, Pace, line, with};
+use super::entry::{Entry, Pace, line, with};
 
 /// Working sets that have a line: one that the nearest cache holds, one that a CPU's own holds, one that none holds for itself.
 const WORKING_SETS_KIB: [usize; 3] = [16, 512, 65_536];

@@ -4,6 +4,7 @@
 mod bandwidth;
 mod clock;
 mod disk;
+mod entry;
 mod frequency;
 mod gaps;
 mod host;
@@ -19,10 +20,11 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
-use evenkeel_measure::card::{Better, Card, CardLine, KIND, Part, Reference, Taken};
-use evenkeel_measure::{MeterError, Samples, Unit, Watch};
+use evenkeel_measure::Watch;
+use evenkeel_measure::card::{Card, CardLine, KIND, Part, Taken};
 use evenkeel_sys::clock as time;
 
+use self::entry::{Entry, Pace};
 use super::Context;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
@@ -44,49 +46,6 @@ pub(crate) struct Args {
     /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most), which some tell in no other way
     #[arg(long)]
     metadata: bool,
-}
-
-/// How long each turn is, and how many there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
-    Full,
-    Quick,
-}
-
-impl Pace {
-    fn name(self) -> &'static str {
-        match self {
-            Pace::Full => "full",
-            Pace::Quick => "quick",
-        }
-    }
-
-    /// Fewer would not tell the spread from chance: of two times five rounds, all of one machine, one in 126 orders keeps the two apart;
-    /// of two times three, one in ten.
-    fn rounds(self) -> usize {
-        match self {
-            Pace::Full => 5,
-            Pace::Quick => 3,
-        }
-    }
-
-    /// Of two settings the one for this pace.
-    fn of<T>(self, full: T, quick: T) -> T {
-        match self {
-            Pace::Full => full,
-            Pace::Quick => quick,
-        }
-    }
-}
-
-/// A meter on the card.
-struct Entry {
-    /// As `evenkeel measure NAME`.
-    name: &'static str,
-    /// What a turn takes at full pace, in seconds: for the bar that shows how far it is.
-    seconds: f64,
-    /// One turn.
-    turn: fn(Pace, &Watch<'_>) -> Result<Vec<CardLine>, MeterError>,
 }
 
 /// The meters in the order of the card.
@@ -165,30 +124,14 @@ fn card(entries: &[Entry], pace: Pace, host: Vec<evenkeel_measure::card::Trait>,
     }
 }
 
-/// A line of the card.
-fn line(id: impl Into<String>, title: impl Into<String>, unit: Unit, better: Better, value: f64) -> CardLine {
-    CardLine { id: id.into(), title: title.into(), unit, better, value, reference: None }
-}
-
-/// The same with what somebody published of some machine.
-fn with(line: CardLine, figure: &str, source: &str, says: &str) -> CardLine {
-    let reference = Reference { figure: figure.to_owned(), source: source.to_owned(), says: says.to_owned() };
-    CardLine { reference: Some(reference), ..line }
-}
-
-/// Two lines, of the median and of the ninety-ninth of a hundred samples; none where there are no samples.
-fn percentiles(id: &str, title: &str, better: Better, samples: &Samples) -> Option<[CardLine; 2]> {
-    let summary = samples.histogram.summary()?;
-    let of = |name: &str, value: u64| {
-        line(format!("{id}_{name}"), format!("{title}, {name}"), samples.unit, better, value as f64)
-    };
-    Some([of("p50", summary.p50), of("p99", summary.p99)])
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use evenkeel_measure::card::Better;
+    use evenkeel_measure::{MeterError, Unit};
+
+    use super::entry::line;
     use super::*;
 
     static STOP: AtomicBool = AtomicBool::new(false);

@@ -5,7 +5,7 @@ use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::quantum::{self, Order, Report};
 use evenkeel_stats::periodicity::Model;
 
-use super::{Entry, Pace, line, with};
+use super::entry::{Entry, Pace, line, with};
 
 const PPM: f64 = 1e6;
 

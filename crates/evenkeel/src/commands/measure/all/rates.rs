@@ -4,7 +4,7 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::rates::{self, Pages, Report, Seen, Target};
 
-use super::{Entry, Pace, line, with};
+use super::entry::{Entry, Pace, line, with};
 
 const PPM: f64 = 1e6;
 

@@ -4,7 +4,7 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::udp::{self, Part, Receive, Report};
 
-use super::{Entry, Pace, line, percentiles};
+use super::entry::{Entry, Pace, line, percentiles};
 
 const PPM: f64 = 1e6;
 

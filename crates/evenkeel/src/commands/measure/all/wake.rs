@@ -3,7 +3,7 @@
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::wake::{self, Cell, Kind, Report, Variant};
 
-use super::{Entry, Pace, percentiles, with};
+use super::entry::{Entry, Pace, percentiles, with};
 
 const GAPS_US: [u64; 2] = [100, 5000];
 

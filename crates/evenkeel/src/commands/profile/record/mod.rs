@@ -142,7 +142,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     };
     let ended = child.map(Child::finish);
     let files: Vec<PathBuf> = dumps.iter().chain([&args.output]).cloned().collect();
-    let mut answer = Answer::of(args, told, dumps, ended);
+    let mut answer = Answer::of(args.output.clone(), args.hz, told, dumps, ended);
     // Who ended the recording by Ctrl-C may end this by another one.
     stop.store(false, Ordering::Relaxed);
     answer.names = named::keep(&files, out, &stop);

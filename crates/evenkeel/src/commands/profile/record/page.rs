@@ -11,7 +11,6 @@ use evenkeel_profile::live::{Status, Told};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::Args;
 use super::named::Kept;
 use crate::progress::Telling;
 use crate::show::Out;
@@ -109,7 +108,13 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn of(args: &Args, told: Told, windows: Vec<PathBuf>, ended: Option<Option<ExitStatus>>) -> Answer {
+    pub(super) fn of(
+        file: PathBuf,
+        clock_hz: u32,
+        told: Told,
+        windows: Vec<PathBuf>,
+        ended: Option<Option<ExitStatus>>,
+    ) -> Answer {
         // A command's end is told by how it ended.
         let ended_in_words = told.ended_with().filter(|_| ended.is_none());
         let unseen = told.unseen_of(&[]);
@@ -117,10 +122,10 @@ impl Answer {
         let Status { elapsed_ns, samples, switches, lost, throttled, bytes } = status;
         let code = |status: ExitStatus| status.code().or_else(|| Some(128 + status.signal()?));
         Answer {
-            file: args.output.clone(),
+            file,
             windows,
             event: clock,
-            clock_hz: args.hz,
+            clock_hz,
             elapsed_ns,
             ended_with: if ended.is_none() { ended_with } else { Vec::new() },
             ended_in_words,

@@ -9,7 +9,7 @@ use evenkeel_workload::Metric;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
-use super::{StartArgs, minutes};
+use super::start_args::StartArgs;
 use crate::arms::parse;
 use crate::commands::prove::design::{DecisionArgs, named_guard};
 use crate::exit;
@@ -150,6 +150,12 @@ pub(super) fn plan(
     }
     let order = BootsState::begin(design.clone(), 0, "").order().iter().map(|arm| format!("{arm:?}")).collect();
     Ok(Planned { error: BOOTS_ERROR, order, decides, design, plan })
+}
+
+/// How long the measuring alone takes, in minutes.
+fn minutes(design: &BootsDesign) -> u64 {
+    let a_boot = design.settle_ms + design.windows as u64 * design.window_ms;
+    (a_boot * design.boots as u64).div_ceil(60_000)
 }
 
 /// What is going to happen; `again` is what the command line needs to find the same state.

@@ -6,7 +6,8 @@ use evenkeel_hostfs::Root;
 use evenkeel_stats::Verdict;
 use evenkeel_trial::boots::{BootsEnded, BootsReport, BootsState, Hands, read};
 
-use super::{FILE, live, not_possible};
+use super::ground::{FILE, not_possible};
+use super::live;
 use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::{Failure, Outcome};

@@ -1,0 +1,72 @@
+//! `Ground`: where a trial over boots lives.
+
+use std::path::{Path, PathBuf};
+
+use evenkeel_hostfs::Root;
+use evenkeel_trial::boots::{BootsState, Hands, read};
+
+use crate::args::StateArgs;
+use crate::arms::parse;
+use crate::exit;
+use crate::failure::Failure;
+
+/// The state's name in the folder of the journal.
+pub(super) const FILE: &str = "boots";
+/// Folders that are empty after a boot.
+const GONE_BY_BOOT: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
+
+/// Where a trial over boots lives.
+pub(super) struct Ground {
+    pub(super) root: Root,
+    pub(super) dir: PathBuf,
+    pub(super) file: PathBuf,
+    pub(super) program: String,
+    /// What puts everything back, as it stands in a sentence.
+    pub(super) revert: String,
+}
+
+impl Ground {
+    pub(super) fn of(state: &StateArgs) -> Result<Ground, Failure> {
+        let dir = state.path()?;
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
+        let program = program.to_string_lossy().into_owned();
+        Ok(Ground { root: Root::live(), file: dir.join(FILE), dir, program, revert: state.revert() })
+    }
+
+    pub(super) fn hands(&self, state: &BootsState) -> Result<Hands<'_>, Failure> {
+        let settings = parse(&state.design.settings)?;
+        Hands::new(&self.root, &self.dir, &state.id, settings).map_err(not_possible)
+    }
+
+    /// What has to be there after a boot has to lie where boots leave it.
+    pub(super) fn refuse_gone(&self) -> Result<(), Failure> {
+        for path in [self.dir.as_path(), Path::new(&self.program)] {
+            if let Some(gone) = GONE_BY_BOOT.iter().find(|gone| path.starts_with(gone)) {
+                let cause = format!("{} may be gone after a boot, as all in {gone}", path.display());
+                return Err(
+                    not_possible(cause).hint("install evenkeel as /usr/local/bin/evenkeel, with its usual --state")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse_second(&self) -> Result<(), Failure> {
+        match read(&self.file) {
+            Ok(Some(state)) if state.ended.is_none() && self.hands(&state)?.is_licensed().unwrap_or(true) => {
+                let cause = format!("one of {} is going on", state.design.settings.join(" "));
+                Err(not_possible(cause)
+                    .hint("`evenkeel prove boots status` shows how far it is, `evenkeel prove boots cancel` ends it"))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(Failure::new(exit::NOT_POSSIBLE, error).hint("`evenkeel prove boots cancel` puts it away"))
+            }
+        }
+    }
+}
+
+pub(super) fn not_possible(why: impl std::fmt::Display) -> Failure {
+    Failure::text(exit::NOT_POSSIBLE, "begin a trial over boots", why)
+}

@@ -1,0 +1,46 @@
+//! What a search stands on, and what is written of what it finds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use evenkeel_change::ServiceName;
+use evenkeel_host::Facts;
+use evenkeel_hostfs::Root;
+use evenkeel_trial::Beside;
+
+use crate::args::StateArgs;
+use crate::exit;
+use crate::failure::Failure;
+use crate::show::Out;
+
+/// What is written of what was found.
+#[derive(Debug, clap::Args)]
+pub(super) struct OutArgs {
+    /// Write the set with its evidence to FILE, for `evenkeel apply`
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// Make the plan outlive the next boot
+    #[arg(long, requires = "out")]
+    pub(super) persist: bool,
+    /// The systemd unit of the server, for settings of its process
+    #[arg(long, value_name = "UNIT", requires = "out")]
+    pub(super) unit: Option<ServiceName>,
+}
+
+/// What a search stands on, whether it begins or goes on.
+pub(super) struct Ground<'a> {
+    pub(super) out_args: &'a OutArgs,
+    pub(super) state: &'a StateArgs,
+    /// The command that continues it.
+    pub(super) resume: String,
+    pub(super) out: &'a Out,
+    pub(super) root: &'a Root,
+    pub(super) facts: &'a Facts,
+    pub(super) stop: Arc<AtomicBool>,
+    pub(super) beside: Arc<Beside>,
+}
+
+pub(super) fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
+    Failure::new(exit::NOT_POSSIBLE, error)
+}

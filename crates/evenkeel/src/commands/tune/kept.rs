@@ -1,0 +1,98 @@
+//! The log of a search beside the journal: what it tells beside the design, and how it is kept where another search takes its place.
+
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use evenkeel_trial::search::{Header, LeftOut, Log, WorkloadSpec, is_over};
+use serde::{Deserialize, Serialize};
+
+use super::ground::{Ground, not_possible};
+use crate::args::StateArgs;
+use crate::exit;
+use crate::failure::Failure;
+use crate::session_files;
+
+/// The search's log, beside the journal.
+pub(super) const LOG: &str = "tune.jsonl";
+/// The folder of searches that are not over and that another one took the place of, beside it.
+pub(super) const FOLDER: &str = "searches";
+
+/// What the log has to tell beside the design, for whoever goes on with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Context {
+    pub(super) workload: WorkloadSpec,
+    pub(super) left_out: Vec<LeftOutWords>,
+    /// The folder that the workload was started in; none where an older version began it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) folder: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct LeftOutWords {
+    pub(super) knob: String,
+    pub(super) why: String,
+}
+
+impl Context {
+    /// That of a new search.
+    pub(super) fn new(workload: WorkloadSpec, left_out: &[LeftOut]) -> Context {
+        let words = |left: &LeftOut| LeftOutWords { knob: left.knob.clone(), why: left.why.to_string() };
+        let folder = std::env::current_dir().ok().and_then(|folder| folder.to_str().map(str::to_owned));
+        Context { workload, left_out: left_out.iter().map(words).collect(), folder }
+    }
+}
+
+/// The command that continues a search, as it stands in a sentence.
+pub(super) fn again(file: Option<&Path>, state: &StateArgs) -> String {
+    let file = file.map_or_else(String::new, |file| format!(" {}", file.display()));
+    format!("evenkeel tune resume{file}{}", state.again())
+}
+
+/// Why a search can't begin or go on, with what to do about the search that was cut off, where there is one.
+pub(super) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failure {
+    match &failure.hint {
+        Some(hint) if !is_done_with(path) => {
+            let hint = format!("{hint}; `{again}` then continues the search that was cut off");
+            failure.hint(hint)
+        }
+        _ => failure,
+    }
+}
+
+/// Begins the log of a new search. One that was cut off before it was over is kept, and said to be.
+pub(super) fn begin(ground: &Ground<'_>, path: &Path, header: &Header) -> Result<Log, Failure> {
+    if !is_done_with(path) {
+        let kept = keep(path)?;
+        let again = again(Some(&kept), ground.state);
+        ground.out.aside(&format!("the search before is not over, and kept: `{again}` continues it\n"));
+    }
+    Log::create(path, header).map_err(not_possible)
+}
+
+/// Whether nobody would miss a log: there is none, it has no windows, or its search is over. What can't be read may be missed.
+fn is_done_with(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        Ok(metadata) if metadata.len() == 0 => true,
+        _ => {
+            Log::open(path).is_ok_and(|(header, mut log)| log.entries().is_empty() || is_over(&header.design, &mut log))
+        }
+    }
+}
+
+/// Moves a log to those that are kept; its new path.
+fn keep(path: &Path) -> Result<PathBuf, Failure> {
+    let folder = path.with_file_name(FOLDER);
+    let failed = |error: std::io::Error| {
+        let tried = format!("keep the search before, {}, in {}", path.display(), folder.display());
+        Failure::io(exit::NOT_POSSIBLE, tried, &error)
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;
+    session_files::forget_old(&folder);
+    let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+    let kept = folder.join(format!("{stamp}-{}.jsonl", std::process::id()));
+    std::fs::rename(path, &kept).map_err(failed)?;
+    Ok(kept)
+}

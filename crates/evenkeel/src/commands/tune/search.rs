@@ -1,0 +1,214 @@
+//! Runs a search, whether it begins or goes on, and tells what it found.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_change::State;
+use evenkeel_host::{Action, Facts, Plan};
+use evenkeel_hostfs::Root;
+use evenkeel_trial::search::{HostWords, LeftOut, Live, Log, SearchDesign, Tools, Verdict, WorkloadSpec, search};
+use evenkeel_trial::{Rules, Switch, Watch};
+use evenkeel_workload::{Workload, WorkloadError};
+
+use super::ground::{Ground, OutArgs, not_possible};
+use super::{goal, kept};
+use crate::args::StateArgs;
+use crate::exit;
+use crate::experiment;
+use crate::failure::{Failure, Outcome};
+use crate::overdue;
+use crate::session_files::TrialLock;
+use crate::show::tune::Told;
+use crate::show::{Out, tune as page};
+use crate::workload_args::workload_of;
+
+/// A search that is ready to begin, or to go on.
+pub(super) struct Ready {
+    pub(super) design: SearchDesign,
+    pub(super) plans: Vec<Plan>,
+    pub(super) left_out: Vec<LeftOut>,
+    pub(super) spec: WorkloadSpec,
+    pub(super) workload: Box<dyn Workload>,
+    pub(super) log: Log,
+}
+
+/// What is asked of a search, whether it begins or goes on.
+pub(super) struct Asked<'a> {
+    pub(super) out_args: &'a OutArgs,
+    pub(super) state: &'a StateArgs,
+    /// Its log.
+    pub(super) path: &'a Path,
+    /// The command that continues it.
+    pub(super) resume: String,
+}
+
+/// Runs the search that `ready` makes ready.
+pub(super) fn run_search(
+    asked: Asked<'_>,
+    out: &Out,
+    ready: impl FnOnce(&Ground<'_>, &mut State) -> Result<Ready, Failure>,
+) -> Outcome {
+    let Asked { out_args, state: state_args, path, resume } = asked;
+    let root = Root::live();
+    let here = std::env::current_dir().unwrap_or_default();
+    overdue::settle(&root, state_args, out);
+    let facts = Facts::probe(&root);
+    check(out_args)?;
+    let stop = experiment::stop_flag()?;
+    experiment::tell_of_signals(out, state_args);
+    // Before the server starts: what needs rights or another trial's end shall not take its time.
+    let mut state = state_args.open()?;
+    experiment::refuse_if_interrupted(&root, &state, state_args)
+        .map_err(|failure| kept::after_a_kill(failure, &resume, path))?;
+    let _alone = TrialLock::take(state_args)?;
+    let beside = experiment::beside(out, "tune");
+    let ground = Ground { out_args, state: state_args, resume, out, root: &root, facts: &facts, stop, beside };
+    let ready = ready(&ground, &mut state).map_err(|failure| experiment::stopped_or(failure, &ground.stop))?;
+    let before = readings(&root, &ready.plans);
+    let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
+    let mut told = measure(&ground, &mut state, ready)?;
+    told.all_as_before = readings(&root, &plans) == before;
+    drop(state);
+    if let (Some(file), Verdict::Better) = (&out_args.out, told.answer.verdict) {
+        let evidence = (&design, spec, HostWords::of(&facts));
+        // The workload may be of another folder, where the file was not meant to be.
+        let is_here = std::env::current_dir().is_ok_and(|folder| folder == here);
+        let file = &if is_here { file.clone() } else { here.join(file) };
+        match goal::write(&ground, file, evidence, &told) {
+            Ok(written) => {
+                told.goal_applies = written.file.is_some().then_some(written.applies);
+                (told.goal_file, told.notes) = (written.file, written.notes);
+            }
+            Err(failure) => return unwritten(out, told, failure.hint(goal::again(&ground, file))),
+        }
+    }
+    out.answer(&told, || page::page(&told))?;
+    Ok(match (&told.answer.ended, told.answer.verdict) {
+        (_, Verdict::Better) => exit::WELL,
+        (evenkeel_trial::search::SearchEnded::Failed { .. }, _) => exit::UNDONE,
+        (evenkeel_trial::search::SearchEnded::Stopped, _) => exit::STOPPED,
+        _ => exit::NO,
+    })
+}
+
+/// The outcome where the goal can't be written; what was found is told all the same.
+fn unwritten(out: &Out, mut told: Told, failure: Failure) -> Outcome {
+    if !out.is_json() {
+        out.answer(&told, || page::page(&told))?;
+        return Err(failure);
+    }
+    // The answer is the one document on standard output, and tells itself what is missing.
+    told.notes.push(format!("{}; {}", failure.message(), failure.hint.as_deref().unwrap_or_default()));
+    out.answer(&told, String::new)?;
+    out.aside(&format!("evenkeel: {}\n", told.notes.concat()));
+    Ok(failure.exit)
+}
+
+fn check(args: &OutArgs) -> Result<(), Failure> {
+    // A file that can't be written is better known before twenty minutes have passed.
+    let folder = args.out.as_ref().and_then(|file| file.parent()).filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            Err(Failure::text(exit::WRONG_USE, format!("write into {}", folder.display()), "there is no such folder"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Starts the workload that our own log tells of, or another one like it in the place of one that died.
+pub(super) fn start(
+    spec: &WorkloadSpec,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<Box<dyn Workload>, WorkloadError> {
+    let why = |failure: Failure| WorkloadError::Start { program: spec.name.clone(), why: failure.message() };
+    workload_of(&spec.arguments).and_then(|workload| workload.start(seed, stop)).map_err(why)
+}
+
+/// Runs the search. The host is as before when this returns, or the error says what is not.
+fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told, Failure> {
+    let Ready { design, plans, left_out, spec, workload, mut log } = ready;
+    let described = workload.describe();
+    let knobs = design.candidates.len();
+    let at_most = at_most(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));
+    ground.out.say(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
+    let hand = ground.root.hand().map_err(not_possible)?;
+    let title = format!("tune {} by {}", spec.name, design.metric.name);
+    let mut switch = Switch::begin(ground.root, &hand, Some(state), &title, &plans).map_err(not_possible)?;
+    let watch = Watch::start(ground.root, &plans).beside(&ground.beside).of_workload(workload.as_ref());
+    let bar = page::bar(ground.out.shows_progress());
+    let revive = || start(&spec, design.seed, &ground.stop);
+    let mut live = Live {
+        design: &design,
+        plans: &plans,
+        switch: &mut switch,
+        workload,
+        revive: &revive,
+        watch: &watch,
+        rules: Rules::default(),
+        revivals: 0,
+    };
+    let answer = search(
+        &design,
+        Tools {
+            subject: &mut live,
+            log: &mut log,
+            stop: &|| ground.stop.load(Ordering::Relaxed),
+            on_progress: &mut |progress| {
+                ground.beside.news().iter().for_each(|words| bar.suspend(|| ground.out.aside(&format!("{words}\n"))));
+                page::show(&bar, progress);
+            },
+        },
+    );
+    bar.finish_and_clear();
+    live.workload.stop();
+    drop(live);
+    switch.end().map_err(|error| {
+        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", ground.state.revert()))
+    })?;
+    let answer = answer.map_err(not_possible)?;
+    Ok(Told {
+        answer,
+        design,
+        workload: described,
+        not_tried: left_out,
+        all_as_before: false,
+        goal_file: None,
+        goal_applies: None,
+        notes: Vec::new(),
+        resume: ground.resume.clone(),
+        revert: ground.state.revert(),
+    })
+}
+
+/// What every file reads that the plans write.
+fn readings(root: &Root, plans: &[Plan]) -> BTreeMap<String, Option<String>> {
+    let files = plans.iter().flat_map(|plan| &plan.steps).filter_map(|step| match &step.action {
+        Action::Write { path, .. } => Some(path.clone()),
+        _ => None,
+    });
+    files.map(|path| (path.clone(), root.text(&path).ok())).collect()
+}
+
+/// A budget in words; what finding the settle time took is no longer in it, so it may be any number of seconds.
+fn at_most(time: Duration) -> String {
+    match time.as_secs_f64().ceil() {
+        seconds if seconds <= 120.0 => format!("{seconds:.0} s"),
+        seconds => format!("{:.0} min", seconds / 60.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_of_seconds_is_said_in_seconds() {
+        let told = [0, 30_000, 88_200, 120_000, 121_000, 1_190_000, 3_600_000];
+        let told = told.map(|ms| at_most(Duration::from_millis(ms)));
+        assert_eq!(told, ["0 s", "30 s", "89 s", "120 s", "2 min", "20 min", "60 min"]);
+    }
+}
