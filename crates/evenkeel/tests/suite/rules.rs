@@ -264,6 +264,23 @@ fn files_that_the_documents_name_are_there() {
     assert!(named > 10, "{named} files named");
 }
 
+#[test]
+fn the_walks_of_the_architecture_name_functions_that_are_there() {
+    let text = read(&project().join("ARCHITECTURE.md"));
+    let walks = text.split("## Two walks").nth(1).and_then(|text| text.split("\n## ").next()).unwrap();
+    let mut steps = 0;
+    for row in walks.lines().filter(|line| line.starts_with('|') && line.contains('`')) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('`')).collect();
+        let [_, function, path] = cells[..] else { panic!("three cells: {row}") };
+        let name = function.rsplit("::").next().unwrap();
+        let code = read(&project().join(path));
+        let is_there = [format!("fn {name}("), format!("fn {name}<"), format!("const {name}:")];
+        assert!(is_there.iter().any(|declared| code.contains(declared.as_str())), "{path} has no {function}");
+        steps += 1;
+    }
+    assert_eq!(steps, 22);
+}
+
 /// Commands that open the journal of the host that they run on, or take the lock of its trials.
 const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
 
