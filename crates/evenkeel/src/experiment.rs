@@ -226,6 +226,8 @@ impl Experiment<'_> {
             away: self.arms.away(self.root, self.facts),
             same_already: self.same_already.clone(),
             workload: workload.describe(),
+            workload_identity: Some(workload.identity()).filter(|identity| *identity != workload.describe()),
+            workload_events_per_s: workload.events_per_s(),
             identity: identity(self.facts),
         }
     }

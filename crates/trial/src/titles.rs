@@ -47,6 +47,12 @@ pub struct Titles {
     pub same_already: Vec<String>,
     /// The workload, in words.
     pub workload: String,
+    /// What of that every start has alike, so that a session can be continued; none in sessions of older versions, nor where it is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_identity: Option<String>,
+    /// How often the event that its metric measures happens, a second, where that is known: its tick rate in Hz.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_events_per_s: Option<f64>,
     /// The program and the machine.
     #[serde(default)]
     pub identity: Identity,

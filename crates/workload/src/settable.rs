@@ -96,6 +96,10 @@ impl Workload for Settable {
         self.inner.describe()
     }
 
+    fn identity(&self) -> String {
+        self.inner.identity()
+    }
+
     fn metrics(&self) -> &[Metric] {
         self.inner.metrics()
     }

@@ -19,6 +19,11 @@ pub trait Workload {
     /// What it is, for the report: programs, versions, players, rates, placement.
     fn describe(&self) -> String;
 
+    /// What of [`Workload::describe`] every start of the same workload has alike: not the number of a thread, nor what is found anew each time.
+    fn identity(&self) -> String {
+        self.describe()
+    }
+
     /// The metrics that may decide a trial, the usual one first.
     fn metrics(&self) -> &[Metric];
 

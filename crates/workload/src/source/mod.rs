@@ -26,6 +26,11 @@ pub trait Source {
     /// What it is and where it reads, for the report.
     fn describe(&self) -> String;
 
+    /// See [`Workload::identity`](crate::Workload::identity).
+    fn identity(&self) -> String {
+        self.describe()
+    }
+
     /// The metrics that it yields; may grow until the first window has ended.
     fn metrics(&self) -> Vec<Metric>;
 

@@ -204,6 +204,11 @@ impl Source for OutsideTicks {
         )
     }
 
+    /// Without the thread, the rate and how it is kept: each start finds them anew.
+    fn identity(&self) -> String {
+        "tick seen from outside by switch records".to_owned()
+    }
+
     /// That which decides first.
     fn metrics(&self) -> Vec<Metric> {
         let usual = usual_metric(self.hz(), self.has_due);

@@ -135,10 +135,20 @@ fn called(name: &str) -> Vec<u32> {
     pids
 }
 
+impl Outside {
+    fn in_words(&self, of_source: impl Fn(&dyn Source) -> String) -> String {
+        let sources: Vec<String> = self.sources.iter().map(|source| of_source(source.as_ref())).collect();
+        format!("{}, which ran already, under the players that it has: {}", self.named, sources.join("; "))
+    }
+}
+
 impl Workload for Outside {
     fn describe(&self) -> String {
-        let sources: Vec<String> = self.sources.iter().map(|source| source.describe()).collect();
-        format!("{}, which ran already, under the players that it has: {}", self.named, sources.join("; "))
+        self.in_words(|source| source.describe())
+    }
+
+    fn identity(&self) -> String {
+        self.in_words(|source| source.identity())
     }
 
     fn metrics(&self) -> &[Metric] {

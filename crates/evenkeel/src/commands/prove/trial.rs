@@ -8,7 +8,7 @@ use evenkeel_host::{Action, Facts, Knob, Plan, Setting, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
 use evenkeel_trial::kept::{Asked, Head, Kept};
-use evenkeel_trial::{Beside, Design, Keep};
+use evenkeel_trial::{Beside, Design, Keep, Titles};
 use evenkeel_workload::Workload;
 
 use super::asked::TrialArgs;
@@ -207,7 +207,7 @@ impl Session<'_> {
         match self.begins {
             Begins::Anew { plan, .. } => plan.design(workload, self.arms, seed),
             Begins::After(_, kept) => {
-                refuse_another(workload, kept)?;
+                refuse_another(workload, &kept.head.titles)?;
                 Ok(kept.head.design.clone())
             }
         }
@@ -251,12 +251,85 @@ impl Session<'_> {
     }
 }
 
-/// Refuses a workload that is not as it was: the file may have changed, or its program.
-fn refuse_another(workload: &dyn Workload, kept: &Kept) -> Result<(), Failure> {
-    let (then, now) = (&kept.head.titles.workload, workload.describe());
-    if *then == now {
-        return Ok(());
+/// Tick rates further apart than this, as a share, are those of two loops.
+const RATE_APART_MAX: f64 = 0.05;
+
+/// Refuses a workload that is not as it was: the file may have changed, or its program, or its tick was found otherwise.
+fn refuse_another(workload: &dyn Workload, titles: &Titles) -> Result<(), Failure> {
+    let refused = |cause| Failure::text(exit::WRONG_USE, "continue the session", cause);
+    let is_same = match &titles.workload_identity {
+        Some(then) => *then == workload.identity(),
+        None => titles.workload == workload.describe(),
+    };
+    if !is_same {
+        let (then, now) = (&titles.workload, workload.describe());
+        return Err(refused(format!(
+            "its workload was {then:?}, and this is {now:?}: pairs of both can't be put together"
+        )));
     }
-    let cause = format!("its workload was {then:?}, and this is {now:?}: pairs of both can't be put together");
-    Err(Failure::text(exit::WRONG_USE, "continue the session", cause))
+    if let Some((then, now)) = titles.workload_events_per_s.zip(workload.events_per_s())
+        && (now / then - 1.0).abs() > RATE_APART_MAX
+    {
+        return Err(refused(format!("its tick rate was {then:.1} Hz, and now it is {now:.1} Hz"))
+            .hint("run it again: the tick is looked for anew at each start"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use evenkeel_workload::{Metric, Sample, WorkloadError};
+
+    use super::*;
+
+    /// A server whose tick was found in some thread, at some rate.
+    struct Server(u32, f64);
+
+    impl Workload for Server {
+        fn describe(&self) -> String {
+            format!("server; tick of thread {}, {:.1} Hz", self.0, self.1)
+        }
+
+        fn identity(&self) -> String {
+            "server; tick".to_owned()
+        }
+
+        fn events_per_s(&self) -> Option<f64> {
+            Some(self.1)
+        }
+
+        fn metrics(&self) -> &[Metric] {
+            &[]
+        }
+
+        fn window(&mut self, _: Duration, _: Duration, _: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
+            Ok(Sample::new())
+        }
+
+        fn stop(&mut self) {}
+    }
+
+    #[test]
+    fn a_session_continues_whatever_thread_ticks_now() {
+        let begun = Server(100, 20.0);
+        let titles = Titles {
+            workload: begun.describe(),
+            workload_identity: Some(begun.identity()),
+            workload_events_per_s: begun.events_per_s(),
+            ..Titles::default()
+        };
+        let refused = |server: Server, titles: &Titles| {
+            refuse_another(&server, titles).err().map_or(String::new(), |failure| failure.message())
+        };
+        assert_eq!(refused(Server(207, 20.3), &titles), "");
+        assert!(refused(Server(100, 30.0), &titles).contains("20.0 Hz, and now it is 30.0 Hz"));
+        let other = Titles { workload_identity: Some("another; tick".to_owned()), ..titles.clone() };
+        assert!(refused(Server(100, 20.0), &other).contains("can't be put together"));
+        // Older sessions have only the words.
+        let older = Titles { workload_identity: None, workload_events_per_s: None, ..titles };
+        assert_eq!(refused(Server(100, 20.0), &older), "");
+        assert!(refused(Server(207, 20.0), &older).contains("can't be put together"));
+    }
 }

@@ -371,6 +371,21 @@ impl Command {
         }
     }
 
+    fn in_words(&self, of_source: impl Fn(&dyn Source) -> String) -> String {
+        let mut text = format!("{} ({})", shown(&self.command), self.settings.ready);
+        if let Some(load) = &self.load {
+            let when = if load.settings().runs == Runs::PerWindow { "once in each window" } else { "throughout" };
+            text += &format!(", load {when}: {}", shown(&load.settings().command));
+        }
+        for source in self.sources.sources.iter().map(AsRef::as_ref).chain(self.sights.open_sources()) {
+            text += &format!("; {}", of_source(source));
+        }
+        text + &match self.server_cpus.is_empty() {
+            true => "; on whatever CPUs the kernel gives them".to_owned(),
+            false => format!("; server on CPUs {}, load on CPUs {}", self.server_cpus, self.load_cpus),
+        }
+    }
+
     /// The window itself: the time, or the load's. Gives what was seen of the load.
     fn pass(&mut self, window: Duration, before: &Looked) -> Result<Option<Shown>, WorkloadError> {
         if let (Some(load), Some(server)) = (&mut self.load, &mut self.server)
@@ -386,18 +401,11 @@ impl Command {
 
 impl Workload for Command {
     fn describe(&self) -> String {
-        let mut text = format!("{} ({})", shown(&self.command), self.settings.ready);
-        if let Some(load) = &self.load {
-            let when = if load.settings().runs == Runs::PerWindow { "once in each window" } else { "throughout" };
-            text += &format!(", load {when}: {}", shown(&load.settings().command));
-        }
-        for source in self.sources.sources.iter().map(|source| source.describe()).chain(self.sights.describe()) {
-            text += &format!("; {source}");
-        }
-        text + &match self.server_cpus.is_empty() {
-            true => "; on whatever CPUs the kernel gives them".to_owned(),
-            false => format!("; server on CPUs {}, load on CPUs {}", self.server_cpus, self.load_cpus),
-        }
+        self.in_words(|source| source.describe())
+    }
+
+    fn identity(&self) -> String {
+        self.in_words(|source| source.identity())
     }
 
     fn metrics(&self) -> &[Metric] {

@@ -83,8 +83,9 @@ impl Sights {
         self.open.clear();
     }
 
-    pub(super) fn describe(&self) -> impl Iterator<Item = String> {
-        self.open.iter().map(|source| source.describe())
+    /// The sources that were opened.
+    pub(super) fn open_sources(&self) -> impl Iterator<Item = &dyn Source> {
+        self.open.iter().map(AsRef::as_ref)
     }
 
     pub(super) fn begin(&mut self) -> Result<(), WorkloadError> {
