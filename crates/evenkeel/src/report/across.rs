@@ -51,7 +51,7 @@ fn one(asked: &Asked, across: &Across) -> Markup {
             }
             div.wide {
                 table {
-                    thead { tr { @for title in ["machine", "verdict", "pairs", "doubts", "server and load"] { th scope="col" { (title) } } } }
+                    thead { tr { @for title in ["machine", "verdict", "pairs", "caveats", "server and load"] { th scope="col" { (title) } } } }
                     tbody {
                         @for cell in &asked.cells {
                             tr {

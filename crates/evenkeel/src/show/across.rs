@@ -20,7 +20,7 @@ pub(crate) fn page(across: &Across) -> String {
         let rows: Vec<Vec<String>> = asked.cells.iter().map(|cell| row(cell, across)).collect();
         page.table(&["machine", "verdict", "change", "interval"], &rows);
         for doubt in &asked.doubts {
-            page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("doubt: {doubt}"));
+            page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("caveat: {doubt}"));
         }
     }
     if across.asked.is_empty() {

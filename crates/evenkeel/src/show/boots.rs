@@ -20,7 +20,7 @@ pub(crate) fn page(report: &BootsReport) -> String {
         page.table(&COLUMNS, &rows(report));
     }
     for doubt in &report.doubts {
-        page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("doubt: {doubt}"));
+        page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("caveat: {doubt}"));
     }
     page.finish()
 }

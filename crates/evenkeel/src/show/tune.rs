@@ -79,7 +79,7 @@ pub(crate) fn page(told: &Told) -> String {
     );
     text += &settled(told);
     for doubt in &answer.doubts {
-        text += &format!("doubt: {doubt}\n");
+        text += &format!("caveat: {doubt}\n");
     }
     if let Some(noise) = answer.noise_ratio {
         text += &format!("two windows of one thing differ by {} here\n", percent(noise));
