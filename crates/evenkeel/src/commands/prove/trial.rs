@@ -9,7 +9,8 @@ use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
 use evenkeel_trial::kept::{Asked, Head, Kept};
 use evenkeel_trial::{Beside, Design, Keep, Titles};
-use evenkeel_workload::Workload;
+use evenkeel_workload::source::outside_ticks::METRICS;
+use evenkeel_workload::{Metric, Workload};
 
 use super::asked::TrialArgs;
 use super::design::DesignArgs;
@@ -207,7 +208,7 @@ impl Session<'_> {
         match self.begins {
             Begins::Anew { plan, .. } => plan.design(workload, self.arms, seed),
             Begins::After(_, kept) => {
-                refuse_another(workload, &kept.head.titles)?;
+                refuse_another(workload, &kept.head.titles, &kept.head.design.metric)?;
                 Ok(kept.head.design.clone())
             }
         }
@@ -255,7 +256,7 @@ impl Session<'_> {
 const RATE_APART_MAX: f64 = 0.05;
 
 /// Refuses a workload that is not as it was: the file may have changed, or its program, or its tick was found otherwise.
-fn refuse_another(workload: &dyn Workload, titles: &Titles) -> Result<(), Failure> {
+fn refuse_another(workload: &dyn Workload, titles: &Titles, decides: &Metric) -> Result<(), Failure> {
     let refused = |cause| Failure::text(exit::WRONG_USE, "continue the session", cause);
     let is_same = match &titles.workload_identity {
         Some(then) => *then == workload.identity(),
@@ -273,6 +274,11 @@ fn refuse_another(workload: &dyn Workload, titles: &Titles) -> Result<(), Failur
         return Err(refused(format!("its tick rate was {then:.1} Hz, and now it is {now:.1} Hz"))
             .hint("run it again: the tick is looked for anew at each start"));
     }
+    let is = |metric: &Metric| metric.name == decides.name;
+    if METRICS.iter().any(is) && !workload.metrics().iter().any(is) {
+        let cause = format!("{} needs ticks at set times, and this start can't tell whether they are", decides.name);
+        return Err(refused(cause).hint("run it again when other programs use less CPU time"));
+    }
     Ok(())
 }
 
@@ -280,12 +286,12 @@ fn refuse_another(workload: &dyn Workload, titles: &Titles) -> Result<(), Failur
 mod tests {
     use std::time::Duration;
 
-    use evenkeel_workload::{Metric, Sample, WorkloadError};
+    use evenkeel_workload::{Sample, WorkloadError};
 
     use super::*;
 
-    /// A server whose tick was found in some thread, at some rate.
-    struct Server(u32, f64);
+    /// A server whose tick was found in some thread, at some rate, and measures these.
+    struct Server(u32, f64, Vec<Metric>);
 
     impl Workload for Server {
         fn describe(&self) -> String {
@@ -301,7 +307,7 @@ mod tests {
         }
 
         fn metrics(&self) -> &[Metric] {
-            &[]
+            &self.2
         }
 
         fn window(&mut self, _: Duration, _: Duration, _: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
@@ -313,7 +319,9 @@ mod tests {
 
     #[test]
     fn a_session_continues_whatever_thread_ticks_now() {
-        let begun = Server(100, 20.0);
+        let lateness = Metric::us("tick_lateness_us_p50", "");
+        let server = |thread, hz| Server(thread, hz, vec![lateness.clone()]);
+        let begun = server(100, 20.0);
         let titles = Titles {
             workload: begun.describe(),
             workload_identity: Some(begun.identity()),
@@ -321,15 +329,18 @@ mod tests {
             ..Titles::default()
         };
         let refused = |server: Server, titles: &Titles| {
-            refuse_another(&server, titles).err().map_or(String::new(), |failure| failure.message())
+            let refusal = refuse_another(&server, titles, &lateness).err();
+            refusal.map_or(String::new(), |failure| failure.message())
         };
-        assert_eq!(refused(Server(207, 20.3), &titles), "");
-        assert!(refused(Server(100, 30.0), &titles).contains("20.0 Hz, and now it is 30.0 Hz"));
+        assert_eq!(refused(server(207, 20.3), &titles), "");
+        assert!(refused(server(100, 30.0), &titles).contains("20.0 Hz, and now it is 30.0 Hz"));
+        let without_due = Server(207, 20.0, vec![Metric::us("tick_wall_us_p50", "")]);
+        assert!(refused(without_due, &titles).contains("tick_lateness_us_p50 needs ticks at set times"));
         let other = Titles { workload_identity: Some("another; tick".to_owned()), ..titles.clone() };
-        assert!(refused(Server(100, 20.0), &other).contains("can't be put together"));
+        assert!(refused(server(100, 20.0), &other).contains("can't be put together"));
         // Older sessions have only the words.
         let older = Titles { workload_identity: None, workload_events_per_s: None, ..titles };
-        assert_eq!(refused(Server(100, 20.0), &older), "");
-        assert!(refused(Server(207, 20.0), &older).contains("can't be put together"));
+        assert_eq!(refused(server(100, 20.0), &older), "");
+        assert!(refused(server(207, 20.0), &older).contains("can't be put together"));
     }
 }
