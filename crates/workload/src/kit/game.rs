@@ -235,8 +235,8 @@ fn run(preset: &Preset, cpus: &CpuSet) -> Result<Server, WorkloadError> {
     Ok(server)
 }
 
-impl Workload for Game {
-    fn describe(&self) -> String {
+impl Game {
+    fn in_words(&self, of_ticks: impl Fn(&OutsideTicks) -> String) -> String {
         let place = match (self.cpus.is_empty(), self.crowd.as_ref().map(Crowd::cpus)) {
             (true, None) => "on whatever CPUs the kernel gives it".to_owned(),
             (true, Some(_)) => "server and players on whatever CPUs the kernel gives them".to_owned(),
@@ -244,10 +244,20 @@ impl Workload for Game {
             (false, Some(players)) => format!("server on CPUs {}, players on CPUs {players}", self.cpus),
         };
         let ticks = match &self.ticks {
-            Ticks::Seen(ticks) => format!("; {}", ticks.describe()),
+            Ticks::Seen(ticks) => format!("; {}", of_ticks(ticks)),
             Ticks::Unseen { .. } => String::new(),
         };
         format!("{}: {}, loopback; {place}{ticks}", self.preset.name, self.preset.content)
+    }
+}
+
+impl Workload for Game {
+    fn describe(&self) -> String {
+        self.in_words(OutsideTicks::describe)
+    }
+
+    fn identity(&self) -> String {
+        self.in_words(OutsideTicks::identity)
     }
 
     fn metrics(&self) -> &[Metric] {
