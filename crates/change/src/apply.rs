@@ -1,7 +1,7 @@
 //! `apply`: a plan as one transaction. All of its steps come about, or none stays.
 
 use evenkeel_host::{Action, Plan};
-use evenkeel_hostfs::{Hand, Root, RootKind};
+use evenkeel_hostfs::{HostWriter, Root, RootKind};
 
 use crate::arguments;
 use crate::effects::Effects;
@@ -64,8 +64,14 @@ impl HalfWay {
 ///
 /// # Errors
 /// If the journal can't be written, or a step fails; the error then tells whether all was put back.
-pub fn apply(root: &Root, hand: &Hand, state: &mut State, plan: &Plan, title: &str) -> Result<Transaction, ApplyError> {
-    carry_out(root, hand, state, &Job::of(plan, title), |_| Ok(()))
+pub fn apply(
+    root: &Root,
+    writer: &HostWriter,
+    state: &mut State,
+    plan: &Plan,
+    title: &str,
+) -> Result<Transaction, ApplyError> {
+    carry_out(root, writer, state, &Job::of(plan, title), |_| Ok(()))
 }
 
 /// [`apply`] with all that a job may ask for. `arm` is called with the transaction's number when the journal tells of it and
@@ -75,12 +81,12 @@ pub fn apply(root: &Root, hand: &Hand, state: &mut State, plan: &Plan, title: &s
 /// As [`apply`]; and if `arm` says why not.
 pub fn carry_out(
     root: &Root,
-    hand: &Hand,
+    writer: &HostWriter,
     state: &mut State,
     job: &Job<'_>,
     arm: impl FnOnce(u64) -> Result<(), String>,
 ) -> Result<Transaction, ApplyError> {
-    let mut effects = Effects { root, hand, state };
+    let mut effects = Effects { root, writer, state };
     let txn = effects.begin(Kind::Apply, job)?;
     let done = arm(txn).map_err(Failure::Arm).and_then(|()| take_all(&mut effects, txn, job));
     let failure = match done.and_then(|Taken { already_so, missed }| {

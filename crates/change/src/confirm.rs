@@ -1,7 +1,7 @@
 //! `confirm`: a change that would undo itself may stay. And the other end: what the watchdog, or whoever comes first where there is none any
 //! more, does when nobody said so.
 
-use evenkeel_hostfs::{Hand, Root};
+use evenkeel_hostfs::{HostWriter, Root};
 
 use crate::deadline::{is_waiting, unconfirmed};
 use crate::record::Event;
@@ -59,16 +59,21 @@ pub fn confirm(root: &Root, state: &mut State, which: Option<u64>) -> Result<Vec
 ///
 /// # Errors
 /// As [`revert`].
-pub fn expire(root: &Root, hand: &Hand, state: &mut State, id: u64) -> Result<Option<RevertReport>, RevertError> {
+pub fn expire(
+    root: &Root,
+    writer: &HostWriter,
+    state: &mut State,
+    id: u64,
+) -> Result<Option<RevertReport>, RevertError> {
     if !is_waiting(root, state.log(), id) {
         return Ok(None);
     }
     loop {
-        match revert(root, hand, state, Which::Transaction(id)) {
+        match revert(root, writer, state, Which::Transaction(id)) {
             // Each turn closes one: the loop ends.
             Err(RevertError::Covered { later, .. }) => {
-                if !revert(root, hand, state, Which::Transaction(later))?.all_undone {
-                    return revert(root, hand, state, Which::All).map(Some);
+                if !revert(root, writer, state, Which::Transaction(later))?.all_undone {
+                    return revert(root, writer, state, Which::All).map(Some);
                 }
             }
             reverted => return reverted.map(Some),

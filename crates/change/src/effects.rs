@@ -1,6 +1,6 @@
-//! `Effects`: one root to read, one hand to write, one journal to write first. All that a transaction does goes through it.
+//! `Effects`: one root to read, one writer for the host, one journal to write first. All that a transaction does goes through it.
 
-use evenkeel_hostfs::{Hand, Root, WriteError};
+use evenkeel_hostfs::{HostWriter, Root, WriteError};
 
 use crate::job::Job;
 use crate::log::boot_id;
@@ -12,13 +12,13 @@ use crate::state_error::StateError;
 
 pub(crate) struct Effects<'a> {
     pub(crate) root: &'a Root,
-    pub(crate) hand: &'a Hand,
+    pub(crate) writer: &'a HostWriter,
     pub(crate) state: &'a mut State,
 }
 
 impl Effects<'_> {
     pub(crate) fn write(&mut self, path: &str, value: &str) -> Result<(), WriteError> {
-        self.state.outside.write(self.hand, path, value)
+        self.state.outside.write(self.writer, path, value)
     }
 
     /// Keeps what a write to `target` changes from every other evenkeel: before its value is read, or it might be another trial's.

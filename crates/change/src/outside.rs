@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use evenkeel_hostfs::{Entry, Hand, Root, RootKind, Tree, TreeError, WriteError};
+use evenkeel_hostfs::{Entry, HostWriter, Root, RootKind, Tree, TreeError, WriteError};
 use evenkeel_sys::Errno;
 use rustix::fs::AtFlags;
 
@@ -36,8 +36,8 @@ pub(crate) trait Outside: Send {
         Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
     }
 
-    fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
-        hand.write(path, value)
+    fn write(&mut self, writer: &HostWriter, path: &str, value: &str) -> Result<(), WriteError> {
+        writer.write(path, value)
     }
 
     fn put(&mut self, tree: &Tree, path: &str, entry: &Entry) -> Result<(), TreeError> {
@@ -72,7 +72,7 @@ pub(crate) trait Outside: Send {
     }
 }
 
-/// This machine's disk, and the host behind the hand.
+/// This machine's disk, and the host that the writer changes.
 pub(crate) struct Real;
 
 impl Outside for Real {}

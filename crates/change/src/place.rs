@@ -167,7 +167,7 @@ fn odd(path: &str, text: &str) -> String {
     format!("read {path}: {start:?} tells no value")
 }
 
-/// What a hand could not write back must not be overwritten.
+/// A value that the writer could not put back must not be overwritten.
 fn restorable(path: &str, text: &str, value: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT_BYTES || value.contains(['\n', '\0']) {
         return Err(format!("change {path}: its {} bytes are more than one line that could be put back", text.len()));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_hostfs::{Hand, Root};
+use evenkeel_hostfs::{HostWriter, Root};
 use serde::Serialize;
 
 use crate::effects::Effects;
@@ -63,7 +63,7 @@ pub enum RevertError {
 ///
 /// # Errors
 /// If there is no such transaction, or a later one that is not put back changed the same files.
-pub fn revert(root: &Root, hand: &Hand, state: &mut State, which: Which) -> Result<RevertReport, RevertError> {
+pub fn revert(root: &Root, writer: &HostWriter, state: &mut State, which: Which) -> Result<RevertReport, RevertError> {
     let boot_id = boot_id(root);
     let open = |log: &Log| -> Vec<u64> {
         log.transactions().rev().filter(|logged| !logged.is_closed()).map(|logged| logged.id).collect()
@@ -75,7 +75,7 @@ pub fn revert(root: &Root, hand: &Hand, state: &mut State, which: Which) -> Resu
             open(state.log()).into_iter().filter(|open| *open == id).collect()
         }
     };
-    let mut effects = Effects { root, hand, state };
+    let mut effects = Effects { root, writer, state };
     let mut transactions = Vec::new();
     for id in ids {
         let logged = effects.state.log().begun(id);

@@ -1,7 +1,7 @@
 //! `Session`: knobs that a trial sets to one value after another, and that are as before when it ends, however it ends.
 
 use evenkeel_host::{Plan, Step};
-use evenkeel_hostfs::{Hand, Root};
+use evenkeel_hostfs::{HostWriter, Root};
 
 use crate::apply::write_and_read_back;
 use crate::effects::Effects;
@@ -52,12 +52,12 @@ impl<'a> Session<'a> {
     /// If a target is no file, can't be read or could not be put back, another evenkeel is changing it, or the journal can't be written.
     pub fn begin(
         root: &'a Root,
-        hand: &'a Hand,
+        writer: &'a HostWriter,
         state: &'a mut State,
         title: &str,
         targets: &[Step],
     ) -> Result<Session<'a>, SessionError> {
-        let mut effects = Effects { root, hand, state };
+        let mut effects = Effects { root, writer, state };
         let mut befores = Vec::new();
         for (index, step) in targets.iter().enumerate() {
             let target = Target::of(step)

@@ -146,8 +146,8 @@ impl Experiment<'_> {
         let fresh = || Record::new(self.design, arms.clone(), watch.knobs(), network);
         let before = self.before.unwrap_or_else(fresh);
         let asked = self.arms.settings.iter().map(ToString::to_string).collect();
-        let hand = self.root.hand().map_err(not_possible)?;
-        let mut switch = Switch::begin(self.root, &hand, self.state, &titles.title, &plans).map_err(no_switch)?;
+        let writer = self.root.writer().map_err(not_possible)?;
+        let mut switch = Switch::begin(self.root, &writer, self.state, &titles.title, &plans).map_err(no_switch)?;
         // From here on the switch puts the host back by its drop, too.
         let mut head = Head::new(asked, titles.clone(), self.design.clone(), &before);
         head.settings_by_arm = self.arms.texts();

@@ -17,12 +17,12 @@ pub(crate) fn settle(root: &Root, state: &StateArgs, out: &Out) -> Vec<PutBack> 
     let Ok(dir) = state.path() else { return Vec::new() };
     // A journal that can't be read is the command's own business.
     let is_overdue = Log::read_damaged(&dir).is_ok_and(|log| !evenkeel_change::overdue(root, &log).is_empty());
-    let Some(hand) = is_overdue.then(|| root.hand().ok()).flatten() else { return Vec::new() };
+    let Some(writer) = is_overdue.then(|| root.writer().ok()).flatten() else { return Vec::new() };
     let Ok(mut journal) = State::open_to_revert(&dir) else { return Vec::new() };
     let mut undone = Vec::new();
     for id in evenkeel_change::overdue(root, journal.log()) {
         let seconds = journal.log().seconds_to_confirm(id).unwrap_or_default();
-        if let Ok(Some(report)) = expire(root, &hand, &mut journal, id) {
+        if let Ok(Some(report)) = expire(root, &writer, &mut journal, id) {
             out.aside_page(&show::change::expired(id, seconds, &report));
             undone.extend(report.transactions);
         }

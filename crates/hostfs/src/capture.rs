@@ -46,7 +46,7 @@ pub struct Capture {
     pub(crate) texts: BTreeMap<String, Result<String, Errno>>,
     pub(crate) lists: BTreeMap<String, Result<Vec<String>, Errno>>,
     pub(crate) links: BTreeMap<String, Result<String, Errno>>,
-    /// Paths whose writes the kernel refused; only a captured root's hand asks.
+    /// Paths whose writes the kernel refused; only the writer of a captured root looks at them.
     pub(crate) write_refusals: BTreeMap<String, Errno>,
 }
 

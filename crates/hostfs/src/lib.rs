@@ -2,7 +2,7 @@
 //!
 //! [`Root`] reads, from one of three sources behind one type: the live machine, a mounted root such as `/host`, or a
 //! captured machine held in memory. It remembers every look, refusals included, so that a capture is no more than
-//! "probe, then print what was seen". [`Hand`] writes, and can be had only from a live or a captured root.
+//! "probe, then print what was seen". [`HostWriter`] writes, and can be had only from a live or a captured root.
 //!
 //! What takes unsafe code to ask (ioctls, mappings) is in `evenkeel-sys`, behind safe functions.
 #![forbid(unsafe_code)]
@@ -14,7 +14,6 @@ pub mod characters;
 mod draft;
 mod entry;
 mod ethtool;
-mod hand;
 mod image;
 mod inside;
 mod kernel_config;
@@ -31,12 +30,13 @@ pub mod scratch;
 pub mod timer_files;
 mod tree;
 pub mod user_file;
+mod writer;
 
 pub use capture::{Capture, CaptureError, LoadError, MAX_CAPTURE_BYTES};
 pub use entry::Entry;
-pub use hand::{Hand, HeldLatency, NoHand, WriteError};
 pub use image::Image;
 pub use look::MAX_LOOK_BYTES;
 pub use refusal::{Refusal, Why};
 pub use root::{Root, RootError, RootKind};
 pub use tree::{MAX_FILE_BYTES, Tree, TreeError};
+pub use writer::{HeldLatency, HostWriter, ReadOnlyHost, WriteError};

@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(root.link("/usr/lib/os-release").unwrap_err().why, Why::Errno(Errno::INVAL));
         assert_eq!(root.entries("/etc").unwrap(), ["climb", "escape", "os-release"]);
         assert_eq!(root.text("/etc").unwrap_err().why, Why::Errno(Errno::ISDIR));
-        assert!(root.hand().is_err(), "a mounted root is read only");
+        assert!(root.writer().is_err(), "a mounted root is read only");
     }
 
     #[test]

@@ -477,7 +477,7 @@ end
         ];
         for (path, value, expected) in table {
             let root = Root::captured(Capture::parse(HOST).unwrap());
-            let outcome = root.hand().unwrap().write(path, value).map_err(|error| error.errno);
+            let outcome = root.writer().unwrap().write(path, value).map_err(|error| error.errno);
             let read_back = outcome.map(|()| root.text(path).unwrap());
             assert_eq!(read_back, expected.map(str::to_owned), "{value} to {path}");
         }
@@ -493,13 +493,13 @@ end
     #[test]
     fn what_changes_along_with_it_changes() {
         let root = Root::captured(Capture::parse(HOST).unwrap());
-        let hand = root.hand().unwrap();
+        let writer = root.writer().unwrap();
         let text = |path| root.text(path).unwrap();
-        hand.write("/sys/kernel/mm/transparent_hugepage/enabled", "never").unwrap();
+        writer.write("/sys/kernel/mm/transparent_hugepage/enabled", "never").unwrap();
         assert_eq!(text("/proc/sys/vm/min_free_kbytes"), "19832\n", "as seen on a 6.18 guest of this size");
-        hand.write("/sys/kernel/mm/transparent_hugepage/enabled", "madvise").unwrap();
+        writer.write("/sys/kernel/mm/transparent_hugepage/enabled", "madvise").unwrap();
         assert_eq!(text("/proc/sys/vm/min_free_kbytes"), "67584\n");
-        hand.write("/proc/irq/25/smp_affinity_list", "33,2-3").unwrap();
+        writer.write("/proc/irq/25/smp_affinity_list", "33,2-3").unwrap();
         assert_eq!(text("/proc/irq/25/smp_affinity"), "2,0000000c\n");
         assert_eq!(text("/proc/irq/25/smp_affinity_list"), "2-3,33\n");
         assert_eq!(text("/proc/irq/25/effective_affinity_list"), "2\n");
@@ -518,7 +518,7 @@ end
         ];
         let root = Root::captured(Capture::parse(HOST).unwrap());
         for (name, value, expected) in table {
-            root.hand().unwrap().write(&format!("/proc/sys/vm/{name}"), value).unwrap();
+            root.writer().unwrap().write(&format!("/proc/sys/vm/{name}"), value).unwrap();
             let names = ["dirty_ratio", "dirty_bytes", "dirty_background_ratio", "dirty_background_bytes"];
             let text = |name| root.text(&format!("/proc/sys/vm/{name}")).unwrap().trim().to_owned();
             assert_eq!(names.map(text).join(" "), *expected, "{value} to {name}");
@@ -529,7 +529,7 @@ end
     fn another_scheduler_brings_its_own_number_of_requests() {
         let root = Root::captured(Capture::parse(HOST).unwrap());
         let requests = || root.text("/sys/block/vda/queue/nr_requests").unwrap();
-        let choose = |word| root.hand().unwrap().write("/sys/block/vda/queue/scheduler", word).unwrap();
+        let choose = |word| root.writer().unwrap().write("/sys/block/vda/queue/scheduler", word).unwrap();
         choose("mq-deadline");
         assert_eq!(requests(), "200\n", "it was so already");
         choose("none");
@@ -541,8 +541,8 @@ end
     #[test]
     fn swappiness_had_a_lower_bound_before_5_8() {
         let old = HOST.replace("6.1.0-13-cloud-amd64", "4.4.0-1128-aws");
-        let hand = Root::captured(Capture::parse(&old).unwrap()).hand().unwrap();
-        assert!(hand.write("/proc/sys/vm/swappiness", "100").is_ok());
-        assert_eq!(hand.write("/proc/sys/vm/swappiness", "101").unwrap_err().errno, Errno::INVAL);
+        let writer = Root::captured(Capture::parse(&old).unwrap()).writer().unwrap();
+        assert!(writer.write("/proc/sys/vm/swappiness", "100").is_ok());
+        assert_eq!(writer.write("/proc/sys/vm/swappiness", "101").unwrap_err().errno, Errno::INVAL);
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use evenkeel_sys::Errno;
 
 use crate::capture::{Capture, lock};
-use crate::hand::{Hand, NoHand};
 use crate::image::Image;
 use crate::look::{absolute, read_text};
 use crate::metadata::Metadata;
@@ -15,6 +14,7 @@ use crate::mounted::Mounted;
 use crate::pseudo;
 use crate::refusal::{Refusal, Why};
 use crate::tree::Tree;
+use crate::writer::{HostWriter, ReadOnlyHost};
 
 /// A host that can be read. Cheap to clone: clones share the source and what was seen.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Root {
         Ok(Root::from_source(Source::Mounted(mounted)))
     }
 
-    /// A captured machine. Writes through its [`Hand`] change this root (and its clones) alone.
+    /// A captured machine. Writes through its [`HostWriter`] change this root (and its clones) alone.
     pub fn captured(capture: Capture) -> Root {
         Root::from_source(Source::Captured(Arc::new(Mutex::new(capture))))
     }
@@ -146,15 +146,15 @@ impl Root {
         }
     }
 
-    /// The hand that writes to this host.
+    /// The writer to this host.
     ///
     /// # Errors
     /// A mounted root is read only: nothing runs there that could say whether a write took.
-    pub fn hand(&self) -> Result<Hand, NoHand> {
+    pub fn writer(&self) -> Result<HostWriter, ReadOnlyHost> {
         match &*self.source {
-            Source::Live(_) => Ok(Hand::live()),
-            Source::Mounted(_) => Err(NoHand),
-            Source::Captured(capture) => Ok(Hand::captured(Arc::clone(capture))),
+            Source::Live(_) => Ok(HostWriter::live()),
+            Source::Mounted(_) => Err(ReadOnlyHost),
+            Source::Captured(capture) => Ok(HostWriter::captured(Arc::clone(capture))),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_change::{FileUndo, Session, State, Undo};
 use evenkeel_host::{Action, Plan, Step, TakesEffect, knobs};
-use evenkeel_hostfs::{Hand, HeldLatency, Root};
+use evenkeel_hostfs::{HeldLatency, HostWriter, Root};
 use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::error::TrialError;
 
 /// The knobs of one trial, ready to be switched.
 pub struct Switch<'a> {
-    hand: &'a Hand,
+    writer: &'a HostWriter,
     session: Option<Session<'a>>,
     /// The steps of the session, in its order, each with the setting that it belongs to.
     files: Vec<(usize, Step)>,
@@ -68,13 +68,13 @@ impl<'a> Switch<'a> {
     /// If a file can't be read, if the journal can't be written, or if a step can't be switched while the machine runs.
     pub fn begin(
         root: &'a Root,
-        hand: &'a Hand,
+        writer: &'a HostWriter,
         state: Option<&'a mut State>,
         title: &str,
         plans: &[Plan],
     ) -> Result<Switch<'a>, TrialError> {
         let mut switch = Switch {
-            hand,
+            writer,
             session: None,
             files: Vec::new(),
             hold: None,
@@ -99,7 +99,7 @@ impl<'a> Switch<'a> {
                 )
             })?;
             let steps: Vec<Step> = switch.files.iter().map(|(_, step)| step.clone()).collect();
-            switch.session = Some(Session::begin(root, hand, state, title, &steps)?);
+            switch.session = Some(Session::begin(root, writer, state, title, &steps)?);
         }
         Ok(switch)
     }
@@ -242,7 +242,7 @@ impl<'a> Switch<'a> {
         let Some((setting, step)) = &self.hold else { return Ok(()) };
         let Some(wanted) = wanted(arm.level(*setting), step) else { return Ok(()) };
         let us = latency_us(step, wanted)?;
-        let mut held = self.hand.hold_dma_latency_us(us)?;
+        let mut held = self.writer.hold_dma_latency_us(us)?;
         let in_force_us = held.in_force_us().map_err(|errno| TrialError::from(("/dev/cpu_dma_latency", errno)))?;
         if in_force_us > us {
             let why = format!("{in_force_us} us is in force afterwards");

@@ -45,11 +45,11 @@ pub(super) fn journal_file(text: &str) {
     fs::write(dir.join("journal"), bytes(&format!("{journal}\n"))).expect("/dev/shm takes a file");
     fs::write(dir.join("journal.last-record"), bytes(note)).expect("/dev/shm takes a file");
     let root = Root::captured(machine(QUEUES));
-    let hand = root.hand().expect("a captured machine can be changed");
+    let writer = root.writer().expect("a captured machine can be changed");
     if let Ok(log) = Log::read_damaged(dir) {
         let _ = history(&root, &log);
     }
-    let put_back = || revert(&root, &hand, &mut State::open_to_revert(dir).ok()?, Which::All).ok();
+    let put_back = || revert(&root, &writer, &mut State::open_to_revert(dir).ok()?, Which::All).ok();
     if put_back().is_some_and(|report| report.all_undone) {
         let again = put_back().expect("a journal that was read can be read again");
         assert!(again.all_undone && again.transactions.is_empty(), "{again:?}");

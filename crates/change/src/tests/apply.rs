@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use evenkeel_hostfs::{Hand, WriteError};
+use evenkeel_hostfs::{HostWriter, WriteError};
 use evenkeel_sys::Errno;
 use expect_test::{Expect, expect};
 
@@ -14,7 +14,7 @@ use crate::{ApplyError, apply};
 fn check(settings: &[&str], expect: Expect) {
     let stage = Stage::new();
     let before = stage.root.capture();
-    let outcome = apply(&stage.root, &stage.hand, &mut stage.state(), &plan(settings), "a test");
+    let outcome = apply(&stage.root, &stage.writer, &mut stage.state(), &plan(settings), "a test");
     let (transaction, error) = match outcome {
         Ok(transaction) => (transaction, None),
         Err(ApplyError::HalfWay(half_way)) => {
@@ -146,9 +146,9 @@ fn what_is_asked_twice_is_so_already() {
     let stage = Stage::new();
     let mut state = stage.state();
     let settings = plan(&["thp.enabled=never", "irq.affinity=1", "net.rps_cpus=0-1"]);
-    apply(&stage.root, &stage.hand, &mut state, &settings, "once").unwrap();
+    apply(&stage.root, &stage.writer, &mut state, &settings, "once").unwrap();
     let once = stage.root.capture();
-    let again = apply(&stage.root, &stage.hand, &mut state, &settings, "twice").unwrap();
+    let again = apply(&stage.root, &stage.writer, &mut state, &settings, "twice").unwrap();
     assert!(again.steps.iter().all(|step| step.outcome == crate::Outcome::AlreadySo), "{again:?}");
     assert!(stage.is_as(&once));
 }
@@ -158,11 +158,11 @@ fn what_is_asked_twice_is_so_already() {
 fn what_is_in_force_counts_not_what_was_asked() {
     let stage = Stage::on(&HOST.replace("25/effective_affinity_list = 0", "27/x = 0"));
     let mut settings = plan(&["irq.affinity=1"]);
-    apply(&stage.root, &stage.hand, &mut stage.state(), &settings, "an old kernel does not tell").unwrap();
+    apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "an old kernel does not tell").unwrap();
     let evenkeel_host::Action::Write { in_force, .. } = &mut settings.steps[0].action else { panic!("a write") };
     *in_force = Some("/proc/irq/26/smp_affinity_list".into());
     settings.steps[0].wanted = "0".into();
-    let error = apply(&stage.root, &stage.hand, &mut stage.state(), &settings, "t").unwrap_err();
+    let error = apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "t").unwrap_err();
     assert!(error.to_string().contains("/proc/irq/26/smp_affinity_list tells \"0-1\""), "{error}");
     assert_eq!(stage.text("/proc/irq/25/smp_affinity_list"), "1");
 }
@@ -185,12 +185,12 @@ impl Outside for Watch {
         Ok(())
     }
 
-    fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
+    fn write(&mut self, writer: &HostWriter, path: &str, value: &str) -> Result<(), WriteError> {
         let journal = std::fs::read_to_string(&self.journal).unwrap();
         assert_eq!(self.unsynced, 0, "written to {path} before the journal was synced");
         assert!(journal.contains(&format!("> '{path}'")), "written to {path} before its undo was in {journal}");
         self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        hand.write(path, value)
+        writer.write(path, value)
     }
 }
 
@@ -201,9 +201,9 @@ fn the_journal_is_on_disk_before_the_write_it_describes() {
     let writes = std::sync::Arc::default();
     let journal = stage.dir.path().join("journal");
     let mut state = stage.state_on(Watch { journal, unsynced: 0, writes: std::sync::Arc::clone(&writes) });
-    apply(&stage.root, &stage.hand, &mut state, &plan(&["thp.enabled=never", "vm.swappiness=10"]), "t").unwrap();
-    apply(&stage.root, &stage.hand, &mut state, &plan(&["irq.affinity=1", "clocksource=xen"]), "t").unwrap_err();
-    crate::revert(&stage.root, &stage.hand, &mut state, crate::Which::All).unwrap();
+    apply(&stage.root, &stage.writer, &mut state, &plan(&["thp.enabled=never", "vm.swappiness=10"]), "t").unwrap();
+    apply(&stage.root, &stage.writer, &mut state, &plan(&["irq.affinity=1", "clocksource=xen"]), "t").unwrap_err();
+    crate::revert(&stage.root, &stage.writer, &mut state, crate::Which::All).unwrap();
     assert!(stage.is_as(&before));
     assert_eq!(writes.load(std::sync::atomic::Ordering::Relaxed), 8, "5 values, 3 of them and a side effect put back");
 }
@@ -212,7 +212,7 @@ fn the_journal_is_on_disk_before_the_write_it_describes() {
 #[test]
 fn the_journal_tells_a_person_what_undoes_it() {
     let stage = Stage::new();
-    apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["thp.enabled=never"]), "evenkeel apply …").unwrap();
+    apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["thp.enabled=never"]), "evenkeel apply …").unwrap();
     let journal = stage.journal();
     expect![[r#"
         {"format":3,"seq":1,"at_ns":1700000000000000000,"record":"begin","txn":1,"kind":"apply","title":"evenkeel apply …","boot_id":"aaaa","steps":[{"knob":"thp.enabled","place":"/sys/kernel/mm/transparent_hugepage/enabled","wanted":"never","action":"write","path":"/sys/kernel/mm/transparent_hugepage/enabled","reading":"chosen-word","side_effects":["/proc/sys/vm/min_free_kbytes","/proc/sys/vm/not-here"]}]}
@@ -238,7 +238,7 @@ fn a_plan_too_long_for_a_record_changes_nothing() {
     let stage = Stage::new();
     let before = stage.root.capture();
     let long = "1".repeat(1 << 20);
-    let error = apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&[&format!("vm.swappiness={long}")]), "t")
+    let error = apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&[&format!("vm.swappiness={long}")]), "t")
         .unwrap_err();
     assert!(matches!(error, ApplyError::Journal(crate::StateError::TooLong { .. })), "{error}");
     assert!(stage.is_as(&before) && stage.text(SWAPPINESS) == "60");

@@ -15,9 +15,9 @@ fn limited(mut state: State) -> State {
 
 fn change_and_revert(stage: &Stage, state: &mut State, value: u32) {
     let change = plan(&[&format!("vm.swappiness={value}")]);
-    if apply(&stage.root, &stage.hand, state, &change, &format!("change {value}")).is_ok() {
+    if apply(&stage.root, &stage.writer, state, &change, &format!("change {value}")).is_ok() {
         let last = history(&stage.root, state.log()).last().unwrap().id;
-        let _ = revert(&stage.root, &stage.hand, state, Which::Transaction(last));
+        let _ = revert(&stage.root, &stage.writer, state, Which::Transaction(last));
     }
 }
 
@@ -26,7 +26,7 @@ fn closed_transactions_are_left_out_and_numbers_go_on() {
     let stage = Stage::new();
     let before = stage.root.capture();
     let mut state = limited(stage.state());
-    apply(&stage.root, &stage.hand, &mut state, &plan(&["thp.enabled=never"]), "stays").unwrap();
+    apply(&stage.root, &stage.writer, &mut state, &plan(&["thp.enabled=never"]), "stays").unwrap();
     for value in 1..=30 {
         change_and_revert(&stage, &mut state, value);
         assert!(stage.journal().len() < 12_000, "{} bytes", stage.journal().len());
@@ -41,9 +41,9 @@ fn closed_transactions_are_left_out_and_numbers_go_on() {
     assert!(log.left_out() > 20, "{}", log.left_out());
 
     let mut state = limited(stage.state());
-    assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().all_undone);
+    assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().all_undone);
     assert!(stage.is_as(&before));
-    apply(&stage.root, &stage.hand, &mut state, &plan(&["vm.swappiness=5"]), "t").unwrap();
+    apply(&stage.root, &stage.writer, &mut state, &plan(&["vm.swappiness=5"]), "t").unwrap();
     assert_eq!(history(&stage.root, state.log()).last().unwrap().id, 32);
 }
 
@@ -54,7 +54,7 @@ fn a_crash_while_a_journal_is_made_shorter_loses_nothing() {
         let stage = Stage::new();
         let before = stage.root.capture();
         let mut state = stage.state();
-        apply(&stage.root, &stage.hand, &mut state, &plan(&["thp.enabled=never"]), "stays").unwrap();
+        apply(&stage.root, &stage.writer, &mut state, &plan(&["thp.enabled=never"]), "stays").unwrap();
         while stage.journal().len() < 7000 {
             change_and_revert(&stage, &mut state, 10);
         }
@@ -72,7 +72,7 @@ fn a_crash_while_a_journal_is_made_shorter_loses_nothing() {
         died += 1;
         // That the journal is whole is what opening it says.
         let mut state = limited(stage.state());
-        assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().all_undone, "killed at {dies_at}");
+        assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().all_undone, "killed at {dies_at}");
         assert!(stage.is_as(&before), "killed at {dies_at}: {}", stage.text(SWAPPINESS));
     }
     assert!(died > 30, "{died}");

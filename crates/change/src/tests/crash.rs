@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evenkeel_hostfs::{Entry, Hand, Root, Tree, TreeError, WriteError};
+use evenkeel_hostfs::{Entry, HostWriter, Root, Tree, TreeError, WriteError};
 use evenkeel_sys::Errno;
 
 use super::{Quick, Stage, lasting, plan, step};
@@ -100,10 +100,10 @@ impl Outside for Fuse {
         self.boundary().and_then(|()| self.boundary()).map_err(|errno| errno.to_string())
     }
 
-    fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
+    fn write(&mut self, writer: &HostWriter, path: &str, value: &str) -> Result<(), WriteError> {
         let killed = |errno| WriteError { path: path.to_owned(), value: value.to_owned(), errno };
         self.boundary().map_err(killed)?;
-        hand.write(path, value)?;
+        writer.write(path, value)?;
         self.boundary().map_err(killed)
     }
 }
@@ -126,10 +126,10 @@ fn kill_everywhere(name: &str, prepare: impl Fn(&Stage), act: impl Fn(&Stage, &m
         }
         died += 1;
 
-        let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+        let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
         assert!(report.all_undone, "{name} killed at {dies_at}: {report:?}");
         assert!(stage.is_as(&before), "{name} killed at {dies_at}: {}", stage.root.capture());
-        let again = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+        let again = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
         assert!(again.transactions.is_empty(), "{name} killed at {dies_at}: {again:?}");
     }
     println!("{name}: killed at each of {died} points, all put back");
@@ -145,7 +145,7 @@ fn apply_killed_anywhere_is_put_back() {
         "apply",
         |_| (),
         |stage, state| {
-            let _ = apply(&stage.root, &stage.hand, state, &plan(SETTINGS), "t");
+            let _ = apply(&stage.root, &stage.writer, state, &plan(SETTINGS), "t");
         },
     );
 }
@@ -157,7 +157,7 @@ fn a_roll_back_killed_anywhere_is_finished() {
         "roll back",
         |_| (),
         |stage, state| {
-            let _ = apply(&stage.root, &stage.hand, state, &plan(&settings), "t");
+            let _ = apply(&stage.root, &stage.writer, state, &plan(&settings), "t");
         },
     );
 }
@@ -167,11 +167,11 @@ fn a_second_apply_killed_anywhere_is_put_back_with_the_first() {
     kill_everywhere(
         "second apply",
         |stage| {
-            apply(&stage.root, &stage.hand, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
+            apply(&stage.root, &stage.writer, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
         },
         |stage, state| {
             let settings = plan(&["thp.enabled=always", "vm.swappiness=0"]);
-            let _ = apply(&stage.root, &stage.hand, state, &settings, "second");
+            let _ = apply(&stage.root, &stage.writer, state, &settings, "second");
         },
     );
 }
@@ -181,11 +181,11 @@ fn revert_killed_anywhere_is_finished_by_the_next() {
     kill_everywhere(
         "revert",
         |stage| {
-            apply(&stage.root, &stage.hand, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
-            apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["vm.swappiness=20"]), "second").unwrap();
+            apply(&stage.root, &stage.writer, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
+            apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["vm.swappiness=20"]), "second").unwrap();
         },
         |stage, state| {
-            let _ = revert(&stage.root, &stage.hand, state, Which::All);
+            let _ = revert(&stage.root, &stage.writer, state, Which::All);
         },
     );
 }
@@ -197,7 +197,7 @@ fn a_session_killed_anywhere_is_put_back() {
         |_| (),
         |stage, state| {
             let targets = [step("thp.enabled=never"), step("vm.swappiness=10")];
-            let Ok(mut session) = Session::begin(&stage.root, &stage.hand, state, "t", &targets) else { return };
+            let Ok(mut session) = Session::begin(&stage.root, &stage.writer, state, "t", &targets) else { return };
             for (thp, swappiness) in [("never", "10"), ("madvise", "60"), ("always", "0")] {
                 let _ = session.set(0, thp);
                 let _ = session.set(1, swappiness);
@@ -213,12 +213,12 @@ fn a_crash_while_a_torn_end_is_set_aside_loses_nothing() {
     kill_everywhere(
         "torn end",
         |stage| {
-            apply(&stage.root, &stage.hand, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
+            apply(&stage.root, &stage.writer, &mut stage.state(), &plan(SETTINGS), "first").unwrap();
             let path = stage.dir.path().join("journal");
             std::fs::write(&path, stage.journal() + "0badc0de {\"format\":1,\"torn").unwrap();
         },
         |stage, state| {
-            let _ = revert(&stage.root, &stage.hand, state, Which::All);
+            let _ = revert(&stage.root, &stage.writer, state, Which::All);
         },
     );
 }
@@ -248,7 +248,7 @@ fn what_outlives_a_boot_is_put_back_wherever_it_was_killed() {
             lasting::keep_it(stage, &mut stage.state(), "20").unwrap();
         },
         |stage, state| {
-            let _ = revert(&stage.root, &stage.hand, state, Which::All);
+            let _ = revert(&stage.root, &stage.writer, state, Which::All);
         },
     );
 }

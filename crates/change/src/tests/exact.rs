@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::{Arc, Mutex};
 
 use evenkeel_host::{Action, Facts, Setting};
-use evenkeel_hostfs::{Capture, Entry, Hand, Root, Tree, TreeError, WriteError};
+use evenkeel_hostfs::{Capture, Entry, HostWriter, Root, Tree, TreeError, WriteError};
 use evenkeel_sys::Errno;
 
 use super::Quick;
@@ -27,9 +27,9 @@ impl Outside for Recorder {
         Quick.sync(file)
     }
 
-    fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
+    fn write(&mut self, writer: &HostWriter, path: &str, value: &str) -> Result<(), WriteError> {
         self.note(format!("write {value:?} to {path}"));
-        hand.write(path, value)
+        writer.write(path, value)
     }
 
     fn put(&mut self, tree: &Tree, path: &str, entry: &Entry) -> Result<(), TreeError> {
@@ -91,7 +91,7 @@ fn what_is_done_is_what_was_planned() {
         let steps = plan.plan();
         let job = Job { settings: &plan.settings, lasting: plan.keep.as_ref(), ..Job::of(&steps, "t") };
         let before = root.capture();
-        if let Err(error) = carry_out(&root, &root.hand().unwrap(), &mut state, &job, |_| Ok(())) {
+        if let Err(error) = carry_out(&root, &root.writer().unwrap(), &mut state, &job, |_| Ok(())) {
             // A captured refusal stops it; what was done until then was put back.
             println!("{name}: {error}");
             continue;
@@ -110,14 +110,14 @@ fn what_is_done_is_what_was_planned() {
 fn expected(plan: &PlanFile, before: &Root) -> Vec<String> {
     let mut lines = Vec::new();
     // A side effect of an earlier step may make a later one's value so, or not so: the kernel's word counts then.
-    let hand = before.hand().unwrap();
+    let writer = before.writer().unwrap();
     for planned in &plan.steps {
         let Action::Write { path, reading, .. } = &planned.step.action else { continue };
         let now = before.text(path).ok().and_then(|text| reading.value(&text));
         if !now.is_some_and(|now| crate::place::same(&now, &planned.step.wanted)) {
             let text = reading.text(&planned.step.wanted);
             lines.push(format!("write {text:?} to {path}"));
-            let _ = hand.write(path, &text);
+            let _ = writer.write(path, &text);
         }
     }
     let Some(lasting) = &plan.keep else { return lines };

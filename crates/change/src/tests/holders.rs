@@ -53,11 +53,11 @@ impl Host {
     }
 
     fn apply(&self, journal: usize, settings: &[&str]) {
-        apply(&self.stage.root, &self.stage.hand, &mut self.state(journal), &plan(settings), "t").unwrap();
+        apply(&self.stage.root, &self.stage.writer, &mut self.state(journal), &plan(settings), "t").unwrap();
     }
 
     fn revert_on(&self, state: &mut State, which: Which) -> RevertReport {
-        revert(&self.stage.root, &self.stage.hand, state, which).unwrap()
+        revert(&self.stage.root, &self.stage.writer, state, which).unwrap()
     }
 
     fn revert(&self, journal: usize) -> RevertReport {
@@ -212,7 +212,7 @@ fn an_apply_over_that_of_another_journal_killed_anywhere_is_put_back() {
             |host| (0..actor).for_each(|journal| host.apply(journal, [FIRST, SECOND][journal])),
             actor,
             |host, state| {
-                let _ = apply(&host.stage.root, &host.stage.hand, state, &plan(settings), "t");
+                let _ = apply(&host.stage.root, &host.stage.writer, state, &plan(settings), "t");
             },
         );
     }
@@ -226,7 +226,7 @@ fn a_revert_below_between_and_above_others_killed_anywhere_is_finished_by_the_ne
             |host| (0..3).for_each(|journal| host.apply(journal, [FIRST, SECOND, THIRD][journal])),
             actor,
             |host, state| {
-                let _ = revert(&host.stage.root, &host.stage.hand, state, Which::All);
+                let _ = revert(&host.stage.root, &host.stage.writer, state, Which::All);
             },
         );
     }
@@ -240,7 +240,7 @@ fn a_trial_over_another_journal_killed_anywhere_is_put_back() {
         1,
         |host, state| {
             let targets = [step("thp.enabled=always"), step("vm.swappiness=20")];
-            let begun = Session::begin(&host.stage.root, &host.stage.hand, state, "t", &targets);
+            let begun = Session::begin(&host.stage.root, &host.stage.writer, state, "t", &targets);
             let Ok(mut session) = begun else { return };
             for (thp, swappiness) in [("always", "20"), ("never", "10"), ("madvise", "0")] {
                 let _ = session.set(0, thp);
@@ -306,7 +306,7 @@ fn a_register_that_can_not_be_read_is_an_error() {
         let shown: String = text.chars().take(80).collect();
         let mut state = host.state(1);
         let error =
-            apply(&host.stage.root, &host.stage.hand, &mut state, &plan(&["vm.swappiness=20"]), "t").unwrap_err();
+            apply(&host.stage.root, &host.stage.writer, &mut state, &plan(&["vm.swappiness=20"]), "t").unwrap_err();
         drop(state);
         let ApplyError::HalfWay(half_way) = &error else { panic!("{shown}: {error}") };
         assert!(half_way.put_back.changed_nothing() && error.to_string().contains(".holders: "), "{shown}: {error}");

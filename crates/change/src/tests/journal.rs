@@ -13,7 +13,7 @@ use crate::{ApplyError, Failure, Log, Loss, State, StateError, Status, Which, ap
 
 fn applied() -> Stage {
     let stage = Stage::new();
-    apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["thp.enabled=never", "vm.swappiness=10"]), "t")
+    apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["thp.enabled=never", "vm.swappiness=10"]), "t")
         .unwrap();
     stage
 }
@@ -37,7 +37,7 @@ fn a_torn_end_is_told_of_and_set_aside() {
         let mut state = stage.state();
         assert_eq!(state.log().torn_bytes(), Some(torn.len() as u64));
         assert_eq!(stage.journal(), whole.clone() + torn, "to open it changes nothing");
-        assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().all_undone);
+        assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().all_undone);
         assert_eq!(state.log().torn_bytes(), None);
         assert!(stage.journal().starts_with(&whole) && stage.journal().len() > whole.len());
         assert_eq!(std::fs::read_to_string(stage.dir.path().join("journal.torn-1")).unwrap(), torn);
@@ -50,7 +50,7 @@ fn an_earlier_torn_end_is_kept_too() {
     let stage = applied();
     for number in 1..=3 {
         put(&stage, stage.journal() + "torn");
-        apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&[]), "t").unwrap();
+        apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&[]), "t").unwrap();
         assert_eq!(names(stage.dir.path()).len(), 3 + number, "{:?}", names(stage.dir.path()));
     }
 }
@@ -101,7 +101,7 @@ fn records_that_do_not_fit_together_are_damage() {
     }
     let stage = Stage::new();
     put(&stage, begin(u64::MAX));
-    let error = apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&[]), "t").unwrap_err();
+    let error = apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&[]), "t").unwrap_err();
     assert!(error.to_string().contains("run out"), "{error}");
 }
 
@@ -114,11 +114,11 @@ fn a_journal_that_is_full_says_so_and_still_reverts() {
     let mut state = stage.state();
     let long = "x".repeat(1 << 19);
     let settings = plan(&["vm.swappiness=20"]);
-    apply(&stage.root, &stage.hand, &mut state, &settings, &long).unwrap();
-    let error = apply(&stage.root, &stage.hand, &mut state, &settings, &long).unwrap_err();
+    apply(&stage.root, &stage.writer, &mut state, &settings, &long).unwrap();
+    let error = apply(&stage.root, &stage.writer, &mut state, &settings, &long).unwrap_err();
     assert!(matches!(error, ApplyError::Journal(StateError::Full { .. })), "{error}");
     assert!(error.to_string().contains("evenkeel revert"), "{error}");
-    assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().all_undone);
+    assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().all_undone);
     assert_eq!(stage.text(SWAPPINESS), "60");
 }
 
@@ -130,7 +130,7 @@ fn a_newer_evenkeels_journal_is_refused_or_passed_over() {
     put(&stage, stage.journal() + &newer(first) + &newer(first + 1));
     let mut state = stage.state();
     assert_eq!(state.log().passed_over().get("drop-in"), Some(&2));
-    assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().all_undone);
+    assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().all_undone);
     assert_eq!(stage.journal().matches("drop-in").count(), 2, "they stay");
     drop(state);
 
@@ -165,7 +165,7 @@ fn a_disk_that_fills_up_stops_the_plan_and_not_the_way_back() {
         let stage = Stage::new();
         let before = stage.root.capture();
         let mut state = stage.state_on(SmallDisk(Arc::new(AtomicUsize::new(room))));
-        let error = apply(&stage.root, &stage.hand, &mut state, &settings, "t").unwrap_err();
+        let error = apply(&stage.root, &stage.writer, &mut state, &settings, "t").unwrap_err();
         assert!(error.to_string().contains("no space left on device (ENOSPC)"), "{error}");
         if let ApplyError::HalfWay(half_way) = error {
             assert!(matches!(half_way.failure, Failure::Journal(_)) && half_way.put_back.all_undone);
@@ -174,7 +174,7 @@ fn a_disk_that_fills_up_stops_the_plan_and_not_the_way_back() {
         drop(state);
         let mut state = stage.state();
         assert_eq!(state.log().torn_bytes(), None, "half a record was cut off again");
-        assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().all_undone);
+        assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().all_undone);
         assert!(stage.is_as(&before));
     }
 }
@@ -185,17 +185,17 @@ fn revert_works_on_a_full_disk_and_says_that_it_is_not_recorded() {
     let before = stage.root.capture();
     let room = Arc::new(AtomicUsize::new(1 << 20));
     let mut state = stage.state_on(SmallDisk(Arc::clone(&room)));
-    apply(&stage.root, &stage.hand, &mut state, &plan(&["vm.swappiness=10"]), "t").unwrap();
+    apply(&stage.root, &stage.writer, &mut state, &plan(&["vm.swappiness=10"]), "t").unwrap();
     room.store(10, Ordering::Relaxed);
-    let report = revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap();
+    let report = revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap();
     assert!(report.all_undone && stage.is_as(&before));
     assert!(report.transactions[0].unrecorded.as_ref().is_some_and(|why| why.contains("ENOSPC")), "{report:?}");
     // The values are back, and this process knows it.
-    assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().transactions.is_empty());
+    assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().transactions.is_empty());
     drop(state);
     room.store(1 << 20, Ordering::Relaxed);
     let mut state = stage.state_on(SmallDisk(room));
-    let report = revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap();
+    let report = revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap();
     assert_eq!(report.transactions[0].unrecorded, None);
     assert_eq!(history(&stage.root, state.log())[0].status, Status::Reverted);
 }

@@ -66,7 +66,7 @@ pub(super) fn keep_it(stage: &Stage, state: &mut State, swappiness: &str) -> Res
     let (plan, lasting) = (steps(swappiness), lasting(swappiness));
     let settings = [format!("vm.swappiness={swappiness}"), "cmdline.processor.max_cstate=1".to_owned()];
     let job = Job { settings: &settings, lasting: Some(&lasting), ..Job::of(&plan, "t") };
-    carry_out(&stage.root, &stage.hand, state, &job, |_| Ok(()))
+    carry_out(&stage.root, &stage.writer, state, &job, |_| Ok(()))
 }
 
 fn check(stage: &Stage) -> Verification {
@@ -80,7 +80,7 @@ fn reboot(stage: &mut Stage, swappiness: &str, cmdline: &str) {
     capture.saw_text(SWAPPINESS, Ok(format!("{swappiness}\n")));
     capture.saw_text("/proc/cmdline", Ok(format!("{cmdline}\n")));
     stage.root = Root::captured(capture);
-    stage.hand = stage.root.hand().unwrap();
+    stage.writer = stage.root.writer().unwrap();
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn files_come_and_go_with_their_transaction() {
     let again = keep_it(&stage, &mut stage.state(), "10").unwrap();
     assert!(again.kept.iter().all(|kept| !kept.changed), "{again:?}");
 
-    let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert!(report.all_undone && stage.is_as(&before), "{report:?}");
 }
 
@@ -125,7 +125,7 @@ fn what_somebody_else_changed_stays_theirs() {
         "evenkeel apply --persist --unit memcached.service vm.swappiness=10 cmdline.processor.max_cstate=1"
     );
 
-    let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     let outcome = |path: &str| report.transactions[0].kept.iter().find(|kept| kept.what == path).unwrap().undo.clone();
     assert_eq!((outcome(BALANCE), outcome(SYSCTL)), (KeptOutcome::Foreign, KeptOutcome::Foreign));
     assert_eq!(outcome("update-grub"), KeptOutcome::Ran);
@@ -152,7 +152,7 @@ fn after_a_boot_what_is_in_force_counts() {
     assert!(why[0].starts_with("the boot did not bring /proc/sys/vm/swappiness back"), "{why:?}");
     assert!(why[1].contains("booted without it") && why[1].contains(GRUB), "{why:?}");
 
-    let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert!(report.all_undone, "{report:?}");
     assert_eq!(stage.text(SWAPPINESS), "60");
 }
@@ -162,7 +162,7 @@ fn a_value_that_a_boot_set_again_is_put_back() {
     let mut stage = Stage::on(&host());
     keep_it(&stage, &mut stage.state(), "10").unwrap();
     reboot(&mut stage, "10", "quiet processor.max_cstate=1");
-    revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert_eq!(stage.text(SWAPPINESS), "60");
     // One that somebody has changed since is not ours to put back.
     keep_it(&stage, &mut stage.state(), "10").unwrap();
@@ -171,10 +171,10 @@ fn a_value_that_a_boot_set_again_is_put_back() {
         capture.saw_text("/proc/sys/kernel/random/boot_id", Ok("cccc\n".into()));
         capture.saw_text(SWAPPINESS, Ok("33\n".into()));
         stage.root = Root::captured(capture);
-        stage.hand = stage.root.hand().unwrap();
+        stage.writer = stage.root.writer().unwrap();
     };
     boot(&mut stage);
-    revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert_eq!(stage.text(SWAPPINESS), "33");
 }
 
@@ -184,10 +184,10 @@ fn an_earlier_transaction_is_covered_by_a_later_one_in_the_same_file() {
     let before = stage.root.capture();
     keep_it(&stage, &mut stage.state(), "10").unwrap();
     keep_it(&stage, &mut stage.state(), "20").unwrap();
-    assert!(revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(1)).is_err());
-    revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(2)).unwrap();
+    assert!(revert(&stage.root, &stage.writer, &mut stage.state(), Which::Transaction(1)).is_err());
+    revert(&stage.root, &stage.writer, &mut stage.state(), Which::Transaction(2)).unwrap();
     assert_eq!((stage.text(SYSCTL), stage.text(SWAPPINESS)), ("vm.swappiness = 10".into(), "10".into()));
-    revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(1)).unwrap();
+    revert(&stage.root, &stage.writer, &mut stage.state(), Which::Transaction(1)).unwrap();
     assert!(stage.is_as(&before));
 }
 
@@ -210,7 +210,7 @@ fn a_command_that_fails_puts_all_back() {
     assert!(matches!(&half_way.failure, Failure::Command { command, .. } if command == "update-grub"), "{half_way}");
     // What undoes it fails as well: that is left to do, and `revert` does it once the program is there.
     assert!(!half_way.put_back.all_undone && stage.is_as(&before));
-    assert!(revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap().all_undone);
+    assert!(revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap().all_undone);
 }
 
 /// A world in which one configuration file can't be written.
@@ -235,9 +235,9 @@ impl Outside for Stuck {
 fn a_command_is_owed_until_the_files_that_it_reads_are_back() {
     let stage = Stage::on(&host());
     keep_it(&stage, &mut stage.state(), "10").unwrap();
-    let first = revert(&stage.root, &stage.hand, &mut stage.state_on(Stuck), Which::All).unwrap();
+    let first = revert(&stage.root, &stage.writer, &mut stage.state_on(Stuck), Which::All).unwrap();
     assert!(!first.all_undone, "{first:?}");
-    let second = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    let second = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     let undone: Vec<&str> = second.transactions[0].kept.iter().map(|kept| kept.what.as_str()).collect();
     assert_eq!(undone, [GRUB, "update-grub"]);
     assert!(second.all_undone, "{second:?}");
@@ -251,7 +251,7 @@ fn settings_that_last_are_remembered_for_the_next_plan() {
     let texts = |unit| stage.state().log().lasting_settings(unit).iter().map(ToString::to_string).collect::<Vec<_>>();
     let (ten, twenty, argument) = ("vm.swappiness=10", "vm.swappiness=20", "cmdline.processor.max_cstate=1");
     assert_eq!(texts(None), [ten, argument, twenty, argument]);
-    revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(2)).unwrap();
+    revert(&stage.root, &stage.writer, &mut stage.state(), Which::Transaction(2)).unwrap();
     assert_eq!(texts(None), [ten, argument]);
 }
 
@@ -259,7 +259,7 @@ fn try_it(stage: &Stage, state: &mut State) -> u64 {
     let plan = plan(&["vm.swappiness=10", "thp.enabled=never"]);
     let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::of(&plan, "try") };
     let mut armed = None;
-    let done = carry_out(&stage.root, &stage.hand, state, &job, |id| {
+    let done = carry_out(&stage.root, &stage.writer, state, &job, |id| {
         armed = Some(id);
         Ok(())
     });
@@ -275,10 +275,10 @@ fn what_nobody_confirms_is_put_back() {
     assert_eq!(check(&stage).unconfirmed, [id]);
     assert_eq!(unconfirmed(&stage.root, stage.state().log()).len(), 1);
     // Something was built on it since.
-    crate::apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["vm.swappiness=20"]), "later").unwrap();
-    let report = expire(&stage.root, &stage.hand, &mut stage.state(), id).unwrap();
+    crate::apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["vm.swappiness=20"]), "later").unwrap();
+    let report = expire(&stage.root, &stage.writer, &mut stage.state(), id).unwrap();
     assert!(report.is_some_and(|report| report.all_undone) && stage.is_as(&before));
-    assert!(expire(&stage.root, &stage.hand, &mut stage.state(), id).unwrap().is_none());
+    assert!(expire(&stage.root, &stage.writer, &mut stage.state(), id).unwrap().is_none());
     assert!(confirm(&stage.root, &mut stage.state(), None).unwrap_err().to_string().contains("no change waits"));
 }
 
@@ -288,7 +288,7 @@ fn what_is_confirmed_stays() {
     let id = try_it(&stage, &mut stage.state());
     assert!(confirm(&stage.root, &mut stage.state(), Some(id + 1)).is_err());
     assert_eq!(confirm(&stage.root, &mut stage.state(), None).unwrap(), [id]);
-    assert!(expire(&stage.root, &stage.hand, &mut stage.state(), id).unwrap().is_none());
+    assert!(expire(&stage.root, &stage.writer, &mut stage.state(), id).unwrap().is_none());
     assert_eq!(stage.text(SWAPPINESS), "10");
     assert!(check(&stage).unconfirmed.is_empty());
 }
@@ -299,7 +299,7 @@ fn without_its_watchdog_nothing_is_changed() {
     let before = stage.root.capture();
     let plan = plan(&["vm.swappiness=10"]);
     let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::of(&plan, "try") };
-    let refused = carry_out(&stage.root, &stage.hand, &mut stage.state(), &job, |_| Err("no more processes".into()));
+    let refused = carry_out(&stage.root, &stage.writer, &mut stage.state(), &job, |_| Err("no more processes".into()));
     assert!(
         refused.unwrap_err().to_string().contains("watchdog that undoes it: no more processes; nothing was changed")
     );
@@ -311,7 +311,7 @@ fn going_on_puts_back_only_what_failed() {
     let stage = Stage::new();
     let plan = plan(&["vm.swappiness=10", "irq.affinity@26=1", "clocksource=xen", "net.core.busy_poll=50"]);
     let job = Job { on_failure: OnFailure::GoOn, ..Job::of(&plan, "t") };
-    let done = carry_out(&stage.root, &stage.hand, &mut stage.state(), &job, |_| Ok(())).unwrap();
+    let done = carry_out(&stage.root, &stage.writer, &mut stage.state(), &job, |_| Ok(())).unwrap();
     let outcomes: Vec<String> = done
         .steps
         .iter()
@@ -329,7 +329,7 @@ fn what_somebody_else_sets_too_is_told_as_theirs() {
     let plan = plan(&["vm.swappiness=10", "clocksource=tsc", "net.core.busy_poll=50"]);
     let owned = [0, 1].map(|step| OwnedStep { step, by: "TuneD's profile network-latency sets it".to_owned() });
     let job = Job { owned: &owned, ..Job::of(&plan, "t") };
-    let done = carry_out(&stage.root, &stage.hand, &mut stage.state(), &job, |_| Ok(())).unwrap();
+    let done = carry_out(&stage.root, &stage.writer, &mut stage.state(), &job, |_| Ok(())).unwrap();
     let by = owned[0].by.clone();
     let theirs = Outcome::Owned { before: "60".into(), side_effects: vec![], by };
     let outcomes: Vec<&Outcome> = done.steps.iter().map(|step| &step.outcome).collect();
@@ -348,13 +348,13 @@ fn an_image_is_told_what_its_first_boot_does() {
     }
     std::fs::write(dir.path().join("etc/default/irqbalance"), "IRQBALANCE_ARGS=\n").unwrap();
     let root = Root::mounted(dir.path()).unwrap();
-    let hand = evenkeel_hostfs::Hand::on_nothing();
+    let writer = evenkeel_hostfs::HostWriter::on_nothing();
     let journal = dir.path().join("var/lib/evenkeel");
     let (plan, lasting) = (steps("10"), lasting("10"));
     let settings = ["vm.swappiness=10".to_owned(), "cmdline.processor.max_cstate=1".to_owned()];
     let job = Job { settings: &settings, lasting: Some(&lasting), ..Job::of(&plan, "t") };
     let mut state = State::open(&journal).unwrap();
-    let done = carry_out(&root, &hand, &mut state, &job, |_| Ok(())).unwrap();
+    let done = carry_out(&root, &writer, &mut state, &job, |_| Ok(())).unwrap();
     let shown = serde_json::to_string(&done.steps).unwrap();
     assert!(shown.contains("boot the image"), "{shown}");
     assert_eq!(
@@ -371,7 +371,7 @@ fn an_image_is_told_what_its_first_boot_does() {
     assert!(found.drift.iter().any(|drift| drift.knob == "vm.swappiness" && drift.place == SWAPPINESS), "{found:?}");
     assert!(found.holds >= 1, "{found:?}");
 
-    let report = revert(&root, &hand, &mut state, Which::All).unwrap();
+    let report = revert(&root, &writer, &mut state, Which::All).unwrap();
     assert!(report.all_undone, "{report:?}");
     let last = report.transactions[0].kept.last().unwrap();
     assert_eq!(

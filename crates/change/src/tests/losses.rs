@@ -5,7 +5,7 @@ use crate::{Loss, State, StateError, Which, apply, history, revert};
 
 fn applied() -> Stage {
     let stage = Stage::new();
-    apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["thp.enabled=never", "vm.swappiness=10"]), "t")
+    apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["thp.enabled=never", "vm.swappiness=10"]), "t")
         .unwrap();
     stage
 }
@@ -20,7 +20,7 @@ fn lines(journal: &str) -> Vec<&str> {
 
 /// What is said of the journal to who would change something, and to who puts it back.
 fn losses(stage: &Stage) -> Vec<Loss> {
-    let report = revert(&stage.root, &stage.hand, &mut stage.state_to_revert(), Which::All).unwrap();
+    let report = revert(&stage.root, &stage.writer, &mut stage.state_to_revert(), Which::All).unwrap();
     assert_eq!(report.all_undone, report.losses.is_empty());
     let refused = State::open(stage.dir.path()).err().map(|error| match error {
         StateError::Damaged { losses, .. } => losses,

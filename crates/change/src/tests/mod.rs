@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use evenkeel_host::{Action, Plan, Reading, Step};
-use evenkeel_hostfs::{Capture, Hand, Root};
+use evenkeel_hostfs::{Capture, HostWriter, Root};
 use evenkeel_sys::Errno;
 use tempfile::TempDir;
 
@@ -65,7 +65,7 @@ pub(crate) fn in_memory() -> TempDir {
 
 pub(crate) struct Stage {
     pub(crate) root: Root,
-    pub(crate) hand: Hand,
+    pub(crate) writer: HostWriter,
     pub(crate) dir: TempDir,
 }
 
@@ -76,8 +76,8 @@ impl Stage {
 
     pub(crate) fn on(host: &str) -> Stage {
         let root = Root::captured(Capture::parse(host).unwrap());
-        let hand = root.hand().unwrap();
-        Stage { root, hand, dir: tempfile::tempdir().unwrap() }
+        let writer = root.writer().unwrap();
+        Stage { root, writer, dir: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn state(&self) -> State {

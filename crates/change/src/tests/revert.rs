@@ -7,11 +7,11 @@ use super::{HOST, MIN_FREE, SWAPPINESS, Stage, THP, plan};
 use crate::{PutBack, RevertError, Status, Undo, Which, apply, history, revert};
 
 fn apply_one(stage: &Stage, settings: &[&str]) -> u64 {
-    apply(&stage.root, &stage.hand, &mut stage.state(), &plan(settings), &settings.join(" ")).unwrap().id
+    apply(&stage.root, &stage.writer, &mut stage.state(), &plan(settings), &settings.join(" ")).unwrap().id
 }
 
 fn revert_all(stage: &Stage) -> Vec<PutBack> {
-    let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert_eq!(report.all_undone, report.transactions.iter().all(|back| back.all_undone));
     report.transactions
 }
@@ -51,7 +51,7 @@ fn one_can_be_reverted_unless_a_later_one_lies_on_it() {
     let first = apply_one(&stage, &["thp.enabled=never"]);
     let other = apply_one(&stage, &["vm.swappiness=10"]);
     let later = apply_one(&stage, &["vm.min_free_kbytes=90000"]);
-    let one = |id| revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(id));
+    let one = |id| revert(&stage.root, &stage.writer, &mut stage.state(), Which::Transaction(id));
     assert_eq!(one(first), Err(RevertError::Covered { id: first, later, path: MIN_FREE.into() }));
     assert_eq!(one(9), Err(RevertError::Unknown { id: 9 }));
     assert!(one(other).unwrap().all_undone);
@@ -66,9 +66,9 @@ fn what_somebody_else_changed_is_put_back_and_named() {
     let stage = Stage::new();
     let before = stage.root.capture();
     apply_one(&stage, &["vm.swappiness=10", "thp.enabled=never", "net.core.busy_poll=50"]);
-    stage.hand.write(SWAPPINESS, "77").unwrap();
-    stage.hand.write(MIN_FREE, "99999").unwrap();
-    stage.hand.write("/proc/sys/net/core/busy_poll", "0").unwrap();
+    stage.writer.write(SWAPPINESS, "77").unwrap();
+    stage.writer.write(MIN_FREE, "99999").unwrap();
+    stage.writer.write("/proc/sys/net/core/busy_poll", "0").unwrap();
     let backs = revert_all(&stage);
     assert!(backs[0].all_undone && stage.is_as(&before));
     let foreign = |found: &str| Undo::Foreign { found: found.to_owned() };
@@ -104,12 +104,12 @@ fn the_spelling_that_was_in_use_comes_back() {
                 let copy = Stage::on(&stage.root.capture().to_string());
                 for command in undo.split("; ") {
                     let words: Vec<&str> = command.split('\'').collect();
-                    copy.hand.write(words[5], words[3]).unwrap();
+                    copy.writer.write(words[5], words[3]).unwrap();
                 }
                 assert!(copy.is_as(&then), "{before:?} {setting}: {undo}");
                 let of_this_limit = |foreign: &&str| !setting.contains("background") || foreign.contains("background");
                 if let Some((name, text)) = foreign.filter(of_this_limit).and_then(|foreign| foreign.split_once('=')) {
-                    stage.hand.write(&path(name), text).unwrap();
+                    stage.writer.write(&path(name), text).unwrap();
                 }
                 assert!(revert_all(&stage)[0].all_undone, "{before:?} {setting} {foreign:?}");
                 assert!(stage.is_as(&then), "{before:?} {setting} {foreign:?}");
@@ -123,7 +123,7 @@ fn changed(stage: &mut Stage, change: impl FnOnce(&mut Capture)) {
     let mut capture = stage.root.capture();
     change(&mut capture);
     stage.root = Root::captured(capture);
-    stage.hand = stage.root.hand().unwrap();
+    stage.writer = stage.root.writer().unwrap();
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn what_a_restart_forgot_is_not_written() {
     changed(&mut stage, |capture| *capture = Capture::parse(&restarted).unwrap());
     assert_eq!(statuses(&stage), [Status::EndedByReboot]);
     apply_one(&stage, &["vm.swappiness=30"]);
-    let report = revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(first)).unwrap();
+    let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::Transaction(first)).unwrap();
     assert!(report.all_undone && report.transactions[0].ended_by_reboot && report.transactions[0].files.is_empty());
     assert_eq!(stage.text(SWAPPINESS), "30");
     assert_eq!(statuses(&stage), [Status::EndedByReboot, Status::InForce]);
@@ -178,7 +178,7 @@ fn what_a_restart_forgot_is_not_written() {
 fn history_tells_what_was_done() {
     let stage = Stage::new();
     apply_one(&stage, &["vm.swappiness=10", "cpuidle.dma_latency_us=0"]);
-    apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&["thp.enabled=never", "clocksource=xen"]), "two")
+    apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["thp.enabled=never", "clocksource=xen"]), "two")
         .unwrap_err();
     let shown = serde_json::to_string_pretty(&history(&stage.root, stage.state().log())).unwrap();
     expect_test::expect![[r#"

@@ -18,7 +18,7 @@ fn arms_switch_and_the_end_is_the_beginning() {
     let before = stage.root.capture();
     let mut state = stage.state();
     let targets = [step("thp.enabled=never"), step("vm.swappiness=10")];
-    let mut session = Session::begin(&stage.root, &stage.hand, &mut state, "a trial", &targets).unwrap();
+    let mut session = Session::begin(&stage.root, &stage.writer, &mut state, "a trial", &targets).unwrap();
     assert_eq!((session.before(0), session.before(1), session.before(2)), (Some("madvise"), Some("60"), None));
     let records = stage.journal().lines().count();
     for _ in 0..3 {
@@ -43,14 +43,14 @@ fn a_value_that_does_not_come_about_is_said_and_the_session_goes_on() {
     let before = stage.root.capture();
     let mut state = stage.state();
     let targets = [step("clocksource=hpet"), step("vm.swappiness=10")];
-    let mut session = Session::begin(&stage.root, &stage.hand, &mut state, "t", &targets).unwrap();
+    let mut session = Session::begin(&stage.root, &stage.writer, &mut state, "t", &targets).unwrap();
     let failure = session.set(0, "xen").unwrap_err();
     assert!(matches!(&failure.miss, Miss::DidNotTake { found, .. } if found == "tsc"), "{failure}");
     assert!(matches!(session.set(1, "1000").unwrap_err().miss, Miss::Refused { .. }));
     session.set(0, "hpet").unwrap();
     drop(session);
     assert!(stage.is_as(&before), "a drop puts back too");
-    assert!(revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap().transactions.is_empty());
+    assert!(revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap().transactions.is_empty());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_side_effect_that_is_a_target_itself_is_left_to_its_arm() {
     let before = stage.root.capture();
     let mut state = stage.state();
     let targets = [step("thp.enabled=never"), step("vm.min_free_kbytes=90000")];
-    let mut session = Session::begin(&stage.root, &stage.hand, &mut state, "t", &targets).unwrap();
+    let mut session = Session::begin(&stage.root, &stage.writer, &mut state, "t", &targets).unwrap();
     session.set(0, "never").unwrap();
     session.set(0, "madvise").unwrap();
     assert_eq!((stage.text(THP), stage.text(MIN_FREE)), ("always [madvise] never".into(), "67584".into()));
@@ -72,7 +72,7 @@ fn a_side_effect_that_is_a_target_itself_is_left_to_its_arm() {
 fn what_can_not_be_put_back_is_not_tried() {
     let stage = Stage::new();
     let mut state = stage.state();
-    let mut begin = |setting| match Session::begin(&stage.root, &stage.hand, &mut state, "t", &[step(setting)]) {
+    let mut begin = |setting| match Session::begin(&stage.root, &stage.writer, &mut state, "t", &[step(setting)]) {
         Ok(_) => panic!("{setting} was begun"),
         Err(error) => error,
     };
@@ -87,18 +87,18 @@ fn a_session_that_was_killed_is_interrupted_until_reverted() {
     let stage = Stage::new();
     let before = stage.root.capture();
     let mut state = stage.state();
-    apply(&stage.root, &stage.hand, &mut state, &plan(&["vm.swappiness=10"]), "kept").unwrap();
+    apply(&stage.root, &stage.writer, &mut state, &plan(&["vm.swappiness=10"]), "kept").unwrap();
     let applied = stage.root.capture();
-    let mut session = Session::begin(&stage.root, &stage.hand, &mut state, "t", &[step("vm.swappiness=0")]).unwrap();
+    let mut session = Session::begin(&stage.root, &stage.writer, &mut state, "t", &[step("vm.swappiness=0")]).unwrap();
     session.set(0, "0").unwrap();
     // Neither ended nor dropped, as after SIGKILL; the kernel then frees the lock, as closing the file does here.
     std::mem::forget(session);
     drop(state);
     let mut state = stage.state();
     assert_eq!(verify(&stage.root, &evenkeel_host::Facts::probe(&stage.root), state.log()).interrupted, [2]);
-    assert!(revert(&stage.root, &stage.hand, &mut state, Which::Transaction(2)).unwrap().all_undone);
+    assert!(revert(&stage.root, &stage.writer, &mut state, Which::Transaction(2)).unwrap().all_undone);
     assert!(stage.is_as(&applied));
-    revert(&stage.root, &stage.hand, &mut state, Which::All).unwrap();
+    revert(&stage.root, &stage.writer, &mut state, Which::All).unwrap();
     assert!(stage.is_as(&before));
 }
 
@@ -120,16 +120,16 @@ fn what_one_journal_changes_is_kept_from_another() {
     let claims = other.path().join("claims");
     let mut ours = stage.state_on(Claiming(claims.clone()));
     let mut theirs = State::open_on(&other.path().join("state"), Box::new(Claiming(claims))).unwrap();
-    apply(&stage.root, &stage.hand, &mut theirs, &plan(&["net.core.busy_poll=50"]), "earlier").unwrap();
+    apply(&stage.root, &stage.writer, &mut theirs, &plan(&["net.core.busy_poll=50"]), "earlier").unwrap();
 
     let targets = [step("vm.swappiness=10"), step("thp.enabled=never")];
-    let mut session = Session::begin(&stage.root, &stage.hand, &mut ours, "ours", &targets).unwrap();
+    let mut session = Session::begin(&stage.root, &stage.writer, &mut ours, "ours", &targets).unwrap();
     session.set(0, "10").unwrap();
     for taken in ["vm.swappiness=20", "vm.min_free_kbytes=90000"] {
-        let error = Session::begin(&stage.root, &stage.hand, &mut theirs, "theirs", &[step(taken)]).err().unwrap();
+        let error = Session::begin(&stage.root, &stage.writer, &mut theirs, "theirs", &[step(taken)]).err().unwrap();
         let who = format!("another evenkeel (process {}, journal in ", std::process::id());
         assert!(matches!(&error, SessionError::Journal(StateError::Busy { .. })) && error.to_string().contains(&who));
-        let error = apply(&stage.root, &stage.hand, &mut theirs, &plan(&[taken]), "theirs").unwrap_err();
+        let error = apply(&stage.root, &stage.writer, &mut theirs, &plan(&[taken]), "theirs").unwrap_err();
         assert!(error.to_string().contains(&who) && error.to_string().contains("nothing was changed"), "{error}");
     }
     assert_eq!(stage.text(SWAPPINESS), "10", "their tries changed nothing of ours");
@@ -137,10 +137,10 @@ fn what_one_journal_changes_is_kept_from_another() {
     // What they alone have changed is theirs to put back, and what ours holds is not.
     drop(session);
     assert!(!ours.met_another());
-    assert!(revert(&stage.root, &stage.hand, &mut theirs, Which::All).unwrap().all_undone);
+    assert!(revert(&stage.root, &stage.writer, &mut theirs, Which::All).unwrap().all_undone);
     assert!(stage.is_as(&before));
     drop(ours);
-    drop(Session::begin(&stage.root, &stage.hand, &mut theirs, "later", &targets).unwrap());
+    drop(Session::begin(&stage.root, &stage.writer, &mut theirs, "later", &targets).unwrap());
     assert!(stage.is_as(&before));
 }
 
@@ -152,13 +152,13 @@ fn what_another_journal_is_trying_is_not_put_back_under_its_hands() {
         let other = tempfile::tempdir().unwrap();
         let claims = other.path().join("claims");
         let theirs = || State::open_on(&other.path().join("state"), Box::new(Claiming(claims.clone()))).unwrap();
-        apply(&stage.root, &stage.hand, &mut theirs(), &plan(&["vm.swappiness=30"]), "earlier").unwrap();
+        apply(&stage.root, &stage.writer, &mut theirs(), &plan(&["vm.swappiness=30"]), "earlier").unwrap();
         let mut ours = stage.state_on(Claiming(claims.clone()));
         let target = step(&format!("vm.swappiness={tried}"));
-        let mut session = Session::begin(&stage.root, &stage.hand, &mut ours, "ours", &[target]).unwrap();
+        let mut session = Session::begin(&stage.root, &stage.writer, &mut ours, "ours", &[target]).unwrap();
         session.set(0, tried).unwrap();
         let mut late = theirs();
-        let report = revert(&stage.root, &stage.hand, &mut late, Which::All).unwrap();
+        let report = revert(&stage.root, &stage.writer, &mut late, Which::All).unwrap();
         assert!(!report.all_undone && late.met_another(), "{report:?}");
         drop(late);
         let undo = &report.transactions[0].files[0].undo;
@@ -167,7 +167,7 @@ fn what_another_journal_is_trying_is_not_put_back_under_its_hands() {
         session.end();
         drop(ours);
         assert_eq!(stage.text(SWAPPINESS), "30");
-        assert!(revert(&stage.root, &stage.hand, &mut theirs(), Which::All).unwrap().all_undone);
+        assert!(revert(&stage.root, &stage.writer, &mut theirs(), Which::All).unwrap().all_undone);
         assert_eq!(stage.text(SWAPPINESS), "60");
     }
 }
@@ -179,11 +179,11 @@ fn a_busy_place_does_not_stop_a_plan_that_is_to_go_on() {
     let other = tempfile::tempdir().unwrap();
     let claims = other.path().join("claims");
     let mut ours = stage.state_on(Claiming(claims.clone()));
-    let session = Session::begin(&stage.root, &stage.hand, &mut ours, "ours", &[step("vm.swappiness=10")]).unwrap();
+    let session = Session::begin(&stage.root, &stage.writer, &mut ours, "ours", &[step("vm.swappiness=10")]).unwrap();
     let mut theirs = State::open_on(&other.path().join("state"), Box::new(Claiming(claims))).unwrap();
     let plan = plan(&["vm.swappiness=20", "net.core.busy_poll=50"]);
     let job = Job { on_failure: OnFailure::GoOn, ..Job::of(&plan, "theirs") };
-    carry_out(&stage.root, &stage.hand, &mut theirs, &job, |_| Ok(())).unwrap();
+    carry_out(&stage.root, &stage.writer, &mut theirs, &job, |_| Ok(())).unwrap();
     assert_eq!((stage.text(SWAPPINESS), stage.text("/proc/sys/net/core/busy_poll")), ("60".into(), "50".into()));
     session.end();
 }

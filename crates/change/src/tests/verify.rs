@@ -22,12 +22,12 @@ fn drift_says_what_was_found_and_what_mends_it() {
     let mut stage = Stage::new();
     let settings =
         plan(&["vm.swappiness=10", "thp.enabled=never", "net.rps_cpus=0-1", "irq.affinity=1", "net.core.busy_poll=0"]);
-    apply(&stage.root, &stage.hand, &mut stage.state(), &settings, "t").unwrap();
+    apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "t").unwrap();
     let verification = check(&stage);
     assert_eq!((verification.holds, verification.drift.len()), (5, 0), "{verification:?}");
 
-    stage.hand.write(SWAPPINESS, "77").unwrap();
-    stage.hand.write("/proc/sys/net/core/busy_poll", "50").unwrap();
+    stage.writer.write(SWAPPINESS, "77").unwrap();
+    stage.writer.write("/proc/sys/net/core/busy_poll", "50").unwrap();
     let mut capture = stage.root.capture();
     capture.saw_text(THP, Ok("always madvise never\n".to_owned()));
     capture.saw_text("/proc/irq/25/effective_affinity_list", Ok("0\n".to_owned()));
@@ -92,13 +92,13 @@ fn drift_says_what_was_found_and_what_mends_it() {
 fn the_newest_transaction_on_a_file_counts() {
     let stage = Stage::new();
     for setting in ["vm.swappiness=10", "vm.swappiness=20"] {
-        apply(&stage.root, &stage.hand, &mut stage.state(), &plan(&[setting]), setting).unwrap();
+        apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&[setting]), setting).unwrap();
         assert_eq!(check(&stage).holds, 1);
     }
-    revert(&stage.root, &stage.hand, &mut stage.state(), Which::Transaction(2)).unwrap();
+    revert(&stage.root, &stage.writer, &mut stage.state(), Which::Transaction(2)).unwrap();
     let verification = check(&stage);
     assert_eq!((verification.holds, verification.drift.len()), (1, 0), "back at the first one's value");
-    revert(&stage.root, &stage.hand, &mut stage.state(), Which::All).unwrap();
+    revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert_eq!(check(&stage), crate::Verification::default());
 }
 
@@ -106,7 +106,7 @@ fn the_newest_transaction_on_a_file_counts() {
 fn what_waits_for_a_boot_is_no_drift() {
     let mut stage = Stage::new();
     let settings = plan(&["cmdline.intel_idle.max_cstate=0", "cpuidle.dma_latency_us=0", "vm.swappiness=10"]);
-    apply(&stage.root, &stage.hand, &mut stage.state(), &settings, "t").unwrap();
+    apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "t").unwrap();
     expect![[r#"
         {
           "holds": 1,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_change::{Session, State, Status, Which, apply, history, revert, verify};
 use evenkeel_host::{Action, Plan, Reading, Step};
-use evenkeel_hostfs::{Hand, Root};
+use evenkeel_hostfs::{HostWriter, Root};
 use evenkeel_testkit::{HostLock, skipped};
 
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
@@ -22,7 +22,7 @@ const CHILD_STATE: &str = "EVENKEEL_TEST_KILLED_CHILD_STATE";
 /// The machine as it was, which this puts back if a test does not come to its end.
 struct Machine {
     root: Root,
-    hand: Hand,
+    writer: HostWriter,
     before: Vec<String>,
     _host: Option<HostLock>,
 }
@@ -38,8 +38,8 @@ impl Machine {
         }
         let host = HostLock::take();
         let root = Root::live();
-        let hand = root.hand().unwrap();
-        Some(Machine { before: now(), root, hand, _host: Some(host) })
+        let writer = root.writer().unwrap();
+        Some(Machine { before: now(), root, writer, _host: Some(host) })
     }
 
     fn plan(&self) -> Plan {
@@ -71,7 +71,7 @@ impl Drop for Machine {
         for (path, before) in FILES.iter().zip(&self.before) {
             let value = Reading::ChosenWord.value(before).unwrap_or_else(|| before.trim().to_owned());
             if std::fs::read_to_string(path).is_ok_and(|now| now != *before) {
-                eprintln!("a test left {path} changed: {:?}", self.hand.write(path, &value));
+                eprintln!("a test left {path} changed: {:?}", self.writer.write(path, &value));
             }
         }
     }
@@ -84,10 +84,10 @@ fn now() -> Vec<String> {
 #[test]
 fn apply_verify_revert_on_this_machine() {
     let Some(machine) = Machine::take() else { return };
-    let (root, hand) = (&machine.root, &machine.hand);
+    let (root, writer) = (&machine.root, &machine.writer);
     let dir = tempfile::tempdir().unwrap();
     let mut state = State::open(dir.path()).unwrap();
-    let applied = apply(root, hand, &mut state, &machine.plan(), "a test").unwrap();
+    let applied = apply(root, writer, &mut state, &machine.plan(), "a test").unwrap();
     println!("{}", serde_json::to_string_pretty(&applied).unwrap());
     assert_ne!(now()[0], machine.before[0]);
     assert_ne!(now()[2], machine.before[2]);
@@ -104,7 +104,7 @@ fn apply_verify_revert_on_this_machine() {
     // Another process, another day: all it has is the directory.
     drop(state);
     let mut state = State::open(dir.path()).unwrap();
-    let report = revert(root, hand, &mut state, Which::All).unwrap();
+    let report = revert(root, writer, &mut state, Which::All).unwrap();
     assert!(report.all_undone, "{report:?}");
     assert_eq!(now(), machine.before, "every byte, the side effect's too");
     assert_eq!(history(root, state.log())[0].status, Status::Reverted);
@@ -119,8 +119,8 @@ fn a_process_killed_at_any_time_is_put_back() {
     let round = {
         let mut state = State::open(dir.path()).unwrap();
         let began = Instant::now();
-        apply(&machine.root, &machine.hand, &mut state, &machine.plan(), "how long it takes").unwrap();
-        revert(&machine.root, &machine.hand, &mut state, Which::All).unwrap();
+        apply(&machine.root, &machine.writer, &mut state, &machine.plan(), "how long it takes").unwrap();
+        revert(&machine.root, &machine.writer, &mut state, Which::All).unwrap();
         began.elapsed()
     };
     let step = Duration::from_micros(310).max(round * 2 / KILLS);
@@ -147,7 +147,7 @@ fn a_process_killed_at_any_time_is_put_back() {
 
         were_changed += u32::from(now() != machine.before);
         let mut state = State::open(dir.path()).unwrap();
-        let report = revert(&machine.root, &machine.hand, &mut state, Which::All).unwrap();
+        let report = revert(&machine.root, &machine.writer, &mut state, Which::All).unwrap();
         were_owed += u32::from(!report.transactions.is_empty());
         assert!(report.all_undone, "{report:?}");
         assert_eq!(now(), machine.before, "kill {kill}: {report:?}");
@@ -163,21 +163,21 @@ fn a_process_killed_at_any_time_is_put_back() {
 fn child_that_changes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(CHILD_STATE) else { return };
     let root = Root::live();
-    let hand = root.hand().unwrap();
+    let writer = root.writer().unwrap();
     let mut state = State::open(Path::new(&dir)).unwrap();
     // The parent holds the lock of the live tests for this process, and its machine is as before.
     let machine =
-        std::mem::ManuallyDrop::new(Machine { before: now(), root: root.clone(), hand: hand.clone(), _host: None });
+        std::mem::ManuallyDrop::new(Machine { before: now(), root: root.clone(), writer: writer.clone(), _host: None });
     let plan = machine.plan();
     // Bounded, in case the parent is gone: some seconds.
     for round in 0..500 {
-        apply(&root, &hand, &mut state, &plan, "to be killed").unwrap();
+        apply(&root, &writer, &mut state, &plan, "to be killed").unwrap();
         if round == 0 {
             println!("changed");
             std::io::stdin().lock().read_line(&mut String::new()).unwrap();
         }
-        revert(&root, &hand, &mut state, Which::All).unwrap();
-        let mut session = Session::begin(&root, &hand, &mut state, "to be killed", &plan.steps).unwrap();
+        revert(&root, &writer, &mut state, Which::All).unwrap();
+        let mut session = Session::begin(&root, &writer, &mut state, "to be killed", &plan.steps).unwrap();
         for (index, step) in plan.steps.iter().enumerate() {
             session.set(index, &step.wanted).unwrap();
         }

@@ -119,8 +119,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transaction, Failure> {
-    let hand = root
-        .hand()
+    let writer = root
+        .writer()
         .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error).hint("for an image: evenkeel image ROOT …"))?;
     let (mut state, _rehearsal) = open_state(args, root)?;
     let until = args.try_seconds.map(|seconds| Until {
@@ -142,7 +142,7 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
         Some(seconds) => watchdog::start(id, &dir, seconds).map(|why| without_timer = why),
         None => Ok(()),
     };
-    let done = evenkeel_change::carry_out(root, &hand, &mut state, &job, arm).map_err(|error| match error {
+    let done = evenkeel_change::carry_out(root, &writer, &mut state, &job, arm).map_err(|error| match error {
         ApplyError::Journal(error) => state::failure(error),
         ApplyError::HalfWay(half_way) => half_way_failure(*half_way),
     })?;

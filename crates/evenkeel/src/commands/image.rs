@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use evenkeel_change::{ApplyError, Job, Log, OnFailure, PlanFile, RevertReport, State, Transaction, Which};
 use evenkeel_host::Facts;
-use evenkeel_hostfs::{Hand, Image, Root};
+use evenkeel_hostfs::{HostWriter, Image, Root};
 use serde::Serialize;
 
 use crate::commands::apply::half_way_failure;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         on_failure: OnFailure::PutBack,
         ..Job::of(&plan, &selected.plan.title)
     };
-    let done = evenkeel_change::carry_out(&root, &Hand::on_nothing(), &mut state, &job, |_| Ok(()));
+    let done = evenkeel_change::carry_out(&root, &HostWriter::on_nothing(), &mut state, &job, |_| Ok(()));
     let transaction = done.map_err(|error| match error {
         ApplyError::Journal(error) => state::failure(error),
         ApplyError::HalfWay(half_way) => half_way_failure(*half_way),
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 
 fn undo(root: &Root, image: &Image, out: &Out) -> Outcome {
     let mut state = State::open_to_revert_in(image).map_err(state::failure)?;
-    let report: RevertReport = evenkeel_change::revert(root, &Hand::on_nothing(), &mut state, Which::All)
+    let report: RevertReport = evenkeel_change::revert(root, &HostWriter::on_nothing(), &mut state, Which::All)
         .map_err(|error| Failure::new(exit::WRONG_USE, error))?;
     out.answer(&report, || show::change::reverted(&report, None))?;
     Ok(if report.all_undone { exit::WELL } else { exit::NOT_UNDONE })

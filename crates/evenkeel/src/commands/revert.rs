@@ -28,10 +28,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.host.open()?;
     overdue::settle(&root, &args.state, out);
-    let hand = root.hand().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let mut state = args.state.open_to_revert()?;
     let which = args.transaction.map_or(Which::All, Which::Transaction);
-    let report: RevertReport = evenkeel_change::revert(&root, &hand, &mut state, which)
+    let report: RevertReport = evenkeel_change::revert(&root, &writer, &mut state, which)
         .map_err(|error| Failure::new(exit::WRONG_USE, error))?;
     if let Some(file) = &args.output {
         capture::write(file, &capture::text_of(&root))?;

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use evenkeel_change::{Log, Remains, State, expire, is_waiting, unconfirmed};
-use evenkeel_hostfs::{Hand, Root};
+use evenkeel_hostfs::{HostWriter, Root};
 use evenkeel_sys::{clock, process};
 
 use crate::exit;
@@ -51,8 +51,8 @@ pub(crate) fn run(args: &Args, _: &Out) -> Outcome {
     process::withstand_signals().map_err(not_possible)?;
     process::be_spared_when_memory_is_short();
     let root = Root::live();
-    let hand = root.hand().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    let mut watch = Watch { root: &root, hand: &hand, args, seen: None, held: None };
+    let writer = root.writer().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let mut watch = Watch { root: &root, writer: &writer, args, seen: None, held: None };
     let until_ns = match watch.look() {
         Look::Waits(until_ns) => until_ns,
         // What can't be read now, the one who was started late still tries to undo.
@@ -82,7 +82,7 @@ enum Look {
 
 struct Watch<'a> {
     root: &'a Root,
-    hand: &'a Hand,
+    writer: &'a HostWriter,
     args: &'a Args,
     /// Which journal was read last: its inode, length and time. One that is as it was is not read again.
     seen: Option<(u64, u64, i64, i64)>,
@@ -150,7 +150,7 @@ impl Watch<'_> {
         if !journal.log().has(id) {
             return false;
         }
-        match expire(self.root, self.hand, &mut journal, id) {
+        match expire(self.root, self.writer, &mut journal, id) {
             Ok(Some(report)) => report.transactions.iter().all(|back| back.all_undone),
             Ok(None) => true,
             Err(_) => false,

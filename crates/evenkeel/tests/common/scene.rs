@@ -116,7 +116,7 @@ impl Drop for Scene {
         let now = settings();
         for (path, before) in host.before.iter().filter(|(path, before)| now.get(*path) != Some(before)) {
             let value = before.as_deref().unwrap_or_default().trim();
-            let written = Root::live().hand().unwrap().write(path, value);
+            let written = Root::live().writer().unwrap().write(path, value);
             eprintln!("{path} was not put back; it is now: {written:?}");
         }
     }

@@ -185,7 +185,7 @@ fn a_cpu_that_may_not_sleep_deeply_answers_sooner() {
         live::not_judged("it takes root and two CPUs");
         return;
     }
-    let hand = root.hand().unwrap();
+    let hand = root.writer().unwrap();
     let mut workload = start("udp-echo", &[]);
     let mut held = None;
     let mut limit = || {

@@ -43,7 +43,7 @@ impl Drop for Before {
             let value =
                 text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.trim(), |(word, _)| word);
             if now != *text {
-                let written = Root::live().hand().unwrap().write(path, value);
+                let written = Root::live().writer().unwrap().write(path, value);
                 eprintln!("{path} was not put back; it is now: {written:?}");
             }
         }

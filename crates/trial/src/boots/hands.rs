@@ -9,7 +9,7 @@ use evenkeel_change::{
     carry_out, history, revert,
 };
 use evenkeel_host::{Action, Facts, Plan, Setting};
-use evenkeel_hostfs::{Hand, Root};
+use evenkeel_hostfs::{HostWriter, Root};
 
 use super::error::BootsError;
 use super::patience::{Wait, patiently};
@@ -23,7 +23,7 @@ fn title(id: &str, what: &str) -> String {
 /// The hands of one trial.
 pub struct Hands<'a> {
     root: &'a Root,
-    hand: Hand,
+    writer: HostWriter,
     dir: PathBuf,
     id: String,
     settings: Vec<Setting>,
@@ -35,8 +35,8 @@ impl<'a> Hands<'a> {
     /// # Errors
     /// If the root can't be changed.
     pub fn new(root: &'a Root, dir: &Path, id: &str, settings: Vec<Setting>) -> Result<Hands<'a>, BootsError> {
-        let hand = root.hand().map_err(|error| BootsError::ReadOnly { why: error.to_string() })?;
-        Ok(Hands { root, hand, dir: dir.to_owned(), id: id.to_owned(), settings })
+        let writer = root.writer().map_err(|error| BootsError::ReadOnly { why: error.to_string() })?;
+        Ok(Hands { root, writer, dir: dir.to_owned(), id: id.to_owned(), settings })
     }
 
     /// Changes something, by the journal that is opened for it alone; again for a while where another evenkeel holds it, or what has to be
@@ -116,7 +116,7 @@ impl<'a> Hands<'a> {
         let owner = self.owner(BootsPart::Unit);
         let job = Job { lasting: Some(&lasting), owner: Some(&owner), ..Job::of(&plan, &title) };
         self.patiently(wait, |state| {
-            carry_out(self.root, &self.hand, state, &job, |_| Ok(()))?;
+            carry_out(self.root, &self.writer, state, &job, |_| Ok(()))?;
             Ok(())
         })
     }
@@ -177,7 +177,7 @@ impl<'a> Hands<'a> {
             owner: Some(&owner),
             ..Job::of(&steps, &plan.title)
         };
-        carry_out(self.root, &self.hand, state, &job, |_| Ok(()))?;
+        carry_out(self.root, &self.writer, state, &job, |_| Ok(()))?;
         Ok(())
     }
 
@@ -196,7 +196,7 @@ impl<'a> Hands<'a> {
     }
 
     fn revert(&self, state: &mut State, id: u64) -> Result<(), BootsError> {
-        let report = revert(self.root, &self.hand, state, Which::Transaction(id))?;
+        let report = revert(self.root, &self.writer, state, Which::Transaction(id))?;
         match report.all_undone {
             true => Ok(()),
             false => Err(BootsError::NotPutBack { id, why: failed(&report).map(str::to_owned) }),

@@ -145,8 +145,8 @@ impl Scene {
 
     fn search(&self, design: &SearchDesign, plans: &[Plan], log: &mut Log, stop: &dyn Fn() -> bool) -> Answer {
         let mut state = State::open(&self.folder.path().join("state")).unwrap();
-        let hand = self.root.hand().unwrap();
-        let mut switch = Switch::begin(&self.root, &hand, Some(&mut state), "tune", plans).unwrap();
+        let writer = self.root.writer().unwrap();
+        let mut switch = Switch::begin(&self.root, &writer, Some(&mut state), "tune", plans).unwrap();
         let watch = Watch::start(&self.root, plans);
         let revive = || match self.nature.borrow().is_gone {
             true => Err(WorkloadError::Start { program: "mock".into(), why: "it is not there".into() }),
@@ -197,8 +197,8 @@ fn a_search_that_is_killed_in_the_middle_is_put_back_by_revert_and_goes_on() {
     let path = scene.folder.path().join("tune.jsonl");
     {
         let mut state = State::open(&scene.folder.path().join("state")).unwrap();
-        let hand = scene.root.hand().unwrap();
-        let mut switch = Switch::begin(&scene.root, &hand, Some(&mut state), "tune", &plans).unwrap();
+        let writer = scene.root.writer().unwrap();
+        let mut switch = Switch::begin(&scene.root, &writer, Some(&mut state), "tune", &plans).unwrap();
         let mut log = Log::create(&path, &Header::new(design.clone(), serde_json::Value::Null)).unwrap();
         let watch = Watch::start(&scene.root, &plans);
         let revive = || Ok(scene.server());
@@ -227,7 +227,7 @@ fn a_search_that_is_killed_in_the_middle_is_put_back_by_revert_and_goes_on() {
     }
     assert_ne!(scene.readings(), before, "the kill came in the middle of an arm");
     let mut state = State::open(&scene.folder.path().join("state")).unwrap();
-    let report = revert(&scene.root, &scene.root.hand().unwrap(), &mut state, Which::All).unwrap();
+    let report = revert(&scene.root, &scene.root.writer().unwrap(), &mut state, Which::All).unwrap();
     drop(state);
     assert_eq!(scene.readings(), before, "{report:?}");
     let (header, mut log) = Log::open(&path).unwrap();
@@ -352,8 +352,8 @@ fn how_long_a_switch_is_felt_is_found_by_each_way_of_switching_within_the_budget
     let settle = |settings: &[&str], budget: u64, stop: bool| {
         let plans: Vec<Plan> = settings.iter().map(|text| plan(text)).collect();
         let mut state = State::open(&scene.folder.path().join("state")).unwrap();
-        let hand = scene.root.hand().unwrap();
-        let mut switch = Switch::begin(&scene.root, &hand, Some(&mut state), "settle", &plans).unwrap();
+        let writer = scene.root.writer().unwrap();
+        let mut switch = Switch::begin(&scene.root, &writer, Some(&mut state), "settle", &plans).unwrap();
         let mut workload = Slow { root: scene.root.clone(), seen: None, cold: 0 };
         let found = Settling {
             metric: &METRIC,
@@ -479,8 +479,8 @@ fn all_arms_that_are_compared_go_one_path() {
     let plan = |text: &str| Plan::of(&facts, &[Setting::parse(text).unwrap()]).unwrap();
     let plans = ["haltpoll.guest_halt_poll_ns=200000", "net.core.busy_read=50"].map(plan);
     let mut state = State::open(&scene.folder.path().join("state")).unwrap();
-    let hand = scene.root.hand().unwrap();
-    let mut switch = Switch::begin(&scene.root, &hand, Some(&mut state), "ways", &plans).unwrap();
+    let writer = scene.root.writer().unwrap();
+    let mut switch = Switch::begin(&scene.root, &writer, Some(&mut state), "ways", &plans).unwrap();
     let mut server = scene.server();
     let arm = |poll, read| {
         let level = |on| if on { Level::Planned } else { Level::AsItWas };

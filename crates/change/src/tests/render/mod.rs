@@ -86,7 +86,7 @@ fn is_taken(capture: &Capture, facts: &Facts, setting: &Setting) -> bool {
 pub(super) fn applied(root: &Root, plan: &PlanFile) -> Result<(), crate::ApplyError> {
     let dir = in_memory();
     let mut state = State::open_on(dir.path(), Box::new(Quick)).unwrap();
-    apply(root, &root.hand().unwrap(), &mut state, &plan.plan(), &plan.title).map(drop)
+    apply(root, &root.writer().unwrap(), &mut state, &plan.plan(), &plan.title).map(drop)
 }
 
 /// The plan for settings on a captured machine, to outlive boots.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use evenkeel_host::{Action, Reading};
-use evenkeel_hostfs::{Capture, Entry, Hand, Root, WriteError};
+use evenkeel_hostfs::{Capture, Entry, HostWriter, Root, WriteError};
 use evenkeel_sys::Errno;
 
 use super::{At, Host, Place, THEIRS, applied, every_content, hosts, in_memory, well};
@@ -277,9 +277,9 @@ impl Outside for Watch {
         Ok(())
     }
 
-    fn write(&mut self, hand: &Hand, path: &str, value: &str) -> Result<(), WriteError> {
+    fn write(&mut self, writer: &HostWriter, path: &str, value: &str) -> Result<(), WriteError> {
         self.0.lock().unwrap().push((path.to_owned(), value.to_owned()));
-        hand.write(path, value)
+        writer.write(path, value)
     }
 }
 
@@ -311,7 +311,7 @@ fn every_byte_of_the_plan_is_in_the_script() {
         let writes = Arc::new(Mutex::new(Vec::new()));
         let dir = in_memory();
         let mut state = State::open_on(dir.path(), Box::new(Watch(writes.clone()))).unwrap();
-        apply(&root, &root.hand().unwrap(), &mut state, &plan.plan(), "").unwrap();
+        apply(&root, &root.writer().unwrap(), &mut state, &plan.plan(), "").unwrap();
         let said = said(&script(plan).unwrap());
         let values: Vec<(String, String)> = said
             .iter()

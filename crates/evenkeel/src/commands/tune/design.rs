@@ -141,9 +141,9 @@ pub(super) fn settle(
     workload: &mut dyn Workload,
 ) -> Result<bool, Failure> {
     ground.out.say("finding how long a switch is felt");
-    let hand = ground.root.hand().map_err(not_possible)?;
+    let writer = ground.root.writer().map_err(not_possible)?;
     let title = "tune: how long a switch is felt";
-    let mut switch = Switch::begin(ground.root, &hand, Some(state), title, plans).map_err(not_possible)?;
+    let mut switch = Switch::begin(ground.root, &writer, Some(state), title, plans).map_err(not_possible)?;
     let watch = Watch::start(ground.root, plans).beside(&ground.beside).of_workload(workload);
     let begun = watch.clock().now();
     let settling = Settling {

@@ -135,9 +135,9 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
     let knobs = design.candidates.len();
     let at_most = at_most(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));
     ground.out.say(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
-    let hand = ground.root.hand().map_err(not_possible)?;
+    let writer = ground.root.writer().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
-    let mut switch = Switch::begin(ground.root, &hand, Some(state), &title, &plans).map_err(not_possible)?;
+    let mut switch = Switch::begin(ground.root, &writer, Some(state), &title, &plans).map_err(not_possible)?;
     let watch = Watch::start(ground.root, &plans).beside(&ground.beside).of_workload(workload.as_ref());
     let bar = page::bar(ground.out.shows_progress());
     let revive = || start(&spec, design.seed, &ground.stop);

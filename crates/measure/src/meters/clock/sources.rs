@@ -1,7 +1,7 @@
 //! The clock sources: measures the one in use, or every one on offer in turns, and puts back what was in use. Whoever else changes the
 //! source meanwhile is noticed, because it is read before and after each turn, and keeps the last word.
 
-use evenkeel_hostfs::{Hand, Root};
+use evenkeel_hostfs::{HostWriter, Root};
 use evenkeel_sys::asking::{self, Call};
 use evenkeel_sys::tsc::Scale;
 use evenkeel_sys::{Errno, clock};
@@ -72,9 +72,10 @@ impl<'a> Switching<'a> {
                 let mut turns = vec![first];
                 turns.extend(others.map(|name| Turn::of(Some(name.clone()))));
                 keeper.keep(CURRENT, &before)?;
-                let hand =
-                    root.hand().map_err(|error| MeterError::not_possible("set the clock source", error.to_string()))?;
-                let taken = in_turns(&mut turns, calls, (root, &hand, scale), keeper.as_mut(), report, watch);
+                let writer = root
+                    .writer()
+                    .map_err(|error| MeterError::not_possible("set the clock source", error.to_string()))?;
+                let taken = in_turns(&mut turns, calls, (root, &writer, scale), keeper.as_mut(), report, watch);
                 // Put back before anything is told.
                 keeper.end()?;
                 report.fill(turns, calls);
@@ -101,7 +102,7 @@ impl<'a> Switching<'a> {
 fn in_turns(
     turns: &mut Vec<Turn>,
     calls: u64,
-    (root, hand, scale): (&Root, &Hand, &Scale),
+    (root, writer, scale): (&Root, &HostWriter, &Scale),
     keeper: &mut dyn Keeper,
     report: &mut Report,
     watch: &Watch<'_>,
@@ -119,7 +120,8 @@ fn in_turns(
                 report.disturbed.push(words);
                 return keeper.forget(CURRENT);
             }
-            hand.write(CURRENT, &name)
+            writer
+                .write(CURRENT, &name)
                 .map_err(|error| MeterError::refused(format!("set the clock source to {name}"), error.errno))?;
             if current(root).as_deref() != Some(&name) {
                 // The kernel takes the word and does nothing where it will not have that source.

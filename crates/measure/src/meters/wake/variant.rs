@@ -108,8 +108,9 @@ impl Variant {
 }
 
 fn hold_dma_latency() -> Result<HeldLatency, MeterError> {
-    let hand = Root::live().hand().map_err(|error| MeterError::not_possible("hold CPUs awake", error.to_string()))?;
-    let held = hand.hold_dma_latency_us(0);
+    let writer =
+        Root::live().writer().map_err(|error| MeterError::not_possible("hold CPUs awake", error.to_string()))?;
+    let held = writer.hold_dma_latency_us(0);
     let held = held.map_err(|error| MeterError::refused("hold /dev/cpu_dma_latency at 0", error.errno))?;
     clock::sleep_until_ns(clock::monotonic_ns() + SETTLE_NS);
     Ok(held)

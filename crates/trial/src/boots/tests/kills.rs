@@ -243,13 +243,13 @@ fn what_other_people_keep_stays() {
     {
         let mut journal = State::open(sim.dir.path()).unwrap();
         let plan = Hands::plan(&sim.root, journal.log(), &[other], "theirs").unwrap();
-        let (steps, hand) = (plan.plan(), sim.root.hand().unwrap());
+        let (steps, writer) = (plan.plan(), sim.root.writer().unwrap());
         let job = evenkeel_change::Job {
             settings: &plan.settings,
             lasting: plan.keep.as_ref(),
             ..evenkeel_change::Job::of(&steps, &plan.title)
         };
-        evenkeel_change::carry_out(&sim.root, &hand, &mut journal, &job, |_| Ok(())).unwrap();
+        evenkeel_change::carry_out(&sim.root, &writer, &mut journal, &job, |_| Ok(())).unwrap();
     }
     sim.reboot();
     let mut state = sim.state();

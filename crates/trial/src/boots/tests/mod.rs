@@ -224,7 +224,7 @@ impl Sim {
 
     fn revert_all(&self) {
         let mut state = State::open(self.dir.path()).unwrap();
-        let report = revert(&self.root, &self.root.hand().unwrap(), &mut state, Which::All).unwrap();
+        let report = revert(&self.root, &self.root.writer().unwrap(), &mut state, Which::All).unwrap();
         assert!(report.all_undone, "{report:?}");
     }
 

@@ -211,8 +211,8 @@ fn a_design_that_can_tell_nothing_is_refused() {
     ] {
         let mut design = design(1);
         change(&mut design);
-        let hand = root.hand().unwrap();
-        let mut switch = Switch::begin(&root, &hand, None, "test", &[]).unwrap();
+        let writer = root.writer().unwrap();
+        let mut switch = Switch::begin(&root, &writer, None, "test", &[]).unwrap();
         let watch = Watch::start(&root, &[]);
         let mut trial = Trial {
             design: &design,

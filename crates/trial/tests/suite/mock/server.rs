@@ -127,7 +127,7 @@ impl Workload for Mock {
             return Err(WorkloadError::NoCpu { program: "mock".into(), waited_ms: 390, span_ms: 400 });
         }
         if self.others_write_at.contains(&self.windows) {
-            self.root.hand().unwrap().write(POLL, "77").unwrap();
+            self.root.writer().unwrap().write(POLL, "77").unwrap();
         }
         let before = self.share_as_before(settle, window);
         self.log.borrow_mut().push((self.polled, window));
@@ -217,8 +217,8 @@ pub(crate) fn session(
     let plans = [Plan::of(&facts, &[Setting::parse("haltpoll.guest_halt_poll_ns=200000").unwrap()]).unwrap()];
     let mut mock = Mock::new(&root, seed, 1.0);
     change(&mut mock, design);
-    let hand = root.hand().unwrap();
-    let mut switch = Switch::begin(&root, &hand, Some(&mut state), "test", &plans).unwrap();
+    let writer = root.writer().unwrap();
+    let mut switch = Switch::begin(&root, &writer, Some(&mut state), "test", &plans).unwrap();
     let watch = Watch::start(&root, &plans);
     let mut record = Record::new(design, arms.clone(), watch.knobs(), NetworkPath::Loopback);
     let mut keep = match kept {

@@ -1,4 +1,4 @@
-//! `Hand`: the one way to write to a host. It knows only /proc and /sys, so that no path that comes from data can reach
+//! `HostWriter`: the one way to write to a host. It knows only /proc and /sys, so that no path that comes from data can reach
 //! anything else.
 
 use std::sync::{Arc, Mutex};
@@ -11,9 +11,9 @@ use crate::capture::{Capture, lock};
 use crate::pretend;
 use crate::refusal::Why;
 
-/// A hand on the live machine or on a captured one.
+/// Writes to the live machine or to a captured one.
 #[derive(Clone, Debug)]
-pub struct Hand {
+pub struct HostWriter {
     target: Target,
 }
 
@@ -24,10 +24,10 @@ enum Target {
     Nothing,
 }
 
-/// The root has no hand.
+/// This root is read-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write to a mounted root: it is read only; write to the live machine or to a capture")]
-pub struct NoHand;
+pub struct ReadOnlyHost;
 
 /// A write that the kernel refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,23 +41,23 @@ pub struct WriteError {
     pub errno: Errno,
 }
 
-impl Hand {
-    pub(crate) fn live() -> Hand {
-        Hand { target: Target::Live }
+impl HostWriter {
+    pub(crate) fn live() -> HostWriter {
+        HostWriter { target: Target::Live }
     }
 
-    pub(crate) fn captured(capture: Arc<Mutex<Capture>>) -> Hand {
-        Hand { target: Target::Captured(capture) }
+    pub(crate) fn captured(capture: Arc<Mutex<Capture>>) -> HostWriter {
+        HostWriter { target: Target::Captured(capture) }
     }
 
-    /// A hand on a root where no kernel runs, such as an image: it refuses every write with `EROFS`.
-    pub fn on_nothing() -> Hand {
-        Hand { target: Target::Nothing }
+    /// A writer for a root without a running kernel, such as an image. It refuses every write with `EROFS`.
+    pub fn on_nothing() -> HostWriter {
+        HostWriter { target: Target::Nothing }
     }
 
     /// Writes `value` and a newline to the file at `path`, in one `write(2)`, as the kernel wants it.
     ///
-    /// That the kernel takes the write does not mean that it took effect: read back.
+    /// A write without an error may still have no effect: read the value back.
     ///
     /// # Errors
     /// What the kernel said; `EINVAL` for a path outside /proc and /sys or a value of more than one line.
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn only_the_kernels_paths_are_written() {
-        let live = Root::live().hand().unwrap();
+        let live = Root::live().writer().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let outside = dir.path().join("file");
         std::fs::write(&outside, "before").unwrap();
@@ -148,13 +148,13 @@ mod tests {
 
     #[test]
     fn a_value_is_one_line() {
-        let live = Root::live().hand().unwrap();
+        let live = Root::live().writer().unwrap();
         assert_eq!(live.write("/proc/sys/vm/swappiness", "60\n60").unwrap_err().errno, Errno::INVAL);
     }
 
     #[test]
     fn refusals_name_path_value_and_errno() {
-        let error = Root::live().hand().unwrap().write("/proc/version", "x").unwrap_err();
+        let error = Root::live().writer().unwrap().write("/proc/version", "x").unwrap_err();
         assert!(error.to_string().starts_with("write \"x\" to /proc/version: "), "{error}");
     }
 }
