@@ -8,7 +8,7 @@ use evenkeel_sys::dma_latency::{self, DmaLatency};
 use rustix::fs::{Mode, OFlags};
 
 use crate::capture::{Capture, lock};
-use crate::pretend;
+use crate::fake_kernel;
 use crate::refusal::Why;
 
 /// Writes to the live machine or to a captured one.
@@ -68,7 +68,7 @@ impl HostWriter {
         }
         match &self.target {
             Target::Live => live_write(path, value),
-            Target::Captured(capture) => pretend::write(&mut lock(capture), path, value),
+            Target::Captured(capture) => fake_kernel::write(&mut lock(capture), path, value),
             Target::Nothing => Err(Errno::ROFS),
         }
         .map_err(refused)

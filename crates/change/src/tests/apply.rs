@@ -10,7 +10,7 @@ use super::{HOST, Quick, SWAPPINESS, Stage, plan, without_checksums};
 use crate::outside::Outside;
 use crate::{ApplyError, apply};
 
-/// Applies to the pretended host; shows what became of each step, and what changed on the host.
+/// Applies to the captured host; shows what became of each step, and what changed on the host.
 fn check(settings: &[&str], expect: Expect) {
     let stage = Stage::new();
     let before = stage.root.capture();

@@ -1,4 +1,4 @@
-//! A pretended host with a real state directory, and the worlds in which a transaction is tested: one that dies at a given
+//! A captured host with a real state directory, and the worlds in which a transaction is tested: one that dies at a given
 //! boundary, one whose disk fills up, one that watches the order of things.
 
 mod apply;
@@ -154,7 +154,7 @@ pub(crate) fn step(setting: &str) -> Step {
     Step { knob: knob.to_owned(), place: place.to_owned(), wanted: wanted.to_owned(), action }
 }
 
-/// The pretended host has no disk to lose, so its journal need not wait for one; its clock stands still.
+/// The captured host has no disk to lose, so its journal need not wait for one; its clock stands still.
 pub(crate) struct Quick;
 
 impl Outside for Quick {

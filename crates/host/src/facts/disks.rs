@@ -170,7 +170,7 @@ fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
             for number in numbers {
                 match probe.0.link(&format!("/sys/dev/block/{number}")) {
                     Ok(target) => disks.extend(disk_of(&target, &names).map(str::to_owned)),
-                    // A network's or a pretended device has no link; but what was never looked at may be a disk.
+                    // A network's or a virtual device has no link; but what was never looked at may be a disk.
                     Err(refusal) if is_absence(&refusal) => {}
                     Err(refusal) => return refusal.into(),
                 }

@@ -1,8 +1,8 @@
-//! A captured kernel's answer to a write: what the file reads afterwards, what else changes with it, and what is refused,
-//! so that apply, verify, half-way failure and revert can be tested without root and on machines we do not have.
+//! The kernel of a captured host. It answers a write as a real kernel does: it changes the file and what depends on it, or
+//! refuses. So apply, verify, half-way failure and revert are tested without root, and for machines that we do not have.
 //!
-//! Each rule follows the kernel function named beside it. A file without a rule is refused with `EACCES`, as a file
-//! without a write method is: a pretence that accepted everything would hide a wrong path.
+//! Each rule follows the kernel function named beside it. A file without a rule refuses writes with `EACCES`. If it accepted
+//! them, a test would not notice a wrong path.
 
 use evenkeel_sys::{CpuSet, Errno};
 
