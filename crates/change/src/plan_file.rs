@@ -2,7 +2,8 @@
 //! value seen, what it would be, when that takes effect, what changes along with it, and how it is undone.
 
 use evenkeel_host::{
-    Action, Advice, Facts, Plan, PlanError, Setting, SettingError, State, Step, TakesEffect, Wish, advise, knobs,
+    Action, Advice, AdviceContext, Facts, Plan, PlanError, Setting, SettingError, State, Step, TakesEffect, advise,
+    knobs,
 };
 use evenkeel_hostfs::{Root, TreeError};
 use serde::{Deserialize, Serialize};
@@ -129,7 +130,7 @@ impl PlanFile {
         lasting: Option<(&Ground<'_>, &[Setting])>,
     ) -> Result<PlanFile, PlanError> {
         let plan = Plan::of(facts, settings)?;
-        let advice = advise(facts, &Wish::default());
+        let advice = advise(facts, &AdviceContext::default());
         let keep = lasting.map(|(ground, before)| {
             let all = [before, settings].concat();
             Lasting { unit: ground.unit.map(ServiceName::to_string), keep: keep(ground, &all) }
@@ -153,7 +154,7 @@ impl PlanFile {
         ground: &Ground<'_>,
         before: &[Setting],
     ) -> PlanFile {
-        let advice = advise(facts, &Wish::default());
+        let advice = advise(facts, &AdviceContext::default());
         let steps = settings.iter().filter_map(|setting| Plan::of(facts, std::slice::from_ref(setting)).ok());
         let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::of(root, &advice, step)).collect();
         let keep = keep(ground, &[before, settings].concat());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evenkeel_host::{Action, Advice, Fact, Facts, Owner, Step, Wish, advise, knobs};
+use evenkeel_host::{Action, Advice, AdviceContext, Fact, Facts, Owner, Step, advise, knobs};
 use evenkeel_hostfs::Root;
 use serde::Serialize;
 
@@ -113,7 +113,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     // In the order in which they were applied, not that of their paths.
     let mut steps: Vec<(u64, usize)> = in_force.into_values().collect();
     steps.sort_unstable();
-    let advice = if steps.is_empty() { Vec::new() } else { advise(facts, &Wish::default()) };
+    let advice = if steps.is_empty() { Vec::new() } else { advise(facts, &AdviceContext::default()) };
     for (id, index) in steps {
         let logged = log.begun(id);
         let is_this_boot = logged.is_of_boot(boot_id.as_deref());

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use evenkeel_host::{Goal, Server, Wish};
+use evenkeel_host::{AdviceContext, Goal, Server};
 
 /// How answers look.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -60,8 +60,8 @@ pub(crate) struct GoalArgs {
 
 impl GoalArgs {
     /// What the advice is for.
-    pub(crate) fn wish(&self) -> Wish {
-        Wish { goal: self.goal, server: self.server }
+    pub(crate) fn context(&self) -> AdviceContext {
+        AdviceContext { goal: self.goal, server: self.server }
     }
 }
 

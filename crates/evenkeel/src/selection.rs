@@ -111,7 +111,7 @@ impl Selection {
             return Err(Failure::text(exit::WRONG_USE, "plan the change", "nothing was named to set").hint(hint));
         }
         let settings: Result<Vec<Setting>, SettingError> = if self.advised {
-            let advice = advise(facts, &self.goal.wish()).into_iter();
+            let advice = advise(facts, &self.goal.context()).into_iter();
             advice.filter(|advice| advice.state == Advised::Set).filter_map(setting_of).collect()
         } else {
             self.what.iter().map(|text| Setting::parse(text)).collect()

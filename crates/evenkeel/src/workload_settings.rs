@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use evenkeel_host::{
-    Area, Extras, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect, Values, Wish, knobs,
+    AdviceContext, Area, Extras, Facts, Finding, Knob, Place, Setting, SettingError, State, TakesEffect, Values, knobs,
 };
 use evenkeel_workload::{PLACEMENT, SETTING_PREFIX, Workload};
 
@@ -55,7 +55,7 @@ static SETTINGS: LazyLock<Vec<Knob>> = LazyLock::new(|| {
     names.into_iter().map(setting).collect()
 });
 
-fn advise(_: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(_: &Facts, _: &AdviceContext) -> Vec<Finding> {
     let (place, reason) = ("server".to_owned(), "what a workload is like is no setting of a host".to_owned());
     vec![Finding { place, state: State::NotHere, current: None, wanted: None, reason, is_inert: false }]
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::facts::Facts;
 use crate::finding::{Finding, State};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Knob, Place, Source, TakesEffect};
 use crate::knobs;
 use crate::others::{container_barrier, lasts, others, tuned_sets, undone_at_boot};
@@ -47,8 +47,8 @@ pub struct Advice {
 
 /// Advice on every knob: the ones worth acting on first, of these the largest effects, of these what is easiest to try and
 /// undo. What needs no action stands in the order of [`knobs::ALL`].
-pub fn advise(facts: &Facts, wish: &Wish) -> Vec<Advice> {
-    let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, wish)).collect();
+pub fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
+    let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, context)).collect();
     advice.sort_by_key(|advice| {
         let needs_action = advice.state <= State::Unknown;
         (advice.state, needs_action.then_some((advice.effect, advice.when)))
@@ -57,7 +57,7 @@ pub fn advise(facts: &Facts, wish: &Wish) -> Vec<Advice> {
 }
 
 /// Advice on one knob, a piece for each of its places.
-pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, wish: &Wish) -> Vec<Advice> {
+pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
     let advice = |finding: Finding| {
         let finding = if finding.state == State::Set { as_far_as_we_may(knob, facts, finding) } else { finding };
         Advice {
@@ -76,7 +76,7 @@ pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, wish: &Wish) -> Vec<
             is_inert: finding.is_inert,
         }
     };
-    (knob.advise)(facts, wish).into_iter().map(advice).collect()
+    (knob.advise)(facts, context).into_iter().map(advice).collect()
 }
 
 /// The name of a finding that reboots do not change.

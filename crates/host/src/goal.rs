@@ -1,36 +1,36 @@
-//! `Wish`: what the user wants of the host, and what is known of the server. Advice depends on it, facts do not.
+//! `AdviceContext`: the goal of the user, and what the user says about the server. Advice depends on it, facts do not.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 
-/// What to favour where one thing costs another.
+/// What the advice favors where one property costs another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// Steady ticks and short waits, at the price of CPU time and power.
+    /// Steady ticks and short waits, which cost CPU time and power.
     #[default]
     Latency,
-    /// Work done a second.
+    /// Work per second.
     Throughput,
-    /// Sessions a machine.
+    /// Sessions per machine.
     Density,
 }
 
-/// What the user wants, with what they tell of their server; what they do not tell is not guessed.
+/// The goal, and what the user says about the server. evenkeel guesses nothing that the user does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Wish {
-    /// What to favour.
+pub struct AdviceContext {
+    /// What the advice favors.
     pub goal: Goal,
     /// The server that the host is for.
     pub server: Server,
 }
 
-/// What the user tells of the server.
+/// What the user says about the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Server {
-    /// Packets a second that it receives.
+    /// Packets per second that it receives.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pps: Option<u64>,
     /// CPUs that it needs.
@@ -65,10 +65,10 @@ impl FromStr for Server {
     }
 }
 
-/// A server of which nothing is told.
-impl From<Goal> for Wish {
-    fn from(goal: Goal) -> Wish {
-        Wish { goal, server: Server::default() }
+/// Nothing is known about the server.
+impl From<Goal> for AdviceContext {
+    fn from(goal: Goal) -> AdviceContext {
+        AdviceContext { goal, server: Server::default() }
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_a_server_is_read() {
+    fn parses_a_server() {
         let server = |pps, cpus, players| Ok(Server { pps, cpus, players });
         let table = [
             ("", server(None, None, None)),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::extras::{Extras, Owner};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::rank::{Effect, When};
 use crate::reading::Reading;
 
@@ -41,7 +41,7 @@ pub struct Knob {
     /// What only some knobs have.
     pub extras: Extras,
     /// What is advised for a machine, a finding a place; never empty.
-    pub advise: fn(&Facts, &Wish) -> Vec<Finding>,
+    pub advise: fn(&Facts, &AdviceContext) -> Vec<Finding>,
 }
 
 impl fmt::Debug for Knob {

@@ -37,7 +37,7 @@ pub use extras::{
 pub use fact::Fact;
 pub use facts::Facts;
 pub use finding::{Finding, State};
-pub use goal::{Goal, Server, Wish};
+pub use goal::{AdviceContext, Goal, Server};
 pub use knob::{Area, Device, Knob, Place, Since, Source, TakesEffect, Values};
 pub use plan::{Action, Plan, PlanError, Step, files_of};
 pub use rank::{Effect, When};

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::advice::advise_on;
 use crate::fact::Fact::{self, Known};
 use crate::facts::*;
-use crate::goal::{Goal, Server, Wish};
+use crate::goal::{AdviceContext, Goal, Server};
 use crate::knob::Knob;
 
 /// A quiet guest: KVM, 4 CPUs in 2 cores of one node, one virtio interface with one queue, no swap, Linux 6.12.
@@ -320,7 +320,8 @@ pub(crate) type Row<'a> = (&'a str, Goal, &'a dyn Fn(&mut Facts));
 /// Compares the advice on a knob, a line a finding, with what is expected of each row.
 #[track_caller]
 pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
-    let rows = rows.iter().map(|(label, goal, alter)| (format!("{label} ({goal})"), Wish::from(*goal), *alter));
+    let rows =
+        rows.iter().map(|(label, goal, alter)| (format!("{label} ({goal})"), AdviceContext::from(*goal), *alter));
     check_wishes(knob, rows.collect(), &expected);
 }
 
@@ -330,12 +331,12 @@ pub(crate) type Told<'a> = (&'a str, &'a dyn Fn(&mut Facts));
 /// As [`check`], for latency and a server of which something is told.
 #[track_caller]
 pub(crate) fn check_told(knob: &'static Knob, rows: &[Told<'_>], expected: Expect) {
-    let wish = |told: &str| Wish { goal: Goal::Latency, server: told.parse::<Server>().unwrap() };
+    let context = |told: &str| AdviceContext { goal: Goal::Latency, server: told.parse::<Server>().unwrap() };
     check_wishes(
         knob,
         rows.iter()
             .map(|(told, alter)| {
-                (if told.is_empty() { "nothing told".to_owned() } else { (*told).to_owned() }, wish(told), *alter)
+                (if told.is_empty() { "nothing told".to_owned() } else { (*told).to_owned() }, context(told), *alter)
             })
             .collect(),
         &expected,
@@ -343,16 +344,16 @@ pub(crate) fn check_told(knob: &'static Knob, rows: &[Told<'_>], expected: Expec
 }
 
 /// A row with what is wished: its label, the wish, the alteration.
-type Wished<'a> = (String, Wish, &'a dyn Fn(&mut Facts));
+type Wished<'a> = (String, AdviceContext, &'a dyn Fn(&mut Facts));
 
 #[track_caller]
 fn check_wishes(knob: &'static Knob, rows: Vec<Wished<'_>>, expected: &Expect) {
     let mut found = String::new();
-    for (label, wish, alter) in rows {
+    for (label, context, alter) in rows {
         let mut facts = base();
         alter(&mut facts);
         writeln!(found, "{label}").unwrap();
-        for advice in advise_on(knob, &facts, &wish) {
+        for advice in advise_on(knob, &facts, &context) {
             let state = serde_json::to_value(advice.state).unwrap();
             let value = |value: &Option<String>| value.as_ref().map_or("?".into(), |value| format!("{value:?}"));
             let change = match (&advice.current, &advice.wanted) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use evenkeel_host::{Facts, State, Wish, advise};
+use evenkeel_host::{AdviceContext, Facts, State, advise};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
@@ -60,9 +60,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let root = args.metadata.open(&args.host)?;
     overdue::settle_own(&root, out);
     let facts = Facts::probe(&root);
-    let wish = args.goal.wish();
-    let Wish { goal, server } = wish;
-    let advice = advise(&facts, &wish);
+    let context = args.goal.context();
+    let AdviceContext { goal, server } = context;
+    let advice = advise(&facts, &context);
     let (waived, warnings) = match &waivers {
         Some(waivers) => waivers.judge(&advice, today()),
         None => (vec![None; advice.len()], Vec::new()),

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 fn advice_on(knob: &Knob, args: &Args, facts: &Facts) -> Vec<Advice> {
-    advise(facts, &args.goal.wish()).into_iter().filter(|advice| advice.knob == knob.id).collect()
+    advise(facts, &args.goal.context()).into_iter().filter(|advice| advice.knob == knob.id).collect()
 }
 
 /// Tells the shell which knobs there are, and takes any text: the refusal of an unknown one is ours, so that it names the

@@ -108,7 +108,7 @@ fn begin(
 ) -> Result<Ready, Failure> {
     let Ground { root, facts, .. } = ground;
     let wanted = wanted(plan)?;
-    let mut offer = offer(root, facts, &plan.goal.wish(), &wanted);
+    let mut offer = offer(root, facts, &plan.goal.context(), &wanted);
     keep_what_is_allowed(&mut offer);
     let seed = plan.seed.unwrap_or_else(experiment::fresh_seed);
     let mut workload = asked.start(seed, &ground.stop)?;

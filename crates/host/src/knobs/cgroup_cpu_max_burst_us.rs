@@ -5,7 +5,7 @@ use crate::fact::Fact;
 use crate::facts::CpuLimit;
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "cgroup.cpu_max_burst_us";
@@ -32,7 +32,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match &facts.limits.cpu {
         Fact::Known(CpuLimit::Unlimited) => {
             Finding::not_here(PLACE, "no limit holds CPU time back: there is nothing to save up")

@@ -3,7 +3,7 @@
 use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::usable_cpus;
 
@@ -34,14 +34,14 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     vec![match (usable_cpus(facts), facts.kernel.is_at_least(6, 1)) {
         (_, Some(false)) => Finding::not_here(PLACE, "this kernel is older than 6.1, which isolates CPUs only at boot"),
         (None, _) => Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online),
         (_, None) => Finding::unknown(PLACE, "the kernel's version", &facts.kernel.version),
         (Some(..4), _) => Finding::not_here(PLACE, "fewer than 4 CPUs leave none to keep apart"),
-        _ if wish.goal != Goal::Latency => {
-            Finding::keep(PLACE, format!("CPUs that others may not use stand idle, against the goal {}", wish.goal))
+        _ if context.goal != Goal::Latency => {
+            Finding::keep(PLACE, format!("CPUs that others may not use stand idle, against the goal {}", context.goal))
         }
         _ => Finding::keep(
             PLACE,

@@ -3,7 +3,7 @@
 use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::burstable;
 
@@ -40,7 +40,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     if facts.machine.instance_type.known().is_none() && facts.machine.cloud.known() == Some(&crate::facts::Cloud::Aws) {
         return vec![Finding::unknown(PLACE, "the type of the instance", &facts.machine.instance_type)];
     }

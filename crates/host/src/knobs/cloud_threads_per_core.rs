@@ -3,7 +3,7 @@
 use crate::extras::Extras;
 use crate::facts::{Cloud, Facts};
 use crate::finding::{Finding, State};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use crate::cores::Cores;
@@ -35,11 +35,11 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let Some(cores) = Cores::of(facts) else {
         return Err(Finding::new(State::Unknown, PLACE, "which CPUs share a core is not known"));
     };
@@ -52,8 +52,8 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         None => return Err(Finding::unknown(PLACE, "which cloud this is", &facts.machine.cloud)),
     }
     let (threads, count) = (cores.threads(), cores.len());
-    let finding = match wish.server.cpus {
-        Some(needs) if wish.goal == Goal::Latency && needs < count as u64 => Finding::set(
+    let finding = match context.server.cpus {
+        Some(needs) if context.goal == Goal::Latency && needs < count as u64 => Finding::set(
             PLACE,
             1,
             format!(
@@ -111,7 +111,10 @@ mod tests {
         let mut facts = base();
         facts.machine.cloud = Fact::Known(Cloud::Gcp);
         let of = |cpus| {
-            advise(&facts, &Wish { goal: Goal::Latency, server: Server { cpus: Some(cpus), ..Server::default() } })
+            advise(
+                &facts,
+                &AdviceContext { goal: Goal::Latency, server: Server { cpus: Some(cpus), ..Server::default() } },
+            )
         };
         assert_eq!(of(1)[0].wanted.as_deref(), Some("1"));
         assert_eq!(of(2)[0].wanted, None);

@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::finding::{Finding, State};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 use crate::cores::{Cores, network_cpus};
@@ -52,11 +52,11 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
         let reason = format!("pin each thread of the server to one of them; {}", ban(isolated));
         return Ok(Finding::keep(ARGUMENT, reason).at(isolated));
@@ -68,13 +68,13 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         let reason = format!("{}: what is left of them would be too little for everything else", cpus(count));
         return Ok(Finding::not_here(ARGUMENT, reason));
     }
-    if wish.goal != Goal::Latency {
+    if context.goal != Goal::Latency {
         return Ok(Finding::keep(
             ARGUMENT,
-            format!("isolated CPUs idle while others queue, against the goal {}", wish.goal),
+            format!("isolated CPUs idle while others queue, against the goal {}", context.goal),
         ));
     }
-    let Some(needs) = wish.server.cpus else {
+    let Some(needs) = context.server.cpus else {
         return Ok(Finding::keep(ARGUMENT, "which CPUs depends on the server: tell `--server cpus=N`"));
     };
     let Some(cores) = Cores::of(facts) else {
@@ -151,7 +151,7 @@ mod tests {
             let mut facts = base();
             alter(&mut facts);
             let server = Server { cpus: Some(cpus), ..Server::default() };
-            let finding = advise(&facts, &Wish { goal: Goal::Latency, server }).remove(0);
+            let finding = advise(&facts, &AdviceContext { goal: Goal::Latency, server }).remove(0);
             format!("{:?} {}: {}\n", finding.state, finding.wanted.unwrap_or_default(), finding.reason)
         };
         let sixteen = |facts: &mut Facts| with_cpus(16)(facts);

@@ -4,7 +4,7 @@ use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "cmdline.numa";
@@ -43,7 +43,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     let Fact::Known(arguments) = &facts.kernel.command_line else {
         return vec![Finding::unknown(PLACE, "the kernel's command line", &facts.kernel.command_line)];
     };

@@ -3,7 +3,7 @@
 use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const ARGUMENT: &str = "rcu_nocbs";
@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match (facts.kernel.command_line.known(), facts.kernel.argument(ARGUMENT)) {
         (None, _) => Finding::unknown(ARGUMENT, "the kernel's command line", &facts.kernel.command_line),
         (_, Some(asked)) => {

@@ -4,7 +4,7 @@ use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
@@ -41,7 +41,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let driver = match &facts.idle.driver {
         Fact::Known(driver) if driver != "none" => driver,
         Fact::Known(_) | Fact::Absent { .. } => {
@@ -55,7 +55,7 @@ fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
         return bounded;
     }
     let slowest = facts.idle.states.known().and_then(|states| deepest(states)).filter(|(_, exit)| *exit > TRIED_US);
-    let reason = match (wish.goal, slowest) {
+    let reason = match (context.goal, slowest) {
         (Goal::Latency, Some((name, exit_us))) => format!(
             "no CPU is bounded, and {name} of {driver} takes {exit_us} us to leave; for the server's CPUs alone: \
              `evenkeel prove {id}@cpuN={TRIED_US}`, for all: cpuidle.dma_latency_us",

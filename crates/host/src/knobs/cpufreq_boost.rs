@@ -3,7 +3,7 @@
 use crate::extras::{Counter, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{boosted, one};
@@ -41,7 +41,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     one(boosted(PATH, &facts.frequency.boost, true))
 }
 

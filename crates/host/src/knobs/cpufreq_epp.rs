@@ -3,7 +3,7 @@
 use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, FrequencyPolicy};
 use crate::finding::{Finding, own};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::each_policy;
@@ -47,8 +47,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    each_policy(facts, &KNOB, |policy| decide(facts, wish.goal, policy))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    each_policy(facts, &KNOB, |policy| decide(facts, context.goal, policy))
 }
 
 fn decide(facts: &Facts, goal: Goal, policy: &FrequencyPolicy) -> Result<Finding, Finding> {

@@ -4,7 +4,7 @@ use crate::extras::{Counter, CounterPlace, Extras, TunedProfile, Wait};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::{Finding, State};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::{burstable, one};
 
@@ -54,8 +54,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish.goal).map(|finding| as_held(facts, finding)))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context.goal).map(|finding| as_held(facts, finding)))
 }
 
 /// With the value in force, where root asks; what somebody holds that low already need not be held again.

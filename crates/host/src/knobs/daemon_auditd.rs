@@ -4,7 +4,7 @@ use crate::extras::Extras;
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "daemon.auditd";
@@ -33,7 +33,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match &facts.daemons.auditd {
         Fact::Known(false) => Finding::not_here(PLACE, "auditd does not run: nobody loads rules here"),
         Fact::Known(true) => Finding::keep(

@@ -5,7 +5,7 @@ use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::facts::Init;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "daemon.journald_rate";
@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match &facts.boot.init {
         Fact::Known(Init::Systemd) => Finding::keep(
             PLACE,

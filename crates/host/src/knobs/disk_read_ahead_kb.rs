@@ -4,7 +4,7 @@ use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::fact::Fact;
 use crate::facts::{Disk, Facts};
 use crate::finding::Finding;
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
@@ -42,9 +42,9 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let findings: Vec<Finding> = match &facts.disks.disks {
-        Fact::Known(_) => facts.disks.each().map(|disk| decide(disk, wish.goal)).collect(),
+        Fact::Known(_) => facts.disks.each().map(|disk| decide(disk, context.goal)).collect(),
         unknown => vec![Finding::unknown("any disk", "which disks there are", unknown)],
     };
     if findings.is_empty() { vec![Finding::not_here("any disk", "there is no disk here")] } else { findings }

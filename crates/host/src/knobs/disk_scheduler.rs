@@ -4,7 +4,7 @@ use crate::extras::{Counter, Extras};
 use crate::fact::Fact;
 use crate::facts::{Disk, DiskKind, Facts, Hypervisor, Scheduler};
 use crate::finding::Finding;
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
@@ -37,9 +37,9 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let findings: Vec<Finding> = match &facts.disks.disks {
-        Fact::Known(_) => facts.disks.each().map(|disk| decide(facts, disk, wish.goal)).collect(),
+        Fact::Known(_) => facts.disks.each().map(|disk| decide(facts, disk, context.goal)).collect(),
         unknown => vec![Finding::unknown("any disk", "which disks there are", unknown)],
     };
     if findings.is_empty() { vec![Finding::not_here("any disk", "there is no disk here")] } else { findings }

@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use crate::extras::{Counter, CounterPlace, Extras, Program};
 use crate::facts::{Facts, Irq, Nic};
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 pub(super) const KNOB: Knob = Knob {
@@ -59,11 +59,11 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     if facts.network.nics.known().is_none() {
         return vec![Finding::unknown(KNOB.id, "which network interfaces there are", &facts.network.nics)];
     }
-    let share = wish.server.cpus.map(|needed| Share { needed, split: Split::of(facts, needed) });
+    let share = context.server.cpus.map(|needed| Share { needed, split: Split::of(facts, needed) });
     let findings: Vec<Finding> = facts.network.hardware().flat_map(|nic| of_nic(facts, share.as_ref(), nic)).collect();
     if findings.is_empty() {
         return vec![Finding::not_here(KNOB.id, "no network interface has an interrupt of its own")];

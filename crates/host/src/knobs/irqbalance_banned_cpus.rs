@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::one;
 
@@ -62,11 +62,11 @@ fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     Some(list.or_else(mask).is_some_and(|banned| banned == wanted))
 }
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     match facts.owners.irqbalance.known() {
         None => return Err(Finding::unknown(KNOB.id, "whether irqbalance runs", &facts.owners.irqbalance)),
         Some(false) => return Err(Finding::not_here(KNOB.id, "irqbalance does not run")),
@@ -75,7 +75,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
     if facts.cpus.online.known().is_some_and(|online| online.len() <= 1) {
         return Err(Finding::not_here(KNOB.id, "1 CPU serves everything"));
     }
-    let Some(needed) = wish.server.cpus else {
+    let Some(needed) = context.server.cpus else {
         let reason = "irqbalance moves interrupts among all CPUs; `--server cpus=N` tells which to ban for the server";
         return Ok(Finding::keep(KNOB.id, reason));
     };

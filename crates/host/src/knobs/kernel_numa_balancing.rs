@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own_number};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
@@ -49,11 +49,11 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let nodes = several_nodes(facts, PATH).map_err(|finding| finding.at(current))?;
     let count = nodes.len();
@@ -67,7 +67,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
         (2, _) => Finding::keep(PATH, "it moves between fast and slow memory only"),
         (1 | 3, Some(node)) => {
             let bound = format!("bound to one of {count} nodes by process.numa_policy");
-            match wish.server.cpus {
+            match context.server.cpus {
                 Some(needed) if needed <= node => {
                     let reason = format!(
                         "the server's {} fit a node, which has {node}: {bound}, it only pays for the faults",
@@ -149,8 +149,9 @@ mod tests {
         let mut facts = base();
         on_two_nodes("3")(&mut facts);
         let told = |cpus| {
-            let wish = Wish { goal: Goal::Latency, server: Server { cpus: Some(cpus), ..Server::default() } };
-            advise(&facts, &wish).remove(0)
+            let context =
+                AdviceContext { goal: Goal::Latency, server: Server { cpus: Some(cpus), ..Server::default() } };
+            advise(&facts, &context).remove(0)
         };
         assert_eq!((told(18).state, told(18).wanted.as_deref()), (State::Set, Some("2")), "the bit for tiers stays");
         assert_eq!(told(19).state, State::Keep);

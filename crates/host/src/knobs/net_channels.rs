@@ -3,7 +3,7 @@
 use crate::extras::{CounterPlace, Extras, Lasts};
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::{cpus, each_interface, usable_cpus};
 
@@ -39,11 +39,11 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    each_interface(facts, KNOB.id, |nic| decide(facts, wish, nic))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(facts, context, nic))
 }
 
-fn decide(facts: &Facts, wish: &Wish, nic: &Nic) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext, nic: &Nic) -> Result<Finding, Finding> {
     let channels = own(&nic.name, &nic.channels)?;
     let Some(usable) = usable_cpus(facts) else {
         return Err(Finding::unknown(&nic.name, "how many CPUs there are", &facts.cpus.online));
@@ -58,7 +58,7 @@ fn decide(facts: &Facts, wish: &Wish, nic: &Nic) -> Result<Finding, Finding> {
     }
     let (current, most) = (channels.combined as usize, channels.combined_max as usize);
     let here = format!("{current} of {most} queues for {}", cpus(usable));
-    let needed = wish.server.cpus.and_then(|needed| usize::try_from(needed).ok());
+    let needed = context.server.cpus.and_then(|needed| usize::try_from(needed).ok());
     let spare = needed.map(|needed| (needed, usable.saturating_sub(needed)));
     let finding = match spare {
         Some((needed, spare)) if spare > 0 && current > spare => {
@@ -71,7 +71,7 @@ fn decide(facts: &Facts, wish: &Wish, nic: &Nic) -> Result<Finding, Finding> {
             Finding::keep(place, format!("{here}, and the server's {needed} leave none to interrupts"))
         }
         Some((needed, _)) => Finding::keep(place, format!("{here}: enough remain for the server's {needed}")),
-        None if wish.goal == Goal::Throughput && current < most.min(usable) => {
+        None if context.goal == Goal::Throughput && current < most.min(usable) => {
             let reason = format!("{here}: more would spread the packets over more CPUs");
             Finding::set(place, most.min(usable), reason)
         }

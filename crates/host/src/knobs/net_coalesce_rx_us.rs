@@ -3,7 +3,7 @@
 use crate::extras::{CounterPlace, Extras, Lasts};
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::each_interface;
 
@@ -41,8 +41,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    each_interface(facts, KNOB.id, |nic| decide(wish.goal, nic))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(context.goal, nic))
 }
 
 fn decide(goal: Goal, nic: &Nic) -> Result<Finding, Finding> {

@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::{CpuLimit, Facts};
 use crate::finding::{Finding, own_number};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{cpus, one, usable_cpus};
@@ -59,10 +59,10 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let on = |us| format!("waiting threads already poll for {us} us");
     let suits = |us| format!("sources name {us}, 70 and 100 us, so settle it by `evenkeel prove {}={us}`", KNOB.id);
-    one(decide(facts, wish.goal, Polling { path: PATH, on, suits }))
+    one(decide(facts, context.goal, Polling { path: PATH, on, suits }))
 }
 
 /// One of the two settings that make a thread poll: where polling is wise does not depend on which.

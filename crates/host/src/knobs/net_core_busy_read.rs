@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::one;
@@ -59,7 +59,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let on = |us| format!("receive calls on new sockets already poll for {us} us");
     let suits = |us| {
         format!(
@@ -68,7 +68,7 @@ fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
             KNOB.id
         )
     };
-    one(decide(facts, wish.goal, Polling { path: PATH, on, suits }))
+    one(decide(facts, context.goal, Polling { path: PATH, on, suits }))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::rank::Effect;
@@ -58,15 +58,15 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let bytes = u64::try_from(current).unwrap_or(0);
     let packets = bytes / PACKET_BYTES;
-    let Some(load) = Load::of(&wish.server) else {
+    let Some(load) = Load::of(&context.server) else {
         let typical_ms = lasts_ms(bytes, 64 * PPS_A_PLAYER);
         let reason = format!(
             "holds {packets} small packets, {typical_ms} ms of 64 players who send {PPS_A_PLAYER}/s each; what your \

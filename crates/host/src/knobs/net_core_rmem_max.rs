@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, PACKET_BYTES, PPS_A_PLAYER, STALL_MS, lasts_ms};
 use crate::rank::Effect;
@@ -70,16 +70,16 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let ceiling = u64::try_from(current).unwrap_or(0);
     let buffer = ceiling.saturating_mul(2);
     let packets = buffer / PACKET_BYTES;
-    let finding = match Load::of(&wish.server) {
+    let finding = match Load::of(&context.server) {
         None => {
             let stall_ms = lasts_ms(buffer, TYPICAL_PPS);
             let room = format!("room for {packets} small packets, {stall_ms} ms of 64 players who send 60/s each");

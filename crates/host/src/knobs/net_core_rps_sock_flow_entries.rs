@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::one;
@@ -48,7 +48,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     one(decide(facts))
 }
 

@@ -3,7 +3,7 @@
 use crate::extras::Extras;
 use crate::facts::{Cloud, Enhancement, Facts, Nic};
 use crate::finding::{Finding, own};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::each_interface;
 
@@ -48,7 +48,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     each_interface(facts, KNOB.id, |nic| decide(facts, nic))
 }
 

@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::finding::{Finding, own};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::each_interface;
@@ -42,10 +42,10 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     each_interface(facts, KNOB.id, |nic| {
         let timeout_ns = own(&nic.name, &nic.napi.gro_flush_timeout_ns)?;
-        Ok(put_off(KNOB.id, timeout_ns, facts, wish.goal, nic))
+        Ok(put_off(KNOB.id, timeout_ns, facts, context.goal, nic))
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
@@ -41,7 +41,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     one(decide(facts))
 }
 

@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::load::{Load, STALL_MS};
 use crate::reading::Reading;
@@ -57,11 +57,11 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let text = own(PATH, &facts.sysctl(PATH))?;
     let numbers: Option<Vec<u64>> = text.split_whitespace().map(|word| word.parse().ok()).collect();
     let Some([gate, pressure, max]) = numbers.as_deref().and_then(|numbers| <[u64; 3]>::try_from(numbers).ok()) else {
@@ -78,7 +78,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
     let gate_bytes = gate.saturating_mul(PAGE_BYTES);
     let mib = gate_bytes >> 20;
     let percent = gate_bytes.saturating_mul(100) / (*memory).max(1);
-    let needed = Load::of(&wish.server).map(|load| (load.stalled_bytes(), load.told));
+    let needed = Load::of(&context.server).map(|load| (load.stalled_bytes(), load.told));
     let finding = if gate_bytes > memory / 16 * 3 {
         let reason = format!(
             "only the first number gates, and {mib} MiB are {percent} % of memory, which packets that nobody reads \

@@ -3,7 +3,7 @@
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::each_interface;
@@ -41,10 +41,10 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     each_interface(facts, KNOB.id, |nic| {
         let rounds = own(&nic.name, &nic.napi.defer_hard_irqs)?;
-        Ok(put_off(KNOB.id, rounds.into(), facts, wish.goal, nic))
+        Ok(put_off(KNOB.id, rounds.into(), facts, context.goal, nic))
     })
 }
 

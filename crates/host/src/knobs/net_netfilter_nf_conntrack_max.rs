@@ -4,7 +4,7 @@ use crate::extras::{Counter, Extras, Program};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::{Finding, own_number};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::reading::Reading;
@@ -48,16 +48,16 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     if let Fact::Absent { why } = facts.sysctl(PATH) {
         return Ok(Finding::not_here(PATH, format!("no connection tracking is found, so none limits flows: {why}")));
     }
     let current = own_number(facts, PATH)?;
-    let Some(players) = wish.server.players else {
+    let Some(players) = context.server.players else {
         let reason = format!(
             "room for {current} flows, one a player and one a forged address of a flood; NOTRACK for the game's ports \
              keeps them out (`--server players=N` has the size judged)"

@@ -3,7 +3,7 @@
 use crate::extras::{Extras, Lasts};
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 
@@ -38,13 +38,13 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    each_interface(facts, KNOB.id, |nic| decide(wish, nic))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(context, nic))
 }
 
-fn decide(wish: &Wish, nic: &Nic) -> Result<Finding, Finding> {
+fn decide(context: &AdviceContext, nic: &Nic) -> Result<Finding, Finding> {
     let rings = own(&nic.name, &nic.rings)?;
-    let lasts = match Load::of(&wish.server) {
+    let lasts = match Load::of(&context.server) {
         Some(load) => {
             let us = u64::from(rings.rx).saturating_mul(1_000_000) / load.pps.max(1);
             format!(", which last {us} us of {}, all through one queue", load.told)

@@ -6,7 +6,7 @@ use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, Nic, Queue};
 use crate::finding::{Finding, own};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::cpus;
@@ -60,13 +60,13 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     if facts.network.nics.known().is_none() {
         return vec![Finding::unknown(KNOB.id, "which network interfaces there are", &facts.network.nics)];
     }
     let queues = facts.network.hardware().flat_map(|nic| nic.rx_queues.iter().map(move |queue| (nic, queue)));
     let findings: Vec<Finding> =
-        queues.map(|(nic, queue)| decide(facts, wish.goal, nic, queue).unwrap_or_else(|finding| finding)).collect();
+        queues.map(|(nic, queue)| decide(facts, context.goal, nic, queue).unwrap_or_else(|finding| finding)).collect();
     if findings.is_empty() {
         return vec![Finding::not_here(KNOB.id, "no interface with hardware behind it has a receive queue")];
     }

@@ -4,7 +4,7 @@ use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::each_interface;
 
@@ -42,7 +42,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     each_interface(facts, KNOB.id, decide)
 }
 

@@ -3,7 +3,7 @@
 use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, Nic};
 use crate::finding::{Finding, own};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{each_interface, usable_cpus};
@@ -30,8 +30,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    each_interface(facts, KNOB.id, |nic| decide(facts, wish.goal, nic))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    each_interface(facts, KNOB.id, |nic| decide(facts, context.goal, nic))
 }
 
 fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {

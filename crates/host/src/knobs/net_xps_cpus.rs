@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use crate::extras::{Counter, Extras, Program};
 use crate::facts::{Facts, Nic, Queue};
 use crate::finding::{Finding, own};
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::cpus;
@@ -39,7 +39,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     if facts.network.nics.known().is_none() {
         return vec![Finding::unknown(KNOB.id, "which network interfaces there are", &facts.network.nics)];
     }

@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use crate::extras::{CounterPlace, Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::{Finding, State};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::probe::field;
 
@@ -59,21 +59,21 @@ fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     Some(CpuSet::parse_list(field(&status, "Cpus_allowed_list", ':')?)? == CpuSet::parse_list(wanted)?)
 }
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let Some(count) = usable_cpus(facts) else {
         return Err(Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online));
     };
     if count <= 1 {
         return Ok(Finding::not_here(PLACE, "1 CPU: there is nothing to choose"));
     }
-    if wish.goal != Goal::Latency {
+    if context.goal != Goal::Latency {
         return Ok(Finding::keep(
             PLACE,
-            format!("threads that may run anywhere leave no CPU idle, as the goal {} wants", wish.goal),
+            format!("threads that may run anywhere leave no CPU idle, as the goal {} wants", context.goal),
         ));
     }
     if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
@@ -81,7 +81,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
             "they are isolated, and only what is pinned runs there: each thread on its own, for nothing balances them";
         return Ok(Finding::set(PLACE, isolated, reason));
     }
-    let Some(needs) = wish.server.cpus else {
+    let Some(needs) = context.server.cpus else {
         return Ok(Finding::keep(PLACE, "how many CPUs it needs is not told: tell `--server cpus=N`"));
     };
     let Some(cores) = Cores::of(facts) else {
@@ -146,7 +146,7 @@ mod tests {
             let mut facts = base();
             alter(&mut facts);
             let server = Server { cpus: Some(cpus), ..Server::default() };
-            let finding = advise(&facts, &Wish { goal: Goal::Latency, server }).remove(0);
+            let finding = advise(&facts, &AdviceContext { goal: Goal::Latency, server }).remove(0);
             format!("{:?} {}: {}\n", finding.state, finding.wanted.unwrap_or_default(), finding.reason)
         };
         let confined = |facts: &mut Facts| facts.limits.cpus_allowed = Fact::Known(set("0-2"));

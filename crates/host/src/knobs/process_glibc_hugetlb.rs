@@ -3,7 +3,7 @@
 use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "process.glibc_hugetlb";
@@ -50,7 +50,7 @@ fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     Some(file("environ")?.split('\0').any(|variable| variable.strip_prefix("GLIBC_TUNABLES=").is_some_and(is_so)))
 }
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match facts.memory.thp_enabled.known().map(String::as_str) {
         None => Finding::unknown(PLACE, "thp.enabled", &facts.memory.thp_enabled),
         Some("always") => {

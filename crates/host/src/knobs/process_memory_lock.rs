@@ -3,7 +3,7 @@
 use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit, UnitLimit};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 const PLACE: &str = "process.memory_lock";
@@ -56,11 +56,11 @@ fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
     Some(limit.trim().starts_with("unlimited") == (wanted == "all"))
 }
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let Some(swaps) = facts.memory.swaps.known() else {
         return vec![Finding::unknown(PLACE, "whether there is swap", &facts.memory.swaps)];
     };
-    vec![match (wish.goal, swaps.first()) {
+    vec![match (context.goal, swaps.first()) {
         (Goal::Latency, Some(swap)) => Finding::set(
             PLACE,
             "all",

@@ -3,7 +3,7 @@
 use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
 use crate::facts::{Facts, Node};
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::{one, several_nodes};
 
@@ -53,13 +53,13 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let nodes = several_nodes(facts, PLACE)?;
-    let Some(needed) = wish.server.cpus else {
+    let Some(needed) = context.server.cpus else {
         return Ok(Finding::keep(
             PLACE,
             format!(
@@ -114,7 +114,7 @@ mod tests {
         two_nodes(&mut facts);
         let told = |cpus| {
             let server = Server { cpus: Some(cpus), ..Server::default() };
-            let finding = advise(&facts, &Wish { goal: Goal::Latency, server }).remove(0);
+            let finding = advise(&facts, &AdviceContext { goal: Goal::Latency, server }).remove(0);
             (finding.wanted, finding.reason)
         };
         assert_eq!(

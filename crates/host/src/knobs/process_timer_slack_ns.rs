@@ -3,7 +3,7 @@
 use crate::extras::{Counter, Extras, Lasts, Owner, Process, ServerUnit, Wait};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 
 /// The place of everything that belongs to the server's own process.
@@ -55,8 +55,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(_: &Facts, wish: &Wish) -> Vec<Finding> {
-    vec![match wish.goal {
+fn advise(_: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    vec![match context.goal {
         Goal::Latency => {
             let reason = "unless the server is started otherwise its sleeps end up to 50000 ns late; real-time threads and \
                           timerfd have no slack";
@@ -64,7 +64,7 @@ fn advise(_: &Facts, wish: &Wish) -> Vec<Finding> {
         }
         Goal::Throughput | Goal::Density => Finding::keep(
             PLACE,
-            format!("timers that end together cost fewer wake-ups, as the goal {} wants", wish.goal),
+            format!("timers that end together cost fewer wake-ups, as the goal {} wants", context.goal),
         ),
     }]
 }

@@ -3,7 +3,7 @@
 use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{one, scheduler_number, usable_cpus};
@@ -52,8 +52,8 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish.goal))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context.goal))
 }
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {

@@ -3,7 +3,7 @@
 use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::finding::{Finding, State, own};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
@@ -46,14 +46,14 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let current = own(PATH, &facts.cpus.smt_control)?;
     let finding = match current.as_str() {
-        "on" => of_threads(facts, wish),
+        "on" => of_threads(facts, context),
         "off" => Finding::keep(PATH, "one thread of each core runs"),
         "forceoff" => Finding::keep(PATH, "one thread of each core runs, and only a reboot changes that"),
         "notsupported" => Finding::not_here(PATH, "cores have one thread here: there is nothing to switch off"),
@@ -63,7 +63,7 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-fn of_threads(facts: &Facts, wish: &Wish) -> Finding {
+fn of_threads(facts: &Facts, context: &AdviceContext) -> Finding {
     let Some(cores) = Cores::of(facts) else {
         return Finding::new(State::Unknown, PATH, "which CPUs share a core is not known");
     };
@@ -71,16 +71,16 @@ fn of_threads(facts: &Facts, wish: &Wish) -> Finding {
     if cores.threads() == 1 {
         return Finding::not_here(PATH, "each core shows one thread: there is nothing to switch off");
     }
-    if wish.goal != Goal::Latency {
+    if context.goal != Goal::Latency {
         return Finding::keep(
             PATH,
             format!(
                 "threads that share {count} cores do more work than {count} would, as the goal {} wants",
-                wish.goal
+                context.goal
             ),
         );
     }
-    match wish.server.cpus {
+    match context.server.cpus {
         // One core is left to the kernel, the interrupts and everything else.
         Some(needs) if needs < count as u64 => Finding::set(
             PATH,
@@ -164,7 +164,7 @@ mod tests {
     fn a_server_that_fits_the_cores_gets_them_whole() {
         let advice = |cpus| {
             let server = Server { cpus: Some(cpus), ..Server::default() };
-            let finding = advise(&base(), &Wish { goal: Goal::Latency, server }).remove(0);
+            let finding = advise(&base(), &AdviceContext { goal: Goal::Latency, server }).remove(0);
             (finding.state, finding.wanted)
         };
         assert_eq!(advice(1), (State::Set, Some("off".into())));

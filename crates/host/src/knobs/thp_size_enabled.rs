@@ -4,7 +4,7 @@ use crate::extras::{Counter, Extras};
 use crate::fact::Fact;
 use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::goal::Wish;
+use crate::goal::AdviceContext;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
@@ -36,7 +36,7 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, _: &Wish) -> Vec<Finding> {
+fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     let sizes = match &facts.memory.thp_sizes {
         Fact::Known(sizes) => sizes,
         Fact::Absent { why } => return vec![Finding::not_here(KNOB.id, why.as_str())],

@@ -5,7 +5,7 @@ use evenkeel_sys::CpuSet;
 use crate::extras::Extras;
 use crate::facts::Facts;
 use crate::finding::{Finding, own};
-use crate::goal::{Goal, Wish};
+use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::reading::Reading;
 
@@ -40,13 +40,13 @@ pub(super) const KNOB: Knob = Knob {
     advise,
 };
 
-fn advise(facts: &Facts, wish: &Wish) -> Vec<Finding> {
-    one(decide(facts, wish))
+fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
+    one(decide(facts, context))
 }
 
-fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
+fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let current = own(PATH, &facts.cpus.unbound_work)?;
-    let finding = match (servers_cpus(facts, wish), facts.cpus.online.known()) {
+    let finding = match (servers_cpus(facts, context), facts.cpus.online.known()) {
         (Some(server), Some(online)) if !current.and(&server).is_empty() && !online.without(&server).is_empty() => {
             let reason =
                 format!("work of the kernel may run in the middle of a tick on CPUs {server}, which are the server's");
@@ -61,11 +61,11 @@ fn decide(facts: &Facts, wish: &Wish) -> Result<Finding, Finding> {
 }
 
 /// The CPUs that are isolated, else those that could be given to a server of which the user tells.
-fn servers_cpus(facts: &Facts, wish: &Wish) -> Option<CpuSet> {
+fn servers_cpus(facts: &Facts, context: &AdviceContext) -> Option<CpuSet> {
     if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
         return Some(isolated.clone());
     }
-    let needs = usize::try_from(wish.server.cpus.filter(|_| wish.goal == Goal::Latency)?).ok()?;
+    let needs = usize::try_from(context.server.cpus.filter(|_| context.goal == Goal::Latency)?).ok()?;
     Cores::of(facts)?.apart(needs, &network_cpus(facts))
 }
 
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_server_that_is_told_of_counts() {
         let server = Server { cpus: Some(2), ..Server::default() };
-        let finding = advise(&base(), &Wish { goal: Goal::Latency, server }).remove(0);
+        let finding = advise(&base(), &AdviceContext { goal: Goal::Latency, server }).remove(0);
         assert_eq!(finding.wanted.as_deref(), Some("0,2"), "{}", finding.reason);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use evenkeel_host::{Advice, Facts, Goal, Knob, Plan, Setting, State, Wish, advise, knobs};
+use evenkeel_host::{Advice, AdviceContext, Facts, Goal, Knob, Plan, Setting, State, advise, knobs};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_sys::CpuSet;
 
@@ -24,7 +24,7 @@ fn host(name: &str, otherwise: &[(&str, &str)]) -> Facts {
 
 /// What is advised for latency on a knob.
 fn advice(facts: &Facts, knob: &str) -> Vec<Advice> {
-    let all = advise(facts, &Wish::from(Goal::Latency));
+    let all = advise(facts, &AdviceContext::from(Goal::Latency));
     let found: Vec<Advice> = all.into_iter().filter(|advice| advice.knob == knob).collect();
     assert!(!found.is_empty(), "{knob} has no advice");
     found
@@ -56,7 +56,7 @@ fn all_that_is_said() -> String {
     let mut said: String =
         knobs::ALL.iter().map(|knob| format!("{}\n{}\n{}\n", knob.place, knob.mechanism, knob.risk)).collect();
     for name in [C4, C5N, AZURE, CPUS_128, "aws-m4.xlarge-xen-4.4", "gcp-n2-kvm-swap-5.14"] {
-        for advice in advise(&host(name, &[]), &Wish::from(Goal::Latency)) {
+        for advice in advise(&host(name, &[]), &AdviceContext::from(Goal::Latency)) {
             said += &format!("{} {}\n", advice.place, advice.reason);
         }
     }

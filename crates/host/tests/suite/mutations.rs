@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use evenkeel_host::{Facts, Goal, Plan, Server, Setting, State, Wish, advise};
+use evenkeel_host::{AdviceContext, Facts, Goal, Plan, Server, Setting, State, advise};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_sys::clock::thread_cpu_ns;
 use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
@@ -31,7 +31,7 @@ fn answered(text: &str, seed: u64) -> Option<usize> {
     let told = Server { pps: Some(3_840), cpus: Some(2), players: Some(64) };
     for goal in Goal::ALL {
         for server in [Server::default(), told] {
-            let advice = advise(&facts, &Wish { goal, server });
+            let advice = advise(&facts, &AdviceContext { goal, server });
             assert!(!advice.is_empty(), "seed {seed}");
             bytes += serde_json::to_string(&advice).unwrap().len();
             let wanted = advice.iter().filter(|advice| advice.state == State::Set);

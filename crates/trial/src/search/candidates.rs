@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 
 use evenkeel_change::PlanFile;
 use evenkeel_host::{
-    Action, Advice, Device, Facts, Knob, Place, Plan, Setting, State, Step, TakesEffect, Values, Wish, advise, knobs,
+    Action, Advice, AdviceContext, Device, Facts, Knob, Place, Plan, Setting, State, Step, TakesEffect, Values, advise,
+    knobs,
 };
 use evenkeel_hostfs::Root;
 use evenkeel_workload::{Workload, WorkloadError};
@@ -41,8 +42,8 @@ pub struct Offer {
 }
 
 /// What can be tried on the machine that `facts` tell of and `root` reads.
-pub fn offer(root: &Root, facts: &Facts, wish: &Wish, wanted: &Wanted) -> Offer {
-    let advice = advise(facts, wish);
+pub fn offer(root: &Root, facts: &Facts, context: &AdviceContext, wanted: &Wanted) -> Offer {
+    let advice = advise(facts, context);
     let mut advised: BTreeMap<&str, Vec<Setting>> = BTreeMap::new();
     let mut order: Vec<&'static Knob> = Vec::new();
     for found in advice.iter().filter(|found| found.state == State::Set) {
@@ -278,7 +279,7 @@ end
     fn of(wanted: &Wanted) -> Offer {
         let root = Root::captured(Capture::parse(HOST).unwrap());
         let facts = Facts::probe(&root);
-        offer(&root, &facts, &Wish::default(), wanted)
+        offer(&root, &facts, &AdviceContext::default(), wanted)
     }
 
     fn settings(offer: &Offer) -> Vec<String> {
@@ -301,7 +302,7 @@ end
         let without = HOST.replace("current_driver = haltpoll", "current_driver = none");
         let root = Root::captured(Capture::parse(&without).unwrap());
         let facts = Facts::probe(&root);
-        let offer = super::offer(&root, &facts, &Wish::default(), &Wanted::All);
+        let offer = super::offer(&root, &facts, &AdviceContext::default(), &Wanted::All);
         let left = offer.left_out.iter().find(|left| left.knob == "haltpoll.guest_halt_poll_ns").unwrap();
         assert!(left.why.to_string().contains("no idle driver here"), "{left:?}");
     }
@@ -327,7 +328,7 @@ end
         let facts = Facts::probe(&root);
         let of = |text: &str| {
             let setting = Setting::parse(text).unwrap();
-            offer(&root, &facts, &Wish::default(), &Wanted::Named(vec![(setting.knob, Some(setting))]))
+            offer(&root, &facts, &AdviceContext::default(), &Wanted::Named(vec![(setting.knob, Some(setting))]))
         };
         let ways = |text: &str| of(text).candidates[0].ways.clone();
         assert_eq!(ways("vm.nr_hugepages=1000")[0], ["2000"], "4000 would be 8 GiB of 8");

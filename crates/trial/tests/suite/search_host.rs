@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use evenkeel_change::{State, Which, revert};
-use evenkeel_host::{Facts, Plan, Setting, Wish};
+use evenkeel_host::{AdviceContext, Facts, Plan, Setting};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_trial::search::{
     Answer, Budget, Candidate, ClassSettle, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchCaveat,
@@ -134,7 +134,7 @@ impl Scene {
 
     fn candidates(&self, wanted: &Wanted) -> (Vec<Candidate>, Vec<Plan>) {
         let facts = Facts::probe(&self.root);
-        let mut offer = offer(&self.root, &facts, &Wish::default(), wanted);
+        let mut offer = offer(&self.root, &facts, &AdviceContext::default(), wanted);
         offer.keep_what_reaches(&mut *self.server());
         (offer.candidates, offer.plans)
     }

@@ -1,12 +1,12 @@
 //! Settings of which the facts show that they do nothing on this machine: a trial would only find that again.
 
-use evenkeel_host::{Advice, Facts, Setting, State, Wish, advise};
+use evenkeel_host::{Advice, AdviceContext, Facts, Setting, State, advise};
 
 use crate::arms::Arms;
 
 /// The knobs of all arms with the reasons, if none of them does anything here; nothing as soon as one may.
 pub(super) fn of(facts: &Facts, arms: &Arms) -> Vec<(String, String)> {
-    let advice = advise(facts, &Wish::default());
+    let advice = advise(facts, &AdviceContext::default());
     let why = |setting: &Setting| why(&advice, setting).map(|why| (setting.knob.id.to_owned(), why));
     arms.settings.iter().map(why).collect::<Option<Vec<_>>>().unwrap_or_default()
 }
