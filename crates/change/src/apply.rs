@@ -10,8 +10,8 @@ use crate::history::{Transaction, summary};
 use crate::intend::Intended;
 use crate::job::{Job, OnFailure};
 use crate::kept::take_kept;
-use crate::outcome::{Kind, Miss, SideEffect};
-use crate::place::{Standing, Target, look};
+use crate::outcome::{Kind, SideEffect, StepError};
+use crate::place::{EffectiveValue, Target, look};
 use crate::put_back::PutBack;
 use crate::record::{Event, FailedStep};
 use crate::state::State;
@@ -96,7 +96,7 @@ pub fn carry_out(
         Err(failure) => failure,
     };
     let failed = match &failure {
-        Failure::Step(failure) => Some(FailedStep { step: failure.step, miss: failure.miss.clone() }),
+        Failure::Step(failure) => Some(FailedStep { step: failure.step, error: failure.error.clone() }),
         _ => None,
     };
     let put_back = put_back(&mut effects, txn, Event::RolledBack { txn, why: failure.to_string(), failed });
@@ -127,7 +127,7 @@ fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken,
             Ok(false) => {}
             Err(Failure::Step(failure)) if job.on_failure == OnFailure::GoOn => {
                 put_one_back(effects, txn, index)?;
-                taken.missed.push(FailedStep { step: index, miss: failure.miss });
+                taken.missed.push(FailedStep { step: index, error: failure.error });
             }
             Err(failure) => return Err(failure),
         }
@@ -161,10 +161,10 @@ pub(crate) fn is_booted_with(root: &Root, argument: &str) -> bool {
 fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> {
     let Intended { txn, index, step, target, .. } = what;
     let failed = |miss| StepFailure::new(index, step, &step.wanted, miss);
-    effects.claim(target).map_err(|busy| failed(Miss::Unreadable { why: busy.to_string() }))?;
+    effects.claim(target).map_err(|busy| failed(StepError::Unreadable { why: busy.to_string() }))?;
     let before = target.before(effects.root).map_err(failed)?;
-    let standing = target.standing(effects.root, &step.wanted);
-    if standing.is_ok_and(|standing| standing == Standing::Holds) {
+    let effective = target.effective(effects.root, &step.wanted);
+    if effective.is_ok_and(|effective| effective == EffectiveValue::Holds) {
         return Ok(false);
     }
     effects.intend(what, &before)?;
@@ -182,15 +182,19 @@ fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> 
 }
 
 /// Writes a value, and gives what the file reads then if it is in force.
-pub(crate) fn write_and_read_back(effects: &mut Effects<'_>, target: Target<'_>, value: &str) -> Result<String, Miss> {
+pub(crate) fn write_and_read_back(
+    effects: &mut Effects<'_>,
+    target: Target<'_>,
+    value: &str,
+) -> Result<String, StepError> {
     let written = effects.write(target.path, &target.reading.text(value));
-    written.map_err(|error| Miss::refused(effects.root, target.path, error.errno))?;
+    written.map_err(|error| StepError::refused(effects.root, target.path, error.errno))?;
     match target.settled(effects.root, value) {
-        Ok(Standing::Holds) => {
-            look(effects.root, target.path, target.reading).map_err(|blind| Miss::Unreadable { why: blind.why() })
+        Ok(EffectiveValue::Holds) => {
+            look(effects.root, target.path, target.reading).map_err(|error| StepError::Unreadable { why: error.why() })
         }
-        Ok(Standing::Other { found, read_from }) => Err(Miss::DidNotTake { found, read_from }),
-        Err(blind) => Err(Miss::Unreadable { why: blind.why() }),
+        Ok(EffectiveValue::Other { found, read_from }) => Err(StepError::DidNotTake { found, read_from }),
+        Err(error) => Err(StepError::Unreadable { why: error.why() }),
     }
 }
 

@@ -7,7 +7,7 @@ use evenkeel_hostfs::TreeError;
 use evenkeel_sys::Errno;
 use serde::Serialize;
 
-use crate::outcome::Miss;
+use crate::outcome::StepError;
 use crate::place::Target;
 use crate::state_error::StateError;
 
@@ -67,19 +67,19 @@ pub struct StepFailure {
     pub wanted: String,
     /// What went wrong.
     #[serde(flatten)]
-    pub miss: Miss,
+    pub error: StepError,
 }
 
 impl StepFailure {
     /// `wanted` is the value that was to be written: a trial writes others than its step tells.
-    pub(crate) fn new(index: usize, step: &Step, wanted: &str, miss: Miss) -> Box<StepFailure> {
+    pub(crate) fn new(index: usize, step: &Step, wanted: &str, error: StepError) -> Box<StepFailure> {
         Box::new(StepFailure {
             step: index,
             knob: step.knob.clone(),
             place: step.place.clone(),
             path: Target::of(step).map(|target| target.path.to_owned()).unwrap_or_default(),
             wanted: wanted.to_owned(),
-            miss,
+            error,
         })
     }
 }
@@ -88,13 +88,13 @@ impl fmt::Display for StepFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let StepFailure { knob, path, wanted, .. } = self;
         write!(f, "set {knob} to {wanted:?}: ")?;
-        match &self.miss {
-            Miss::Refused { errno } => write!(f, "the kernel refused the write to {path}: {errno}"),
-            Miss::Blocked { by, errno } => write!(f, "{path}: {errno}: {by}"),
-            Miss::DidNotTake { found, read_from } => {
+        match &self.error {
+            StepError::Refused { errno } => write!(f, "the kernel refused the write to {path}: {errno}"),
+            StepError::Blocked { by, errno } => write!(f, "{path}: {errno}: {by}"),
+            StepError::DidNotTake { found, read_from } => {
                 write!(f, "the kernel took the write to {path}, but {read_from} tells {found:?}")
             }
-            Miss::Unreadable { why } | Miss::NotPutBack { why } => f.write_str(why),
+            StepError::Unreadable { why } | StepError::NotPutBack { why } => f.write_str(why),
         }
     }
 }

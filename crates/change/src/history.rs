@@ -140,10 +140,10 @@ fn outcome(logged: &Logged, index: usize, step: &Step) -> Outcome {
     if let Some(Some(failed)) = rolled_back
         && failed.step == index
     {
-        return Outcome::Missed(failed.miss.clone());
+        return Outcome::Missed(failed.error.clone());
     }
     if let Some(missed) = logged.missed.iter().find(|missed| missed.step == index) {
-        return Outcome::Missed(missed.miss.clone());
+        return Outcome::Missed(missed.error.clone());
     }
     let Some(intent) = logged.intents.get(&index) else {
         return unwritten(logged, index, step);

@@ -74,7 +74,7 @@ pub use keep::{Cannot, Carried, Content, Keep, KeptCommand, KeptFile, Lasting};
 pub use kept::{before_and_after, is_in_place};
 pub use log::Log;
 pub use loss::Loss;
-pub use outcome::{Kind, Miss, Outcome, SideEffect};
+pub use outcome::{Kind, Outcome, SideEffect, StepError};
 pub use owner::{BootsPart, Owner};
 pub use plan_file::{MAX_PLAN_BYTES, PlanFile, PlanFileError, PlannedStep};
 pub use put_back::{FileUndo, KeptOutcome, KeptUndo, PutBack, Undo};

@@ -82,7 +82,7 @@ pub(crate) enum End {
 
 /// A file that still has to be put back, and what it read after our write, where that is known.
 #[derive(Clone, Debug)]
-pub(crate) struct Owed {
+pub(crate) struct PendingUndo {
     pub(crate) intent: Intent,
     pub(crate) done: Option<Done>,
 }
@@ -406,9 +406,11 @@ impl Logged {
     }
 
     /// What has to be put back, the last change first.
-    pub(crate) fn owed(&self) -> Vec<Owed> {
-        let owed =
-            |(step, intent): (&usize, &Intent)| Owed { intent: intent.clone(), done: self.done.get(step).cloned() };
+    pub(crate) fn owed(&self) -> Vec<PendingUndo> {
+        let owed = |(step, intent): (&usize, &Intent)| PendingUndo {
+            intent: intent.clone(),
+            done: self.done.get(step).cloned(),
+        };
         self.intents.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(owed).collect()
     }
 

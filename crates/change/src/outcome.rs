@@ -87,13 +87,13 @@ pub enum Outcome {
     },
     /// It did not come about.
     #[serde(untagged)]
-    Missed(Miss),
+    Missed(StepError),
 }
 
-/// Why a value is not in force.
+/// Why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum Miss {
+pub enum StepError {
     /// The kernel refused the write.
     Refused {
         /// What it said.
@@ -127,12 +127,12 @@ pub enum Miss {
     },
 }
 
-impl Miss {
+impl StepError {
     /// What a refusal of a look at or a write to `path` is.
-    pub(crate) fn refused(root: &Root, path: &str, errno: Errno) -> Miss {
+    pub(crate) fn refused(root: &Root, path: &str, errno: Errno) -> StepError {
         match blocker(root, path, errno) {
-            Some(by) => Miss::Blocked { by, errno },
-            None => Miss::Refused { errno },
+            Some(by) => StepError::Blocked { by, errno },
+            None => StepError::Refused { errno },
         }
     }
 }

@@ -5,7 +5,7 @@ use evenkeel_hostfs::{Refusal, Root, Why};
 use evenkeel_sys::{CpuSet, clock};
 
 use crate::blocked::blocker;
-use crate::outcome::{Miss, SideEffect};
+use crate::outcome::{SideEffect, StepError};
 
 /// The longest text that a transaction promises to put back, in bytes. The kernel's own limit on what a sysctl or a sysfs
 /// file takes in one write is a page.
@@ -32,17 +32,18 @@ pub(crate) struct Before {
     pub(crate) side_effects: Vec<SideEffect>,
 }
 
-/// Why a file gives no value.
+/// Why reading a value failed.
 #[derive(Debug)]
-pub(crate) enum Blind {
-    /// It can't be read.
+pub(crate) enum ReadError {
+    /// The kernel refused the read.
     Refused(Refusal),
-    /// It reads as something else than it should.
+    /// The text has another form than expected.
     Odd { text: String, why: String },
 }
 
+/// How the value in force compares with the wanted one.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Standing {
+pub(crate) enum EffectiveValue {
     Holds,
     Other { found: String, read_from: String },
 }
@@ -58,10 +59,12 @@ impl<'a> Target<'a> {
     }
 
     /// Everything that putting it back will need, or why that could not be promised.
-    pub(crate) fn before(self, root: &Root) -> Result<Before, Miss> {
-        let unreadable = |why: String| Miss::Unreadable { why };
+    pub(crate) fn before(self, root: &Root) -> Result<Before, StepError> {
+        let unreadable = |why: String| StepError::Unreadable { why };
         let text = root.text(self.path).map_err(|refusal| match refusal.why {
-            Why::Errno(errno) if blocker(root, self.path, errno).is_some() => Miss::refused(root, self.path, errno),
+            Why::Errno(errno) if blocker(root, self.path, errno).is_some() => {
+                StepError::refused(root, self.path, errno)
+            }
             _ => unreadable(refusal.to_string()),
         })?;
         let value = self.reading.value(&text).ok_or_else(|| unreadable(odd(self.path, &text)))?;
@@ -74,48 +77,47 @@ impl<'a> Target<'a> {
                     side_effects.push(SideEffect { path: path.clone(), before, after: None });
                 }
                 // The kernel changes no file that it does not have.
-                Err(blind) if blind.is_gone() => {}
-                Err(blind) => return Err(unreadable(blind.why())),
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(unreadable(error.why())),
             }
         }
         Ok(Before { value, text, side_effects })
     }
 
     /// Whether `wanted` is in force.
-    pub(crate) fn standing(self, root: &Root, wanted: &str) -> Result<Standing, Blind> {
+    pub(crate) fn effective(self, root: &Root, wanted: &str) -> Result<EffectiveValue, ReadError> {
         let found = look(root, self.path, self.reading)?;
         if !self.agree(wanted, &found) {
-            return Ok(Standing::Other { found, read_from: self.path.to_owned() });
+            return Ok(EffectiveValue::Other { found, read_from: self.path.to_owned() });
         }
         let Some(in_force) = self.in_force else {
-            return Ok(Standing::Holds);
+            return Ok(EffectiveValue::Holds);
         };
         let effective = match look(root, in_force, self.reading) {
             Ok(effective) => effective,
             // Kernels before 4.13 do not tell; what was asked is then the best there is.
-            Err(blind) if blind.is_gone() => return Ok(Standing::Holds),
-            Err(blind) => return Err(blind),
+            Err(error) if error.is_gone() => return Ok(EffectiveValue::Holds),
+            Err(error) => return Err(error),
         };
         let holds = match self.cpus(&effective) {
             // An interrupt whose device is down is served by no CPU yet.
             Some(effective) => self.cpus(wanted).is_some_and(|wanted| effective.is_subset(&wanted)),
             None => self.agree(wanted, &effective),
         };
-        let other = || Standing::Other { found: effective.clone(), read_from: in_force.to_owned() };
-        Ok(if holds { Standing::Holds } else { other() })
+        let other = || EffectiveValue::Other { found: effective.clone(), read_from: in_force.to_owned() };
+        Ok(if holds { EffectiveValue::Holds } else { other() })
     }
 
-    /// [`Target::standing`] after a write, with patience where the file in force follows the written one.
-    pub(crate) fn settled(self, root: &Root, wanted: &str) -> Result<Standing, Blind> {
+    /// [`Target::effective`] after a write, with patience where the file in force follows the written one.
+    pub(crate) fn settled(self, root: &Root, wanted: &str) -> Result<EffectiveValue, ReadError> {
         for _ in 1..SETTLE_LOOKS {
-            let lags =
-                matches!(self.standing(root, wanted)?, Standing::Other { read_from, .. } if read_from != self.path);
+            let lags = matches!(self.effective(root, wanted)?, EffectiveValue::Other { read_from, .. } if read_from != self.path);
             if !lags {
                 break;
             }
             clock::sleep_until_ns(clock::monotonic_ns() + SETTLE_STEP_NS);
         }
-        self.standing(root, wanted)
+        self.effective(root, wanted)
     }
 
     fn agree(self, wanted: &str, found: &str) -> bool {
@@ -134,9 +136,9 @@ impl<'a> Target<'a> {
 }
 
 /// The value that a file tells.
-pub(crate) fn look(root: &Root, path: &str, reading: Reading) -> Result<String, Blind> {
-    let text = root.text(path).map_err(Blind::Refused)?;
-    reading.value(&text).ok_or_else(|| Blind::Odd { why: odd(path, &text), text: text.trim().to_owned() })
+pub(crate) fn look(root: &Root, path: &str, reading: Reading) -> Result<String, ReadError> {
+    let text = root.text(path).map_err(ReadError::Refused)?;
+    reading.value(&text).ok_or_else(|| ReadError::Odd { why: odd(path, &text), text: text.trim().to_owned() })
 }
 
 /// Whether two values are one: the kernel separates the numbers of a list by tabs, people by spaces.
@@ -144,20 +146,20 @@ pub(crate) fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }
 
-impl Blind {
+impl ReadError {
     pub(crate) fn why(&self) -> String {
         match self {
-            Blind::Refused(refusal) => refusal.to_string(),
-            Blind::Odd { why, .. } => why.clone(),
+            ReadError::Refused(refusal) => refusal.to_string(),
+            ReadError::Odd { why, .. } => why.clone(),
         }
     }
 
     /// Whether the file is not there (any more).
     pub(crate) fn is_gone(&self) -> bool {
         match self {
-            Blind::Refused(Refusal { why: Why::Errno(errno), .. }) => errno.is_absence(),
-            Blind::Refused(Refusal { why: Why::NotCaptured, .. }) => true,
-            Blind::Odd { .. } => false,
+            ReadError::Refused(Refusal { why: Why::Errno(errno), .. }) => errno.is_absence(),
+            ReadError::Refused(Refusal { why: Why::NotCaptured, .. }) => true,
+            ReadError::Odd { .. } => false,
         }
     }
 }

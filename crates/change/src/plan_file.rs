@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::keep::Lasting;
 use crate::kept::is_in_place;
-use crate::outcome::{Miss, SideEffect};
+use crate::outcome::{SideEffect, StepError};
 use crate::persist::{Ground, keep};
-use crate::place::{Standing, Target};
+use crate::place::{EffectiveValue, Target};
 use crate::record::OwnedStep;
 use crate::service_name::{ServiceName, ServiceNameError};
 use crate::undo_text::undo_commands;
@@ -284,17 +284,17 @@ impl PlannedStep {
         if let Some(target) = Target::of(&planned.step) {
             match target.before(root) {
                 Ok(before) => {
-                    let standing = target.standing(root, &planned.step.wanted);
-                    planned.already_so = standing.is_ok_and(|standing| standing == Standing::Holds);
+                    let effective = target.effective(root, &planned.step.wanted);
+                    planned.already_so = effective.is_ok_and(|effective| effective == EffectiveValue::Holds);
                     planned.undo =
                         Some(undo_commands(target.path, target.reading, &before.value, &before.side_effects));
                     planned.seen = Some(before.value);
                     planned.along = before.side_effects;
                 }
-                Err(Miss::Unreadable { why } | Miss::NotPutBack { why }) => planned.unseen = Some(why),
-                Err(Miss::Blocked { by, errno }) => planned.unseen = Some(format!("{errno}: {by}")),
-                Err(Miss::Refused { errno }) => planned.unseen = Some(errno.to_string()),
-                Err(Miss::DidNotTake { .. }) => {}
+                Err(StepError::Unreadable { why } | StepError::NotPutBack { why }) => planned.unseen = Some(why),
+                Err(StepError::Blocked { by, errno }) => planned.unseen = Some(format!("{errno}: {by}")),
+                Err(StepError::Refused { errno }) => planned.unseen = Some(errno.to_string()),
+                Err(StepError::DidNotTake { .. }) => {}
             }
         } else if let Action::KernelArgument { argument } = &planned.step.action {
             planned.already_so = crate::apply::is_booted_with(root, argument);

@@ -8,7 +8,7 @@ use evenkeel_hostfs::Entry;
 use serde::{Deserialize, Serialize};
 
 use crate::keep::{Content, Lasting};
-use crate::outcome::{Kind, Miss, SideEffect};
+use crate::outcome::{Kind, SideEffect, StepError};
 use crate::owner::Owner;
 use crate::undo_text::undo_commands;
 
@@ -111,7 +111,7 @@ pub struct OwnedStep {
 pub(crate) struct FailedStep {
     pub(crate) step: usize,
     #[serde(flatten)]
-    pub(crate) miss: Miss,
+    pub(crate) error: StepError,
 }
 
 /// When a transaction undoes itself.
@@ -349,7 +349,7 @@ mod tests {
     fn lasting_events() -> Vec<Event> {
         let content = Content::Whole { text: "vm.swappiness = 1\n".into(), mode: 0o644 };
         let before = Entry::File { text: "was\n".into(), mode: 0o600 };
-        let missed = vec![FailedStep { step: 1, miss: Miss::Refused { errno: Errno::INVAL } }];
+        let missed = vec![FailedStep { step: 1, error: StepError::Refused { errno: Errno::INVAL } }];
         vec![
             begin(Some(Until { boottime_ns: 5, seconds: 60 })),
             Event::File(FileIntent {
@@ -374,7 +374,7 @@ mod tests {
     }
 
     fn every_event() -> Vec<Event> {
-        let failed = Some(FailedStep { step: 1, miss: Miss::Refused { errno: Errno::INVAL } });
+        let failed = Some(FailedStep { step: 1, error: StepError::Refused { errno: Errno::INVAL } });
         let side = SideEffect { path: "/p".into(), before: "1".into(), after: Some("2".into()) };
         vec![
             begin(None),

@@ -8,8 +8,8 @@ use crate::effects::Effects;
 use crate::failure::StepFailure;
 use crate::intend::Intended;
 use crate::job::Job;
-use crate::log::Owed;
-use crate::outcome::{Kind, Miss};
+use crate::log::PendingUndo;
+use crate::outcome::{Kind, StepError};
 use crate::place::{Target, look, same};
 use crate::put_back::{FileUndo, PutBack, Undo};
 use crate::record::Event;
@@ -100,7 +100,7 @@ impl<'a> Session<'a> {
         match self.owed(index) {
             Some(owed) if same(&owed.intent.before, value) => {
                 let files = restore(&mut self.effects, &owed);
-                files.into_iter().find_map(why_not).map_or(Ok(()), |why| Err(failed(Miss::NotPutBack { why })))
+                files.into_iter().find_map(why_not).map_or(Ok(()), |why| Err(failed(StepError::NotPutBack { why })))
             }
             _ => match Target::of(step) {
                 Some(target) => write_and_read_back(&mut self.effects, target, value).map(drop).map_err(failed),
@@ -127,11 +127,11 @@ impl<'a> Session<'a> {
 
     /// What a switch back to the value from before has to put back. A side effect that is a target itself is left to
     /// its own arm.
-    fn owed(&self, index: usize) -> Option<Owed> {
+    fn owed(&self, index: usize) -> Option<PendingUndo> {
         let mut intent = self.effects.state.log().begun(self.txn).intents.get(&index)?.clone();
         let is_target = |path: &str| self.steps.iter().filter_map(Target::of).any(|target| target.path == path);
         intent.side_effects.retain(|side| !is_target(&side.path));
-        Some(Owed { intent, done: None })
+        Some(PendingUndo { intent, done: None })
     }
 }
 

@@ -6,8 +6,8 @@ use evenkeel_hostfs::WriteError;
 use crate::effects::Effects;
 use crate::holders::{Leaver, Share};
 use crate::kept::put_kept_back;
-use crate::log::{Owed, boot_id};
-use crate::place::{Blind, Target, look, same};
+use crate::log::{PendingUndo, boot_id};
+use crate::place::{ReadError, Target, look, same};
 use crate::put_back::{FileUndo, PutBack, Undo};
 use crate::record::{Event, Intent};
 use crate::renumber::renumbered;
@@ -53,7 +53,7 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
 }
 
 /// What has to be put back of an earlier boot: a value that what outlived it has set again. Interrupts go by their names.
-fn still_ours(effects: &mut Effects<'_>, txn: u64, mut owed: Owed) -> Option<Owed> {
+fn still_ours(effects: &mut Effects<'_>, txn: u64, mut owed: PendingUndo) -> Option<PendingUndo> {
     if owed.intent.path.starts_with("/proc/irq/") {
         let step = effects.state.log().begun(txn).steps.get(owed.intent.step)?;
         let step = renumbered(&Facts::probe(effects.root), step)?;
@@ -70,14 +70,14 @@ fn still_ours(effects: &mut Effects<'_>, txn: u64, mut owed: Owed) -> Option<Owe
             same(&now, &done.found) || effects.has_follower(&owed.intent.path, &done.found).unwrap_or(true)
         }),
         // To pass over what can't be read would call it undone.
-        Err(blind) => matches!(blind, Blind::Refused(_)) && !blind.is_gone(),
+        Err(error) => matches!(error, ReadError::Refused(_)) && !error.is_gone(),
     };
     is_ours.then_some(owed)
 }
 
 /// Puts one step's file back, then what the kernel changes along with it: writing the file changes those again. Of two
 /// spellings of one limit, the one that was in use comes first: writing it zeroes the other.
-pub(crate) fn restore(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
+pub(crate) fn restore(effects: &mut Effects<'_>, owed: &PendingUndo) -> Vec<FileUndo> {
     let sheets = Sheet::all_of(owed);
     if let Err(busy) = claim(effects, &sheets) {
         return failed(&owed.intent, &sheets, &busy);
@@ -87,8 +87,8 @@ pub(crate) fn restore(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
 }
 
 /// The same for a change that is undone for good. What another journal changed since stays, and that one gets what it has to put back.
-pub(crate) fn restore_for_good(effects: &mut Effects<'_>, owed: &Owed) -> Vec<FileUndo> {
-    let Owed { intent, done } = owed;
+pub(crate) fn restore_for_good(effects: &mut Effects<'_>, owed: &PendingUndo) -> Vec<FileUndo> {
+    let PendingUndo { intent, done } = owed;
     let mut sheets = Sheet::all_of(owed);
     if let Err(busy) = claim(effects, &sheets) {
         return failed(intent, &sheets, &busy);
@@ -131,7 +131,7 @@ fn put_sheets_back(
     effects: &mut Effects<'_>,
     intent: &Intent,
     mut sheets: Vec<Sheet<'_>>,
-    mut found: Vec<Result<String, Blind>>,
+    mut found: Vec<Result<String, ReadError>>,
 ) -> Vec<FileUndo> {
     let own = Old { path: &intent.path, text: &sheets[0].before };
     if twins::goes_last(own, intent.side_effects.iter().map(|side| side.path.as_str())) {
@@ -164,8 +164,8 @@ struct PassedOn {
 
 impl<'a> Sheet<'a> {
     /// The step's own file, then those that the kernel changes along.
-    fn all_of(owed: &'a Owed) -> Vec<Sheet<'a>> {
-        let Owed { intent, done } = owed;
+    fn all_of(owed: &'a PendingUndo) -> Vec<Sheet<'a>> {
+        let PendingUndo { intent, done } = owed;
         let mut sheets = vec![Sheet {
             path: &intent.path,
             reading: intent.reading,
@@ -185,11 +185,11 @@ impl<'a> Sheet<'a> {
     }
 
     /// What the register says. A file of another journal keeps its value, though our own write may change it along.
-    fn take(&mut self, share: Share, found: &Result<String, Blind>) {
+    fn take(&mut self, share: Share, found: &Result<String, ReadError>) {
         match share {
             Share::Back(before) => self.before = before,
             Share::PassedOn { to, before } => {
-                let (Ok(found) | Err(Blind::Odd { text: found, .. })) = found else { return };
+                let (Ok(found) | Err(ReadError::Odd { text: found, .. })) = found else { return };
                 self.before.clone_from(found);
                 self.ours = None;
                 self.passed_on = Some(PassedOn { to: to.display().to_string(), before, found: found.clone() });
@@ -217,11 +217,11 @@ impl<'a> Sheet<'a> {
     }
 
     /// `found` is what the file read before anything was put back.
-    fn put_back(&self, effects: &mut Effects<'_>, found: Result<String, Blind>) -> Undo {
+    fn put_back(&self, effects: &mut Effects<'_>, found: Result<String, ReadError>) -> Undo {
         let found = match found {
-            Ok(found) | Err(Blind::Odd { text: found, .. }) => found,
-            Err(blind) if blind.is_gone() => return Undo::Gone { why: blind.why() },
-            Err(blind) => return Undo::Failed { why: blind.why() },
+            Ok(found) | Err(ReadError::Odd { text: found, .. }) => found,
+            Err(error) if error.is_gone() => return Undo::Gone { why: error.why() },
+            Err(error) => return Undo::Failed { why: error.why() },
         };
         let was_before = same(&found, &self.before);
         match is_back(look(effects.root, self.path, self.reading), &self.before) {
@@ -239,7 +239,7 @@ impl<'a> Sheet<'a> {
         match look(effects.root, self.path, self.reading) {
             Ok(now) if same(&now, &self.before) => self.restored(found),
             Ok(now) => Undo::Failed { why: format!("put {:?} back in {}: it reads {now:?}", self.before, self.path) },
-            Err(blind) => Undo::Failed { why: blind.why() },
+            Err(error) => Undo::Failed { why: error.why() },
         }
     }
 
@@ -259,10 +259,10 @@ impl<'a> Sheet<'a> {
 
 /// Whether a file reads as before by what it reads `now`. One that can't be read at this moment must not be written: it may be back by
 /// what was written to its twin, and writing it would zero that one again.
-fn is_back(now: Result<String, Blind>, before: &str) -> Result<bool, String> {
+fn is_back(now: Result<String, ReadError>, before: &str) -> Result<bool, String> {
     match now {
         Ok(now) => Ok(same(&now, before)),
-        Err(blind @ Blind::Refused(_)) if !blind.is_gone() => Err(blind.why()),
+        Err(error @ ReadError::Refused(_)) if !error.is_gone() => Err(error.why()),
         Err(_) => Ok(false),
     }
 }
@@ -278,8 +278,8 @@ mod tests {
     /// the bytes 0, which left the share at 0, and called all of it undone.
     #[test]
     fn what_can_not_be_read_is_not_written() {
-        let refused = |errno| Blind::Refused(Refusal { path: "/proc/x".to_owned(), why: Why::Errno(errno) });
-        let odd = Blind::Odd { text: "?".to_owned(), why: "odd".to_owned() };
+        let refused = |errno| ReadError::Refused(Refusal { path: "/proc/x".to_owned(), why: Why::Errno(errno) });
+        let odd = ReadError::Odd { text: "?".to_owned(), why: "odd".to_owned() };
         let table = [
             (Ok("0".to_owned()), Ok(true)),
             (Ok("5".to_owned()), Ok(false)),

@@ -13,7 +13,7 @@ use crate::history::add_argument;
 use crate::keep::KeptFile;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::persist::HOLDER;
-use crate::place::{Blind, Standing, Target, same};
+use crate::place::{EffectiveValue, ReadError, Target, same};
 use crate::renumber::renumbered;
 use crate::server;
 use crate::shell;
@@ -195,9 +195,9 @@ impl Judge<'_> {
     fn value(&self, step: &Step) -> Found {
         let Some(target) = Target::of(step) else { return Found::Holds };
         let id = self.logged.id;
-        let (found, why) = match target.standing(self.root, &step.wanted) {
-            Ok(Standing::Holds) => return Found::Holds,
-            Ok(Standing::Other { found, read_from }) => {
+        let (found, why) = match target.effective(self.root, &step.wanted) {
+            Ok(EffectiveValue::Holds) => return Found::Holds,
+            Ok(EffectiveValue::Other { found, read_from }) => {
                 let mut why = match target.path == read_from {
                     _ if !self.is_this_boot => {
                         format!("the boot did not bring {read_from} back to what was set in transaction {id}")
@@ -210,8 +210,8 @@ impl Judge<'_> {
                 }
                 (Fact::Known(found), why)
             }
-            Err(Blind::Odd { text, why }) => (Fact::Known(text), why),
-            Err(Blind::Refused(refusal)) => {
+            Err(ReadError::Odd { text, why }) => (Fact::Known(text), why),
+            Err(ReadError::Refused(refusal)) => {
                 let why = format!("what transaction {id} set can't be read any more: {refusal}");
                 (Fact::from(refusal), why)
             }

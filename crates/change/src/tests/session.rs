@@ -8,8 +8,8 @@ use super::{MIN_FREE, SWAPPINESS, Stage, THP, plan, step};
 use crate::outside::Outside;
 use crate::put_back::Undo;
 use crate::{
-    Job, Kind, Miss, OnFailure, Session, SessionError, State, StateError, Status, Which, apply, carry_out, history,
-    revert, verify,
+    Job, Kind, OnFailure, Session, SessionError, State, StateError, Status, StepError, Which, apply, carry_out,
+    history, revert, verify,
 };
 
 #[test]
@@ -45,8 +45,8 @@ fn a_value_that_does_not_come_about_is_said_and_the_session_goes_on() {
     let targets = [step("clocksource=hpet"), step("vm.swappiness=10")];
     let mut session = Session::begin(&stage.root, &stage.writer, &mut state, "t", &targets).unwrap();
     let failure = session.set(0, "xen").unwrap_err();
-    assert!(matches!(&failure.miss, Miss::DidNotTake { found, .. } if found == "tsc"), "{failure}");
-    assert!(matches!(session.set(1, "1000").unwrap_err().miss, Miss::Refused { .. }));
+    assert!(matches!(&failure.error, StepError::DidNotTake { found, .. } if found == "tsc"), "{failure}");
+    assert!(matches!(session.set(1, "1000").unwrap_err().error, StepError::Refused { .. }));
     session.set(0, "hpet").unwrap();
     drop(session);
     assert!(stage.is_as(&before), "a drop puts back too");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use evenkeel_change::{
-    ApplyError, Blocker, HalfWay, Job, Log, Miss, OnFailure, Outcome as StepOutcome, PlanFile, State, Transaction,
+    ApplyError, Blocker, HalfWay, Job, Log, OnFailure, Outcome as StepOutcome, PlanFile, State, StepError, Transaction,
     Until,
 };
 use evenkeel_host::Facts;
@@ -181,9 +181,9 @@ fn exit_of_half_way(half_way: &HalfWay) -> Exit {
         return exit::UNDONE;
     }
     match &half_way.failure {
-        evenkeel_change::Failure::Step(failure) => match failure.miss {
-            Miss::Refused { errno } => exit_of(errno, exit::NOT_POSSIBLE),
-            Miss::Blocked { by: Blocker::Capability(_), .. } => exit::NOT_ALLOWED,
+        evenkeel_change::Failure::Step(failure) => match failure.error {
+            StepError::Refused { errno } => exit_of(errno, exit::NOT_POSSIBLE),
+            StepError::Blocked { by: Blocker::Capability(_), .. } => exit::NOT_ALLOWED,
             _ => exit::NOT_POSSIBLE,
         },
         _ => exit::NOT_POSSIBLE,

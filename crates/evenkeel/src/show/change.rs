@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anstyle::Style;
 use evenkeel_change::{
-    KeptOutcome, Kind, Log, Loss, Miss, Outcome, PutBack, RevertReport, SideEffect, Status, StepReport, Transaction,
-    Undo, Verification, WaitsFor,
+    KeptOutcome, Kind, Log, Loss, Outcome, PutBack, RevertReport, SideEffect, Status, StepError, StepReport,
+    Transaction, Undo, Verification, WaitsFor,
 };
 use serde::Serialize;
 
@@ -100,13 +100,13 @@ fn outcome(step: &StepReport) -> (Style, &'static str, String) {
         Outcome::RolledBack { before } => (WARN, "rolled back", was(before)),
         Outcome::Interrupted { before } => (BAD, "interrupted", was(before)),
         Outcome::Tried { before } => (PLAIN, "tried", was(before)),
-        Outcome::Missed(Miss::Refused { errno }) => (BAD, "refused", errno.to_string()),
-        Outcome::Missed(Miss::Blocked { by, errno }) => (BAD, "blocked", format!("{errno}: {by}")),
-        Outcome::Missed(Miss::DidNotTake { found, read_from }) => {
+        Outcome::Missed(StepError::Refused { errno }) => (BAD, "refused", errno.to_string()),
+        Outcome::Missed(StepError::Blocked { by, errno }) => (BAD, "blocked", format!("{errno}: {by}")),
+        Outcome::Missed(StepError::DidNotTake { found, read_from }) => {
             (BAD, "did not take", format!("{read_from} tells {found:?}"))
         }
-        Outcome::Missed(Miss::Unreadable { why }) => (BAD, "unreadable", why.clone()),
-        Outcome::Missed(Miss::NotPutBack { why }) => (BAD, "not put back", why.clone()),
+        Outcome::Missed(StepError::Unreadable { why }) => (BAD, "unreadable", why.clone()),
+        Outcome::Missed(StepError::NotPutBack { why }) => (BAD, "not put back", why.clone()),
     }
 }
 
