@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::keep::Lasting;
 use crate::kept::is_in_place;
 use crate::outcome::{SideEffect, StepError};
-use crate::persist::{Ground, keep};
+use crate::persist::{PersistContext, keep};
 use crate::place::{EffectiveValue, Target};
 use crate::record::OwnedStep;
 use crate::service_name::{ServiceName, ServiceNameError};
@@ -117,7 +117,7 @@ impl PlanFileError {
 }
 
 impl PlanFile {
-    /// What `settings` come to on the machine that `facts` tell of and `root` reads; with `ground`, beyond the next boot too.
+    /// What `settings` come to on the machine that `facts` tell of and `root` reads; with `context`, beyond the next boot too.
     /// `lasting` are settings of earlier transactions that ours must not drop from the files that both are kept in.
     ///
     /// # Errors
@@ -127,13 +127,13 @@ impl PlanFile {
         facts: &Facts,
         settings: &[Setting],
         title: &str,
-        lasting: Option<(&Ground<'_>, &[Setting])>,
+        lasting: Option<(&PersistContext<'_>, &[Setting])>,
     ) -> Result<PlanFile, PlanError> {
         let plan = Plan::of(facts, settings)?;
         let advice = advise(facts, &AdviceContext::default());
-        let keep = lasting.map(|(ground, before)| {
+        let keep = lasting.map(|(context, before)| {
             let all = [before, settings].concat();
-            Lasting { unit: ground.unit.map(ServiceName::to_string), keep: keep(ground, &all) }
+            Lasting { unit: context.unit.map(ServiceName::to_string), keep: keep(context, &all) }
         });
         Ok(PlanFile {
             format: FORMAT,
@@ -151,20 +151,20 @@ impl PlanFile {
         facts: &Facts,
         settings: &[Setting],
         title: &str,
-        ground: &Ground<'_>,
+        context: &PersistContext<'_>,
         before: &[Setting],
     ) -> PlanFile {
         let advice = advise(facts, &AdviceContext::default());
         let steps = settings.iter().filter_map(|setting| Plan::of(facts, std::slice::from_ref(setting)).ok());
         let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::of(root, &advice, step)).collect();
-        let keep = keep(ground, &[before, settings].concat());
+        let keep = keep(context, &[before, settings].concat());
         PlanFile {
             format: FORMAT,
             evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
             title: title.to_owned(),
             settings: settings.iter().map(Setting::to_string).collect(),
             steps,
-            keep: Some(Lasting { unit: ground.unit.map(ServiceName::to_string), keep }),
+            keep: Some(Lasting { unit: context.unit.map(ServiceName::to_string), keep }),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_change::persist::{Ground, boot_files};
+use evenkeel_change::persist::{PersistContext, boot_files};
 use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError, ServiceName};
 use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
 use evenkeel_hostfs::{Root, RootKind, user_file};
@@ -76,7 +76,7 @@ impl Selection {
         let program = program(root);
         let boot_files = if root.kind() == RootKind::Mounted { boot_files(root) } else { Vec::new() };
         let own_arguments = log.own_arguments();
-        let ground = Ground {
+        let context = PersistContext {
             facts,
             unit: unit.as_ref(),
             program: program.as_deref(),
@@ -84,11 +84,11 @@ impl Selection {
             boot_files: &boot_files,
             own_arguments: &own_arguments,
         };
-        let before = log.lasting_settings(ground.unit.map(ServiceName::as_str));
-        let plan = if ground.is_image {
-            PlanFile::of_image(root, facts, &settings, &title, &ground, &before)
+        let before = log.lasting_settings(context.unit.map(ServiceName::as_str));
+        let plan = if context.is_image {
+            PlanFile::of_image(root, facts, &settings, &title, &context, &before)
         } else {
-            let lasting = (term == Term::Lasting).then_some((&ground, before.as_slice()));
+            let lasting = (term == Term::Lasting).then_some((&context, before.as_slice()));
             PlanFile::of(root, facts, &settings, &title, lasting)
                 .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
         };

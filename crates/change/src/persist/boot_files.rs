@@ -6,7 +6,7 @@ use evenkeel_host::facts::BootLoader;
 use evenkeel_hostfs::{MAX_FILE_BYTES, Root, Why};
 
 use super::grub_defaults::{self, Origin, Word};
-use super::recipe::{BootFile, Ground};
+use super::recipe::{BootFile, PersistContext};
 use crate::{arguments, edit};
 
 const ENTRIES: &str = "/boot/loader/entries/";
@@ -55,7 +55,7 @@ pub(super) enum Obstacle<'a> {
 
 /// The files that take our arguments themselves. Their paths come from outside of this crate, so that they are looked at: these are
 /// files, never folders up.
-pub(super) fn entries<'a>(ground: &Ground<'a>) -> impl Iterator<Item = &'a BootFile> {
+pub(super) fn entries<'a>(context: &PersistContext<'a>) -> impl Iterator<Item = &'a BootFile> {
     let is_name = |name: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+~@".contains(&byte);
         name.len() > ".conf".len() && name.ends_with(".conf") && name.bytes().all(plain)
@@ -66,30 +66,30 @@ pub(super) fn entries<'a>(ground: &Ground<'a>) -> impl Iterator<Item = &'a BootF
         let key = |line: &str| line.split_whitespace().next().is_some_and(|key| ["linux", "options"].contains(&key));
         text.lines().any(key)
     };
-    ground.boot_files.iter().filter(move |file| {
+    context.boot_files.iter().filter(move |file| {
         is_entry(&file.path) && (file.path == CMDLINE || file.text.as_deref().map_or(true, has_kernel))
     })
 }
 
 /// What keeps `argument` from being in force; `ours` is the path of our file where there is one.
-pub(super) fn obstacle<'a>(ground: &Ground<'a>, argument: &str, ours: &'a str) -> Option<Obstacle<'a>> {
-    match ground.facts.boot.loader.known() {
-        Some(BootLoader::GrubDropIns) => in_defaults(ground, argument, ours),
+pub(super) fn obstacle<'a>(context: &PersistContext<'a>, argument: &str, ours: &'a str) -> Option<Obstacle<'a>> {
+    match context.facts.boot.loader.known() {
+        Some(BootLoader::GrubDropIns) => in_defaults(context, argument, ours),
         Some(BootLoader::Grubby) => {
-            let variables = Variables::of(ground);
-            entries(ground).find_map(|file| in_entry(ground, &variables, file, argument))
+            let variables = Variables::of(context);
+            entries(context).find_map(|file| in_entry(context, &variables, file, argument))
         }
         _ => None,
     }
 }
 
 /// Whether a word gives what we would with another value, and is not from us.
-fn is_other(ground: &Ground<'_>, word: &str, argument: &str) -> bool {
-    arguments::is_same_name(word, argument) && word != argument && !ground.own_arguments.iter().any(|own| own == word)
+fn is_other(context: &PersistContext<'_>, word: &str, argument: &str) -> bool {
+    arguments::is_same_name(word, argument) && word != argument && !context.own_arguments.iter().any(|own| own == word)
 }
 
-fn in_defaults<'a>(ground: &Ground<'a>, argument: &str, ours: &'a str) -> Option<Obstacle<'a>> {
-    let files = ground.boot_files.iter().filter(|file| file.path == DEFAULTS || file.path.starts_with(DROP_INS));
+fn in_defaults<'a>(context: &PersistContext<'a>, argument: &str, ours: &'a str) -> Option<Obstacle<'a>> {
+    let files = context.boot_files.iter().filter(|file| file.path == DEFAULTS || file.path.starts_with(DROP_INS));
     let mut texts = Vec::new();
     for file in files {
         match &file.text {
@@ -99,7 +99,7 @@ fn in_defaults<'a>(ground: &Ground<'a>, argument: &str, ours: &'a str) -> Option
     }
     let line = grub_defaults::line(&texts, ours);
     let other = |word: &Word<'a>| {
-        let is_other = is_other(ground, &word.text, argument);
+        let is_other = is_other(context, &word.text, argument);
         is_other.then(|| Obstacle::Other { argument: word.text.clone(), origin: word.origin })
     };
     let is_end = |word: &&Word<'a>| arguments::is_end(&word.text);
@@ -112,7 +112,7 @@ fn in_defaults<'a>(ground: &Ground<'a>, argument: &str, ours: &'a str) -> Option
 }
 
 fn in_entry<'a>(
-    ground: &Ground<'a>,
+    context: &PersistContext<'a>,
     variables: &Variables<'a>,
     file: &'a BootFile,
     argument: &str,
@@ -138,7 +138,7 @@ fn in_entry<'a>(
             if arguments::is_end(word) && number == 0 {
                 return Some(Obstacle::Ended(origin));
             }
-            if is_other(ground, word, argument) {
+            if is_other(context, word, argument) {
                 return Some(Obstacle::Other { argument: word.to_owned(), origin });
             }
         }
@@ -150,8 +150,8 @@ fn in_entry<'a>(
 struct Variables<'a>(BTreeMap<&'a str, Vec<(&'a str, Origin<'a>)>>);
 
 impl<'a> Variables<'a> {
-    fn of(ground: &Ground<'a>) -> Variables<'a> {
-        let files = ground.boot_files.iter().filter(|file| VARIABLES.contains(&file.path.as_str()));
+    fn of(context: &PersistContext<'a>) -> Variables<'a> {
+        let files = context.boot_files.iter().filter(|file| VARIABLES.contains(&file.path.as_str()));
         let mut variables: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for file in files {
             let is_environment = file.path.ends_with("env");

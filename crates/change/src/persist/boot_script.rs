@@ -6,7 +6,7 @@
 use evenkeel_host::facts::{Nic, Version};
 use evenkeel_host::{Device, Place, Reading, Setting, TakesEffect, files_of};
 
-use super::recipe::{Ground, HEAD, Recipe, refuse};
+use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use super::{boot_irqs, units};
 use crate::keep::{Carried, Content, Keep, KeptFile};
 use crate::shell::word;
@@ -24,11 +24,11 @@ fn takes(setting: &Setting) -> bool {
     }
 }
 
-fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
     let mut keep = Keep::default();
     let mut calls = String::new();
     for setting in settings {
-        if let Some(version) = gone(ground, setting) {
+        if let Some(version) = gone(context, setting) {
             let why = format!("Linux {version} has no file for it");
             keep.cannot.push(refuse(
                 setting,
@@ -37,9 +37,9 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
             ));
             continue;
         }
-        let call = match units::other_init(ground) {
+        let call = match units::other_init(context) {
             Some(init) => Err(format!("{init} starts this system, and only units of systemd are known")),
-            None => call(ground, setting),
+            None => call(context, setting),
         };
         match call {
             Ok(call) => {
@@ -61,17 +61,17 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
     }
     keep.files
         .push(KeptFile { path: SCRIPT.to_owned(), content: Content::Whole { text: script(&calls), mode: 0o755 } });
-    keep.files.extend(units::files(UNIT, unit(ground, settings.iter().any(|setting| is_of_network(setting)))));
+    keep.files.extend(units::files(UNIT, unit(context, settings.iter().any(|setting| is_of_network(setting)))));
     keep.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
     keep
 }
 
 /// The version of the kernel, if a file that moved has no place in it any more.
-fn gone(ground: &Ground<'_>, setting: &Setting) -> Option<Version> {
+fn gone(context: &PersistContext<'_>, setting: &Setting) -> Option<Version> {
     // The kernel of an image is another one than that of the machine that builds it.
-    let version = ground.facts.kernel.version.known().filter(|_| !ground.is_image)?;
+    let version = context.facts.kernel.version.known().filter(|_| !context.is_image)?;
     let moved = matches!(setting.knob.place, Place::FileSince { .. });
-    (moved && files_of(setting.knob, ground.facts).is_empty()).then_some(*version)
+    (moved && files_of(setting.knob, context.facts).is_empty()).then_some(*version)
 }
 
 fn is_of_network(setting: &Setting) -> bool {
@@ -87,7 +87,7 @@ fn is_of_network(setting: &Setting) -> bool {
 /// After those who set the same things at their own start (TuneD, irqbalance), before the server. Interfaces are there once the
 /// network is; waiting for udev to settle would wait for everything else too, and promises no interface. The shell is named because
 /// SELinux lets no service execute a file of `/etc`.
-fn unit(ground: &Ground<'_>, is_of_network: bool) -> String {
+fn unit(context: &PersistContext<'_>, is_of_network: bool) -> String {
     let (wants, online) =
         if is_of_network { ("Wants=network-online.target\n", " network-online.target") } else { ("", "") };
     format!(
@@ -104,12 +104,12 @@ ExecStart=/bin/sh {SCRIPT}
 [Install]
 WantedBy=multi-user.target
 ",
-        units::before(ground)
+        units::before(context)
     )
 }
 
 /// One setting as a line of the script.
-fn call(ground: &Ground<'_>, setting: &Setting) -> Result<String, String> {
+fn call(context: &PersistContext<'_>, setting: &Setting) -> Result<String, String> {
     let knob = setting.knob;
     match knob.place {
         Place::File { path, reading } => {
@@ -134,7 +134,7 @@ fn call(ground: &Ground<'_>, setting: &Setting) -> Result<String, String> {
         Place::EachNetworkIrq => match &setting.place {
             None => Ok(format!("serve_all {}", word(&setting.value))),
             Some(number) => {
-                let (nic, name) = interrupt(ground, number)?;
+                let (nic, name) = interrupt(context, number)?;
                 Ok(format!("serve {} {} {}", word(nic), word(name), word(&setting.value)))
             }
         },
@@ -218,12 +218,17 @@ fn queue(place: &str, before: &str) -> Option<String> {
 }
 
 /// The interface and the name of the interrupt that has this number today.
-fn interrupt<'a>(ground: &Ground<'a>, number: &str) -> Result<(&'a str, &'a str), String> {
+fn interrupt<'a>(context: &PersistContext<'a>, number: &str) -> Result<(&'a str, &'a str), String> {
     let of_nic = |nic: &'a Nic| nic.irqs.iter().map(move |irq| (nic, irq));
-    let (nic, irq) =
-        ground.facts.network.hardware().flat_map(of_nic).find(|(_, irq)| irq.number.to_string() == number).ok_or_else(
-            || format!("no interrupt {number} of a network interface is known, and the number alone would not last"),
-        )?;
+    let (nic, irq) = context
+        .facts
+        .network
+        .hardware()
+        .flat_map(of_nic)
+        .find(|(_, irq)| irq.number.to_string() == number)
+        .ok_or_else(|| {
+            format!("no interrupt {number} of a network interface is known, and the number alone would not last")
+        })?;
     if nic.irqs.iter().filter(|other| other.name == irq.name).count() > 1 {
         return Err(format!("{} has several interrupts named {:?}, and numbers do not last", nic.name, irq.name));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use evenkeel_host::Facts;
 
-use super::recipe::{Ground, HEAD};
+use super::recipe::{HEAD, PersistContext};
 use super::units;
 use crate::keep::Keep;
 
@@ -16,8 +16,9 @@ const UNIT: &str = "evenkeel-boots.service";
 /// # Errors
 /// If systemd does not start this machine, or a path can't stand in a unit.
 pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Result<Keep, String> {
-    let ground = Ground { facts, unit: None, program: None, is_image: false, boot_files: &[], own_arguments: &[] };
-    if let Some(init) = units::other_init(&ground) {
+    let context =
+        PersistContext { facts, unit: None, program: None, is_image: false, boot_files: &[], own_arguments: &[] };
+    if let Some(init) = units::other_init(&context) {
         return Err(format!("go on after a boot: {init} starts this machine, and only units of systemd are known"));
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);

@@ -2,7 +2,7 @@
 
 use evenkeel_host::{Place, Setting, TakesEffect};
 
-use super::recipe::{Ground, HEAD, Recipe, refuse};
+use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use super::units;
 use crate::keep::{Carried, Keep, KeptCommand};
 
@@ -12,11 +12,11 @@ pub(crate) const UNIT: &str = "evenkeel-hold.service";
 pub(super) const RECIPE: Recipe =
     Recipe { takes: |setting| matches!(setting.knob.place, Place::Held { path: DEVICE }), keep };
 
-fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
     let mut keep = Keep::default();
     // There is one place, so that the last setting is the one that counts.
     let Some((setting, _)) = settings.split_last() else { return keep };
-    if let Some(init) = units::other_init(ground) {
+    if let Some(init) = units::other_init(context) {
         let todo = format!("start at boot: sh -c '{}'", shell(0).replace("0x00000000", "VALUE"));
         keep.cannot.push(refuse(
             setting,
@@ -29,7 +29,7 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
         keep.cannot.push(refuse(setting, format!("{DEVICE} takes a whole number of us"), "give it one"));
         return keep;
     };
-    keep.files.extend(units::files(UNIT, unit(ground, value_us)));
+    keep.files.extend(units::files(UNIT, unit(context, value_us)));
     let path = format!("{}/{UNIT}", units::UNITS);
     keep.commands.push(units::daemon_reload(&path));
     let systemctl = |verb: &str| ["systemctl", verb, UNIT].map(str::to_owned).to_vec();
@@ -51,7 +51,7 @@ fn shell(value_us: i32) -> String {
 }
 
 /// Without the condition the shell would make a plain file of that name where the kernel has no such device.
-fn unit(ground: &Ground<'_>, value_us: i32) -> String {
+fn unit(context: &PersistContext<'_>, value_us: i32) -> String {
     format!(
         "{HEAD}[Unit]
 Description=Holds {DEVICE} at {value_us} us
@@ -65,7 +65,7 @@ Restart=always
 [Install]
 WantedBy=multi-user.target
 ",
-        units::before(ground),
+        units::before(context),
         shell(value_us)
     )
 }

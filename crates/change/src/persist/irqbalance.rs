@@ -6,7 +6,7 @@
 use evenkeel_host::{Fact, Lasts, Setting, TakesEffect};
 use evenkeel_sys::CpuSet;
 
-use super::recipe::{Ground, Recipe, refuse};
+use super::recipe::{PersistContext, Recipe, refuse};
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 
 const DEBIAN: &str = "/etc/default/irqbalance";
@@ -15,10 +15,10 @@ const RED_HAT: &str = "/etc/sysconfig/irqbalance";
 pub(super) const RECIPE: Recipe =
     Recipe { takes: |setting| matches!(setting.knob.extras.lasts, Some(Lasts::IrqbalanceVariables)), keep };
 
-fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
     let mut keep = Keep::default();
     let Some((setting, _)) = settings.split_last() else { return keep };
-    let Some(path) = file(ground) else {
+    let Some(path) = file(context) else {
         let why = "where irqbalance of this distribution reads its variables is not known";
         keep.cannot.push(refuse(
             setting,
@@ -27,7 +27,7 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
         ));
         return keep;
     };
-    if let Fact::Absent { .. } = ground.facts.owners.irqbalance_options {
+    if let Fact::Absent { .. } = context.facts.owners.irqbalance_options {
         let why = format!("{path} is not there: irqbalance is not installed, so that nothing moves interrupts");
         keep.cannot.push(refuse(setting, why, "nothing, unless irqbalance is installed later"));
         return keep;
@@ -37,7 +37,7 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
         return keep;
     };
     let mut lines = format!("IRQBALANCE_BANNED_CPULIST={cpus}\n");
-    if reads_the_mask(ground) {
+    if reads_the_mask(context) {
         lines = format!("IRQBALANCE_BANNED_CPUS={}\n{lines}", cpus.to_mask(1));
     }
     let argv = ["systemctl", "try-restart", "irqbalance.service"].map(str::to_owned).to_vec();
@@ -53,14 +53,14 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
     keep
 }
 
-fn file(ground: &Ground<'_>) -> Option<&'static str> {
-    let owners = &ground.facts.owners;
+fn file(context: &PersistContext<'_>) -> Option<&'static str> {
+    let owners = &context.facts.owners;
     match owners.irqbalance_options.known().map(|options| options.file.as_str()) {
         Some(DEBIAN) => return Some(DEBIAN),
         Some(RED_HAT) => return Some(RED_HAT),
         _ => {}
     }
-    match ground.facts.machine.distribution.known()?.id.as_str() {
+    match context.facts.machine.distribution.known()?.id.as_str() {
         "debian" | "ubuntu" => Some(DEBIAN),
         "rhel" | "centos" | "fedora" | "rocky" | "almalinux" | "ol" | "amzn" => Some(RED_HAT),
         _ => None,
@@ -69,8 +69,8 @@ fn file(ground: &Ground<'_>) -> Option<&'static str> {
 
 /// Before 1.8.0 irqbalance knew the mask alone; from then on it warns of it and reads the list. A release whose updates went past
 /// that version gets both.
-fn reads_the_mask(ground: &Ground<'_>) -> bool {
-    let Some(distribution) = ground.facts.machine.distribution.known() else { return false };
+fn reads_the_mask(context: &PersistContext<'_>) -> bool {
+    let Some(distribution) = context.facts.machine.distribution.known() else { return false };
     let major = |version: &String| version.split('.').next().unwrap_or_default().parse::<u32>().ok();
     let Some(major) = distribution.version.as_ref().and_then(major) else { return false };
     match distribution.id.as_str() {

@@ -10,7 +10,7 @@ use evenkeel_host::{Place, Setting, TakesEffect};
 
 use super::boot_files::{self, Obstacle};
 use super::grub_defaults::LINUX;
-use super::recipe::{Ground, HEAD, Recipe, refuse};
+use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use crate::arguments;
 use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 
@@ -26,7 +26,7 @@ fn name(setting: &Setting) -> Option<&'static str> {
     }
 }
 
-fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
     let mut keep = Keep::default();
     let mut arguments: Vec<(&Setting, String)> = Vec::new();
     for (at, setting) in settings.iter().enumerate() {
@@ -38,13 +38,13 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
         if !is_plain(&argument) {
             let why = "its value has characters that boot loaders and shells read as their own";
             keep.cannot.push(refuse(setting, why, format!("add {argument:?} to the kernel's command line by hand")));
-        } else if let Some(other) = others(ground, name, &argument) {
+        } else if let Some(other) = others(context, name, &argument) {
             keep.cannot.push(refuse(
                 setting,
                 format!("this kernel was started with {other}, which is not from a setting that is kept"),
                 format!("take {other} out of the boot loader's configuration, or reboot if it is out already; then apply {setting} again"),
             ));
-        } else if let Some(obstacle) = in_image(ground, &argument) {
+        } else if let Some(obstacle) = in_image(context, &argument) {
             let (why, todo) = words_of(&obstacle, &argument);
             keep.cannot.push(refuse(setting, why, format!("{todo}; then run this again")));
         } else {
@@ -52,19 +52,19 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
         }
     }
     if !arguments.is_empty() {
-        by_loader(ground, &arguments, &mut keep);
+        by_loader(context, &arguments, &mut keep);
     }
     keep
 }
 
-fn by_loader(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
-    match ground.facts.boot.loader.known() {
+fn by_loader(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+    match context.facts.boot.loader.known() {
         Some(BootLoader::GrubDropIns) => grub_drop_in(arguments, keep),
-        Some(BootLoader::Grubby) if ground.is_image => entries(ground, arguments, keep),
-        Some(BootLoader::Grubby) => grubby(ground, arguments, keep),
+        Some(BootLoader::Grubby) if context.is_image => entries(context, arguments, keep),
+        Some(BootLoader::Grubby) => grubby(context, arguments, keep),
         loader => {
             for (setting, argument) in arguments {
-                let (why, todo) = by_hand(ground, loader, argument);
+                let (why, todo) = by_hand(context, loader, argument);
                 keep.cannot.push(refuse(setting, why, todo));
             }
         }
@@ -77,20 +77,20 @@ fn is_plain(argument: &str) -> bool {
 }
 
 /// What somebody else gave the running kernel under the same name; the same value does no harm.
-fn others<'a>(ground: &Ground<'a>, name: &str, argument: &str) -> Option<&'a str> {
+fn others<'a>(context: &PersistContext<'a>, name: &str, argument: &str) -> Option<&'a str> {
     // Below an image that is mounted may be the /proc of the machine that builds it.
-    let booted = ground.facts.kernel.command_line.known().filter(|_| !ground.is_image)?;
+    let booted = context.facts.kernel.command_line.known().filter(|_| !context.is_image)?;
     booted
         .iter()
         .take_while(|other| !arguments::is_end(other))
         .filter(|other| arguments::is_same_name(other, name))
-        .find(|other| *other != argument && !ground.own_arguments.contains(other))
+        .find(|other| *other != argument && !context.own_arguments.contains(other))
         .map(String::as_str)
 }
 
 /// What keeps an argument from being in force on a machine that boots from the image.
-fn in_image<'a>(ground: &Ground<'a>, argument: &str) -> Option<Obstacle<'a>> {
-    if ground.is_image { boot_files::obstacle(ground, argument, GRUB_DROP_IN) } else { None }
+fn in_image<'a>(context: &PersistContext<'a>, argument: &str) -> Option<Obstacle<'a>> {
+    if context.is_image { boot_files::obstacle(context, argument, GRUB_DROP_IN) } else { None }
 }
 
 /// Why it is refused, and what to do.
@@ -142,10 +142,10 @@ fn grub_drop_in(arguments: &[(&Setting, String)], keep: &mut Keep) {
 
 /// `grubby` changes every entry, and where kernels to come take their arguments from. It has no file of ours, so that each argument
 /// is a command. One that the kernel has already, and not from us, gets none: to undo it would take away what was there before.
-fn grubby(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
-    let booted = ground.facts.kernel.command_line.known().map(Vec::as_slice).unwrap_or_default();
+fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+    let booted = context.facts.kernel.command_line.known().map(Vec::as_slice).unwrap_or_default();
     for (setting, argument) in arguments {
-        if booted.contains(argument) && !ground.own_arguments.contains(argument) {
+        if booted.contains(argument) && !context.own_arguments.contains(argument) {
             keep.carried.push(Carried {
                 setting: setting.to_string(),
                 by: "the boot loader, which gives it already".to_owned(),
@@ -168,8 +168,8 @@ fn grubby(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep
 }
 
 /// In an image nobody runs `grubby`: the entries are edited, and what the entries of kernels to come are made from.
-fn entries(ground: &Ground<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
-    let paths: Vec<&String> = boot_files::entries(ground).map(|file| &file.path).collect();
+fn entries(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+    let paths: Vec<&String> = boot_files::entries(context).map(|file| &file.path).collect();
     if paths.is_empty() {
         for (setting, argument) in arguments {
             let why = "the image has no boot entries yet: its first boot makes them, or the tool that builds it";
@@ -192,7 +192,7 @@ fn carried(setting: &Setting, by: &str) -> Carried {
     Carried { setting: setting.to_string(), by: by.to_owned(), takes_effect: TakesEffect::Reboot }
 }
 
-fn by_hand(ground: &Ground<'_>, loader: Option<&BootLoader>, argument: &str) -> (String, String) {
+fn by_hand(context: &PersistContext<'_>, loader: Option<&BootLoader>, argument: &str) -> (String, String) {
     let (why, todo) = match loader {
         Some(BootLoader::Grub) => (
             "GRUB reads /etc/default/grub alone here, which is somebody else's shell script",
@@ -221,7 +221,7 @@ fn by_hand(ground: &Ground<'_>, loader: Option<&BootLoader>, argument: &str) -> 
             format!("add {argument} where the machine is defined: the microVM's boot_args, or QEMU's -append"),
         ),
         _ => {
-            let why = ground.facts.boot.loader.unknown_why().unwrap_or("nothing tells");
+            let why = context.facts.boot.loader.unknown_why().unwrap_or("nothing tells");
             let why = format!("which boot loader starts this machine is not known: {why}");
             return (why, format!("as root it may be; else add {argument} to the kernel's command line by hand"));
         }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use evenkeel_host::facts::Nic;
 use evenkeel_host::{Knob, Lasts, Setting, TakesEffect, knobs};
 
-use super::recipe::{Ground, HEAD, Recipe, refuse};
+use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use crate::keep::{Carried, Content, Keep, KeptFile};
 
 const FOLDER: &str = "/etc/systemd/network";
@@ -27,13 +27,13 @@ fn row(setting: &Setting) -> Option<(&'static str, u32)> {
     }
 }
 
-fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
     let mut keep = Keep::default();
-    let nics: Vec<&Nic> = ground.facts.network.hardware().collect();
+    let nics: Vec<&Nic> = context.facts.network.hardware().collect();
     let (settings, refused): (Vec<&Setting>, Vec<&Setting>) =
-        settings.iter().copied().partition(|setting| why_not(ground, &nics, setting).is_none());
+        settings.iter().copied().partition(|setting| why_not(context, &nics, setting).is_none());
     for setting in refused {
-        let (why, todo) = why_not(ground, &nics, setting).unwrap_or_default();
+        let (why, todo) = why_not(context, &nics, setting).unwrap_or_default();
         keep.cannot.push(refuse(setting, why, todo));
     }
     // Interfaces with settings of their own first: their files must match before those of the driver.
@@ -41,16 +41,16 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
     for nic in nics.iter().filter(|nic| alone(nic)) {
         if let Some(name) = name_match(nic) {
             let path = format!("{FOLDER}/90-evenkeel-1-{}.link", nic.name);
-            add(ground, &mut keep, &path, &name, &keys(&settings, Some(nic)));
+            add(context, &mut keep, &path, &name, &keys(&settings, Some(nic)));
         }
     }
     let is_for_all = settings.iter().any(|setting| setting.place.is_none());
-    for (name, matching) in drivers(ground, &nics).filter(|_| is_for_all) {
+    for (name, matching) in drivers(context, &nics).filter(|_| is_for_all) {
         let path = format!("{FOLDER}/90-evenkeel-2-{name}.link");
-        add(ground, &mut keep, &path, &format!("Driver={matching}"), &keys(&settings, None));
+        add(context, &mut keep, &path, &format!("Driver={matching}"), &keys(&settings, None));
     }
     for nic in nics.iter().filter(|nic| is_for_all || alone(nic)) {
-        netplan(ground, &mut keep, nic, &keys(&settings, Some(nic)));
+        netplan(context, &mut keep, nic, &keys(&settings, Some(nic)));
     }
     let by = |setting: &Setting| {
         let of_place = setting.place.as_ref().map(|place| format!("{FOLDER}/90-evenkeel-1-{place}.link"));
@@ -68,18 +68,18 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
 
 /// What names a file for a driver, and what matches it. An image does not know yet which interfaces it will have: there it is any
 /// driver of a cloud, and none of software, whose interfaces have no rings to set.
-fn drivers<'a>(ground: &Ground<'_>, nics: &[&'a Nic]) -> impl Iterator<Item = (&'a str, &'a str)> {
+fn drivers<'a>(context: &PersistContext<'_>, nics: &[&'a Nic]) -> impl Iterator<Item = (&'a str, &'a str)> {
     let mut drivers: Vec<(&str, &str)> = nics.iter().filter_map(|nic| driver(nic)).map(|name| (name, name)).collect();
     drivers.sort_unstable();
     drivers.dedup();
-    if drivers.is_empty() && ground.is_image {
+    if drivers.is_empty() && context.is_image {
         drivers.push(("clouds", "ena gve hv_netvsc iavf ixgbevf mana mlx5_core virtio_net vmxnet3"));
     }
     drivers.into_iter()
 }
 
 /// Why a setting has no `.link` file here, and what to do.
-fn why_not(ground: &Ground<'_>, nics: &[&Nic], setting: &Setting) -> Option<(String, String)> {
+fn why_not(context: &PersistContext<'_>, nics: &[&Nic], setting: &Setting) -> Option<(String, String)> {
     let (_, since) = row(setting)?;
     let by_rule = || {
         let how = match setting.knob.place {
@@ -90,7 +90,7 @@ fn why_not(ground: &Ground<'_>, nics: &[&Nic], setting: &Setting) -> Option<(Str
             how.replace("{device}", setting.place.as_deref().unwrap_or("DEVICE")).replace("{}", &setting.value);
         format!("run at each boot, as a udev rule or a unit of yours: {command}")
     };
-    if let Some(version) = systemd_version(ground).filter(|version| *version < since) {
+    if let Some(version) = systemd_version(context).filter(|version| *version < since) {
         let why = format!("systemd {version} of this distribution does not know it in .link files, which {since} does");
         return Some((why, by_rule()));
     }
@@ -103,7 +103,7 @@ fn why_not(ground: &Ground<'_>, nics: &[&Nic], setting: &Setting) -> Option<(Str
             )),
             Some(_) => None,
         },
-        None if drivers(ground, nics).next().is_none() => {
+        None if drivers(context, nics).next().is_none() => {
             Some(("no driver of an interface is known to match by".to_owned(), by_rule()))
         }
         None => None,
@@ -125,18 +125,18 @@ fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
     knobs::ALL.iter().rev().filter_map(of_knob).collect()
 }
 
-fn add(ground: &Ground<'_>, keep: &mut Keep, path: &str, matching: &str, keys: &str) {
+fn add(context: &PersistContext<'_>, keep: &mut Keep, path: &str, matching: &str, keys: &str) {
     if keys.is_empty() {
         return;
     }
-    let text = format!("{HEAD}[Match]\n{matching}\n\n[Link]\n{}{keys}", defaults(ground));
+    let text = format!("{HEAD}[Match]\n{matching}\n\n[Link]\n{}{keys}", defaults(context));
     keep.files.push(KeptFile { path: path.to_owned(), content: Content::Whole { text, mode: 0o644 } });
 }
 
 /// Netplan's file for an interface (cloud-init has it write one on Debian and Ubuntu) comes before ours and is made anew at each boot.
 /// What is in its folder of drop-ins adds to it; where it has no such file, nothing reads the folder.
-fn netplan(ground: &Ground<'_>, keep: &mut Keep, nic: &Nic, keys: &str) {
-    let id = ground.facts.machine.distribution.known().map(|distribution| distribution.id.as_str());
+fn netplan(context: &PersistContext<'_>, keep: &mut Keep, nic: &Nic, keys: &str) {
+    let id = context.facts.machine.distribution.known().map(|distribution| distribution.id.as_str());
     if keys.is_empty() || !matches!(id, Some("debian" | "ubuntu")) || !is_name(&nic.name) {
         return;
     }
@@ -146,12 +146,12 @@ fn netplan(ground: &Ground<'_>, keep: &mut Keep, nic: &Nic, keys: &str) {
 }
 
 /// What `99-default.link` of the distribution says. An address that hardware brings stays under either policy.
-fn defaults(ground: &Ground<'_>) -> String {
+fn defaults(context: &PersistContext<'_>) -> String {
     let mut text =
         "NamePolicy=keep kernel database onboard slot path\nAlternativeNamesPolicy=database onboard slot path"
             .to_owned();
     // systemd 255 and newer, from memory; who lacks the name under which it also went may not find an interface.
-    if systemd_version(ground).is_some_and(|version| version >= 255) {
+    if systemd_version(context).is_some_and(|version| version >= 255) {
         text.push_str(" mac");
     }
     let _ = writeln!(text, "\nMACAddressPolicy=persistent");
@@ -201,8 +201,8 @@ fn driver(nic: &Nic) -> Option<&str> {
 }
 
 /// The systemd that a release has, from memory of their package lists; none for a release that is not listed.
-fn systemd_version(ground: &Ground<'_>) -> Option<u32> {
-    let distribution = ground.facts.machine.distribution.known()?;
+fn systemd_version(context: &PersistContext<'_>) -> Option<u32> {
+    let distribution = context.facts.machine.distribution.known()?;
     let major: u32 = distribution.version.as_ref()?.split('.').next()?.parse().ok()?;
     match (distribution.id.as_str(), major) {
         ("debian", 11) => Some(247),

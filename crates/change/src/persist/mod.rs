@@ -27,7 +27,7 @@ mod tests;
 pub use boot_files::boot_files;
 pub use boots_unit::boots_unit;
 pub(crate) use hold::UNIT as HOLDER;
-pub use recipe::{BootFile, Ground};
+pub use recipe::{BootFile, PersistContext};
 
 use evenkeel_host::{Place, Setting};
 
@@ -35,7 +35,7 @@ use self::recipe::{Recipe, refuse};
 use crate::keep::{Cannot, Keep, KeptCommand};
 
 /// What makes `settings` outlive a boot. Of two settings of one knob and place, the later one counts.
-pub fn keep(ground: &Ground<'_>, settings: &[Setting]) -> Keep {
+pub fn keep(context: &PersistContext<'_>, settings: &[Setting]) -> Keep {
     let mut keep = Keep::default();
     let (settings, odd): (Vec<&Setting>, Vec<&Setting>) =
         newest(settings).into_iter().partition(|setting| is_plain(setting));
@@ -46,12 +46,12 @@ pub fn keep(ground: &Ground<'_>, settings: &[Setting]) -> Keep {
     for recipe in RECIPES {
         let own: Vec<&Setting> = settings.iter().copied().filter(|setting| (recipe.takes)(setting)).collect();
         if !own.is_empty() {
-            keep.add((recipe.keep)(ground, &own));
+            keep.add((recipe.keep)(context, &own));
         }
     }
     let orphans = settings.iter().filter(|setting| !RECIPES.iter().any(|recipe| (recipe.takes)(setting)));
     keep.cannot.extend(orphans.map(|setting| cannot(setting)));
-    keep.add(verify_unit::keep(ground, &keep));
+    keep.add(verify_unit::keep(context, &keep));
     keep.commands = merged(keep.commands);
     keep
 }

@@ -7,7 +7,7 @@ use crate::keep::{Cannot, Keep};
 
 /// What a recipe needs to know beside the settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
+pub struct PersistContext<'a> {
     /// The machine or the image.
     pub facts: &'a Facts,
     /// The systemd unit of the server, such as `memcached.service`, for settings of its process.
@@ -28,7 +28,7 @@ pub(super) struct Recipe {
     /// Whether a setting is its own; no two recipes take the same.
     pub(super) takes: fn(&Setting) -> bool,
     /// What makes those settings last.
-    pub(super) keep: fn(&Ground<'_>, &[&Setting]) -> Keep,
+    pub(super) keep: fn(&PersistContext<'_>, &[&Setting]) -> Keep,
 }
 
 /// A recipe's own word that it can't.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use evenkeel_host::{Lasts, Place, ServerUnit, Setting, TakesEffect, UnitLimit};
 
-use super::recipe::{Ground, HEAD, Recipe, refuse};
+use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use super::units;
 use crate::keep::{Carried, Content, Keep, KeptFile};
 
@@ -17,9 +17,9 @@ fn in_unit(setting: &Setting) -> Option<ServerUnit> {
     }
 }
 
-fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
     let mut keep = Keep::default();
-    let unit = match unit(ground) {
+    let unit = match unit(context) {
         Ok(unit) => unit,
         Err((why, todo)) => {
             let refused = settings.iter().map(|setting| refuse(setting, why.clone(), by_hand(setting, &todo)));
@@ -61,12 +61,12 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
 }
 
 /// The server's unit, or why there is none and what to do.
-fn unit<'a>(ground: &Ground<'a>) -> Result<&'a str, (String, String)> {
-    if let Some(init) = units::other_init(ground) {
+fn unit<'a>(context: &PersistContext<'a>) -> Result<&'a str, (String, String)> {
+    if let Some(init) = units::other_init(context) {
         return Err((format!("{init} starts this system, and only units of systemd are known"), String::new()));
     }
     let todo = "name the server's systemd unit: --unit NAME.service".to_owned();
-    match ground.unit {
+    match context.unit {
         None => Err(("it belongs to the server's process, and nobody said which unit starts that".to_owned(), todo)),
         Some(unit) => Ok(unit.as_str()),
     }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use evenkeel_host::{Place, Setting, TakesEffect};
 
-use super::recipe::{Ground, HEAD, Recipe};
+use super::recipe::{HEAD, PersistContext, Recipe};
 use crate::keep::{Cannot, Carried, Content, Keep, KeptFile};
 
 const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";
@@ -28,13 +28,13 @@ fn key(setting: &Setting) -> Option<&'static str> {
     }
 }
 
-fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
+fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
     let mut keep = Keep::default();
     let mut text = HEAD.to_owned();
     for setting in settings {
         let Some(key) = key(setting) else { continue };
         // The file that sorts later wins: then ours would be a promise that the next boot breaks.
-        if let Some(later) = later_owner(ground, key) {
+        if let Some(later) = later_owner(context, key) {
             keep.cannot.push(Cannot {
                 setting: setting.to_string(),
                 why: format!("{later} sets {key} too, and is read after {PATH}"),
@@ -63,8 +63,8 @@ fn keep(ground: &Ground<'_>, settings: &[&Setting]) -> Keep {
 }
 
 /// The file that is read after ours and sets `key` all the same.
-fn later_owner(ground: &Ground<'_>, key: &str) -> Option<String> {
-    let files = ground.facts.owners.sysctl_files.known()?;
+fn later_owner(context: &PersistContext<'_>, key: &str) -> Option<String> {
+    let files = context.facts.owners.sysctl_files.known()?;
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let ours = name(PATH);
     let sets = |settings: &[evenkeel_host::facts::SysctlSetting]| {

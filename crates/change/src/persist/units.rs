@@ -2,7 +2,7 @@
 
 use evenkeel_host::facts::Init;
 
-use super::recipe::Ground;
+use super::recipe::PersistContext;
 use crate::keep::{Content, KeptCommand, KeptFile};
 
 /// Where units of the machine's owner are: they go before those of packages.
@@ -34,14 +34,14 @@ pub(super) fn daemon_reload(after: &str) -> KeptCommand {
 }
 
 /// The name of the first program, if it is not systemd. An image has none yet.
-pub(super) fn other_init<'a>(ground: &Ground<'a>) -> Option<&'a str> {
-    match ground.facts.boot.init.known() {
-        Some(Init::Other(name)) if !ground.is_image => Some(name),
+pub(super) fn other_init<'a>(context: &PersistContext<'a>) -> Option<&'a str> {
+    match context.facts.boot.init.known() {
+        Some(Init::Other(name)) if !context.is_image => Some(name),
         _ => None,
     }
 }
 
 /// `Before=` the server's unit, where it is named.
-pub(super) fn before(ground: &Ground<'_>) -> String {
-    ground.unit.map(|unit| format!("Before={unit}\n")).unwrap_or_default()
+pub(super) fn before(context: &PersistContext<'_>) -> String {
+    context.unit.map(|unit| format!("Before={unit}\n")).unwrap_or_default()
 }

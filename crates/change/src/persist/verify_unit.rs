@@ -2,16 +2,16 @@
 //! players tell it.
 
 use super::hold::UNIT as HOLDER;
-use super::recipe::{Ground, HEAD};
+use super::recipe::{HEAD, PersistContext};
 use super::units;
 use crate::keep::{Cannot, Keep};
 
 const UNIT: &str = "evenkeel-verify.service";
 
 /// The unit, if there is something to verify and a program that does.
-pub(super) fn keep(ground: &Ground<'_>, kept: &Keep) -> Keep {
+pub(super) fn keep(context: &PersistContext<'_>, kept: &Keep) -> Keep {
     let mut keep = Keep::default();
-    let Some(program) = ground.program.filter(|_| !kept.is_empty() && units::other_init(ground).is_none()) else {
+    let Some(program) = context.program.filter(|_| !kept.is_empty() && units::other_init(context).is_none()) else {
         return keep;
     };
     // systemd splits and expands what stands in ExecStart=: a path with anything else in it is left to people.
@@ -40,7 +40,7 @@ SuccessExitStatus=7
 [Install]
 WantedBy=multi-user.target
 ",
-        ground.unit.map(|unit| format!(" {unit}")).unwrap_or_default()
+        context.unit.map(|unit| format!(" {unit}")).unwrap_or_default()
     );
     keep.files.extend(units::files(UNIT, text));
     keep.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));

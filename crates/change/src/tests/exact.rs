@@ -9,7 +9,7 @@ use evenkeel_sys::Errno;
 
 use super::Quick;
 use crate::outside::Outside;
-use crate::persist::Ground;
+use crate::persist::PersistContext;
 use crate::{Job, PlanFile, State, carry_out, edit};
 
 /// Remembers everything that reaches the host.
@@ -68,7 +68,7 @@ fn what_is_done_is_what_was_planned() {
     for (name, text) in hosts() {
         let root = Root::captured(Capture::parse(&text).unwrap());
         let facts = Facts::probe(&root);
-        let ground = Ground {
+        let context = PersistContext {
             facts: &facts,
             unit: Some(&super::GAME),
             program: None,
@@ -81,7 +81,7 @@ fn what_is_done_is_what_was_planned() {
             |setting: &Setting| PlanFile::of(&root, &facts, std::slice::from_ref(setting), "t", None).is_ok();
         let settings: Vec<Setting> =
             SETTINGS.iter().map(|text| Setting::parse(text).unwrap()).filter(has_place).collect();
-        let plan = PlanFile::of(&root, &facts, &settings, "t", Some((&ground, &[]))).unwrap();
+        let plan = PlanFile::of(&root, &facts, &settings, "t", Some((&context, &[]))).unwrap();
         // It goes through a file, as a reviewer's does.
         let plan = PlanFile::parse(&plan.text().unwrap()).unwrap();
 

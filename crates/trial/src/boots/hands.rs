@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_change::persist::{Ground, boots_unit};
+use evenkeel_change::persist::{PersistContext, boots_unit};
 use evenkeel_change::{
     BootsPart, Cannot, Job, Lasting, Log, Owner, PlanFile, RevertReport, State, Status, Transaction, Undo, Which,
     carry_out, history, revert,
@@ -85,7 +85,7 @@ impl<'a> Hands<'a> {
         let facts = Facts::probe(root);
         let (own_arguments, before) = (log.own_arguments(), log.lasting_settings(None));
         // No unit that verifies after boots: it would be one more thing that differs between the arms.
-        let ground = Ground {
+        let context = PersistContext {
             facts: &facts,
             unit: None,
             program: None,
@@ -93,7 +93,7 @@ impl<'a> Hands<'a> {
             boot_files: &[],
             own_arguments: &own_arguments,
         };
-        let plan = PlanFile::of(root, &facts, settings, title, Some((&ground, &before)))?;
+        let plan = PlanFile::of(root, &facts, settings, title, Some((&context, &before)))?;
         let is_ours = |cannot: &&Cannot| plan.settings.contains(&cannot.setting);
         match plan.keep.as_ref().and_then(|lasting| lasting.keep.cannot.iter().find(is_ours)) {
             Some(Cannot { setting, why, todo }) => {

@@ -8,7 +8,7 @@ pub(super) fn on_all(texts: &[&str]) -> String {
     let mut all = String::new();
     for name in DISTRIBUTIONS {
         let facts = host(name);
-        let told = told(&keep(&ground(&facts), &settings(texts)));
+        let told = told(&keep(&context(&facts), &settings(texts)));
         match seen.iter().find(|(other, _)| *other == told) {
             Some((_, like)) => all += &format!("#### {name}: as {like}\n"),
             None => {
@@ -58,7 +58,7 @@ fn a_sysctl_that_a_later_file_sets_is_not_promised() {
         /lib/sysctl.d/ :! ENOENT\n/etc/sysctl.d/ : 90-evenkeel.conf 99-zz.conf\n/etc/sysctl.d/90-evenkeel.conf = vm.swappiness = 5\n\
         /etc/sysctl.d/99-zz.conf = vm.swappiness = 60\n";
     let facts = host_with("debian-13", more);
-    let keep = keep(&ground(&facts), &settings(&["vm.swappiness=1", "vm.stat_interval=10"]));
+    let keep = keep(&context(&facts), &settings(&["vm.swappiness=1", "vm.stat_interval=10"]));
     expect![[r#"
         == /etc/sysctl.d/90-evenkeel.conf 644
         # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
@@ -97,8 +97,8 @@ fn a_kernel_argument_of_somebody_else_stays() {
     let told = |name, cmdline: &str, own: &[&str]| {
         let own: Vec<String> = own.iter().map(|text| (*text).to_owned()).collect();
         let facts = host_with(name, &format!("/proc/cmdline = {cmdline}\n"));
-        let ground = Ground { own_arguments: &own, ..ground(&facts) };
-        format!("#### {name}, {cmdline}, ours {own:?}\n{}", told(&keep(&ground, &settings(&["cmdline.isolcpus=2-3"]))))
+        let context = PersistContext { own_arguments: &own, ..context(&facts) };
+        format!("#### {name}, {cmdline}, ours {own:?}\n{}", told(&keep(&context, &settings(&["cmdline.isolcpus=2-3"]))))
     };
     let mut all = String::new();
     for name in ["debian-12", "rhel-9"] {
@@ -151,7 +151,7 @@ fn a_kernel_argument_of_somebody_else_stays() {
     "#####]].assert_eq(&all);
     // As the kernel compares names.
     let facts = host_with("debian-12", "/proc/cmdline = ro processor.max-cstate=5\n");
-    let keep = keep(&ground(&facts), &settings(&["cmdline.processor.max_cstate=1"]));
+    let keep = keep(&context(&facts), &settings(&["cmdline.processor.max_cstate=1"]));
     assert!(keep.is_empty() && keep.cannot.len() == 1);
 }
 
@@ -164,8 +164,8 @@ fn kernel_arguments_of_an_image() {
     let mut all = String::new();
     for (name, boot_files) in [("debian-12", &[][..]), ("rhel-9", &entries), ("amazon-2023", &[])] {
         let facts = host_with(name, "/proc/cmdline ! ENOENT\n/run/systemd/system ->! ENOENT\n");
-        let ground = Ground { is_image: true, boot_files, ..ground(&facts) };
-        all += &format!("#### {name}\n{}", told(&keep(&ground, &settings(&["cmdline.isolcpus=2-3"]))));
+        let context = PersistContext { is_image: true, boot_files, ..context(&facts) };
+        all += &format!("#### {name}\n{}", told(&keep(&context, &settings(&["cmdline.isolcpus=2-3"]))));
     }
     expect![[r#####"
         #### debian-12
@@ -206,7 +206,7 @@ fn other_boot_loaders_are_told_what_to_do() {
         .iter()
         .map(|(label, more)| {
             let facts = host_with("debian-12", more);
-            let keep = keep(&ground(&facts), &settings(&["cmdline.isolcpus=2-3"]));
+            let keep = keep(&context(&facts), &settings(&["cmdline.isolcpus=2-3"]));
             assert!(keep.is_empty(), "{label}: {}", told(&keep));
             format!("#### {label}\n{}", told(&keep))
         })
@@ -252,11 +252,11 @@ fn irqbalance() {
         let more = format!("/etc/os-release =\n| ID={id}\n| VERSION_ID={version}\n/etc/default/irqbalance ! EACCES\n");
         let more = more + "/etc/sysconfig/irqbalance ! EACCES\n";
         let facts = host_with("debian-12", &more);
-        let keep = keep(&ground(&facts), &settings(&["irqbalance.banned_cpus=2-3,40"]));
+        let keep = keep(&context(&facts), &settings(&["irqbalance.banned_cpus=2-3,40"]));
         all += &format!("#### {id} {version}\n{}", told(&keep));
     }
     let facts = host_with("debian-12", "/etc/default/irqbalance ! ENOENT\n");
-    all += &format!("#### none\n{}", told(&keep(&ground(&facts), &settings(&["irqbalance.banned_cpus=2-3"]))));
+    all += &format!("#### none\n{}", told(&keep(&context(&facts), &settings(&["irqbalance.banned_cpus=2-3"]))));
     expect![[r#####"
         #### debian 11
         == /etc/default/irqbalance block
@@ -335,7 +335,7 @@ fn the_servers_unit() {
         #### amazon-2023: as debian-12
     "#####]].assert_eq(&on_all(&PROCESS));
     let facts = host("debian-12");
-    let without = Ground { unit: None, ..ground(&facts) };
+    let without = PersistContext { unit: None, ..context(&facts) };
     expect![[r#"
         process.cpu_affinity=2-3: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or start the server under taskset -c 2-3, or with CPUAffinity=2-3 in its systemd unit
         process.numa_policy=0: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or start the server by numactl --cpunodebind=0 --membind=0, or with NUMAPolicy=bind, NUMAMask=0 and the node's CPUs as CPUAffinity= in its unit
@@ -361,13 +361,13 @@ fn the_servers_unit() {
         process.numa_policy=1: /etc/systemd/system/game.service.d/90-evenkeel.conf (ProcessStart)
         process.sched_policy=other: /etc/systemd/system/game.service.d/90-evenkeel.conf (ProcessStart)
         process.memory_lock=none: CANNOT, a server locks nothing unless it asks for it; do not call mlockall in the server
-    "#]].assert_eq(&told(&keep(&ground(&facts), &settings(&texts))));
+    "#]].assert_eq(&told(&keep(&context(&facts), &settings(&texts))));
 }
 
 #[test]
 fn a_held_device_and_the_unit_that_verifies() {
     let facts = host("debian-12");
-    let ground = Ground { program: Some("/usr/bin/evenkeel"), ..ground(&facts) };
+    let context = PersistContext { program: Some("/usr/bin/evenkeel"), ..context(&facts) };
     let texts = ["cpuidle.dma_latency_us=2000000000", "cpuidle.dma_latency_us=2"];
     expect![[r#"
         == /etc/systemd/system/evenkeel-hold.service 644
@@ -403,12 +403,12 @@ fn a_held_device_and_the_unit_that_verifies() {
         $ systemctl daemon-reload (undo: systemctl daemon-reload; booted; after ["/etc/systemd/system/evenkeel-hold.service", "/etc/systemd/system/evenkeel-verify.service"])
         $ systemctl restart evenkeel-hold.service (undo: systemctl stop evenkeel-hold.service; booted; after ["/etc/systemd/system/evenkeel-hold.service"])
         cpuidle.dma_latency_us=2: /etc/systemd/system/evenkeel-hold.service (AtOnce)
-    "#]].assert_eq(&told(&keep(&ground, &settings(&texts))));
+    "#]].assert_eq(&told(&keep(&context, &settings(&texts))));
     // A path that systemd would split or expand.
     for program in ["evenkeel", "/opt/my tools/evenkeel", "/opt/%h/evenkeel", "/x;y"] {
-        let keep = keep(&Ground { program: Some(program), ..ground }, &settings(&texts));
+        let keep = keep(&PersistContext { program: Some(program), ..context }, &settings(&texts));
         assert!(!told(&keep).contains(" verify\n") && keep.cannot.len() == 1, "{}", told(&keep));
     }
     // Nothing kept, nothing to verify.
-    assert!(keep(&ground, &settings(&["cloud.threads_per_core=1"])).is_empty());
+    assert!(keep(&context, &settings(&["cloud.threads_per_core=1"])).is_empty());
 }

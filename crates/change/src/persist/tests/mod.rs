@@ -92,8 +92,8 @@ fn facts(lines: &str) -> Facts {
     Facts::probe(&Root::captured(capture))
 }
 
-fn ground(facts: &Facts) -> Ground<'_> {
-    Ground { facts, unit: Some(&GAME), program: None, is_image: false, boot_files: &[], own_arguments: &[] }
+fn context(facts: &Facts) -> PersistContext<'_> {
+    PersistContext { facts, unit: Some(&GAME), program: None, is_image: false, boot_files: &[], own_arguments: &[] }
 }
 
 fn boot_file(path: &str, text: &str) -> BootFile {
@@ -156,10 +156,10 @@ fn no_knob_is_forgotten_on_any_distribution() {
         let facts = host(name);
         for unit in [None, Some(&*GAME)] {
             for is_image in [false, true] {
-                let ground = Ground { unit, is_image, ..ground(&facts) };
+                let context = PersistContext { unit, is_image, ..context(&facts) };
                 for knob in knobs::ALL {
                     let setting = Setting { knob, place: None, value: some_value(&knob.values) };
-                    let keep = keep(&ground, &[setting]);
+                    let keep = keep(&context, &[setting]);
                     let (carried, cannot) = (keep.carried.len(), keep.cannot.len());
                     assert!(carried + cannot > 0, "{name}: {} is forgotten", knob.id);
                     assert!(keep.carried.iter().all(|carried| !carried.by.is_empty()), "{name}: {}", knob.id);
@@ -195,11 +195,15 @@ fn nothing_is_written_outside_of_etc_and_boot() {
             ["/boot/loader/entries/a.conf", "/etc/kernel/cmdline", "/boot/loader/entries/../x.conf", "/etc/passwd"];
         let boot_files = entries.map(|path| boot_file(path, "linux /v\noptions root=/dev/sda1\n"));
         for is_image in [false, true] {
-            let ground =
-                Ground { is_image, boot_files: &boot_files, program: Some("/usr/bin/evenkeel"), ..ground(&facts) };
+            let context = PersistContext {
+                is_image,
+                boot_files: &boot_files,
+                program: Some("/usr/bin/evenkeel"),
+                ..context(&facts)
+            };
             let all: Vec<Setting> =
                 knobs::ALL.iter().map(|knob| Setting { knob, place: None, value: some_value(&knob.values) }).collect();
-            let keep = keep(&ground, &all);
+            let keep = keep(&context, &all);
             let mut paths: Vec<&str> = keep.files.iter().map(|file| file.path.as_str()).collect();
             for path in &paths {
                 assert!(path.starts_with("/etc/") || path.starts_with("/boot/"), "{path}");
@@ -239,7 +243,7 @@ fn what_could_end_a_line_is_refused_again() {
     let told: String = bad
         .iter()
         .map(|setting| {
-            let keep = keep(&ground(&facts), std::slice::from_ref(setting));
+            let keep = keep(&context(&facts), std::slice::from_ref(setting));
             assert!(keep.is_empty(), "{}", told(&keep));
             keep.cannot.iter().map(|cannot| format!("{:?}: {}\n", cannot.setting, cannot.why)).collect::<String>()
         })
@@ -258,10 +262,10 @@ fn what_could_end_a_line_is_refused_again() {
     "#]].assert_eq(&told);
     // A clean one beside it stays.
     let both = [bad[0].clone(), Setting { knob: knob("vm.swappiness"), place: None, value: "1".to_owned() }];
-    assert_eq!(keep(&ground(&facts), &both).carried.len(), 1);
+    assert_eq!(keep(&context(&facts), &both).carried.len(), 1);
     // Hostile text that is plain goes into quotes of the shell, never out of them.
     let hostile = Setting { knob: knob("clocksource"), place: None, value: "$(reboot)'; reboot".to_owned() };
-    let keep = keep(&ground(&facts), &[hostile]);
+    let keep = keep(&context(&facts), &[hostile]);
     assert!(told_script(&keep).contains(r"'$(reboot)'\''; reboot'"), "{}", told_script(&keep));
 }
 
@@ -276,7 +280,7 @@ fn told_script(keep: &Keep) -> &str {
 fn equal_commands_run_once_after_all_their_files() {
     let facts = host("debian-12");
     let settings = settings(&["thp.enabled=never", "process.timer_slack_ns=1", "cpuidle.dma_latency_us=2"]);
-    let keep = keep(&Ground { program: Some("/usr/bin/evenkeel"), ..ground(&facts) }, &settings);
+    let keep = keep(&PersistContext { program: Some("/usr/bin/evenkeel"), ..context(&facts) }, &settings);
     let told: String =
         keep.commands.iter().map(|command| format!("{}: {:?}\n", command.argv.join(" "), command.after)).collect();
     expect![[r#"
@@ -290,7 +294,7 @@ fn without_systemd_no_unit_is_written() {
     let more = "/run/systemd/system ->! ENOENT\n/proc/1/comm = openrc-init\n";
     let facts = host_with("debian-12", more);
     let texts = ["thp.enabled=never", "process.timer_slack_ns=1", "cpuidle.dma_latency_us=2", "vm.swappiness=1"];
-    let ground = Ground { program: Some("/usr/bin/evenkeel"), ..ground(&facts) };
+    let context = PersistContext { program: Some("/usr/bin/evenkeel"), ..context(&facts) };
     expect![[r#"
         == /etc/sysctl.d/90-evenkeel.conf 644
         # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
@@ -299,5 +303,5 @@ fn without_systemd_no_unit_is_written() {
         thp.enabled=never: CANNOT, openrc-init starts this system, and only units of systemd are known; set it after each boot: evenkeel apply thp.enabled=never
         process.timer_slack_ns=1: CANNOT, openrc-init starts this system, and only units of systemd are known; start the server so that process.timer_slack_ns=1 holds from its start
         cpuidle.dma_latency_us=2: CANNOT, openrc-init starts this system, and only units of systemd are known; start at boot: sh -c 'exec 3>/dev/cpu_dma_latency && echo VALUE >&3 && exec sleep infinity'
-    "#]].assert_eq(&told(&keep(&ground, &settings(&texts))));
+    "#]].assert_eq(&told(&keep(&context, &settings(&texts))));
 }

@@ -26,13 +26,13 @@ fn said(output: &Output) -> String {
 /// Every file that all recipes write for a machine with everything.
 fn everything(name: &str) -> Keep {
     let facts = host(name);
-    let ground = Ground { program: Some("/bin/true"), ..ground(&facts) };
+    let context = PersistContext { program: Some("/bin/true"), ..context(&facts) };
     let mut settings: Vec<Setting> =
         knobs::ALL.iter().map(|knob| Setting { knob, place: None, value: some_value(&knob.values) }).collect();
     let placed =
         ["irq.affinity@29=1", "net.rps_cpus@ens5/rx-1=0-1", "net.channels@ens5=1", "process.sched_policy=fifo"];
     settings.extend(placed.iter().map(|text| Setting::parse(text).unwrap()));
-    keep(&ground, &settings)
+    keep(&context, &settings)
 }
 
 /// Writes the files of a keep below a folder.
@@ -56,7 +56,7 @@ fn shells_and_shellcheck_take_the_script() {
     let texts = [told_script(&all).to_owned()].into_iter().chain(
         [&["thp.enabled=never"][..], &["irq.affinity=0"], &["disk.scheduler=none"]].map(|texts| {
             let facts = host("debian-12");
-            told_script(&keep(&ground(&facts), &settings(texts))).to_owned()
+            told_script(&keep(&context(&facts), &settings(texts))).to_owned()
         }),
     );
     for text in texts {

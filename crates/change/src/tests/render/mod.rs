@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use super::{Quick, in_memory};
 use crate::keep::Lasting;
 use crate::keep::{Content, Keep, KeptCommand, KeptFile};
-use crate::persist::Ground;
+use crate::persist::PersistContext;
 use crate::plan_file::PlanFile;
 use crate::{State, apply};
 
@@ -92,7 +92,7 @@ pub(super) fn applied(root: &Root, plan: &PlanFile) -> Result<(), crate::ApplyEr
 /// The plan for settings on a captured machine, to outlive boots.
 pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
     let facts = Facts::probe(root);
-    let ground = Ground {
+    let context = PersistContext {
         facts: &facts,
         unit: Some(&crate::tests::GAME),
         program: None,
@@ -100,7 +100,7 @@ pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
         boot_files: &[],
         own_arguments: &[],
     };
-    PlanFile::of(root, &facts, settings, "a title", Some((&ground, &[]))).unwrap()
+    PlanFile::of(root, &facts, settings, "a title", Some((&context, &[]))).unwrap()
 }
 
 /// A plan with a file of each content, with commands, and with no step.
@@ -185,7 +185,7 @@ impl Place {
 
     /// All texts of a captured machine below `/proc`, `/sys` and `/etc`.
     pub(super) fn of(capture: &Capture) -> Place {
-        let ground = Place::new();
+        let context = Place::new();
         let root = Root::captured(capture.clone());
         for line in capture.to_string().lines() {
             let path = line.split([' ', '\\']).next().unwrap_or_default();
@@ -195,10 +195,10 @@ impl Place {
                 && !path.contains("effective_affinity")
                 && let Ok(text) = root.text(path)
             {
-                ground.write(path, &text);
+                context.write(path, &text);
             }
         }
-        ground
+        context
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
