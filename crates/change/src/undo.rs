@@ -4,6 +4,7 @@ use evenkeel_host::{Facts, Reading};
 use evenkeel_hostfs::WriteError;
 
 use crate::effects::Effects;
+use crate::exclusive_pair::{self, Old};
 use crate::holders::{Leaver, Share};
 use crate::kept::put_kept_back;
 use crate::log::{PendingUndo, boot_id};
@@ -12,7 +13,6 @@ use crate::put_back::{FileUndo, PutBack, Undo};
 use crate::record::{Event, Intent};
 use crate::renumber::renumbered;
 use crate::state_error::StateError;
-use crate::twins::{self, Old};
 
 /// Puts back what transaction `txn` changed, the last change first, and records `ending` if all of it is back. A file that
 /// can't be put back does not stop the others.
@@ -134,7 +134,7 @@ fn put_sheets_back(
     mut found: Vec<Result<String, ReadError>>,
 ) -> Vec<FileUndo> {
     let own = Old { path: &intent.path, text: &sheets[0].before };
-    if twins::goes_last(own, intent.side_effects.iter().map(|side| side.path.as_str())) {
+    if exclusive_pair::goes_last(own, intent.side_effects.iter().map(|side| side.path.as_str())) {
         sheets.rotate_left(1);
         found.rotate_left(1);
     }
@@ -244,7 +244,7 @@ impl<'a> Sheet<'a> {
     }
 
     fn write(&self, effects: &mut Effects<'_>) -> Result<(), WriteError> {
-        match twins::zeroed_by(Old { path: self.path, text: &self.before }) {
+        match exclusive_pair::zeroed_by(Old { path: self.path, text: &self.before }) {
             None => effects.write(self.path, &self.reading.text(&self.before)),
             // The share was 0 as well, or putting it back would have zeroed these bytes.
             Some(share) => ["1", "0"].into_iter().try_for_each(|text| effects.write(share, text)),
@@ -258,7 +258,7 @@ impl<'a> Sheet<'a> {
 }
 
 /// Whether a file reads as before by what it reads `now`. One that can't be read at this moment must not be written: it may be back by
-/// what was written to its twin, and writing it would zero that one again.
+/// what was written to the other file of its pair, and writing it would zero that one again.
 fn is_back(now: Result<String, ReadError>, before: &str) -> Result<bool, String> {
     match now {
         Ok(now) => Ok(same(&now, before)),

@@ -2,16 +2,16 @@
 
 use evenkeel_host::Reading;
 
+use crate::exclusive_pair::{self, Old};
 use crate::outcome::SideEffect;
 use crate::shell;
-use crate::twins::{self, Old};
 
 /// The shell commands that put a value back, in their order: first the file, then what writing it changed elsewhere; of two
 /// spellings of one limit, the one that was in use.
 pub(crate) fn undo_commands(path: &str, reading: Reading, before: &str, along: &[SideEffect]) -> String {
     let text = reading.text(before);
     let sides = along.iter().map(|side| Old { path: &side.path, text: &side.before });
-    let writes = twins::writes(Old { path, text: &text }, sides.collect());
+    let writes = exclusive_pair::writes(Old { path, text: &text }, sides.collect());
     let commands: Vec<String> = writes.iter().map(|old| shell::write_line(old.path, old.text)).collect();
     commands.join("; ")
 }

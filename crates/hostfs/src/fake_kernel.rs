@@ -66,7 +66,7 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
         huge_pages(capture, value)?
     } else if let Some(key) = path.strip_prefix("/proc/sys/") {
         let after = sysctl(capture, key, &before, value)?;
-        zero_twin(capture, path, &before, &after);
+        zero_partner(capture, path, &before, &after);
         after
     } else {
         return Err(Errno::ACCESS);
@@ -219,19 +219,19 @@ fn mask_width(mask: &str) -> usize {
 
 /// The limits of dirty pages have two spellings; to set one zeroes the other (`dirty_ratio_handler` and its like in
 /// `mm/page-writeback.c`). The two limits for writers do so only when their own value changes.
-fn zero_twin(capture: &mut Capture, path: &str, before: &str, after: &str) {
+fn zero_partner(capture: &mut Capture, path: &str, before: &str, after: &str) {
     let Some(name) = path.strip_prefix("/proc/sys/vm/") else { return };
-    let twin = match name {
+    let partner = match name {
         "dirty_ratio" => "dirty_bytes",
         "dirty_bytes" => "dirty_ratio",
         "dirty_background_ratio" => "dirty_background_bytes",
         "dirty_background_bytes" => "dirty_background_ratio",
         _ => return,
     };
-    let twin = format!("/proc/sys/vm/{twin}");
+    let partner = format!("/proc/sys/vm/{partner}");
     let acts = name.starts_with("dirty_background") || before.trim() != after.trim();
-    if acts && capture.text(&twin).is_ok() {
-        capture.saw_text(&twin, Ok("0\n".to_owned()));
+    if acts && capture.text(&partner).is_ok() {
+        capture.saw_text(&partner, Ok("0\n".to_owned()));
     }
 }
 

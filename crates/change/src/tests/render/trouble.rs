@@ -235,7 +235,7 @@ fn an_interrupt_is_served_by_some_that_may() {
     }
 }
 
-/// As `twins` has it for the executor: the one in use comes back first, and nothing writes 0 to bytes.
+/// As `exclusive_pair` has it for the executor: the one in use comes back first, and nothing writes 0 to bytes.
 #[test]
 fn both_spellings_of_a_limit_come_back() {
     let (ratio, bytes) = ("/proc/sys/vm/dirty_ratio", "/proc/sys/vm/dirty_bytes");

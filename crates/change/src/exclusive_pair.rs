@@ -1,8 +1,8 @@
-//! Limits that the kernel keeps in two spellings, a share and a number of bytes. Writing one zeroes the other, and 0 can't
-//! be written to the bytes: what was 0 comes back only by writing its twin.
+//! Exclusive pairs of sysctls: one limit as a share and as a number of bytes. A write to one sets the other to 0. The kernel refuses
+//! 0 for the bytes, so a write to the share restores that 0.
 
 /// The share and the bytes of each limit (`mm/page-writeback.c`).
-const TWINS: [(&str, &str); 2] = [
+const EXCLUSIVE_PAIRS: [(&str, &str); 2] = [
     ("/proc/sys/vm/dirty_ratio", "/proc/sys/vm/dirty_bytes"),
     ("/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/dirty_background_bytes"),
 ];
@@ -14,23 +14,23 @@ pub(crate) struct Old<'a> {
     pub(crate) text: &'a str,
 }
 
-/// The other spelling of the limit that a file holds.
-fn twin_of(path: &str) -> Option<&'static str> {
-    TWINS.iter().find_map(|(share, bytes)| match path {
+/// The other file of the pair.
+fn partner_of(path: &str) -> Option<&'static str> {
+    EXCLUSIVE_PAIRS.iter().find_map(|(share, bytes)| match path {
         _ if path == *share => Some(*bytes),
         _ if path == *bytes => Some(*share),
         _ => None,
     })
 }
 
-/// Whether `own` is put back only after `sides`, because one of them is the other spelling.
+/// Whether `own` is put back only after `sides`, because one of them is the other file of its pair.
 pub(crate) fn goes_last<'a>(own: Old<'_>, mut sides: impl Iterator<Item = &'a str>) -> bool {
-    own.text == "0" && sides.any(|side| twin_of(own.path) == Some(side))
+    own.text == "0" && sides.any(|side| partner_of(own.path) == Some(side))
 }
 
 /// The share that must be written for these bytes to become 0.
 pub(crate) fn zeroed_by(old: Old<'_>) -> Option<&'static str> {
-    TWINS.iter().find(|(_, bytes)| old.text == "0" && *bytes == old.path).map(|(share, _)| *share)
+    EXCLUSIVE_PAIRS.iter().find(|(_, bytes)| old.text == "0" && *bytes == old.path).map(|(share, _)| *share)
 }
 
 /// What is written where, in this order, to put back a file and then what writing it changed elsewhere.
@@ -40,7 +40,7 @@ pub(crate) fn writes<'a>(own: Old<'a>, sides: Vec<Old<'a>>) -> Vec<Old<'a>> {
     olds.insert(at, own);
     let mut writes = Vec::new();
     for old in &olds {
-        let in_use = |other: &&Old<'_>| twin_of(old.path) == Some(other.path) && other.text != "0";
+        let in_use = |other: &&Old<'_>| partner_of(old.path) == Some(other.path) && other.text != "0";
         if old.text == "0" && olds.iter().any(|other| in_use(&other)) {
             // Writing the one in use zeroes it; to write 0 here would zero that one.
             continue;
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn nothing_writes_0_to_bytes() {
-        let (ratio, bytes) = TWINS[0];
+        let (ratio, bytes) = EXCLUSIVE_PAIRS[0];
         let (background, other) = ("/proc/sys/vm/dirty_background_ratio", "/proc/sys/vm/min_free_kbytes");
         let table = [
             ((ratio, "20"), (bytes, "0"), "dirty_ratio=20"),
