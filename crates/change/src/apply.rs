@@ -9,8 +9,8 @@ use crate::failure::{Failure, StepFailure};
 use crate::history::{Transaction, summary};
 use crate::intend::Intended;
 use crate::job::{Job, OnFailure};
-use crate::kept::take_kept;
 use crate::outcome::{Kind, SideEffect, StepError};
+use crate::persist_exec::persist;
 use crate::place::{EffectiveValue, Target, look};
 use crate::put_back::PutBack;
 use crate::record::{Event, FailedStep};
@@ -51,7 +51,7 @@ impl HalfWay {
             return "; everything that was changed before is put back".to_owned();
         }
         let values = self.put_back.files.iter().filter(|file| !file.is_undone()).map(|file| file.path.as_str());
-        let kept = self.put_back.kept.iter().filter(|kept| !kept.is_undone()).map(|kept| kept.what.as_str());
+        let kept = self.put_back.persisted.iter().filter(|kept| !kept.is_undone()).map(|kept| kept.what.as_str());
         let left: Vec<&str> = values.chain(kept).collect();
         format!("; not put back: {}; try `evenkeel revert`", left.join(", "))
     }
@@ -133,7 +133,7 @@ fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken,
         }
     }
     if let Some(lasting) = job.lasting {
-        taken.already_so.extend(take_kept(effects, txn, steps.len(), &lasting.keep)?);
+        taken.already_so.extend(persist(effects, txn, steps.len(), &lasting.persist)?);
     }
     Ok(taken)
 }

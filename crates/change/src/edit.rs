@@ -7,7 +7,7 @@ pub(crate) mod tests;
 
 use evenkeel_hostfs::Entry;
 
-use crate::keep::Content;
+use crate::persist_plan::Content;
 
 /// The permission bits of a file that we make because there was none to edit.
 const NEW_MODE: u32 = 0o644;

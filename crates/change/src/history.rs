@@ -5,11 +5,11 @@ use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::deadline::overdue;
-use crate::keep::Lasting;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::outcome::{Kind, Outcome};
 use crate::owner::Owner;
 use crate::persist::HOLDER;
+use crate::persist_plan::Lasting;
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -30,8 +30,8 @@ pub struct Transaction {
     /// What became of each step.
     pub steps: Vec<StepReport>,
     /// What became of each file and command that makes it outlive a boot.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<KeptReport>,
+    #[serde(rename = "kept", skip_serializing_if = "Vec::is_empty")]
+    pub persisted: Vec<PersistedReport>,
     /// How long it has to be confirmed, in seconds, from when it was begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unconfirmed_seconds: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Transaction {
 
 /// One file or command that makes a transaction outlive a boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeptReport {
+pub struct PersistedReport {
     /// The file's path, or the command.
     pub what: String,
     /// Whether it was written or ran; else it was so already, or has to wait.
@@ -106,19 +106,19 @@ pub(crate) fn summary(logged: &Logged, boot_id: Option<&str>) -> Transaction {
         owner: logged.owner.clone(),
         status: status(logged, boot_id),
         steps: steps.collect(),
-        kept: kept(logged),
+        persisted: persisted(logged),
         unconfirmed_seconds: logged.until.filter(|_| logged.awaits_confirmation()).map(|until| until.seconds),
     }
 }
 
-fn kept(logged: &Logged) -> Vec<KeptReport> {
-    let Some(Lasting { keep, .. }) = &logged.lasting else { return Vec::new() };
-    let files = keep.files.iter().map(|file| file.path.clone());
+fn persisted(logged: &Logged) -> Vec<PersistedReport> {
+    let Some(Lasting { persist, .. }) = &logged.lasting else { return Vec::new() };
+    let files = persist.files.iter().map(|file| file.path.clone());
     // In an image no command runs: it is told beside the report that it has to.
-    let commands = keep.commands.iter().filter(|_| !logged.is_of_image()).map(|command| command.argv.join(" "));
+    let commands = persist.commands.iter().filter(|_| !logged.is_of_image()).map(|command| command.argv.join(" "));
     let first = logged.steps.len();
     let has = |index: usize| logged.files.contains_key(&index) || logged.commands.contains_key(&index);
-    files.chain(commands).zip(first..).map(|(what, index)| KeptReport { what, changed: has(index) }).collect()
+    files.chain(commands).zip(first..).map(|(what, index)| PersistedReport { what, changed: has(index) }).collect()
 }
 
 fn status(logged: &Logged, boot_id: Option<&str>) -> Status {

@@ -63,7 +63,7 @@ impl Effects<'_> {
             };
             let journal = self.journal_dir();
             held.register.add(Change { journal: &journal, txn, step }, before);
-            self.keep(held)?;
+            self.save(held)?;
         }
         Ok(all)
     }
@@ -73,7 +73,7 @@ impl Effects<'_> {
         let Some(mut held) = self.held(path)? else { return Ok(()) };
         let journal = self.journal_dir();
         held.register.set_idle(Change { journal: &journal, txn, step });
-        self.keep(held)
+        self.save(held)
     }
 
     /// Decides what becomes of a file when a change of it is undone. What is passed on to another journal is in the register on return.
@@ -99,7 +99,7 @@ impl Effects<'_> {
                 }
             },
         };
-        self.keep(held)?;
+        self.save(held)?;
         Ok(share)
     }
 
@@ -107,7 +107,7 @@ impl Effects<'_> {
     /// next does it.
     pub(crate) fn tidy(&mut self, path: &str) {
         if let Ok(Some(held)) = self.held(path) {
-            let _ = self.keep(held);
+            let _ = self.save(held);
         }
     }
 
@@ -143,7 +143,7 @@ impl Effects<'_> {
     }
 
     /// Writes a register where it is another than it was.
-    fn keep(&mut self, held: Held) -> Result<(), StateError> {
+    fn save(&mut self, held: Held) -> Result<(), StateError> {
         let Held { dir, name, was, register } = held;
         let path = dir.path.join(&name);
         let io = |errno: Errno| StateError::io("write the register", &path, errno);

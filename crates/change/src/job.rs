@@ -2,8 +2,8 @@
 
 use evenkeel_host::Plan;
 
-use crate::keep::Lasting;
 use crate::owner::Owner;
+use crate::persist_plan::Lasting;
 use crate::record::{OwnedStep, Until};
 
 /// What is to be done.

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use evenkeel_host::{Action, Place, Setting, Step};
 use evenkeel_hostfs::{Root, RootKind};
 
-use crate::keep::Lasting;
 use crate::loss::Loss;
 use crate::outcome::{Kind, SideEffect};
 use crate::owner::Owner;
+use crate::persist_plan::Lasting;
 use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
 
 /// In the place of a boot's id where the root is no running machine.
@@ -158,7 +158,7 @@ impl Log {
     /// Whether a transaction other than `txn` was killed before its command `argv` had run.
     pub(crate) fn owes_command(&self, txn: u64, argv: &[String]) -> bool {
         self.transactions.values().any(|logged| {
-            let wants = |lasting: &Lasting| lasting.keep.commands.iter().any(|command| command.argv == argv);
+            let wants = |lasting: &Lasting| lasting.persist.commands.iter().any(|command| command.argv == argv);
             let has_run = logged.commands.values().any(|ran| ran.argv == argv && logged.done.contains_key(&ran.step));
             logged.id != txn && logged.is_unfinished() && logged.lasting.as_ref().is_some_and(wants) && !has_run
         })
@@ -346,13 +346,13 @@ impl Logged {
         let mut lost: BTreeSet<usize> = self.done.keys().copied().collect();
         if matches!(self.end, Some(End::Committed)) {
             let is_missed = |step: usize| self.missed.iter().any(|missed| missed.step == step);
-            let keep = self.lasting.as_ref().map(|lasting| &lasting.keep);
-            let kept = keep.map_or(0, |keep| keep.files.len() + keep.commands.len());
+            let persist = self.lasting.as_ref().map(|lasting| &lasting.persist);
+            let persisted = persist.map_or(0, |persist| persist.files.len() + persist.commands.len());
             let writes = |(index, step): (usize, &Step)| {
                 (matches!(step.action, Action::Write { .. }) && !self.is_of_image()).then_some(index)
             };
             let written = self.steps.iter().enumerate().filter_map(writes);
-            let all = written.chain((0..kept).map(|index| self.steps.len() + index));
+            let all = written.chain((0..persisted).map(|index| self.steps.len() + index));
             lost.extend(all.filter(|index| !self.already_so.contains(index) && !is_missed(*index)));
         }
         lost.retain(|step| !has_intent(step) && !self.undone.contains(step));
@@ -365,9 +365,9 @@ impl Logged {
             let (knob, place, wanted) = (Some(knob.clone()), Some(place.clone()), Some(wanted.clone()));
             return Loss::Before { transaction, knob, place, wanted };
         }
-        let keep = self.lasting.as_ref().map(|lasting| &lasting.keep);
-        let files = keep.iter().flat_map(|keep| &keep.files).map(|file| file.path.clone());
-        let commands = keep.iter().flat_map(|keep| &keep.commands).map(|command| command.argv.join(" "));
+        let persist = self.lasting.as_ref().map(|lasting| &lasting.persist);
+        let files = persist.iter().flat_map(|persist| &persist.files).map(|file| file.path.clone());
+        let commands = persist.iter().flat_map(|persist| &persist.commands).map(|command| command.argv.join(" "));
         let knob = index.checked_sub(self.steps.len()).and_then(|at| files.chain(commands).nth(at));
         Loss::Before { transaction, knob, place: None, wanted: None }
     }
@@ -379,7 +379,7 @@ impl Logged {
             let name = setting.split_once('=').map_or(setting, |(name, _)| name);
             name.split_once('@').map_or(name, |(knob, _)| knob) == step.knob
         };
-        lasting.keep.carried.iter().find(|carried| is_its(&carried.setting)).map(|carried| carried.by.as_str())
+        lasting.persist.carried.iter().find(|carried| is_its(&carried.setting)).map(|carried| carried.by.as_str())
     }
 
     /// Whether it was made in an image before that was ever booted.

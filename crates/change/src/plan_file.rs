@@ -8,10 +8,10 @@ use evenkeel_host::{
 use evenkeel_hostfs::{Root, TreeError};
 use serde::{Deserialize, Serialize};
 
-use crate::keep::Lasting;
-use crate::kept::is_in_place;
 use crate::outcome::{SideEffect, StepError};
-use crate::persist::{PersistContext, keep};
+use crate::persist::{self, PersistContext};
+use crate::persist_exec::is_in_place;
+use crate::persist_plan::Lasting;
 use crate::place::{EffectiveValue, Target};
 use crate::record::OwnedStep;
 use crate::service_name::{ServiceName, ServiceNameError};
@@ -37,8 +37,8 @@ pub struct PlanFile {
     /// The steps that change the running machine, in their order.
     pub steps: Vec<PlannedStep>,
     /// What makes it outlive a boot, where that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keep: Option<Lasting>,
+    #[serde(rename = "keep", default, skip_serializing_if = "Option::is_none")]
+    pub persist: Option<Lasting>,
 }
 
 /// A step with what was seen at its place when the plan was made.
@@ -131,9 +131,9 @@ impl PlanFile {
     ) -> Result<PlanFile, PlanError> {
         let plan = Plan::of(facts, settings)?;
         let advice = advise(facts, &AdviceContext::default());
-        let keep = lasting.map(|(context, before)| {
+        let persist = lasting.map(|(context, before)| {
             let all = [before, settings].concat();
-            Lasting { unit: context.unit.map(ServiceName::to_string), keep: keep(context, &all) }
+            Lasting { unit: context.unit.map(ServiceName::to_string), persist: persist::plan(context, &all) }
         });
         Ok(PlanFile {
             format: FORMAT,
@@ -141,7 +141,7 @@ impl PlanFile {
             title: title.to_owned(),
             settings: settings.iter().map(Setting::to_string).collect(),
             steps: plan.steps.into_iter().map(|step| PlannedStep::of(root, &advice, step)).collect(),
-            keep,
+            persist,
         })
     }
 
@@ -157,14 +157,14 @@ impl PlanFile {
         let advice = advise(facts, &AdviceContext::default());
         let steps = settings.iter().filter_map(|setting| Plan::of(facts, std::slice::from_ref(setting)).ok());
         let steps = steps.flat_map(|plan| plan.steps).map(|step| PlannedStep::of(root, &advice, step)).collect();
-        let keep = keep(context, &[before, settings].concat());
+        let persist = persist::plan(context, &[before, settings].concat());
         PlanFile {
             format: FORMAT,
             evenkeel: env!("CARGO_PKG_VERSION").to_owned(),
             title: title.to_owned(),
             settings: settings.iter().map(Setting::to_string).collect(),
             steps,
-            keep: Some(Lasting { unit: context.unit.map(ServiceName::to_string), keep }),
+            persist: Some(Lasting { unit: context.unit.map(ServiceName::to_string), persist }),
         }
     }
 
@@ -174,13 +174,13 @@ impl PlanFile {
     /// If a file can't be read.
     pub fn is_done(&self, root: &Root) -> Result<bool, TreeError> {
         let is_so = |planned: &PlannedStep| planned.already_so || !matches!(planned.step.action, Action::Write { .. });
-        let keeps = self.keep.as_ref().map_or(Ok(true), |lasting| is_in_place(root, &lasting.keep))?;
+        let keeps = self.persist.as_ref().map_or(Ok(true), |lasting| is_in_place(root, &lasting.persist))?;
         let waits = self
             .steps
             .iter()
             .any(|planned| !planned.already_so && !matches!(planned.step.action, Action::Write { .. }));
         // Without files there is nothing that tells whether what waits was ever asked for.
-        Ok(self.steps.iter().all(is_so) && keeps && (!waits || self.keep.is_some()))
+        Ok(self.steps.iter().all(is_so) && keeps && (!waits || self.persist.is_some()))
     }
 
     /// Reads a plan's text.
@@ -225,7 +225,7 @@ impl PlanFile {
     /// # Errors
     /// If it is no name of a service.
     pub fn unit(&self) -> Result<Option<ServiceName>, PlanFileError> {
-        let unit = self.keep.as_ref().and_then(|lasting| lasting.unit.as_deref());
+        let unit = self.persist.as_ref().and_then(|lasting| lasting.unit.as_deref());
         Ok(unit.map(str::parse).transpose()?)
     }
 
@@ -249,7 +249,7 @@ impl PlanFile {
                 return differs(format!("{place} was {}, and is {}", shown(&ours.seen), shown(&theirs.seen)));
             }
         }
-        if self.keep != now.keep {
+        if self.persist != now.persist {
             return differs("other files or commands make it outlive a boot".to_owned());
         }
         Ok(())

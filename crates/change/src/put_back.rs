@@ -16,8 +16,8 @@ pub struct PutBack {
     /// Each file that was still to be put back, the last change first.
     pub files: Vec<FileUndo>,
     /// Configuration files and commands that made it outlive a boot.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<KeptUndo>,
+    #[serde(rename = "kept", skip_serializing_if = "Vec::is_empty")]
+    pub persisted: Vec<PersistedUndo>,
     /// Whether nothing is left to put back.
     pub all_undone: bool,
     /// Why the journal could not be told of it, if so. The values are back all the same; another `revert` will look again.
@@ -90,7 +90,7 @@ impl PutBack {
             title,
             ended_by_reboot: false,
             files: Vec::new(),
-            kept: Vec::new(),
+            persisted: Vec::new(),
             all_undone: true,
             unrecorded: None,
         }
@@ -99,7 +99,7 @@ impl PutBack {
     /// Whether everything was as before already.
     pub fn changed_nothing(&self) -> bool {
         self.files.iter().all(|file| file.undo == Undo::AsBefore)
-            && self.kept.iter().all(|kept| kept.undo == KeptOutcome::AsBefore)
+            && self.persisted.iter().all(|kept| kept.undo == PersistedOutcome::AsBefore)
     }
 
     pub(crate) fn note(&mut self, recorded: Result<(), StateError>) {
@@ -111,18 +111,18 @@ impl PutBack {
 
 /// What became of one configuration file that was to be put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct KeptUndo {
+pub struct PersistedUndo {
     /// The file, or the command.
     pub what: String,
     /// What was done.
     #[serde(flatten)]
-    pub undo: KeptOutcome,
+    pub undo: PersistedOutcome,
 }
 
 /// What was done about one configuration file or command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "undo", rename_all = "kebab-case")]
-pub enum KeptOutcome {
+pub enum PersistedOutcome {
     /// It was as before already.
     AsBefore,
     /// It is as before again.
@@ -140,9 +140,9 @@ pub enum KeptOutcome {
     },
 }
 
-impl KeptUndo {
+impl PersistedUndo {
     /// Whether nothing is left to put back.
     pub fn is_undone(&self) -> bool {
-        !matches!(self.undo, KeptOutcome::Failed { .. })
+        !matches!(self.undo, PersistedOutcome::Failed { .. })
     }
 }

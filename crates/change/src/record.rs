@@ -7,9 +7,9 @@ use evenkeel_host::{Reading, Step};
 use evenkeel_hostfs::Entry;
 use serde::{Deserialize, Serialize};
 
-use crate::keep::{Content, Lasting};
 use crate::outcome::{Kind, SideEffect, StepError};
 use crate::owner::Owner;
+use crate::persist_plan::{Content, Lasting};
 use crate::undo_text::undo_commands;
 
 /// The number in a record's `format`. Programs that wrote 1 and 2 did not number their records.

@@ -6,8 +6,8 @@ use evenkeel_hostfs::WriteError;
 use crate::effects::Effects;
 use crate::exclusive_pair::{self, Old};
 use crate::holders::{Leaver, Share};
-use crate::kept::put_kept_back;
 use crate::log::{PendingUndo, boot_id};
+use crate::persist_exec::restore_persisted;
 use crate::place::{ReadError, Target, look, same};
 use crate::put_back::{FileUndo, PutBack, Undo};
 use crate::record::{Event, Intent};
@@ -25,7 +25,7 @@ pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> Pu
     let lost = logged.lost_steps();
     let mut back = PutBack::of(txn, title);
     back.all_undone = lost.is_empty();
-    put_kept_back(effects, txn, &mut back);
+    restore_persisted(effects, txn, &mut back);
     let is_this_boot = is_this_boot(effects, txn);
     for owed in owed {
         let owed = if is_this_boot { Some(owed) } else { still_ours(effects, txn, owed) };

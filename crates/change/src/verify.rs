@@ -10,9 +10,9 @@ use crate::apply::is_booted_with;
 use crate::deadline::overdue;
 use crate::edit;
 use crate::history::add_argument;
-use crate::keep::KeptFile;
 use crate::log::{End, Log, Logged, boot_id};
 use crate::persist::HOLDER;
+use crate::persist_plan::PersistedFile;
 use crate::place::{EffectiveValue, ReadError, Target, same};
 use crate::renumber::renumbered;
 use crate::server;
@@ -91,7 +91,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     let overdue = overdue(root, log);
     let mut verification = Verification { overdue: overdue.clone(), ..Verification::default() };
     let mut in_force: BTreeMap<(&str, &str), (u64, usize)> = BTreeMap::new();
-    let mut files: BTreeMap<&str, (u64, &KeptFile)> = BTreeMap::new();
+    let mut files: BTreeMap<&str, (u64, &PersistedFile)> = BTreeMap::new();
     for logged in log.transactions().filter(|logged| !logged.is_closed()) {
         if !logged.is_of_boot(boot_id.as_deref()) && !logged.outlives_boots() {
             verification.ended_by_reboot.push(logged.id);
@@ -107,7 +107,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
         let is_missed = |index: &usize| logged.missed.iter().any(|missed| missed.step == *index);
         let steps = logged.steps.iter().enumerate().filter(|(index, _)| !is_missed(index));
         in_force.extend(steps.filter_map(|(index, step)| Some((key(logged, step)?, (logged.id, index)))));
-        let kept = logged.lasting.iter().flat_map(|lasting| &lasting.keep.files);
+        let kept = logged.lasting.iter().flat_map(|lasting| &lasting.persist.files);
         files.extend(kept.map(|file| (file.path.as_str(), (logged.id, file))));
     }
     // In the order in which they were applied, not that of their paths.
@@ -322,7 +322,7 @@ fn pending(step: &Step, waits_for: WaitsFor, todo: String) -> Pending {
 }
 
 /// A file is judged by its text: what it carries is in force only from the next boot on.
-fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, file: &KeptFile) {
+fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, file: &PersistedFile) {
     let looked = root.tree().map_err(|error| error.to_string());
     let looked = looked.and_then(|tree| tree.look(&file.path).map_err(|error| error.to_string()));
     let (found, why) = match looked {
@@ -340,7 +340,7 @@ fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, fil
         }
         Err(why) => (Fact::absent(why.clone()), why),
     };
-    let carried = logged.lasting.iter().flat_map(|lasting| &lasting.keep.carried);
+    let carried = logged.lasting.iter().flat_map(|lasting| &lasting.persist.carried);
     let carried = carried.filter(|carried| carried.by == file.path).map(|carried| carried.setting.as_str()).next();
     let knob = carried.and_then(|setting| setting.split(['=', '@']).next()).unwrap_or("persist").to_owned();
     let unit = logged.lasting.as_ref().and_then(|lasting| lasting.unit.as_ref());

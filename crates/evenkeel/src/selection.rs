@@ -64,7 +64,7 @@ impl Selection {
         };
         let read = read_plan(file)?;
         let settings = read.settings().map_err(|error| Failure::new(exit::WRONG_USE, error))?;
-        let term = if read.keep.is_some() { Term::Lasting } else { term };
+        let term = if read.persist.is_some() { Term::Lasting } else { term };
         let unit = read.unit().map_err(|error| Failure::new(exit::WRONG_USE, error))?.or_else(|| self.unit.clone());
         let selected = self.make(root, facts, log, Wanted { settings, title: read.title.clone(), term, unit })?;
         let stale = read.agrees_with(&selected.plan).err();
@@ -184,9 +184,9 @@ impl Selection {
 }
 
 fn refuse_what_can_not_be(plan: &PlanFile) -> Result<(), Failure> {
-    if let Some(lasting) = &plan.keep {
+    if let Some(lasting) = &plan.persist {
         let is_ours = |cannot: &&Cannot| plan.settings.contains(&cannot.setting);
-        return match lasting.keep.cannot.iter().find(is_ours) {
+        return match lasting.persist.cannot.iter().find(is_ours) {
             None => Ok(()),
             Some(Cannot { setting, why, todo }) => {
                 Err(Failure::text(exit::NOT_POSSIBLE, format_args!("make {setting} outlive a boot"), why).hint(todo))

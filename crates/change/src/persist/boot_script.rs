@@ -8,13 +8,13 @@ use evenkeel_host::{Device, Place, Reading, Setting, TakesEffect, files_of};
 
 use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use super::{boot_irqs, units};
-use crate::keep::{Carried, Content, Keep, KeptFile};
+use crate::persist_plan::{Carried, Content, PersistPlan, PersistedFile};
 use crate::shell::word;
 
 const SCRIPT: &str = "/etc/evenkeel/settings.sh";
 const UNIT: &str = "evenkeel-settings.service";
 
-pub(super) const RECIPE: Recipe = Recipe { takes, keep };
+pub(super) const RECIPE: Recipe = Recipe { takes, plan };
 
 fn takes(setting: &Setting) -> bool {
     match setting.knob.place {
@@ -24,13 +24,13 @@ fn takes(setting: &Setting) -> bool {
     }
 }
 
-fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
-    let mut keep = Keep::default();
+fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
+    let mut plan = PersistPlan::default();
     let mut calls = String::new();
     for setting in settings {
         if let Some(version) = gone(context, setting) {
             let why = format!("Linux {version} has no file for it");
-            keep.cannot.push(refuse(
+            plan.cannot.push(refuse(
                 setting,
                 why,
                 format!("leave it out; evenkeel explain {} says since when", setting.knob.id),
@@ -45,25 +45,25 @@ fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
             Ok(call) => {
                 calls.push_str(&call);
                 calls.push('\n');
-                keep.carried.push(Carried {
+                plan.carried.push(Carried {
                     setting: setting.to_string(),
                     by: SCRIPT.to_owned(),
                     takes_effect: TakesEffect::AtOnce,
                 });
             }
             Err(why) => {
-                keep.cannot.push(refuse(setting, why, format!("set it after each boot: evenkeel apply {setting}")));
+                plan.cannot.push(refuse(setting, why, format!("set it after each boot: evenkeel apply {setting}")));
             }
         }
     }
-    if keep.carried.is_empty() {
-        return keep;
+    if plan.carried.is_empty() {
+        return plan;
     }
-    keep.files
-        .push(KeptFile { path: SCRIPT.to_owned(), content: Content::Whole { text: script(&calls), mode: 0o755 } });
-    keep.files.extend(units::files(UNIT, unit(context, settings.iter().any(|setting| is_of_network(setting)))));
-    keep.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
-    keep
+    plan.files
+        .push(PersistedFile { path: SCRIPT.to_owned(), content: Content::Whole { text: script(&calls), mode: 0o755 } });
+    plan.files.extend(units::files(UNIT, unit(context, settings.iter().any(|setting| is_of_network(setting)))));
+    plan.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
+    plan
 }
 
 /// The version of the kernel, if a file that moved has no place in it any more.

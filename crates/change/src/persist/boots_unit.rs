@@ -7,7 +7,7 @@ use evenkeel_host::Facts;
 
 use super::recipe::{HEAD, PersistContext};
 use super::units;
-use crate::keep::Keep;
+use crate::persist_plan::PersistPlan;
 
 const UNIT: &str = "evenkeel-boots.service";
 
@@ -15,7 +15,7 @@ const UNIT: &str = "evenkeel-boots.service";
 ///
 /// # Errors
 /// If systemd does not start this machine, or a path can't stand in a unit.
-pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Result<Keep, String> {
+pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Result<PersistPlan, String> {
     let context =
         PersistContext { facts, unit: None, program: None, is_image: false, boot_files: &[], own_arguments: &[] };
     if let Some(init) = units::other_init(&context) {
@@ -50,10 +50,10 @@ ExecStart={program} prove boots resume --state {dir}
 WantedBy=multi-user.target
 "
     );
-    let mut keep = Keep::default();
-    keep.files.extend(units::files(UNIT, text));
-    keep.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
-    Ok(keep)
+    let mut plan = PersistPlan::default();
+    plan.files.extend(units::files(UNIT, text));
+    plan.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
+    Ok(plan)
 }
 
 #[cfg(test)]
@@ -62,21 +62,21 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::keep::Content;
+    use crate::persist_plan::Content;
 
     fn facts(init: &str) -> Facts {
         let capture = format!("evenkeel-capture 1\n/run/systemd/system ->! {init}\n/proc/1/comm = runit\nend\n");
         Facts::probe(&Root::captured(Capture::parse(&capture).unwrap()))
     }
 
-    fn of(program: &str, dir: &str) -> Result<Keep, String> {
+    fn of(program: &str, dir: &str) -> Result<PersistPlan, String> {
         boots_unit(&facts("EINVAL"), program, Path::new(dir), &Path::new(dir).join("boots"))
     }
 
     #[test]
     fn the_unit_has_nothing_in_it_that_somebody_typed() {
-        let keep = of("/usr/local/bin/evenkeel", "/var/lib/evenkeel").unwrap();
-        let paths: Vec<&str> = keep.files.iter().map(|file| file.path.as_str()).collect();
+        let plan = of("/usr/local/bin/evenkeel", "/var/lib/evenkeel").unwrap();
+        let paths: Vec<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
         assert_eq!(
             paths,
             [
@@ -84,7 +84,7 @@ mod tests {
                 "/etc/systemd/system/multi-user.target.wants/evenkeel-boots.service"
             ]
         );
-        let Content::Whole { text, mode: 0o644 } = &keep.files[0].content else { panic!("{:?}", keep.files[0]) };
+        let Content::Whole { text, mode: 0o644 } = &plan.files[0].content else { panic!("{:?}", plan.files[0]) };
         expect![[r#"
             # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
             [Unit]

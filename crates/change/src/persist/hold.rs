@@ -4,44 +4,44 @@ use evenkeel_host::{Place, Setting, TakesEffect};
 
 use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use super::units;
-use crate::keep::{Carried, Keep, KeptCommand};
+use crate::persist_plan::{Carried, PersistPlan, PersistedCommand};
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
 pub(crate) const UNIT: &str = "evenkeel-hold.service";
 
 pub(super) const RECIPE: Recipe =
-    Recipe { takes: |setting| matches!(setting.knob.place, Place::Held { path: DEVICE }), keep };
+    Recipe { takes: |setting| matches!(setting.knob.place, Place::Held { path: DEVICE }), plan };
 
-fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
-    let mut keep = Keep::default();
+fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
+    let mut plan = PersistPlan::default();
     // There is one place, so that the last setting is the one that counts.
-    let Some((setting, _)) = settings.split_last() else { return keep };
+    let Some((setting, _)) = settings.split_last() else { return plan };
     if let Some(init) = units::other_init(context) {
         let todo = format!("start at boot: sh -c '{}'", shell(0).replace("0x00000000", "VALUE"));
-        keep.cannot.push(refuse(
+        plan.cannot.push(refuse(
             setting,
             format!("{init} starts this system, and only units of systemd are known"),
             todo,
         ));
-        return keep;
+        return plan;
     }
     let Ok(value_us) = setting.value.parse::<i32>() else {
-        keep.cannot.push(refuse(setting, format!("{DEVICE} takes a whole number of us"), "give it one"));
-        return keep;
+        plan.cannot.push(refuse(setting, format!("{DEVICE} takes a whole number of us"), "give it one"));
+        return plan;
     };
-    keep.files.extend(units::files(UNIT, unit(context, value_us)));
+    plan.files.extend(units::files(UNIT, unit(context, value_us)));
     let path = format!("{}/{UNIT}", units::UNITS);
-    keep.commands.push(units::daemon_reload(&path));
+    plan.commands.push(units::daemon_reload(&path));
     let systemctl = |verb: &str| ["systemctl", verb, UNIT].map(str::to_owned).to_vec();
-    keep.commands.push(KeptCommand {
+    plan.commands.push(PersistedCommand {
         argv: systemctl("restart"),
         undo: systemctl("stop"),
         after: vec![path.clone()],
         why: format!("the service holds {DEVICE} open from now on"),
         only_booted: true,
     });
-    keep.carried.push(Carried { setting: setting.to_string(), by: path, takes_effect: TakesEffect::AtOnce });
-    keep
+    plan.carried.push(Carried { setting: setting.to_string(), by: path, takes_effect: TakesEffect::AtOnce });
+    plan
 }
 
 /// The kernel takes four bytes, or a hexadecimal number in ten characters (`pm_qos_interface.rst`). The number has no byte order,

@@ -7,50 +7,50 @@ use evenkeel_host::{Fact, Lasts, Setting, TakesEffect};
 use evenkeel_sys::CpuSet;
 
 use super::recipe::{PersistContext, Recipe, refuse};
-use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
+use crate::persist_plan::{Carried, Content, PersistPlan, PersistedCommand, PersistedFile};
 
 const DEBIAN: &str = "/etc/default/irqbalance";
 const RED_HAT: &str = "/etc/sysconfig/irqbalance";
 
 pub(super) const RECIPE: Recipe =
-    Recipe { takes: |setting| matches!(setting.knob.extras.lasts, Some(Lasts::IrqbalanceVariables)), keep };
+    Recipe { takes: |setting| matches!(setting.knob.extras.lasts, Some(Lasts::IrqbalanceVariables)), plan };
 
-fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
-    let mut keep = Keep::default();
-    let Some((setting, _)) = settings.split_last() else { return keep };
+fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
+    let mut plan = PersistPlan::default();
+    let Some((setting, _)) = settings.split_last() else { return plan };
     let Some(path) = file(context) else {
         let why = "where irqbalance of this distribution reads its variables is not known";
-        keep.cannot.push(refuse(
+        plan.cannot.push(refuse(
             setting,
             why,
             "add --bancpu or the variable to its unit: systemctl edit irqbalance.service",
         ));
-        return keep;
+        return plan;
     };
     if let Fact::Absent { .. } = context.facts.owners.irqbalance_options {
         let why = format!("{path} is not there: irqbalance is not installed, so that nothing moves interrupts");
-        keep.cannot.push(refuse(setting, why, "nothing, unless irqbalance is installed later"));
-        return keep;
+        plan.cannot.push(refuse(setting, why, "nothing, unless irqbalance is installed later"));
+        return plan;
     }
     let Some(cpus) = CpuSet::parse_list(&setting.value) else {
-        keep.cannot.push(refuse(setting, "the value is no list of CPUs", "give one, such as 2-3"));
-        return keep;
+        plan.cannot.push(refuse(setting, "the value is no list of CPUs", "give one, such as 2-3"));
+        return plan;
     };
     let mut lines = format!("IRQBALANCE_BANNED_CPULIST={cpus}\n");
     if reads_the_mask(context) {
         lines = format!("IRQBALANCE_BANNED_CPUS={}\n{lines}", cpus.to_mask(1));
     }
     let argv = ["systemctl", "try-restart", "irqbalance.service"].map(str::to_owned).to_vec();
-    keep.commands.push(KeptCommand {
+    plan.commands.push(PersistedCommand {
         undo: argv.clone(),
         argv,
         after: vec![path.to_owned()],
         why: "irqbalance reads its variables when it starts".to_owned(),
         only_booted: true,
     });
-    keep.files.push(KeptFile { path: path.to_owned(), content: Content::Block { lines } });
-    keep.carried.push(Carried { setting: setting.to_string(), by: path.to_owned(), takes_effect: TakesEffect::AtOnce });
-    keep
+    plan.files.push(PersistedFile { path: path.to_owned(), content: Content::Block { lines } });
+    plan.carried.push(Carried { setting: setting.to_string(), by: path.to_owned(), takes_effect: TakesEffect::AtOnce });
+    plan
 }
 
 fn file(context: &PersistContext<'_>) -> Option<&'static str> {

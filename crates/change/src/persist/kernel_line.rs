@@ -12,12 +12,12 @@ use super::boot_files::{self, Obstacle};
 use super::grub_defaults::LINUX;
 use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use crate::arguments;
-use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
+use crate::persist_plan::{Carried, Content, PersistPlan, PersistedCommand, PersistedFile};
 
 /// Read after `/etc/default/grub` and after the cloud image's `50-cloudimg-settings.cfg`.
 const GRUB_DROP_IN: &str = "/etc/default/grub.d/90-evenkeel.cfg";
 
-pub(super) const RECIPE: Recipe = Recipe { takes: |setting| name(setting).is_some(), keep };
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| name(setting).is_some(), plan };
 
 fn name(setting: &Setting) -> Option<&'static str> {
     match setting.knob.place {
@@ -26,8 +26,8 @@ fn name(setting: &Setting) -> Option<&'static str> {
     }
 }
 
-fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
-    let mut keep = Keep::default();
+fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
+    let mut plan = PersistPlan::default();
     let mut arguments: Vec<(&Setting, String)> = Vec::new();
     for (at, setting) in settings.iter().enumerate() {
         let Some(name) = name(setting) else { continue };
@@ -37,35 +37,35 @@ fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
         let argument = format!("{name}={}", setting.value);
         if !is_plain(&argument) {
             let why = "its value has characters that boot loaders and shells read as their own";
-            keep.cannot.push(refuse(setting, why, format!("add {argument:?} to the kernel's command line by hand")));
+            plan.cannot.push(refuse(setting, why, format!("add {argument:?} to the kernel's command line by hand")));
         } else if let Some(other) = others(context, name, &argument) {
-            keep.cannot.push(refuse(
+            plan.cannot.push(refuse(
                 setting,
                 format!("this kernel was started with {other}, which is not from a setting that is kept"),
                 format!("take {other} out of the boot loader's configuration, or reboot if it is out already; then apply {setting} again"),
             ));
         } else if let Some(obstacle) = in_image(context, &argument) {
             let (why, todo) = words_of(&obstacle, &argument);
-            keep.cannot.push(refuse(setting, why, format!("{todo}; then run this again")));
+            plan.cannot.push(refuse(setting, why, format!("{todo}; then run this again")));
         } else {
             arguments.push((setting, argument));
         }
     }
     if !arguments.is_empty() {
-        by_loader(context, &arguments, &mut keep);
+        by_loader(context, &arguments, &mut plan);
     }
-    keep
+    plan
 }
 
-fn by_loader(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+fn by_loader(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     match context.facts.boot.loader.known() {
-        Some(BootLoader::GrubDropIns) => grub_drop_in(arguments, keep),
-        Some(BootLoader::Grubby) if context.is_image => entries(context, arguments, keep),
-        Some(BootLoader::Grubby) => grubby(context, arguments, keep),
+        Some(BootLoader::GrubDropIns) => grub_drop_in(arguments, plan),
+        Some(BootLoader::Grubby) if context.is_image => entries(context, arguments, plan),
+        Some(BootLoader::Grubby) => grubby(context, arguments, plan),
         loader => {
             for (setting, argument) in arguments {
                 let (why, todo) = by_hand(context, loader, argument);
-                keep.cannot.push(refuse(setting, why, todo));
+                plan.cannot.push(refuse(setting, why, todo));
             }
         }
     }
@@ -123,15 +123,15 @@ fn words_of(obstacle: &Obstacle<'_>, ours: &str) -> (String, String) {
 ///
 /// `GRUB_CMDLINE_LINUX` and not `…_DEFAULT`, which entries for recovery do not have: a kernel that needs an argument to run well needs
 /// it there too, and a rescue that boots otherwise than the system it is to rescue helps nobody.
-fn grub_drop_in(arguments: &[(&Setting, String)], keep: &mut Keep) {
+fn grub_drop_in(arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let mut text = HEAD.to_owned();
     for (setting, argument) in arguments {
         // A String takes every write.
         let _ = writeln!(text, "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {argument}\"");
-        keep.carried.push(carried(setting, GRUB_DROP_IN));
+        plan.carried.push(carried(setting, GRUB_DROP_IN));
     }
-    keep.files.push(KeptFile { path: GRUB_DROP_IN.to_owned(), content: Content::Whole { text, mode: 0o644 } });
-    keep.commands.push(KeptCommand {
+    plan.files.push(PersistedFile { path: GRUB_DROP_IN.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+    plan.commands.push(PersistedCommand {
         argv: vec!["update-grub".to_owned()],
         undo: vec!["update-grub".to_owned()],
         after: vec![GRUB_DROP_IN.to_owned()],
@@ -142,11 +142,11 @@ fn grub_drop_in(arguments: &[(&Setting, String)], keep: &mut Keep) {
 
 /// `grubby` changes every entry, and where kernels to come take their arguments from. It has no file of ours, so that each argument
 /// is a command. One that the kernel has already, and not from us, gets none: to undo it would take away what was there before.
-fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let booted = context.facts.kernel.command_line.known().map(Vec::as_slice).unwrap_or_default();
     for (setting, argument) in arguments {
         if booted.contains(argument) && !context.own_arguments.contains(argument) {
-            keep.carried.push(Carried {
+            plan.carried.push(Carried {
                 setting: setting.to_string(),
                 by: "the boot loader, which gives it already".to_owned(),
                 takes_effect: TakesEffect::AtOnce,
@@ -156,8 +156,8 @@ fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep: 
         let argv = |option: &str| {
             vec!["grubby".to_owned(), "--update-kernel=ALL".to_owned(), format!("--{option}={argument}")]
         };
-        keep.carried.push(carried(setting, &argv("args").join(" ")));
-        keep.commands.push(KeptCommand {
+        plan.carried.push(carried(setting, &argv("args").join(" ")));
+        plan.commands.push(PersistedCommand {
             argv: argv("args"),
             undo: argv("remove-args"),
             after: Vec::new(),
@@ -168,7 +168,7 @@ fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep: 
 }
 
 /// In an image nobody runs `grubby`: the entries are edited, and what the entries of kernels to come are made from.
-fn entries(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep: &mut Keep) {
+fn entries(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let paths: Vec<&String> = boot_files::entries(context).map(|file| &file.path).collect();
     if paths.is_empty() {
         for (setting, argument) in arguments {
@@ -176,16 +176,16 @@ fn entries(context: &PersistContext<'_>, arguments: &[(&Setting, String)], keep:
             let todo = format!(
                 "give {argument} to that tool, or run on the machine: grubby --update-kernel=ALL --args={argument}"
             );
-            keep.cannot.push(refuse(setting, why, todo));
+            plan.cannot.push(refuse(setting, why, todo));
         }
         return;
     }
     let words: Vec<String> = arguments.iter().map(|(_, argument)| argument.clone()).collect();
     for path in &paths {
         let content = Content::KernelArguments { arguments: words.clone() };
-        keep.files.push(KeptFile { path: (*path).clone(), content });
+        plan.files.push(PersistedFile { path: (*path).clone(), content });
     }
-    keep.carried.extend(arguments.iter().map(|(setting, _)| carried(setting, paths[0])));
+    plan.carried.extend(arguments.iter().map(|(setting, _)| carried(setting, paths[0])));
 }
 
 fn carried(setting: &Setting, by: &str) -> Carried {

@@ -13,11 +13,11 @@ use evenkeel_host::facts::Nic;
 use evenkeel_host::{Knob, Lasts, Setting, TakesEffect, knobs};
 
 use super::recipe::{HEAD, PersistContext, Recipe, refuse};
-use crate::keep::{Carried, Content, Keep, KeptFile};
+use crate::persist_plan::{Carried, Content, PersistPlan, PersistedFile};
 
 const FOLDER: &str = "/etc/systemd/network";
 
-pub(super) const RECIPE: Recipe = Recipe { takes: |setting| row(setting).is_some(), keep };
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| row(setting).is_some(), plan };
 
 /// The keys for a setting, with `{}` where the value goes, and the first systemd that has them.
 fn row(setting: &Setting) -> Option<(&'static str, u32)> {
@@ -27,43 +27,43 @@ fn row(setting: &Setting) -> Option<(&'static str, u32)> {
     }
 }
 
-fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
-    let mut keep = Keep::default();
+fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
+    let mut plan = PersistPlan::default();
     let nics: Vec<&Nic> = context.facts.network.hardware().collect();
     let (settings, refused): (Vec<&Setting>, Vec<&Setting>) =
         settings.iter().copied().partition(|setting| why_not(context, &nics, setting).is_none());
     for setting in refused {
         let (why, todo) = why_not(context, &nics, setting).unwrap_or_default();
-        keep.cannot.push(refuse(setting, why, todo));
+        plan.cannot.push(refuse(setting, why, todo));
     }
     // Interfaces with settings of their own first: their files must match before those of the driver.
     let alone = |nic: &Nic| settings.iter().any(|setting| setting.place.as_ref() == Some(&nic.name));
     for nic in nics.iter().filter(|nic| alone(nic)) {
         if let Some(name) = name_match(nic) {
             let path = format!("{FOLDER}/90-evenkeel-1-{}.link", nic.name);
-            add(context, &mut keep, &path, &name, &keys(&settings, Some(nic)));
+            add(context, &mut plan, &path, &name, &keys(&settings, Some(nic)));
         }
     }
     let is_for_all = settings.iter().any(|setting| setting.place.is_none());
     for (name, matching) in drivers(context, &nics).filter(|_| is_for_all) {
         let path = format!("{FOLDER}/90-evenkeel-2-{name}.link");
-        add(context, &mut keep, &path, &format!("Driver={matching}"), &keys(&settings, None));
+        add(context, &mut plan, &path, &format!("Driver={matching}"), &keys(&settings, None));
     }
     for nic in nics.iter().filter(|nic| is_for_all || alone(nic)) {
-        netplan(context, &mut keep, nic, &keys(&settings, Some(nic)));
+        netplan(context, &mut plan, nic, &keys(&settings, Some(nic)));
     }
     let by = |setting: &Setting| {
         let of_place = setting.place.as_ref().map(|place| format!("{FOLDER}/90-evenkeel-1-{place}.link"));
         of_place
-            .or_else(|| keep.files.iter().find(|file| file.path.contains("evenkeel-2-")).map(|file| file.path.clone()))
+            .or_else(|| plan.files.iter().find(|file| file.path.contains("evenkeel-2-")).map(|file| file.path.clone()))
     };
     let carried = settings.iter().map(|setting| Carried {
         setting: setting.to_string(),
         by: by(setting).unwrap_or_default(),
         takes_effect: TakesEffect::Reboot,
     });
-    keep.carried = carried.collect();
-    keep
+    plan.carried = carried.collect();
+    plan
 }
 
 /// What names a file for a driver, and what matches it. An image does not know yet which interfaces it will have: there it is any
@@ -125,24 +125,24 @@ fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
     knobs::ALL.iter().rev().filter_map(of_knob).collect()
 }
 
-fn add(context: &PersistContext<'_>, keep: &mut Keep, path: &str, matching: &str, keys: &str) {
+fn add(context: &PersistContext<'_>, plan: &mut PersistPlan, path: &str, matching: &str, keys: &str) {
     if keys.is_empty() {
         return;
     }
     let text = format!("{HEAD}[Match]\n{matching}\n\n[Link]\n{}{keys}", defaults(context));
-    keep.files.push(KeptFile { path: path.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+    plan.files.push(PersistedFile { path: path.to_owned(), content: Content::Whole { text, mode: 0o644 } });
 }
 
 /// Netplan's file for an interface (cloud-init has it write one on Debian and Ubuntu) comes before ours and is made anew at each boot.
 /// What is in its folder of drop-ins adds to it; where it has no such file, nothing reads the folder.
-fn netplan(context: &PersistContext<'_>, keep: &mut Keep, nic: &Nic, keys: &str) {
+fn netplan(context: &PersistContext<'_>, plan: &mut PersistPlan, nic: &Nic, keys: &str) {
     let id = context.facts.machine.distribution.known().map(|distribution| distribution.id.as_str());
     if keys.is_empty() || !matches!(id, Some("debian" | "ubuntu")) || !is_name(&nic.name) {
         return;
     }
     let path = format!("{FOLDER}/10-netplan-{}.link.d/90-evenkeel.conf", nic.name);
     let text = format!("{HEAD}[Link]\n{keys}");
-    keep.files.push(KeptFile { path, content: Content::Whole { text, mode: 0o644 } });
+    plan.files.push(PersistedFile { path, content: Content::Whole { text, mode: 0o644 } });
 }
 
 /// What `99-default.link` of the distribution says. An address that hardware brings stays under either policy.

@@ -32,28 +32,28 @@ pub use recipe::{BootFile, PersistContext};
 use evenkeel_host::{Place, Setting};
 
 use self::recipe::{Recipe, refuse};
-use crate::keep::{Cannot, Keep, KeptCommand};
+use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
 
 /// What makes `settings` outlive a boot. Of two settings of one knob and place, the later one counts.
-pub fn keep(context: &PersistContext<'_>, settings: &[Setting]) -> Keep {
-    let mut keep = Keep::default();
+pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
+    let mut plan = PersistPlan::default();
     let (settings, odd): (Vec<&Setting>, Vec<&Setting>) =
         newest(settings).into_iter().partition(|setting| is_plain(setting));
-    keep.cannot.extend(odd.into_iter().map(|setting| {
+    plan.cannot.extend(odd.into_iter().map(|setting| {
         let why = "its value or its place has characters that could end a line of a file";
         refuse(setting, why, "give it without control characters")
     }));
     for recipe in RECIPES {
         let own: Vec<&Setting> = settings.iter().copied().filter(|setting| (recipe.takes)(setting)).collect();
         if !own.is_empty() {
-            keep.add((recipe.keep)(context, &own));
+            plan.add((recipe.plan)(context, &own));
         }
     }
     let orphans = settings.iter().filter(|setting| !RECIPES.iter().any(|recipe| (recipe.takes)(setting)));
-    keep.cannot.extend(orphans.map(|setting| cannot(setting)));
-    keep.add(verify_unit::keep(context, &keep));
-    keep.commands = merged(keep.commands);
-    keep
+    plan.cannot.extend(orphans.map(|setting| cannot(setting)));
+    plan.add(verify_unit::plan(context, &plan));
+    plan.commands = merged(plan.commands);
+    plan
 }
 
 /// Values were checked when somebody typed them. Here they become lines of files that root's programs read, so they are checked again.
@@ -63,8 +63,8 @@ fn is_plain(setting: &Setting) -> bool {
 }
 
 /// Equal commands once, where the first of them stands, after all files that any of them runs after.
-fn merged(commands: Vec<KeptCommand>) -> Vec<KeptCommand> {
-    let mut once: Vec<KeptCommand> = Vec::new();
+fn merged(commands: Vec<PersistedCommand>) -> Vec<PersistedCommand> {
+    let mut once: Vec<PersistedCommand> = Vec::new();
     for command in commands {
         match once.iter_mut().find(|other| other.argv == command.argv && other.undo == command.undo) {
             // It runs always, whatever was changed.

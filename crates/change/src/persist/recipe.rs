@@ -3,7 +3,7 @@
 use evenkeel_host::{Facts, Setting};
 
 use crate::ServiceName;
-use crate::keep::{Cannot, Keep};
+use crate::persist_plan::{Cannot, PersistPlan};
 
 /// What a recipe needs to know beside the settings.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Recipe {
     /// Whether a setting is its own; no two recipes take the same.
     pub(super) takes: fn(&Setting) -> bool,
     /// What makes those settings last.
-    pub(super) keep: fn(&PersistContext<'_>, &[&Setting]) -> Keep,
+    pub(super) plan: fn(&PersistContext<'_>, &[&Setting]) -> PersistPlan,
 }
 
 /// A recipe's own word that it can't.

@@ -6,9 +6,9 @@ use evenkeel_host::{Lasts, Place, ServerUnit, Setting, TakesEffect, UnitLimit};
 
 use super::recipe::{HEAD, PersistContext, Recipe, refuse};
 use super::units;
-use crate::keep::{Carried, Content, Keep, KeptFile};
+use crate::persist_plan::{Carried, Content, PersistPlan, PersistedFile};
 
-pub(super) const RECIPE: Recipe = Recipe { takes: |setting| in_unit(setting).is_some(), keep };
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| in_unit(setting).is_some(), plan };
 
 fn in_unit(setting: &Setting) -> Option<ServerUnit> {
     match setting.knob.extras.lasts {
@@ -17,14 +17,14 @@ fn in_unit(setting: &Setting) -> Option<ServerUnit> {
     }
 }
 
-fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
-    let mut keep = Keep::default();
+fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
+    let mut plan = PersistPlan::default();
     let unit = match unit(context) {
         Ok(unit) => unit,
         Err((why, todo)) => {
             let refused = settings.iter().map(|setting| refuse(setting, why.clone(), by_hand(setting, &todo)));
-            keep.cannot.extend(refused);
-            return keep;
+            plan.cannot.extend(refused);
+            return plan;
         }
     };
     let path = format!("{}/{unit}.d/90-evenkeel.conf", units::UNITS);
@@ -33,19 +33,19 @@ fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
     for setting in settings {
         let Some(of_knob) = in_unit(setting) else { continue };
         let Some(lines) = (of_knob.lines)(&setting.value) else {
-            keep.cannot.push(no_line(setting, &of_knob));
+            plan.cannot.push(no_line(setting, &of_knob));
             continue;
         };
         text.push_str(&lines);
         along.extend(of_knob.along);
-        keep.carried.push(Carried {
+        plan.carried.push(Carried {
             setting: setting.to_string(),
             by: path.clone(),
             takes_effect: TakesEffect::ProcessStart,
         });
         if let Some(UnitLimit { why, todo }) = of_knob.only_permits {
             let why = format!("{path} only permits it: {why}");
-            keep.cannot.push(refuse(setting, why, todo.unwrap_or_default()));
+            plan.cannot.push(refuse(setting, why, todo.unwrap_or_default()));
         }
     }
     for (key, value) in along {
@@ -53,11 +53,11 @@ fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
             let _ = writeln!(text, "{key}=\n{key}={value}");
         }
     }
-    if !keep.carried.is_empty() {
-        keep.files.push(KeptFile { path: path.clone(), content: Content::Whole { text, mode: 0o644 } });
-        keep.commands.push(units::daemon_reload(&path));
+    if !plan.carried.is_empty() {
+        plan.files.push(PersistedFile { path: path.clone(), content: Content::Whole { text, mode: 0o644 } });
+        plan.commands.push(units::daemon_reload(&path));
     }
-    keep
+    plan
 }
 
 /// The server's unit, or why there is none and what to do.
@@ -87,7 +87,7 @@ fn by_hand(setting: &Setting, todo: &str) -> String {
     }
 }
 
-fn no_line(setting: &Setting, unit: &ServerUnit) -> crate::keep::Cannot {
+fn no_line(setting: &Setting, unit: &ServerUnit) -> crate::persist_plan::Cannot {
     let by_hand = || by_hand(setting, "");
     match unit.without_lines {
         Some(without) => refuse(setting, without.why, without.todo.map_or_else(by_hand, str::to_owned)),

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use evenkeel_host::{Place, Setting, TakesEffect};
 
 use super::recipe::{HEAD, PersistContext, Recipe};
-use crate::keep::{Cannot, Carried, Content, Keep, KeptFile};
+use crate::persist_plan::{Cannot, Carried, Content, PersistPlan, PersistedFile};
 
 const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";
 
@@ -18,7 +18,7 @@ const MODULE_RULE_PATH: &str = "/etc/udev/rules.d/90-evenkeel-sysctl.rules";
 const MODULE_RULE: &str = "ACTION==\"add\", SUBSYSTEM==\"module\", KERNEL==\"nf_conntrack\", \
     RUN+=\"/usr/lib/systemd/systemd-sysctl --prefix=/net/netfilter\"\n";
 
-pub(super) const RECIPE: Recipe = Recipe { takes: |setting| key(setting).is_some(), keep };
+pub(super) const RECIPE: Recipe = Recipe { takes: |setting| key(setting).is_some(), plan };
 
 /// The setting's name in such a file. With slashes: an interface's name may have dots.
 fn key(setting: &Setting) -> Option<&'static str> {
@@ -28,14 +28,14 @@ fn key(setting: &Setting) -> Option<&'static str> {
     }
 }
 
-fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
-    let mut keep = Keep::default();
+fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
+    let mut plan = PersistPlan::default();
     let mut text = HEAD.to_owned();
     for setting in settings {
         let Some(key) = key(setting) else { continue };
         // The file that sorts later wins: then ours would be a promise that the next boot breaks.
         if let Some(later) = later_owner(context, key) {
-            keep.cannot.push(Cannot {
+            plan.cannot.push(Cannot {
                 setting: setting.to_string(),
                 why: format!("{later} sets {key} too, and is read after {PATH}"),
                 todo: format!("change it in {later}, which belongs to somebody else"),
@@ -44,22 +44,24 @@ fn keep(context: &PersistContext<'_>, settings: &[&Setting]) -> Keep {
         }
         // A String takes every write.
         let _ = writeln!(text, "{key} = {}", setting.value);
-        keep.carried.push(Carried {
+        plan.carried.push(Carried {
             setting: setting.to_string(),
             by: PATH.to_owned(),
             takes_effect: TakesEffect::AtOnce,
         });
     }
-    if !keep.carried.is_empty() {
+    if !plan.carried.is_empty() {
         let has_module = text.lines().any(|line| line.starts_with(OF_MODULE));
-        keep.files.push(KeptFile { path: PATH.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+        plan.files.push(PersistedFile { path: PATH.to_owned(), content: Content::Whole { text, mode: 0o644 } });
         if has_module {
             let text = format!("{HEAD}{MODULE_RULE}");
-            keep.files
-                .push(KeptFile { path: MODULE_RULE_PATH.to_owned(), content: Content::Whole { text, mode: 0o644 } });
+            plan.files.push(PersistedFile {
+                path: MODULE_RULE_PATH.to_owned(),
+                content: Content::Whole { text, mode: 0o644 },
+            });
         }
     }
-    keep
+    plan
 }
 
 /// The file that is read after ours and sets `key` all the same.

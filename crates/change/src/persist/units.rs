@@ -3,7 +3,7 @@
 use evenkeel_host::facts::Init;
 
 use super::recipe::PersistContext;
-use crate::keep::{Content, KeptCommand, KeptFile};
+use crate::persist_plan::{Content, PersistedCommand, PersistedFile};
 
 /// Where units of the machine's owner are: they go before those of packages.
 pub(super) const UNITS: &str = "/etc/systemd/system";
@@ -12,19 +12,19 @@ pub(super) const UNITS: &str = "/etc/systemd/system";
 ///
 /// The link is what `systemctl enable` makes. It hangs on `multi-user.target`, not on `sysinit.target`: our units write to devices
 /// that drivers bring, and nothing of the early boot may wait for that. Who must not start before them is named in `Before=`.
-pub(super) fn files(name: &str, text: String) -> [KeptFile; 2] {
+pub(super) fn files(name: &str, text: String) -> [PersistedFile; 2] {
     let path = format!("{UNITS}/{name}");
-    let link = KeptFile {
+    let link = PersistedFile {
         path: format!("{UNITS}/multi-user.target.wants/{name}"),
         content: Content::Link { target: path.clone() },
     };
-    [KeptFile { path, content: Content::Whole { text, mode: 0o644 } }, link]
+    [PersistedFile { path, content: Content::Whole { text, mode: 0o644 } }, link]
 }
 
 /// The command that makes systemd read its units anew.
-pub(super) fn daemon_reload(after: &str) -> KeptCommand {
+pub(super) fn daemon_reload(after: &str) -> PersistedCommand {
     let argv: Vec<String> = ["systemctl", "daemon-reload"].map(str::to_owned).into();
-    KeptCommand {
+    PersistedCommand {
         undo: argv.clone(),
         argv,
         after: vec![after.to_owned()],

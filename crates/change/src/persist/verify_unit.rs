@@ -4,27 +4,27 @@
 use super::hold::UNIT as HOLDER;
 use super::recipe::{HEAD, PersistContext};
 use super::units;
-use crate::keep::{Cannot, Keep};
+use crate::persist_plan::{Cannot, PersistPlan};
 
 const UNIT: &str = "evenkeel-verify.service";
 
 /// The unit, if there is something to verify and a program that does.
-pub(super) fn keep(context: &PersistContext<'_>, kept: &Keep) -> Keep {
-    let mut keep = Keep::default();
+pub(super) fn plan(context: &PersistContext<'_>, kept: &PersistPlan) -> PersistPlan {
+    let mut plan = PersistPlan::default();
     let Some(program) = context.program.filter(|_| !kept.is_empty() && units::other_init(context).is_none()) else {
-        return keep;
+        return plan;
     };
     // systemd splits and expands what stands in ExecStart=: a path with anything else in it is left to people.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
     if !program.starts_with('/') || !program.bytes().all(plain) {
-        keep.cannot.push(Cannot {
+        plan.cannot.push(Cannot {
             setting: "evenkeel verify, after a boot".to_owned(),
             why: format!(
                 "the program's path {program:?} is not absolute or has characters that systemd reads as its own"
             ),
             todo: "install the program as /usr/local/bin/evenkeel".to_owned(),
         });
-        return keep;
+        return plan;
     }
     let text = format!(
         "{HEAD}[Unit]
@@ -42,7 +42,7 @@ WantedBy=multi-user.target
 ",
         context.unit.map(|unit| format!(" {unit}")).unwrap_or_default()
     );
-    keep.files.extend(units::files(UNIT, text));
-    keep.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
-    keep
+    plan.files.extend(units::files(UNIT, text));
+    plan.commands.push(units::daemon_reload(&format!("{}/{UNIT}", units::UNITS)));
+    plan
 }

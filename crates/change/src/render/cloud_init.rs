@@ -28,7 +28,7 @@ pub fn cloud_init(plan: &PlanFile) -> Result<String, RenderError> {
          \x20   content: |\n",
         comment(&plan.evenkeel),
         comment(&plan.title),
-        if plan.keep.is_some() { "" } else { " What must outlive that boot takes `evenkeel script --persist`." },
+        if plan.persist.is_some() { "" } else { " What must outlive that boot takes `evenkeel script --persist`." },
     );
     // A literal block takes every line as it is. The script's texts were checked to have no letter that YAML can't show there,
     // and its first line begins with no space, which tells how far all are indented.

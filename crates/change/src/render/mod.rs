@@ -13,7 +13,7 @@ mod words;
 use evenkeel_host::Action;
 use serde::Serialize;
 
-use crate::keep::Keep;
+use crate::persist_plan::PersistPlan;
 use crate::plan_file::PlanFile;
 
 pub use ansible::role;
@@ -58,13 +58,13 @@ pub struct RenderError {
 
 /// What is left to do by hand once a plan's script has run.
 pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
-    let keep = plan.keep.as_ref().map(|lasting| &lasting.keep);
+    let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let steps = plan.steps.iter().filter(|planned| !planned.already_so).filter_map(|planned| {
         let step = &planned.step;
         let setting = format!("{}={}", step.knob, step.wanted);
         let todo = match &step.action {
             Action::Write { .. } => return None,
-            _ if carried(keep, &setting).is_some() => return None,
+            _ if carried(persist, &setting).is_some() => return None,
             Action::KernelArgument { argument } => {
                 format!("add {argument} to the kernel's command line, and reboot")
             }
@@ -75,7 +75,7 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
         Some(ToDo { setting, todo })
     });
     let mut all: Vec<ToDo> = steps.collect();
-    for cannot in keep.into_iter().flat_map(|keep| &keep.cannot) {
+    for cannot in persist.into_iter().flat_map(|persist| &persist.cannot) {
         // What is done by hand in any case is not told twice.
         if !all.iter().any(|todo| todo.setting == cannot.setting) {
             let todo = format!("nothing makes it outlive a boot: {}; {}", cannot.why, cannot.todo);
@@ -86,14 +86,14 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
 }
 
 /// The file that makes a setting come about after a boot.
-fn carried<'a>(keep: Option<&'a Keep>, setting: &str) -> Option<&'a str> {
-    keep?.carried.iter().find(|carried| carried.setting == setting).map(|carried| carried.by.as_str())
+fn carried<'a>(persist: Option<&'a PersistPlan>, setting: &str) -> Option<&'a str> {
+    persist?.carried.iter().find(|carried| carried.setting == setting).map(|carried| carried.by.as_str())
 }
 
 /// A name for what is made of a plan, the same whenever and wherever its settings are planned.
 pub fn name(plan: &PlanFile) -> String {
-    let unit = plan.keep.as_ref().and_then(|lasting| lasting.unit.clone()).unwrap_or_default();
-    let kept = if plan.keep.is_some() { "kept" } else { "" };
+    let unit = plan.persist.as_ref().and_then(|lasting| lasting.unit.clone()).unwrap_or_default();
+    let kept = if plan.persist.is_some() { "kept" } else { "" };
     let text = [plan.settings.join("\n"), unit, kept.to_owned()].join("\0");
     format!("evenkeel-{:08x}", crc32fast::hash(text.as_bytes()))
 }

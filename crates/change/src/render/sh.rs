@@ -8,7 +8,7 @@ use evenkeel_sys::CpuSet;
 use super::undo::{self, Needs};
 use super::words::{argument, reading_name, words};
 use super::{RenderError, carried, comment, config_path, kernel_path, line, lines, name, refused, todo};
-use crate::keep::{Content, Keep, KeptCommand, KeptFile};
+use crate::persist_plan::{Content, PersistPlan, PersistedCommand, PersistedFile};
 use crate::plan_file::{PlanFile, PlannedStep};
 use crate::shell::{quoted, word};
 
@@ -17,19 +17,19 @@ use crate::shell::{quoted, word};
 /// # Errors
 /// If a text of the plan must not get into a script.
 pub fn script(plan: &PlanFile) -> Result<String, RenderError> {
-    let keep = plan.keep.as_ref().map(|lasting| &lasting.keep);
+    let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let mut text = head(plan);
     push(
         &mut text,
         "\n# What it does. Nothing of it runs before the last lines of this file, so half a file does nothing.\nplan() {\n",
     );
     for planned in &plan.steps {
-        step(&mut text, planned, keep)?;
+        step(&mut text, planned, persist)?;
     }
-    for file in keep.into_iter().flat_map(|keep| &keep.files) {
+    for file in persist.into_iter().flat_map(|persist| &persist.files) {
         self::file(&mut text, file)?;
     }
-    for command in keep.into_iter().flat_map(|keep| &keep.commands) {
+    for command in persist.into_iter().flat_map(|persist| &persist.commands) {
         self::command(&mut text, command)?;
     }
     let left = todo(plan);
@@ -134,7 +134,7 @@ fi
     );
 }
 
-fn step(text: &mut String, planned: &PlannedStep, keep: Option<&Keep>) -> Result<(), RenderError> {
+fn step(text: &mut String, planned: &PlannedStep, persist: Option<&PersistPlan>) -> Result<(), RenderError> {
     let step = &planned.step;
     line("the knob", &step.knob)?;
     line("the place", &step.place)?;
@@ -154,7 +154,7 @@ fn step(text: &mut String, planned: &PlannedStep, keep: Option<&Keep>) -> Result
         push(text, "\n");
         return Ok(());
     }
-    let what = match (&step.action, carried(keep, &setting)) {
+    let what = match (&step.action, carried(persist, &setting)) {
         _ if planned.already_so => "so already".to_owned(),
         (_, Some(by)) => format!("comes about by {by}: see below"),
         (Action::KernelArgument { argument }, None) => format!("by hand: add {argument} to the kernel's command line"),
@@ -176,7 +176,7 @@ fn write_line(path: &str, reading: Reading, wanted: &str) -> Result<String, Rend
     Ok(format!("set_value {} {} {}", reading_name(reading), word(kernel_path(path)?), word(line("the value", &value)?)))
 }
 
-fn file(text: &mut String, file: &KeptFile) -> Result<(), RenderError> {
+fn file(text: &mut String, file: &PersistedFile) -> Result<(), RenderError> {
     let path = word(config_path(&file.path)?);
     let call = match &file.content {
         Content::Whole { text, mode } => {
@@ -212,7 +212,7 @@ fn here_document(text: &str) -> String {
     format!("<<'{end}'\n{text}{gap}{end}\n")
 }
 
-fn command(text: &mut String, command: &KeptCommand) -> Result<(), RenderError> {
+fn command(text: &mut String, command: &PersistedCommand) -> Result<(), RenderError> {
     let all = |argv: &[String]| words(argv, |text| line("the command", text));
     if command.argv.first().is_none_or(|program| program.is_empty() || program.starts_with('-')) {
         return Err(refused("the command", &command.argv.join(" "), "it must begin with a program"));

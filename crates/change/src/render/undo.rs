@@ -8,7 +8,7 @@ use evenkeel_hostfs::Entry;
 use super::words::{argument, reading_name, words};
 use super::{RenderError, comment, config_path, kernel_path, line};
 use crate::edit;
-use crate::keep::Content;
+use crate::persist_plan::Content;
 use crate::plan_file::PlanFile;
 use crate::shell::{quoted, word};
 
@@ -47,15 +47,17 @@ pub(super) struct Needs {
 
 impl Needs {
     pub(super) fn of(plan: &PlanFile) -> Needs {
-        let keep = plan.keep.as_ref().map(|lasting| &lasting.keep);
-        let has = |is: fn(&Content) -> bool| keep.is_some_and(|keep| keep.files.iter().any(|file| is(&file.content)));
+        let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
+        let has = |is: fn(&Content) -> bool| {
+            persist.is_some_and(|persist| persist.files.iter().any(|file| is(&file.content)))
+        };
         Needs {
             values: plan.steps.iter().any(|planned| matches!(planned.step.action, Action::Write { .. })),
             files: has(|_| true),
             links: has(|content| matches!(content, Content::Link { .. })),
             blocks: has(|content| matches!(content, Content::Block { .. })),
             arguments: has(|content| matches!(content, Content::KernelArguments { .. })),
-            commands: keep.is_some_and(|keep| !keep.commands.is_empty()),
+            commands: persist.is_some_and(|persist| !persist.commands.is_empty()),
         }
     }
 }
@@ -92,7 +94,7 @@ pub(super) fn functions(text: &mut String, needs: &Needs) {
 /// # Errors
 /// If a text of the plan must not get into a script.
 pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
-    let keep = plan.keep.as_ref().map(|lasting| &lasting.keep);
+    let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let mut text = format!(
         "#!/bin/sh\n\
          # evenkeel {}: undoes {}\n\
@@ -114,7 +116,7 @@ pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
     text.push_str(BOOT);
     functions(&mut text, &Needs::of(plan));
     text.push_str("\n# The last change first:\n");
-    for file in keep.into_iter().flat_map(|keep| &keep.files).rev() {
+    for file in persist.into_iter().flat_map(|persist| &persist.files).rev() {
         let how = match &file.content {
             Content::Whole { .. } | Content::Link { .. } => String::new(),
             Content::Block { .. } => " edited block".to_owned(),
@@ -123,7 +125,8 @@ pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
         // A String takes every write, here and below.
         let _ = writeln!(text, "old_file {} ours{how}", word(config_path(&file.path)?));
     }
-    for command in keep.into_iter().flat_map(|keep| &keep.commands).filter(|command| !command.undo.is_empty()) {
+    for command in persist.into_iter().flat_map(|persist| &persist.commands).filter(|command| !command.undo.is_empty())
+    {
         let _ = writeln!(text, "old_command {}", words(&command.undo, |text| line("the command", text))?);
     }
     for planned in plan.steps.iter().rev() {

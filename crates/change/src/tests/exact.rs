@@ -89,7 +89,7 @@ fn what_is_done_is_what_was_planned() {
         let dir = tempfile::tempdir().unwrap();
         let mut state = State::open_on(dir.path(), Box::new(recorder.clone())).unwrap();
         let steps = plan.plan();
-        let job = Job { settings: &plan.settings, lasting: plan.keep.as_ref(), ..Job::of(&steps, "t") };
+        let job = Job { settings: &plan.settings, lasting: plan.persist.as_ref(), ..Job::of(&steps, "t") };
         let before = root.capture();
         if let Err(error) = carry_out(&root, &root.writer().unwrap(), &mut state, &job, |_| Ok(())) {
             // A captured refusal stops it; what was done until then was put back.
@@ -120,10 +120,10 @@ fn expected(plan: &PlanFile, before: &Root) -> Vec<String> {
             let _ = writer.write(path, &text);
         }
     }
-    let Some(lasting) = &plan.keep else { return lines };
+    let Some(lasting) = &plan.persist else { return lines };
     let tree = before.tree().unwrap();
     let mut changed = Vec::new();
-    for file in &lasting.keep.files {
+    for file in &lasting.persist.files {
         let now = tree.look(&file.path).unwrap();
         let after = edit::with(&now, &file.content).unwrap();
         if now != after {
@@ -132,7 +132,7 @@ fn expected(plan: &PlanFile, before: &Root) -> Vec<String> {
         }
     }
     let runs = lasting
-        .keep
+        .persist
         .commands
         .iter()
         .filter(|command| command.after.is_empty() || command.after.iter().any(|path| changed.contains(path)));

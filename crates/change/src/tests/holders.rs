@@ -14,7 +14,7 @@ use super::{HOST, Quick, SWAPPINESS, Stage, THP, in_memory, lasting, names, plan
 use crate::claims::register_name;
 use crate::outside::Outside;
 use crate::register::{Change, Register};
-use crate::{ApplyError, KeptOutcome, RevertReport, Session, State, Undo, Which, apply, revert};
+use crate::{ApplyError, PersistedOutcome, RevertReport, Session, State, Undo, Which, apply, revert};
 
 /// A machine on which others change settings too: their locks and registers are in this folder.
 struct Shared(PathBuf);
@@ -395,8 +395,8 @@ fn a_file_that_another_journal_has_written_anew_is_not_taken_from_it() {
     let file = |host: &Host| host.stage.text(lasting::SYSCTL);
     let report = host.revert(0);
     assert!(!report.all_undone);
-    let kept = report.transactions[0].kept.iter().find(|kept| kept.what == lasting::SYSCTL).unwrap();
-    let KeptOutcome::Failed { why } = &kept.undo else { panic!("{kept:?}") };
+    let kept = report.transactions[0].persisted.iter().find(|kept| kept.what == lasting::SYSCTL).unwrap();
+    let PersistedOutcome::Failed { why } = &kept.undo else { panic!("{kept:?}") };
     let command = format!("`evenkeel revert --state {}`", real(&host.dir(1)).display());
     assert!(why.contains("changed /etc/sysctl.d/90-evenkeel.conf after this one") && why.contains(&command), "{why}");
     assert_eq!((file(&host), host.stage.text(SWAPPINESS)), ("vm.swappiness = 20".into(), "20".into()));

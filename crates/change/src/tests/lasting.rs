@@ -5,12 +5,12 @@ use evenkeel_hostfs::{Capture, Entry, Root, Tree, TreeError};
 use evenkeel_sys::Errno;
 
 use super::{HOST, SWAPPINESS, Stage, plan};
-use crate::keep::Lasting;
-use crate::keep::{Carried, Content, Keep, KeptCommand, KeptFile};
 use crate::outside::Outside;
+use crate::persist_plan::Lasting;
+use crate::persist_plan::{Carried, Content, PersistPlan, PersistedCommand, PersistedFile};
 use crate::{
-    Failure, Job, KeptOutcome, OnFailure, Outcome, OwnedStep, State, Transaction, Until, Verification, WaitsFor, Which,
-    carry_out, confirm, expire, revert, unconfirmed, verify,
+    Failure, Job, OnFailure, Outcome, OwnedStep, PersistedOutcome, State, Transaction, Until, Verification, WaitsFor,
+    Which, carry_out, confirm, expire, revert, unconfirmed, verify,
 };
 
 pub(super) const SYSCTL: &str = "/etc/sysctl.d/90-evenkeel.conf";
@@ -29,15 +29,15 @@ fn carried(setting: &str, by: &str) -> Carried {
 
 pub(super) fn lasting(swappiness: &str) -> Lasting {
     let whole = |text: String| Content::Whole { text, mode: 0o644 };
-    let file = |path: &str, content| KeptFile { path: path.into(), content };
+    let file = |path: &str, content| PersistedFile { path: path.into(), content };
     let update = || vec!["update-grub".to_owned()];
-    let keep = Keep {
+    let persist = PersistPlan {
         files: vec![
             file(SYSCTL, whole(format!("vm.swappiness = {swappiness}\n"))),
             file(GRUB, whole("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX processor.max_cstate=1\"\n".into())),
             file(BALANCE, Content::Block { lines: "IRQBALANCE_BANNED_CPULIST=1\n".into() }),
         ],
-        commands: vec![KeptCommand {
+        commands: vec![PersistedCommand {
             argv: update(),
             undo: update(),
             after: vec![GRUB.into()],
@@ -50,7 +50,7 @@ pub(super) fn lasting(swappiness: &str) -> Lasting {
         ],
         cannot: vec![],
     };
-    Lasting { unit: Some("memcached.service".into()), keep }
+    Lasting { unit: Some("memcached.service".into()), persist }
 }
 
 fn steps(swappiness: &str) -> Plan {
@@ -88,7 +88,7 @@ fn files_come_and_go_with_their_transaction() {
     let stage = Stage::on(&host());
     let before = stage.root.capture();
     let done = keep_it(&stage, &mut stage.state(), "10").unwrap();
-    let kept: Vec<(&str, bool)> = done.kept.iter().map(|kept| (kept.what.as_str(), kept.changed)).collect();
+    let kept: Vec<(&str, bool)> = done.persisted.iter().map(|kept| (kept.what.as_str(), kept.changed)).collect();
     assert_eq!(kept, [(SYSCTL, true), (GRUB, true), (BALANCE, true), ("update-grub", true)]);
     assert_eq!(stage.text(SYSCTL), "vm.swappiness = 10");
     assert!(
@@ -101,7 +101,7 @@ fn files_come_and_go_with_their_transaction() {
     assert!(stage.journal().contains(&format!("\"undo\":\"rm -f '{GRUB}'; update-grub\"")), "{}", stage.journal());
 
     let again = keep_it(&stage, &mut stage.state(), "10").unwrap();
-    assert!(again.kept.iter().all(|kept| !kept.changed), "{again:?}");
+    assert!(again.persisted.iter().all(|kept| !kept.changed), "{again:?}");
 
     let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
     assert!(report.all_undone && stage.is_as(&before), "{report:?}");
@@ -126,9 +126,10 @@ fn what_somebody_else_changed_stays_theirs() {
     );
 
     let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
-    let outcome = |path: &str| report.transactions[0].kept.iter().find(|kept| kept.what == path).unwrap().undo.clone();
-    assert_eq!((outcome(BALANCE), outcome(SYSCTL)), (KeptOutcome::Foreign, KeptOutcome::Foreign));
-    assert_eq!(outcome("update-grub"), KeptOutcome::Ran);
+    let outcome =
+        |path: &str| report.transactions[0].persisted.iter().find(|kept| kept.what == path).unwrap().undo.clone();
+    assert_eq!((outcome(BALANCE), outcome(SYSCTL)), (PersistedOutcome::Foreign, PersistedOutcome::Foreign));
+    assert_eq!(outcome("update-grub"), PersistedOutcome::Ran);
     assert_eq!(stage.text(BALANCE), "# a comment\nIRQBALANCE_ARGS=-d");
     assert_eq!(tree.look(SYSCTL), Ok(Entry::Absent));
 }
@@ -238,7 +239,7 @@ fn a_command_is_owed_until_the_files_that_it_reads_are_back() {
     let first = revert(&stage.root, &stage.writer, &mut stage.state_on(Stuck), Which::All).unwrap();
     assert!(!first.all_undone, "{first:?}");
     let second = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
-    let undone: Vec<&str> = second.transactions[0].kept.iter().map(|kept| kept.what.as_str()).collect();
+    let undone: Vec<&str> = second.transactions[0].persisted.iter().map(|kept| kept.what.as_str()).collect();
     assert_eq!(undone, [GRUB, "update-grub"]);
     assert!(second.all_undone, "{second:?}");
 }
@@ -373,10 +374,10 @@ fn an_image_is_told_what_its_first_boot_does() {
 
     let report = revert(&root, &writer, &mut state, Which::All).unwrap();
     assert!(report.all_undone, "{report:?}");
-    let last = report.transactions[0].kept.last().unwrap();
+    let last = report.transactions[0].persisted.last().unwrap();
     assert_eq!(
         (last.what.as_str(), &last.undo),
-        ("update-grub", &KeptOutcome::ToRun),
+        ("update-grub", &PersistedOutcome::ToRun),
         "somebody may have run it in there"
     );
     assert!(!dir.path().join("etc/sysctl.d/90-evenkeel.conf").exists());

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     };
     let term = if args.persist { Term::Lasting } else { Term::Runtime };
     let Selected { plan, stale, .. } = args.selection.plan(&root, &facts, &log, term)?;
-    if args.plan_only || (plan.steps.is_empty() && plan.keep.is_none()) {
+    if args.plan_only || (plan.steps.is_empty() && plan.persist.is_none()) {
         out.answer(&Answer { plan: &plan, transaction: None }, || show::plan::page(&plan))?;
         return Ok(exit::WELL);
     }
@@ -130,7 +130,7 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
     let (steps, owned) = (plan.plan(), plan.owned());
     let job = Job {
         settings: &plan.settings,
-        lasting: plan.keep.as_ref(),
+        lasting: plan.persist.as_ref(),
         until,
         owned: &owned,
         on_failure: if args.keep_going { OnFailure::GoOn } else { OnFailure::PutBack },

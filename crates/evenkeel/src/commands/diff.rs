@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 fn difference(root: &Root, plan: PlanFile) -> Result<Difference, Failure> {
-    let kept = plan.keep.iter().flat_map(|Lasting { keep, .. }| &keep.files);
+    let kept = plan.persist.iter().flat_map(|Lasting { persist, .. }| &persist.files);
     let mut files = Vec::new();
     for file in kept {
         let (before, after) = before_and_after(root, file)

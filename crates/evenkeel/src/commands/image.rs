@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let plan = selected.plan.plan();
     let job = Job {
         settings: &selected.plan.settings,
-        lasting: selected.plan.keep.as_ref(),
+        lasting: selected.plan.persist.as_ref(),
         on_failure: OnFailure::PutBack,
         ..Job::of(&plan, &selected.plan.title)
     };
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         ApplyError::Journal(error) => state::failure(error),
         ApplyError::HalfWay(half_way) => half_way_failure(*half_way),
     })?;
-    let commands = selected.plan.keep.iter().flat_map(|lasting| &lasting.keep.commands);
+    let commands = selected.plan.persist.iter().flat_map(|lasting| &lasting.persist.commands);
     let commands = commands.filter(|command| !command.only_booted).map(|command| command.argv.join(" ")).collect();
     let answer = Answer { plan: &selected.plan, transaction, commands };
     out.answer(&answer, || show::plan::image(&answer.transaction, &answer.commands, &args.image))

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anstyle::Style;
 use evenkeel_change::{
-    KeptOutcome, Kind, Log, Loss, Outcome, PutBack, RevertReport, SideEffect, Status, StepError, StepReport,
+    Kind, Log, Loss, Outcome, PersistedOutcome, PutBack, RevertReport, SideEffect, Status, StepError, StepReport,
     Transaction, Undo, Verification, WaitsFor,
 };
 use serde::Serialize;
@@ -82,7 +82,7 @@ pub(crate) fn steps(page: &mut Page, transaction: &Transaction) {
 }
 
 fn kept(page: &mut Page, transaction: &Transaction) {
-    for kept in &transaction.kept {
+    for kept in &transaction.persisted {
         let (style, word) = if kept.changed { (GOOD, "kept") } else { (DIM, "as it was") };
         entry(page, (style, word), &kept.what, "");
     }
@@ -139,14 +139,14 @@ fn files(page: &mut Page, back: &PutBack) {
         };
         entry(page, (style, word), &format!("{} = {}", file.path, value(&file.before)), &rest);
     }
-    for kept in &back.kept {
+    for kept in &back.persisted {
         let (style, word, rest) = match &kept.undo {
-            KeptOutcome::AsBefore => (GOOD, "as before", ""),
-            KeptOutcome::Restored => (GOOD, "put back", ""),
-            KeptOutcome::Foreign => (WARN, "put back", "somebody else had changed it: only what was ours is gone"),
-            KeptOutcome::Ran => (GOOD, "ran", ""),
-            KeptOutcome::ToRun => (WARN, "to run", "inside the image, or on its first boot"),
-            KeptOutcome::Failed { why } => (BAD, "NOT put back", why.as_str()),
+            PersistedOutcome::AsBefore => (GOOD, "as before", ""),
+            PersistedOutcome::Restored => (GOOD, "put back", ""),
+            PersistedOutcome::Foreign => (WARN, "put back", "somebody else had changed it: only what was ours is gone"),
+            PersistedOutcome::Ran => (GOOD, "ran", ""),
+            PersistedOutcome::ToRun => (WARN, "to run", "inside the image, or on its first boot"),
+            PersistedOutcome::Failed { why } => (BAD, "NOT put back", why.as_str()),
         };
         entry(page, (style, word), &kept.what, rest);
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evenkeel_change::{Content, KeptFile, Lasting, PlanFile, PlannedStep, Transaction};
+use evenkeel_change::{Content, Lasting, PersistedFile, PlanFile, PlannedStep, Transaction};
 use evenkeel_host::TakesEffect;
 use serde::Serialize;
 
@@ -29,14 +29,14 @@ pub(crate) struct FileDifference {
 
 pub(crate) fn page(plan: &PlanFile) -> String {
     let mut page = Page::default();
-    if plan.steps.is_empty() && plan.keep.is_none() {
+    if plan.steps.is_empty() && plan.persist.is_none() {
         page.line(PLAIN, "There is nothing to set.");
     }
-    let is_kept = plan.keep.is_some();
+    let is_kept = plan.persist.is_some();
     for planned in &plan.steps {
         step(&mut page, planned, is_kept);
     }
-    if let Some(lasting) = &plan.keep {
+    if let Some(lasting) = &plan.persist {
         keep(&mut page, lasting);
     }
     page.finish()
@@ -83,7 +83,7 @@ fn when(takes_effect: TakesEffect) -> &'static str {
 }
 
 fn keep(page: &mut Page, lasting: &Lasting) {
-    for KeptFile { path, content } in &lasting.keep.files {
+    for PersistedFile { path, content } in &lasting.persist.files {
         let (what, text) = match content {
             Content::Whole { text, mode } => (format!("write {path} (mode {mode:o})"), text.clone()),
             Content::Link { target } => (format!("link {path} to {target}"), String::new()),
@@ -95,11 +95,11 @@ fn keep(page: &mut Page, lasting: &Lasting) {
             page.line(DIM, &format!("  {line}"));
         }
     }
-    for command in &lasting.keep.commands {
+    for command in &lasting.persist.commands {
         page.line(HEADING, &format!("run {}", command.argv.join(" ")));
         page.paragraph(Indent::all(2), DIM, &command.why);
     }
-    for cannot in &lasting.keep.cannot {
+    for cannot in &lasting.persist.cannot {
         entry(page, (WARN, "does not last"), &cannot.setting, &format!("{}: {}", cannot.why, cannot.todo));
     }
 }

@@ -95,7 +95,7 @@ impl<'a> Hands<'a> {
         };
         let plan = PlanFile::of(root, &facts, settings, title, Some((&context, &before)))?;
         let is_ours = |cannot: &&Cannot| plan.settings.contains(&cannot.setting);
-        match plan.keep.as_ref().and_then(|lasting| lasting.keep.cannot.iter().find(is_ours)) {
+        match plan.persist.as_ref().and_then(|lasting| lasting.persist.cannot.iter().find(is_ours)) {
             Some(Cannot { setting, why, todo }) => {
                 let (setting, why, todo) = (setting.clone(), why.clone(), todo.clone());
                 Err(BootsError::NotLasting { setting, why, todo })
@@ -110,8 +110,8 @@ impl<'a> Hands<'a> {
     /// If it can't be written; nothing of it is left then.
     pub fn begin(&self, program: &str, file: &Path, wait: &mut Wait<'_>) -> Result<(), BootsError> {
         let facts = Facts::probe(self.root);
-        let keep = boots_unit(&facts, program, &self.dir, file).map_err(|why| BootsError::NoUnit { why })?;
-        let lasting = Lasting { unit: None, keep };
+        let persist = boots_unit(&facts, program, &self.dir, file).map_err(|why| BootsError::NoUnit { why })?;
+        let lasting = Lasting { unit: None, persist };
         let (plan, title) = (Plan::default(), title(&self.id, "goes on after a boot"));
         let owner = self.owner(BootsPart::Unit);
         let job = Job { lasting: Some(&lasting), owner: Some(&owner), ..Job::of(&plan, &title) };
@@ -172,7 +172,7 @@ impl<'a> Hands<'a> {
         let owner = self.owner(BootsPart::Settings);
         let job = Job {
             settings: &plan.settings,
-            lasting: plan.keep.as_ref(),
+            lasting: plan.persist.as_ref(),
             owned: &owned,
             owner: Some(&owner),
             ..Job::of(&steps, &plan.title)

@@ -150,8 +150,8 @@ fn network_devices_and_interrupts() {
         "irq.affinity@29=1",
     ];
     let facts = host("debian-12");
-    let keep = keep(&PersistContext { unit: None, ..context(&facts) }, &settings(&texts));
-    let text = told(&keep);
+    let plan = plan(&PersistContext { unit: None, ..context(&facts) }, &settings(&texts));
+    let text = to_text(&plan);
     // The functions are shown in another test.
     let tail = text.find("\n\neach ").unwrap_or_default();
     expect![[r#"
@@ -193,7 +193,7 @@ fn network_devices_and_interrupts() {
         irq.affinity@7=1: CANNOT, no interrupt 7 of a network interface is known, and the number alone would not last; set it after each boot: evenkeel apply irq.affinity@7=1
         net.rps_cpus@ens5/rx-x=1: CANNOT, "ens5/rx-x" is no name of such a device; set it after each boot: evenkeel apply net.rps_cpus@ens5/rx-x=1
         sched.wakeup_granularity_ns=1: CANNOT, Linux 6.12.43 has no file for it; leave it out; evenkeel explain sched.wakeup_granularity_ns says since when
-    "#]].assert_eq(&told(&super::keep(&context(&facts), &refused)));
+    "#]].assert_eq(&to_text(&super::plan(&context(&facts), &refused)));
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn an_image_does_not_know_its_interfaces() {
     let context = PersistContext { is_image: true, unit: None, ..context(&facts) };
     // What moved with the kernels is for the script to find out, and the builder's kernel line is not the image's.
     let texts = ["net.rings=4096", "cmdline.idle=poll", "sched.wakeup_granularity_ns=1"];
-    let text = told(&keep(&context, &settings(&texts)));
+    let text = to_text(&plan(&context, &settings(&texts)));
     let shown = |line: &&str| {
         ["Driver=", "GRUB", "first ", "net.", "cmdline.", "sched."].iter().any(|word| line.starts_with(word))
     };
@@ -371,8 +371,8 @@ fn an_interface_is_told_by_what_lasts() {
             /sys/class/net/{name}/device/driver -> ../../../../bus/pci/drivers/virtio_net\n"
         );
         let facts = host_with("rhel-9", if name == "ens5" { "" } else { &more });
-        let keep = keep(&context(&facts), &settings(&[&format!("net.rings@{name}=512")]));
-        let text = told(&keep);
+        let plan = plan(&context(&facts), &settings(&[&format!("net.rings@{name}=512")]));
+        let text = to_text(&plan);
         let line = text
             .lines()
             .find(|line| line.contains("=en") || line.starts_with("OriginalName") || line.contains("CANNOT"));

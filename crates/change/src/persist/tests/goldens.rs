@@ -8,7 +8,7 @@ pub(super) fn on_all(texts: &[&str]) -> String {
     let mut all = String::new();
     for name in DISTRIBUTIONS {
         let facts = host(name);
-        let told = told(&keep(&context(&facts), &settings(texts)));
+        let told = to_text(&plan(&context(&facts), &settings(texts)));
         match seen.iter().find(|(other, _)| *other == told) {
             Some((_, like)) => all += &format!("#### {name}: as {like}\n"),
             None => {
@@ -58,14 +58,14 @@ fn a_sysctl_that_a_later_file_sets_is_not_promised() {
         /lib/sysctl.d/ :! ENOENT\n/etc/sysctl.d/ : 90-evenkeel.conf 99-zz.conf\n/etc/sysctl.d/90-evenkeel.conf = vm.swappiness = 5\n\
         /etc/sysctl.d/99-zz.conf = vm.swappiness = 60\n";
     let facts = host_with("debian-13", more);
-    let keep = keep(&context(&facts), &settings(&["vm.swappiness=1", "vm.stat_interval=10"]));
+    let plan = plan(&context(&facts), &settings(&["vm.swappiness=1", "vm.stat_interval=10"]));
     expect![[r#"
         == /etc/sysctl.d/90-evenkeel.conf 644
         # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
         vm/stat_interval = 10
         vm.stat_interval=10: /etc/sysctl.d/90-evenkeel.conf (AtOnce)
         vm.swappiness=1: CANNOT, /etc/sysctl.d/99-zz.conf sets vm/swappiness too, and is read after /etc/sysctl.d/90-evenkeel.conf; change it in /etc/sysctl.d/99-zz.conf, which belongs to somebody else
-    "#]].assert_eq(&told(&keep));
+    "#]].assert_eq(&to_text(&plan));
 }
 
 #[test]
@@ -94,19 +94,22 @@ fn kernel_arguments() {
 
 #[test]
 fn a_kernel_argument_of_somebody_else_stays() {
-    let told = |name, cmdline: &str, own: &[&str]| {
+    let table = |name, cmdline: &str, own: &[&str]| {
         let own: Vec<String> = own.iter().map(|text| (*text).to_owned()).collect();
         let facts = host_with(name, &format!("/proc/cmdline = {cmdline}\n"));
         let context = PersistContext { own_arguments: &own, ..context(&facts) };
-        format!("#### {name}, {cmdline}, ours {own:?}\n{}", told(&keep(&context, &settings(&["cmdline.isolcpus=2-3"]))))
+        format!(
+            "#### {name}, {cmdline}, ours {own:?}\n{}",
+            to_text(&plan(&context, &settings(&["cmdline.isolcpus=2-3"])))
+        )
     };
     let mut all = String::new();
     for name in ["debian-12", "rhel-9"] {
-        all += &told(name, "ro isolcpus=1", &[]);
-        all += &told(name, "ro isolcpus=1", &["isolcpus=1"]);
-        all += &told(name, "ro isolcpus=2-3", &[]);
-        all += &told(name, "ro isolcpus=2-3", &["isolcpus=2-3"]);
-        all += &told(name, "ro -- isolcpus=1", &[]);
+        all += &table(name, "ro isolcpus=1", &[]);
+        all += &table(name, "ro isolcpus=1", &["isolcpus=1"]);
+        all += &table(name, "ro isolcpus=2-3", &[]);
+        all += &table(name, "ro isolcpus=2-3", &["isolcpus=2-3"]);
+        all += &table(name, "ro -- isolcpus=1", &[]);
     }
     expect![[r#####"
         #### debian-12, ro isolcpus=1, ours []
@@ -151,8 +154,8 @@ fn a_kernel_argument_of_somebody_else_stays() {
     "#####]].assert_eq(&all);
     // As the kernel compares names.
     let facts = host_with("debian-12", "/proc/cmdline = ro processor.max-cstate=5\n");
-    let keep = keep(&context(&facts), &settings(&["cmdline.processor.max_cstate=1"]));
-    assert!(keep.is_empty() && keep.cannot.len() == 1);
+    let plan = plan(&context(&facts), &settings(&["cmdline.processor.max_cstate=1"]));
+    assert!(plan.is_empty() && plan.cannot.len() == 1);
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn kernel_arguments_of_an_image() {
     for (name, boot_files) in [("debian-12", &[][..]), ("rhel-9", &entries), ("amazon-2023", &[])] {
         let facts = host_with(name, "/proc/cmdline ! ENOENT\n/run/systemd/system ->! ENOENT\n");
         let context = PersistContext { is_image: true, boot_files, ..context(&facts) };
-        all += &format!("#### {name}\n{}", told(&keep(&context, &settings(&["cmdline.isolcpus=2-3"]))));
+        all += &format!("#### {name}\n{}", to_text(&plan(&context, &settings(&["cmdline.isolcpus=2-3"]))));
     }
     expect![[r#####"
         #### debian-12
@@ -186,7 +189,7 @@ fn kernel_arguments_of_an_image() {
 }
 
 #[test]
-fn other_boot_loaders_are_told_what_to_do() {
+fn names_the_manual_steps_for_other_boot_loaders() {
     let gone = "/etc/default/grub ->! ENOENT\n/usr/sbin/update-grub ->! ENOENT\n";
     let nothing = "/boot/grub/grub.conf ->! ENOENT\n/boot/EFI/Linux/ :! ENOENT\n/boot/efi/EFI/Linux/ :! ENOENT\n\
         /efi/EFI/Linux/ :! ENOENT\n/boot/loader/loader.conf ->! ENOENT\n/boot/efi/loader/loader.conf ->! ENOENT\n";
@@ -206,9 +209,9 @@ fn other_boot_loaders_are_told_what_to_do() {
         .iter()
         .map(|(label, more)| {
             let facts = host_with("debian-12", more);
-            let keep = keep(&context(&facts), &settings(&["cmdline.isolcpus=2-3"]));
-            assert!(keep.is_empty(), "{label}: {}", told(&keep));
-            format!("#### {label}\n{}", told(&keep))
+            let plan = plan(&context(&facts), &settings(&["cmdline.isolcpus=2-3"]));
+            assert!(plan.is_empty(), "{label}: {}", to_text(&plan));
+            format!("#### {label}\n{}", to_text(&plan))
         })
         .collect();
     expect![[r#####"
@@ -252,11 +255,11 @@ fn irqbalance() {
         let more = format!("/etc/os-release =\n| ID={id}\n| VERSION_ID={version}\n/etc/default/irqbalance ! EACCES\n");
         let more = more + "/etc/sysconfig/irqbalance ! EACCES\n";
         let facts = host_with("debian-12", &more);
-        let keep = keep(&context(&facts), &settings(&["irqbalance.banned_cpus=2-3,40"]));
-        all += &format!("#### {id} {version}\n{}", told(&keep));
+        let plan = plan(&context(&facts), &settings(&["irqbalance.banned_cpus=2-3,40"]));
+        all += &format!("#### {id} {version}\n{}", to_text(&plan));
     }
     let facts = host_with("debian-12", "/etc/default/irqbalance ! ENOENT\n");
-    all += &format!("#### none\n{}", told(&keep(&context(&facts), &settings(&["irqbalance.banned_cpus=2-3"]))));
+    all += &format!("#### none\n{}", to_text(&plan(&context(&facts), &settings(&["irqbalance.banned_cpus=2-3"]))));
     expect![[r#####"
         #### debian 11
         == /etc/default/irqbalance block
@@ -345,7 +348,7 @@ fn the_servers_unit() {
         process.glibc_hugetlb=1: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or start the server with GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment
         cgroup.cpu_max=max: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or write max to cpu.max of the server's control group (systemd: an empty CPUQuota=; Kubernetes: no CPU limit, or whole CPUs by the static CPU manager)
         process.sched_slice_ns=100000: CANNOT, it belongs to the server's process, and nobody said which unit starts that; the server sets it in each thread by sched_setattr with sched_runtime=100000
-    "#]].assert_eq(&told(&keep(&without, &settings(&PROCESS))));
+    "#]].assert_eq(&to_text(&plan(&without, &settings(&PROCESS))));
     let texts = ["process.numa_policy=1", "process.memory_lock=none", "process.sched_policy=other"];
     expect![[r#"
         == /etc/systemd/system/game.service.d/90-evenkeel.conf 644
@@ -361,7 +364,7 @@ fn the_servers_unit() {
         process.numa_policy=1: /etc/systemd/system/game.service.d/90-evenkeel.conf (ProcessStart)
         process.sched_policy=other: /etc/systemd/system/game.service.d/90-evenkeel.conf (ProcessStart)
         process.memory_lock=none: CANNOT, a server locks nothing unless it asks for it; do not call mlockall in the server
-    "#]].assert_eq(&told(&keep(&context(&facts), &settings(&texts))));
+    "#]].assert_eq(&to_text(&plan(&context(&facts), &settings(&texts))));
 }
 
 #[test]
@@ -403,12 +406,12 @@ fn a_held_device_and_the_unit_that_verifies() {
         $ systemctl daemon-reload (undo: systemctl daemon-reload; booted; after ["/etc/systemd/system/evenkeel-hold.service", "/etc/systemd/system/evenkeel-verify.service"])
         $ systemctl restart evenkeel-hold.service (undo: systemctl stop evenkeel-hold.service; booted; after ["/etc/systemd/system/evenkeel-hold.service"])
         cpuidle.dma_latency_us=2: /etc/systemd/system/evenkeel-hold.service (AtOnce)
-    "#]].assert_eq(&told(&keep(&context, &settings(&texts))));
+    "#]].assert_eq(&to_text(&plan(&context, &settings(&texts))));
     // A path that systemd would split or expand.
     for program in ["evenkeel", "/opt/my tools/evenkeel", "/opt/%h/evenkeel", "/x;y"] {
-        let keep = keep(&PersistContext { program: Some(program), ..context }, &settings(&texts));
-        assert!(!told(&keep).contains(" verify\n") && keep.cannot.len() == 1, "{}", told(&keep));
+        let plan = plan(&PersistContext { program: Some(program), ..context }, &settings(&texts));
+        assert!(!to_text(&plan).contains(" verify\n") && plan.cannot.len() == 1, "{}", to_text(&plan));
     }
     // Nothing kept, nothing to verify.
-    assert!(keep(&context, &settings(&["cloud.threads_per_core=1"])).is_empty());
+    assert!(plan(&context, &settings(&["cloud.threads_per_core=1"])).is_empty());
 }

@@ -170,8 +170,8 @@ fn our_settings() -> impl Strategy<Value = Vec<&'static str>> {
 /// Our drop-in, and its arguments in their order.
 fn ours(texts: &[&str]) -> (String, String) {
     let facts = host_with("debian-12", "/proc/cmdline = ro\n");
-    let keep = keep(&context(&facts), &settings(texts));
-    let drop_in = match &file(&keep, "/etc/default/grub.d/90-evenkeel.cfg").unwrap().content {
+    let plan = plan(&context(&facts), &settings(texts));
+    let drop_in = match &file(&plan, "/etc/default/grub.d/90-evenkeel.cfg").unwrap().content {
         Content::Whole { text, .. } => text.clone(),
         other => panic!("{other:?}"),
     };

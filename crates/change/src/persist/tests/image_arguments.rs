@@ -15,9 +15,9 @@ fn said(name: &str, files: &[(&str, &str)], setting: &str, own: &[&str]) -> Stri
     let own_arguments: Vec<String> = own.iter().map(|text| (*text).to_owned()).collect();
     let context =
         PersistContext { is_image: true, boot_files: &boot_files, own_arguments: &own_arguments, ..context(&facts) };
-    let keep = keep(&context, &settings(&[setting]));
-    match keep.cannot.as_slice() {
-        [] => format!("taken: {}\n", keep.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(" ")),
+    let plan = plan(&context, &settings(&[setting]));
+    match plan.cannot.as_slice() {
+        [] => format!("taken: {}\n", plan.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(" ")),
         cannot => cannot.iter().map(|cannot| format!("{}\n   -> {}\n", cannot.why, cannot.todo)).collect(),
     }
 }
@@ -164,10 +164,10 @@ fn a_file_that_cannot_be_read_is_named() {
     let boot_files =
         [BootFile { path: "/etc/default/grub".to_owned(), text: Err("permission denied (EACCES)".to_owned()) }];
     let context = PersistContext { is_image: true, boot_files: &boot_files, ..context(&facts) };
-    let keep = keep(&context, &settings(&["cmdline.isolcpus=2-3"]));
-    assert!(keep.files.is_empty());
+    let plan = plan(&context, &settings(&["cmdline.isolcpus=2-3"]));
+    assert!(plan.files.is_empty());
     expect!["/etc/default/grub of the image takes no argument of ours: it can't be read: permission denied (EACCES)"]
-        .assert_eq(&keep.cannot[0].why);
+        .assert_eq(&plan.cannot[0].why);
 }
 
 #[test]

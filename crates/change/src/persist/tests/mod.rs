@@ -13,7 +13,7 @@ use evenkeel_hostfs::{Capture, Root};
 use expect_test::expect;
 
 use super::*;
-use crate::keep::{Content, KeptFile};
+use crate::persist_plan::{Content, PersistedFile};
 use crate::tests::GAME;
 
 /// What is the same on all of them: an ENA interface with two queues, an NVMe disk, systemd.
@@ -116,9 +116,9 @@ fn some_value(values: &Values) -> String {
 }
 
 /// Everything of a keep as text.
-fn told(keep: &Keep) -> String {
+fn to_text(plan: &PersistPlan) -> String {
     let mut text = String::new();
-    for file in &keep.files {
+    for file in &plan.files {
         match &file.content {
             Content::Whole { text: whole, mode } => text += &format!("== {} {mode:o}\n{whole}", file.path),
             Content::Link { target } => text += &format!("== {} -> {target}\n", file.path),
@@ -128,7 +128,7 @@ fn told(keep: &Keep) -> String {
             }
         }
     }
-    for command in &keep.commands {
+    for command in &plan.commands {
         let only = if command.only_booted { "booted" } else { "image too" };
         text += &format!(
             "$ {} (undo: {}; {only}; after {:?})\n",
@@ -137,17 +137,17 @@ fn told(keep: &Keep) -> String {
             command.after
         );
     }
-    for carried in &keep.carried {
+    for carried in &plan.carried {
         text += &format!("{}: {} ({:?})\n", carried.setting, carried.by, carried.takes_effect);
     }
-    for cannot in &keep.cannot {
+    for cannot in &plan.cannot {
         text += &format!("{}: CANNOT, {}; {}\n", cannot.setting, cannot.why, cannot.todo);
     }
     text
 }
 
-fn file<'a>(keep: &'a Keep, path: &str) -> Option<&'a KeptFile> {
-    keep.files.iter().find(|file| file.path == path)
+fn file<'a>(plan: &'a PersistPlan, path: &str) -> Option<&'a PersistedFile> {
+    plan.files.iter().find(|file| file.path == path)
 }
 
 #[test]
@@ -159,17 +159,17 @@ fn no_knob_is_forgotten_on_any_distribution() {
                 let context = PersistContext { unit, is_image, ..context(&facts) };
                 for knob in knobs::ALL {
                     let setting = Setting { knob, place: None, value: some_value(&knob.values) };
-                    let keep = keep(&context, &[setting]);
-                    let (carried, cannot) = (keep.carried.len(), keep.cannot.len());
+                    let plan = plan(&context, &[setting]);
+                    let (carried, cannot) = (plan.carried.len(), plan.cannot.len());
                     assert!(carried + cannot > 0, "{name}: {} is forgotten", knob.id);
-                    assert!(keep.carried.iter().all(|carried| !carried.by.is_empty()), "{name}: {}", knob.id);
+                    assert!(plan.carried.iter().all(|carried| !carried.by.is_empty()), "{name}: {}", knob.id);
                     let is_told = |cannot: &Cannot| !cannot.why.is_empty() && !cannot.todo.is_empty();
-                    assert!(keep.cannot.iter().all(is_told), "{name}: {} is refused without a word", knob.id);
+                    assert!(plan.cannot.iter().all(is_told), "{name}: {} is refused without a word", knob.id);
                     if knob.place == Place::Process || matches!(knob.place, Place::File { .. }) && unit.is_some() {
-                        assert!(carried > 0 || unit.is_none(), "{name}: {}", told(&keep));
+                        assert!(carried > 0 || unit.is_none(), "{name}: {}", to_text(&plan));
                     }
                     if carried == 0 {
-                        assert!(keep.is_empty(), "{name}: {} is refused, and still something is written", knob.id);
+                        assert!(plan.is_empty(), "{name}: {} is refused, and still something is written", knob.id);
                     }
                 }
             }
@@ -203,13 +203,13 @@ fn nothing_is_written_outside_of_etc_and_boot() {
             };
             let all: Vec<Setting> =
                 knobs::ALL.iter().map(|knob| Setting { knob, place: None, value: some_value(&knob.values) }).collect();
-            let keep = keep(&context, &all);
-            let mut paths: Vec<&str> = keep.files.iter().map(|file| file.path.as_str()).collect();
+            let plan = plan(&context, &all);
+            let mut paths: Vec<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
             for path in &paths {
                 assert!(path.starts_with("/etc/") || path.starts_with("/boot/"), "{path}");
                 assert!(!path.contains("/../") && !path.contains("//") && *path != "/etc/passwd", "{path}");
             }
-            for command in &keep.commands {
+            for command in &plan.commands {
                 let is_written = |path: &String| paths.contains(&path.as_str());
                 assert!(
                     command.after.iter().all(is_written),
@@ -243,9 +243,9 @@ fn what_could_end_a_line_is_refused_again() {
     let told: String = bad
         .iter()
         .map(|setting| {
-            let keep = keep(&context(&facts), std::slice::from_ref(setting));
-            assert!(keep.is_empty(), "{}", told(&keep));
-            keep.cannot.iter().map(|cannot| format!("{:?}: {}\n", cannot.setting, cannot.why)).collect::<String>()
+            let plan = plan(&context(&facts), std::slice::from_ref(setting));
+            assert!(plan.is_empty(), "{}", to_text(&plan));
+            plan.cannot.iter().map(|cannot| format!("{:?}: {}\n", cannot.setting, cannot.why)).collect::<String>()
         })
         .collect();
     expect![[r#"
@@ -262,15 +262,15 @@ fn what_could_end_a_line_is_refused_again() {
     "#]].assert_eq(&told);
     // A clean one beside it stays.
     let both = [bad[0].clone(), Setting { knob: knob("vm.swappiness"), place: None, value: "1".to_owned() }];
-    assert_eq!(keep(&context(&facts), &both).carried.len(), 1);
+    assert_eq!(plan(&context(&facts), &both).carried.len(), 1);
     // Hostile text that is plain goes into quotes of the shell, never out of them.
     let hostile = Setting { knob: knob("clocksource"), place: None, value: "$(reboot)'; reboot".to_owned() };
-    let keep = keep(&context(&facts), &[hostile]);
-    assert!(told_script(&keep).contains(r"'$(reboot)'\''; reboot'"), "{}", told_script(&keep));
+    let plan = plan(&context(&facts), &[hostile]);
+    assert!(script_text(&plan).contains(r"'$(reboot)'\''; reboot'"), "{}", script_text(&plan));
 }
 
-fn told_script(keep: &Keep) -> &str {
-    match file(keep, "/etc/evenkeel/settings.sh").map(|file| &file.content) {
+fn script_text(plan: &PersistPlan) -> &str {
+    match file(plan, "/etc/evenkeel/settings.sh").map(|file| &file.content) {
         Some(Content::Whole { text, .. }) => text,
         other => panic!("no script: {other:?}"),
     }
@@ -280,9 +280,9 @@ fn told_script(keep: &Keep) -> &str {
 fn equal_commands_run_once_after_all_their_files() {
     let facts = host("debian-12");
     let settings = settings(&["thp.enabled=never", "process.timer_slack_ns=1", "cpuidle.dma_latency_us=2"]);
-    let keep = keep(&PersistContext { program: Some("/usr/bin/evenkeel"), ..context(&facts) }, &settings);
+    let plan = plan(&PersistContext { program: Some("/usr/bin/evenkeel"), ..context(&facts) }, &settings);
     let told: String =
-        keep.commands.iter().map(|command| format!("{}: {:?}\n", command.argv.join(" "), command.after)).collect();
+        plan.commands.iter().map(|command| format!("{}: {:?}\n", command.argv.join(" "), command.after)).collect();
     expect![[r#"
         systemctl daemon-reload: ["/etc/systemd/system/evenkeel-settings.service", "/etc/systemd/system/game.service.d/90-evenkeel.conf", "/etc/systemd/system/evenkeel-hold.service", "/etc/systemd/system/evenkeel-verify.service"]
         systemctl restart evenkeel-hold.service: ["/etc/systemd/system/evenkeel-hold.service"]
@@ -303,5 +303,5 @@ fn without_systemd_no_unit_is_written() {
         thp.enabled=never: CANNOT, openrc-init starts this system, and only units of systemd are known; set it after each boot: evenkeel apply thp.enabled=never
         process.timer_slack_ns=1: CANNOT, openrc-init starts this system, and only units of systemd are known; start the server so that process.timer_slack_ns=1 holds from its start
         cpuidle.dma_latency_us=2: CANNOT, openrc-init starts this system, and only units of systemd are known; start at boot: sh -c 'exec 3>/dev/cpu_dma_latency && echo VALUE >&3 && exec sleep infinity'
-    "#]].assert_eq(&told(&keep(&context, &settings(&texts))));
+    "#]].assert_eq(&to_text(&plan(&context, &settings(&texts))));
 }

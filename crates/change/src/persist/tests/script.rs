@@ -40,7 +40,7 @@ fn run(shell: &str, script: &str, dir: &Path) -> (i32, String) {
 
 fn script_of(texts: &[&str]) -> String {
     let facts = host("debian-12");
-    told_script(&keep(&context(&facts), &settings(texts))).to_owned()
+    script_text(&plan(&context(&facts), &settings(texts))).to_owned()
 }
 
 /// The shells that are there; `dash` is Debian's `sh`, `bash` Red Hat's.

@@ -24,7 +24,7 @@ fn said(output: &Output) -> String {
 }
 
 /// Every file that all recipes write for a machine with everything.
-fn everything(name: &str) -> Keep {
+fn everything(name: &str) -> PersistPlan {
     let facts = host(name);
     let context = PersistContext { program: Some("/bin/true"), ..context(&facts) };
     let mut settings: Vec<Setting> =
@@ -32,12 +32,12 @@ fn everything(name: &str) -> Keep {
     let placed =
         ["irq.affinity@29=1", "net.rps_cpus@ens5/rx-1=0-1", "net.channels@ens5=1", "process.sched_policy=fifo"];
     settings.extend(placed.iter().map(|text| Setting::parse(text).unwrap()));
-    keep(&context, &settings)
+    plan(&context, &settings)
 }
 
 /// Writes the files of a keep below a folder.
-fn write(keep: &Keep, root: &Path) {
-    for file in &keep.files {
+fn write(plan: &PersistPlan, root: &Path) {
+    for file in &plan.files {
         let path = root.join(file.path.trim_start_matches('/'));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         match &file.content {
@@ -53,10 +53,10 @@ fn write(keep: &Keep, root: &Path) {
 fn shells_and_shellcheck_take_the_script() {
     let dir = tempfile::tempdir().unwrap();
     let all = everything("debian-12");
-    let texts = [told_script(&all).to_owned()].into_iter().chain(
+    let texts = [script_text(&all).to_owned()].into_iter().chain(
         [&["thp.enabled=never"][..], &["irq.affinity=0"], &["disk.scheduler=none"]].map(|texts| {
             let facts = host("debian-12");
-            told_script(&keep(&context(&facts), &settings(texts))).to_owned()
+            script_text(&plan(&context(&facts), &settings(texts))).to_owned()
         }),
     );
     for text in texts {
@@ -77,11 +77,11 @@ fn shells_and_shellcheck_take_the_script() {
 #[test]
 fn systemd_takes_the_units() {
     let dir = tempfile::tempdir().unwrap();
-    let keep = everything("debian-12");
-    write(&keep, dir.path());
+    let plan = everything("debian-12");
+    write(&plan, dir.path());
     let units = dir.path().join("etc/systemd/system");
     std::fs::write(units.join("game.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
-    let names: Vec<String> = keep
+    let names: Vec<String> = plan
         .files
         .iter()
         .filter(|file| matches!(file.content, Content::Whole { .. }))
@@ -112,10 +112,10 @@ fn systemd_takes_the_units() {
 /// No `sysctl --dry-run`: procps opens the kernel's files for writing all the same. The reader of facts is held to systemd's rules.
 #[test]
 fn what_reads_sysctl_files_reads_the_drop_in() {
-    let keep = everything("debian-12");
-    let Some(Content::Whole { text, .. }) = file(&keep, "/etc/sysctl.d/90-evenkeel.conf").map(|file| &file.content)
+    let plan = everything("debian-12");
+    let Some(Content::Whole { text, .. }) = file(&plan, "/etc/sysctl.d/90-evenkeel.conf").map(|file| &file.content)
     else {
-        panic!("{}", told(&keep));
+        panic!("{}", to_text(&plan));
     };
     let lines: String = text.lines().map(|line| format!("| {line}\n")).collect();
     let dirs = ["/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];

@@ -4,8 +4,8 @@ use evenkeel_host::{Action, Reading};
 use proptest::prelude::*;
 
 use super::{Place, every_content, one_step};
-use crate::keep::Lasting;
-use crate::keep::{Content, Keep, KeptCommand, KeptFile};
+use crate::persist_plan::Lasting;
+use crate::persist_plan::{Content, PersistPlan, PersistedCommand, PersistedFile};
 use crate::plan_file::PlanFile;
 use crate::render::{cloud_init, role, script, undo_script};
 
@@ -79,16 +79,16 @@ prop_compose! {
             2 => Content::Block { lines: texts[8].clone() + "\n" },
             _ => Content::KernelArguments { arguments: vec![texts[8].clone()] },
         };
-        let command = KeptCommand {
+        let command = PersistedCommand {
             argv: vec!["true".to_owned(), texts[9].clone()],
             undo: vec!["true".to_owned(), texts[9].clone()],
             after: vec![path("/etc/", &texts[10])],
             why: texts[11].clone(),
             only_booted: false,
         };
-        let files = vec![KeptFile { path: path("/etc/", &texts[10]), content }];
-        let keep = Keep { files, commands: vec![command], ..Keep::default() };
-        plan.keep = Some(Lasting { unit: Some(texts[13].clone()), keep });
+        let files = vec![PersistedFile { path: path("/etc/", &texts[10]), content }];
+        let persist = PersistPlan { files, commands: vec![command], ..PersistPlan::default() };
+        plan.persist = Some(Lasting { unit: Some(texts[13].clone()), persist });
         plan
     }
 }
@@ -134,13 +134,13 @@ fn no_target_of_a_link_is_an_option() {
         place.write("/proc/ok", "1\n");
         std::fs::create_dir_all(place.at("/etc")).unwrap();
         std::os::unix::fs::symlink(target, place.at("/etc/before")).unwrap();
-        let file = |path: &str, target: &str| KeptFile {
+        let file = |path: &str, target: &str| PersistedFile {
             path: path.to_owned(),
             content: Content::Link { target: target.to_owned() },
         };
         let files = vec![file("/etc/new", target), file("/etc/before", "elsewhere")];
         let mut plan = one_step("/proc/ok", Reading::Plain, "1");
-        plan.keep = Some(Lasting { unit: None, keep: Keep { files, ..Keep::default() } });
+        plan.persist = Some(Lasting { unit: None, persist: PersistPlan { files, ..PersistPlan::default() } });
         let run = place.run(&script(&plan).unwrap());
         let leads = |path: &str| std::fs::read_link(place.at(path)).ok();
         assert!(run.status.success() && place.is_clean_here(), "{target}: {run:?}");
@@ -178,16 +178,21 @@ fn what_a_plan_may_not_change_is_refused() {
     }
     for path in ["/usr/bin/x", "/etc/../usr/x", "/etc/", "/proc/sys/x", "/root/.ssh/x", "/etc/a\u{202e}b"] {
         let path = path.to_owned();
-        refused(&|plan| plan.keep.as_mut().unwrap().keep.files[0].path.clone_from(&path)).unwrap_err();
+        refused(&|plan| plan.persist.as_mut().unwrap().persist.files[0].path.clone_from(&path)).unwrap_err();
     }
-    let keep = |change: &dyn Fn(&mut Keep)| refused(&|plan| change(&mut plan.keep.as_mut().unwrap().keep)).unwrap_err();
-    let content = |content: &Content| keep(&|keep: &mut Keep| keep.files[0].content = content.clone());
+    let persist = |change: &dyn Fn(&mut PersistPlan)| {
+        refused(&|plan| change(&mut plan.persist.as_mut().unwrap().persist)).unwrap_err()
+    };
+    let content = |content: &Content| persist(&|persist: &mut PersistPlan| persist.files[0].content = content.clone());
     assert!(content(&Content::Whole { text: "x\n".into(), mode: 0o4755 }).contains("permission bits"));
     assert!(content(&Content::Whole { text: "x\0\n".into(), mode: 0o644 }).contains("control characters"));
     assert!(content(&Content::Block { lines: "x".into() }).contains("newline"));
     assert!(content(&Content::KernelArguments { arguments: vec!["a b".into()] }).contains("one word"));
-    assert!(keep(&|keep: &mut Keep| keep.commands[0].argv.clear()).contains("begin with a program"));
-    assert!(keep(&|keep: &mut Keep| keep.commands[0].argv = vec!["-x".into()]).contains("begin with a program"));
+    assert!(persist(&|persist: &mut PersistPlan| persist.commands[0].argv.clear()).contains("begin with a program"));
+    assert!(
+        persist(&|persist: &mut PersistPlan| persist.commands[0].argv = vec!["-x".into()])
+            .contains("begin with a program")
+    );
     let cpus = |plan: &mut PlanFile| plan.steps = one_step("/proc/x", Reading::CpuMask, "f").steps;
     assert!(refused(&cpus).unwrap_err().contains("list of CPUs"));
 }

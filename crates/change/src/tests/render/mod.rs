@@ -18,9 +18,9 @@ use evenkeel_hostfs::{Capture, Root};
 use tempfile::TempDir;
 
 use super::{Quick, in_memory};
-use crate::keep::Lasting;
-use crate::keep::{Content, Keep, KeptCommand, KeptFile};
 use crate::persist::PersistContext;
+use crate::persist_plan::Lasting;
+use crate::persist_plan::{Content, PersistPlan, PersistedCommand, PersistedFile};
 use crate::plan_file::PlanFile;
 use crate::{State, apply};
 
@@ -105,18 +105,18 @@ pub(super) fn planned(root: &Root, settings: &[Setting]) -> PlanFile {
 
 /// A plan with a file of each content, with commands, and with no step.
 pub(super) fn every_content() -> PlanFile {
-    let file = |path: &str, content| KeptFile { path: path.to_owned(), content };
+    let file = |path: &str, content| PersistedFile { path: path.to_owned(), content };
     let whole = |text: &str, mode| Content::Whole { text: text.to_owned(), mode };
     let block = |lines: &str| Content::Block { lines: lines.to_owned() };
     let arguments = || Content::KernelArguments { arguments: vec!["idle=poll".into(), "isolcpus=2-3".into()] };
-    let command = |argv: &[&str], after: &[&str]| KeptCommand {
+    let command = |argv: &[&str], after: &[&str]| PersistedCommand {
         argv: argv.iter().map(|word| (*word).to_owned()).collect(),
         undo: vec!["echo".into(), "undone".into()],
         after: after.iter().map(|path| (*path).to_owned()).collect(),
         why: "it's for $(a test)".to_owned(),
         only_booted: true,
     };
-    let keep = Keep {
+    let persist = PersistPlan {
         files: vec![
             file("/etc/sysctl.d/90-evenkeel.conf", whole("# it's $HOME, `id` and \\n\nvm/swappiness = 10\n", 0o644)),
             file("/etc/evenkeel/boot/run", whole("#!/bin/sh\nEND\nEND_\n\n\texit 0", 0o755)),
@@ -132,11 +132,18 @@ pub(super) fn every_content() -> PlanFile {
             file("/etc/kernel/cmdline", arguments()),
         ],
         commands: vec![command(&["echo", "it's", "$HOME"], &["/etc/there"]), command(&["true"], &[])],
-        ..Keep::default()
+        ..PersistPlan::default()
     };
     let settings = vec!["vm.swappiness=10".to_owned()];
-    let lasting = Lasting { unit: None, keep };
-    PlanFile { format: 1, evenkeel: "0".into(), title: "all".into(), settings, steps: Vec::new(), keep: Some(lasting) }
+    let lasting = Lasting { unit: None, persist };
+    PlanFile {
+        format: 1,
+        evenkeel: "0".into(),
+        title: "all".into(),
+        settings,
+        steps: Vec::new(),
+        persist: Some(lasting),
+    }
 }
 
 /// Files of somebody else that [`every_content`] meets.
@@ -159,7 +166,7 @@ pub(super) fn one_step(path: &str, reading: Reading, wanted: &str) -> PlanFile {
     planned["takes_effect"] = "at-once".into();
     let planned = serde_json::from_value(planned).unwrap();
     let settings = vec![format!("a.knob={wanted}")];
-    PlanFile { format: 1, evenkeel: "0".into(), title: "one".into(), settings, steps: vec![planned], keep: None }
+    PlanFile { format: 1, evenkeel: "0".into(), title: "one".into(), settings, steps: vec![planned], persist: None }
 }
 
 /// What is at a path: a file's text and mode, a link's target, or a folder.

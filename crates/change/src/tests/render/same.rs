@@ -9,8 +9,8 @@ use evenkeel_sys::Errno;
 
 use super::{At, Host, Place, THEIRS, applied, every_content, hosts, in_memory, well};
 use crate::edit;
-use crate::keep::Content;
 use crate::outside::Outside;
+use crate::persist_plan::Content;
 use crate::plan_file::PlanFile;
 use crate::render::{script, undo_script};
 use crate::{State, apply};
@@ -68,8 +68,8 @@ impl Seen {
             let (knob, wanted) = (&planned.step.knob, &planned.step.wanted);
             self.0.insert(format!("{:?}", (knob, reading, wanted, text(path), in_force, along)))
         });
-        let keep = &mut plan.keep.as_mut().unwrap().keep;
-        keep.files.retain(|file| self.0.insert(format!("{:?}", (&file.path, &file.content, text(&file.path)))));
+        let persist = &mut plan.persist.as_mut().unwrap().persist;
+        persist.files.retain(|file| self.0.insert(format!("{:?}", (&file.path, &file.content, text(&file.path)))));
     }
 }
 
@@ -103,7 +103,7 @@ fn it_does_what_apply_does(name: &str, capture: &Capture, plan: &PlanFile) {
             assert_eq!(told(reading, text), told(reading, &expected), "{name}: {path}\n{said}");
         }
     }
-    for file in &plan.keep.as_ref().unwrap().keep.files {
+    for file in &plan.persist.as_ref().unwrap().persist.files {
         assert_eq!(
             entry(&place.tree(), &file.path),
             with(&before, &file.path, &file.content).unwrap(),
@@ -161,7 +161,7 @@ fn each_kind_of_content_is_what_the_executor_makes_of_it() {
     let said = well(&place.run(&script(&plan).unwrap()));
     assert!(said.contains("echo it's $HOME\n"), "commands are told, not run, on a root that does not run: {said}");
     let after = place.tree();
-    for file in &plan.keep.as_ref().unwrap().keep.files {
+    for file in &plan.persist.as_ref().unwrap().persist.files {
         let expected = with(&before, &file.path, &file.content).unwrap();
         assert_eq!(entry(&after, &file.path), expected, "{}", file.path);
     }
@@ -183,7 +183,7 @@ fn what_somebody_else_changed_since_stays_theirs() {
     }
     let changed = place.tree();
     well(&place.sh(&place.undo_script().unwrap()));
-    for file in plan.keep.unwrap().keep.files.iter().filter(|file| edited.contains(&file.path.as_str())) {
+    for file in plan.persist.unwrap().persist.files.iter().filter(|file| edited.contains(&file.path.as_str())) {
         let expected = edit::without(&entry(&changed, &file.path), &file.content);
         assert_eq!(entry(&place.tree(), &file.path), expected, "{}", file.path);
     }
@@ -218,14 +218,14 @@ fn kernel_arguments_go_where_the_executor_puts_them() {
         "",
     ];
     let mut plan = every_content();
-    let keep = &mut plan.keep.as_mut().unwrap().keep;
-    keep.commands.clear();
-    keep.files.retain(|file| file.path == "/etc/kernel/cmdline");
+    let persist = &mut plan.persist.as_mut().unwrap().persist;
+    persist.commands.clear();
+    persist.files.retain(|file| file.path == "/etc/kernel/cmdline");
     for text in texts {
         let place = Place::new();
         place.write("/etc/kernel/cmdline", text);
         let before = place.tree();
-        let content = &plan.keep.as_ref().unwrap().keep.files[0].content;
+        let content = &plan.persist.as_ref().unwrap().persist.files[0].content;
         let output = place.run(&script(&plan).unwrap());
         match with(&before, "/etc/kernel/cmdline", content) {
             Ok(expected) => {
@@ -256,10 +256,10 @@ fn kernel_arguments_go_from_wherever_they_are() {
         "title a\nlinux /v\n".to_owned(),
     ];
     let mut plan = every_content();
-    let keep = &mut plan.keep.as_mut().unwrap().keep;
-    keep.commands.clear();
-    keep.files.retain(|file| file.path == "/etc/kernel/cmdline");
-    let content = &plan.keep.as_ref().unwrap().keep.files[0].content;
+    let persist = &mut plan.persist.as_mut().unwrap().persist;
+    persist.commands.clear();
+    persist.files.retain(|file| file.path == "/etc/kernel/cmdline");
+    let content = &plan.persist.as_ref().unwrap().persist.files[0].content;
     for text in texts {
         let place = Place::new();
         place.write("/etc/kernel/cmdline", &text);
@@ -333,8 +333,8 @@ fn every_byte_of_the_plan_is_in_the_script() {
 }
 
 fn expected(plan: &PlanFile) -> Vec<Vec<String>> {
-    let keep = &plan.keep.as_ref().unwrap().keep;
-    let files = keep.files.iter().map(|file| match &file.content {
+    let persist = &plan.persist.as_ref().unwrap().persist;
+    let files = persist.files.iter().map(|file| match &file.content {
         Content::Whole { text, mode } => vec!["place".into(), format!("{mode:o}"), file.path.clone(), text.clone()],
         Content::Link { target } => vec!["link".into(), file.path.clone(), target.clone()],
         Content::Block { lines } => vec!["block".into(), file.path.clone(), lines.clone()],
@@ -344,7 +344,7 @@ fn expected(plan: &PlanFile) -> Vec<Vec<String>> {
     });
     let word = |word: &str, argv: &[String]| [vec![word.to_owned()], argv.to_vec()].concat();
     let commands =
-        keep.commands.iter().flat_map(|command| [word("undone_by", &command.undo), word("run", &command.argv)]);
+        persist.commands.iter().flat_map(|command| [word("undone_by", &command.undo), word("run", &command.argv)]);
     let mut calls: Vec<Vec<String>> = files.chain(commands).collect();
     // What is empty at the end of a call is not told from what is not there.
     for call in &mut calls {

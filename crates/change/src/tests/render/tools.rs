@@ -96,8 +96,8 @@ fn assert_yaml_reads(place: &Place, plans: &[PlanFile]) {
 fn ansible_runs_the_role_as_sh_runs_the_script() {
     let capture = &hosts().iter().find(|host| host.name == "qemu-4-queues-6.1").unwrap().capture;
     let mut plan = planned(&Root::captured(capture.clone()), &every_setting(capture)[..20]);
-    let keep = plan.keep.as_mut().unwrap();
-    keep.keep.files.extend(every_content().keep.unwrap().keep.files.into_iter().skip(1).take(3));
+    let persist = plan.persist.as_mut().unwrap();
+    persist.persist.files.extend(every_content().persist.unwrap().persist.files.into_iter().skip(1).take(3));
     let (by_hand, by_ansible) = (Place::of(capture), Place::of(capture));
     well(&by_hand.run(&script(&plan).unwrap()));
     let before = by_ansible.tree();

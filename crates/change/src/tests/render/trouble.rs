@@ -8,7 +8,7 @@ use evenkeel_host::{Action, Reading};
 
 use super::same::theirs;
 use super::{At, Place, every_content, one_step, well};
-use crate::keep::{Content, KeptFile};
+use crate::persist_plan::{Content, PersistedFile};
 use crate::plan_file::PlanFile;
 use crate::render::script;
 
@@ -22,12 +22,12 @@ fn fails_at_its_end() -> (Place, PlanFile) {
     place.write("/etc/is-a-folder/x", "");
     let mut plan = one_step(SWAPPINESS, Reading::Plain, "10");
     plan.steps.extend(one_step("/sys/mm/enabled", Reading::ChosenWord, "never").steps);
-    let mut keep = every_content().keep.unwrap();
-    keep.keep.commands.clear();
-    keep.keep.files.truncate(1);
+    let mut persist = every_content().persist.unwrap();
+    persist.persist.commands.clear();
+    persist.persist.files.truncate(1);
     let content = Content::Whole { text: "x\n".into(), mode: 0o644 };
-    keep.keep.files.push(KeptFile { path: "/etc/is-a-folder".into(), content });
-    plan.keep = Some(keep);
+    persist.persist.files.push(PersistedFile { path: "/etc/is-a-folder".into(), content });
+    plan.persist = Some(persist);
     (place, plan)
 }
 
@@ -60,7 +60,7 @@ fn a_signal_takes_all_with_it() {
             continue;
         }
         let (place, mut plan) = fails_at_its_end();
-        plan.keep.as_mut().unwrap().keep.files.truncate(1);
+        plan.persist.as_mut().unwrap().persist.files.truncate(1);
         let text = script(&plan).unwrap().replace("\nplace 644", &format!("\nkill -{signal} $$\nplace 644"));
         let output = place.run(&text);
         assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
@@ -117,7 +117,7 @@ fn values_of_another_boot_are_not_put_back() {
 #[test]
 fn killed_anywhere_it_can_be_undone() {
     let (place, mut plan) = fails_at_its_end();
-    plan.keep.as_mut().unwrap().keep.files.truncate(1);
+    plan.persist.as_mut().unwrap().persist.files.truncate(1);
     let text = script(&plan).unwrap();
     // The shell counts the lines of the functions that it goes through, and dies at one of them. It dies without its traps.
     let lines: Vec<&str> = text.lines().collect();
@@ -179,7 +179,7 @@ fn a_folder_with_the_name_of_a_draft_is_not_in_the_way() {
     let place = theirs();
     let plan = every_content();
     let taken = |number: &str| {
-        for file in &plan.keep.as_ref().unwrap().keep.files {
+        for file in &plan.persist.as_ref().unwrap().persist.files {
             let (folder, name) = file.path.rsplit_once('/').unwrap();
             place.write(&format!("{folder}/.{name}.evenkeel-draft{number}/theirs"), "");
         }
@@ -208,10 +208,10 @@ fn no_link_leads_out_of_the_root() {
     symlink(&folder, place.at("/etc")).unwrap();
     symlink(&folder, place.at("/sys")).unwrap();
     let before = outside.tree();
-    let mut keep = one_step(SWAPPINESS, Reading::Plain, "10");
-    keep.steps.clear();
-    keep.keep = every_content().keep;
-    for plan in [one_step(SWAPPINESS, Reading::Plain, "10"), one_step("/sys/victim", Reading::Plain, "10"), keep] {
+    let mut persist = one_step(SWAPPINESS, Reading::Plain, "10");
+    persist.steps.clear();
+    persist.persist = every_content().persist;
+    for plan in [one_step(SWAPPINESS, Reading::Plain, "10"), one_step("/sys/victim", Reading::Plain, "10"), persist] {
         let output = place.run(&script(&plan).unwrap());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains("leads out of"), "{said}");

@@ -51,7 +51,7 @@ pub(super) fn write(
     let selection = Selection::of_settings(settings, args.unit.clone());
     let mut plan = selection.plan(root, facts, &state.read()?, term)?.plan;
     plan.title = format!("tuned: {} of {}", design.metric.name, spec.name);
-    let cannot: &[Cannot] = plan.keep.as_ref().map_or(&[], |lasting| &lasting.keep.cannot);
+    let cannot: &[Cannot] = plan.persist.as_ref().map_or(&[], |lasting| &lasting.persist.cannot);
     notes.extend(words(&kept, cannot, &plan.settings));
     let applies = !cannot.iter().any(|cannot| plan.settings.contains(&cannot.setting));
     if !applies && args.unit.is_none() {

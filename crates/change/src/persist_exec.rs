@@ -1,4 +1,4 @@
-//! Carrying out a [`Keep`] and taking it back: configuration files, then the commands that make programs read them.
+//! Carrying out a [`PersistPlan`] and taking it back: configuration files, then the commands that make programs read them.
 
 use evenkeel_hostfs::{Entry, Root, RootKind, Tree, TreeError};
 
@@ -6,33 +6,38 @@ use crate::edit;
 use crate::effects::Effects;
 use crate::failure::Failure;
 use crate::holders::revert_command;
-use crate::keep::{Content, Keep, KeptCommand, KeptFile};
-use crate::put_back::{KeptOutcome, KeptUndo, PutBack};
+use crate::persist_plan::{Content, PersistPlan, PersistedCommand, PersistedFile};
+use crate::put_back::{PersistedOutcome, PersistedUndo, PutBack};
 use crate::record::{CommandIntent, Event, FileIntent};
 use crate::shell;
 
 /// Gives the indices of those that were so already: files and commands count on from `first`, behind the steps.
-pub(crate) fn take_kept(effects: &mut Effects<'_>, txn: u64, first: usize, keep: &Keep) -> Result<Vec<usize>, Failure> {
-    if keep.is_empty() {
+pub(crate) fn persist(
+    effects: &mut Effects<'_>,
+    txn: u64,
+    first: usize,
+    plan: &PersistPlan,
+) -> Result<Vec<usize>, Failure> {
+    if plan.is_empty() {
         return Ok(Vec::new());
     }
     let tree = effects.root.tree().map_err(|error| Failure::Root(error.to_string()))?;
     let mut already_so = Vec::new();
     let mut changed: Vec<&str> = Vec::new();
-    for (index, file) in (first..).zip(&keep.files) {
+    for (index, file) in (first..).zip(&plan.files) {
         // A person undoes the newest record first, and a command must not run before the file that it reads is back: so each file's
         // line ends with the commands that read it.
-        let readers = keep.commands.iter().filter(|command| command.after.contains(&file.path));
+        let readers = plan.commands.iter().filter(|command| command.after.contains(&file.path));
         let readers: String = readers.map(|command| format!("; {}", shell_words(&command.undo))).collect();
-        if take_file(effects, &tree, Kept { txn, index }, file, &readers)? {
+        if take_file(effects, &tree, Part { txn, index }, file, &readers)? {
             changed.push(&file.path);
         } else {
             already_so.push(index);
         }
     }
     // Who was killed between a file and its command left the command owed.
-    let is_owed = |command: &KeptCommand| effects.state.log().owes_command(txn, &command.argv);
-    let runs: Vec<bool> = keep
+    let is_owed = |command: &PersistedCommand| effects.state.log().owes_command(txn, &command.argv);
+    let runs: Vec<bool> = plan
         .commands
         .iter()
         .map(|command| {
@@ -41,9 +46,9 @@ pub(crate) fn take_kept(effects: &mut Effects<'_>, txn: u64, first: usize, keep:
             concerned || is_owed(command)
         })
         .collect();
-    for ((index, command), runs) in (first + keep.files.len()..).zip(&keep.commands).zip(runs) {
+    for ((index, command), runs) in (first + plan.files.len()..).zip(&plan.commands).zip(runs) {
         if runs && effects.root.kind() != RootKind::Mounted {
-            take_command(effects, Kept { txn, index }, command)?;
+            take_command(effects, Part { txn, index }, command)?;
         } else {
             already_so.push(index);
         }
@@ -51,27 +56,27 @@ pub(crate) fn take_kept(effects: &mut Effects<'_>, txn: u64, first: usize, keep:
     Ok(already_so)
 }
 
-/// Whether every file of `keep` is as it should be, so that there is nothing to do.
+/// Whether every file of `plan` is as it should be, so that there is nothing to do.
 ///
 /// # Errors
 /// If a file can't be read.
-pub fn is_in_place(root: &Root, keep: &Keep) -> Result<bool, TreeError> {
+pub fn is_in_place(root: &Root, plan: &PersistPlan) -> Result<bool, TreeError> {
     let Ok(tree) = root.tree() else { return Ok(false) };
-    for file in &keep.files {
+    for file in &plan.files {
         let now = tree.look(&file.path)?;
         if edit::with(&now, &file.content).is_ok_and(|wanted| wanted != now) {
             return Ok(false);
         }
     }
     // What only a command does can't be looked at.
-    Ok(keep.commands.iter().all(|command| !command.after.is_empty()))
+    Ok(plan.commands.iter().all(|command| !command.after.is_empty()))
 }
 
 /// What a file is, and what it is to be, as texts: for people who review a plan.
 ///
 /// # Errors
 /// If the file can't be read, or can't be edited; in words.
-pub fn before_and_after(root: &Root, file: &KeptFile) -> Result<(String, String), String> {
+pub fn before_and_after(root: &Root, file: &PersistedFile) -> Result<(String, String), String> {
     let tree = root.tree().map_err(|error| error.to_string())?;
     let before = tree.look(&file.path).map_err(|error| error.to_string())?;
     let after = edit::with(&before, &file.content)?;
@@ -85,7 +90,7 @@ pub fn before_and_after(root: &Root, file: &KeptFile) -> Result<(String, String)
 
 /// Which transaction, and which of its parts.
 #[derive(Clone, Copy)]
-struct Kept {
+struct Part {
     txn: u64,
     index: usize,
 }
@@ -94,11 +99,11 @@ struct Kept {
 fn take_file(
     effects: &mut Effects<'_>,
     tree: &Tree,
-    kept: Kept,
-    file: &KeptFile,
+    part: Part,
+    file: &PersistedFile,
     readers: &str,
 ) -> Result<bool, Failure> {
-    let KeptFile { path, content } = file;
+    let PersistedFile { path, content } = file;
     let before = tree.look(path)?;
     let after = edit::with(&before, content).map_err(|why| Failure::File { path: path.clone(), why })?;
     if before == after {
@@ -106,11 +111,11 @@ fn take_file(
     }
     let folders = tree.missing_folders(path)?;
     effects.state.claim(effects.root, path)?;
-    effects.hold((kept.txn, kept.index), [(path.as_str(), "")])?;
+    effects.hold((part.txn, part.index), [(path.as_str(), "")])?;
     let undo = undo_line(path, &before, &folders) + readers;
     effects.record(Event::File(FileIntent {
-        txn: kept.txn,
-        step: kept.index,
+        txn: part.txn,
+        step: part.index,
         path: path.clone(),
         content: content.clone(),
         before,
@@ -124,21 +129,21 @@ fn take_file(
     if tree.look(path)? != after {
         return Err(Failure::File { path: path.clone(), why: "it does not read as it was written".to_owned() });
     }
-    effects.done(kept.txn, kept.index)?;
+    effects.done(part.txn, part.index)?;
     Ok(true)
 }
 
-fn take_command(effects: &mut Effects<'_>, kept: Kept, command: &KeptCommand) -> Result<(), Failure> {
-    let KeptCommand { argv, undo, .. } = command;
+fn take_command(effects: &mut Effects<'_>, part: Part, command: &PersistedCommand) -> Result<(), Failure> {
+    let PersistedCommand { argv, undo, .. } = command;
     effects.record(Event::Command(CommandIntent {
-        txn: kept.txn,
-        step: kept.index,
+        txn: part.txn,
+        step: part.index,
         argv: argv.clone(),
         undo_argv: undo.clone(),
         undo: shell_words(undo),
     }))?;
     effects.run(argv).map_err(|why| Failure::Command { command: shell_words(argv), why })?;
-    effects.done(kept.txn, kept.index)?;
+    effects.done(part.txn, part.index)?;
     Ok(())
 }
 
@@ -157,7 +162,7 @@ impl Effects<'_> {
 }
 
 /// Puts the files of transaction `txn` back, the last change first, then runs what undoes its commands.
-pub(crate) fn put_kept_back(effects: &mut Effects<'_>, txn: u64, back: &mut PutBack) {
+pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut PutBack) {
     let logged = effects.state.log().begun(txn);
     let (files, commands) = (logged.owed_files(), logged.owed_commands());
     if files.is_empty() && commands.is_empty() {
@@ -166,66 +171,68 @@ pub(crate) fn put_kept_back(effects: &mut Effects<'_>, txn: u64, back: &mut PutB
     let tree = match effects.root.tree() {
         Ok(tree) => tree,
         Err(error) => {
-            let undo = KeptOutcome::Failed { why: error.to_string() };
+            let undo = PersistedOutcome::Failed { why: error.to_string() };
             back.all_undone = false;
-            back.kept.push(KeptUndo { what: "/".to_owned(), undo });
+            back.persisted.push(PersistedUndo { what: "/".to_owned(), undo });
             return;
         }
     };
     for file in &files {
         let undo = restore(effects, &tree, file);
-        let is_recorded = back.settle(effects, txn, file.step, KeptUndo { what: file.path.clone(), undo });
+        let is_recorded = back.settle(effects, txn, file.step, PersistedUndo { what: file.path.clone(), undo });
         if is_recorded {
             effects.tidy(&file.path);
         }
     }
     if effects.root.kind() == RootKind::Mounted && !files.is_empty() {
-        back.kept.extend(to_run(effects, txn));
+        back.persisted.extend(to_run(effects, txn));
     }
     // Once for all files: what reads them must see them all as before. Where one is not, the command stays owed, and runs once more when
     // that file is back.
-    let all_back = back.kept.iter().all(KeptUndo::is_undone);
+    let all_back = back.persisted.iter().all(PersistedUndo::is_undone);
     for command in &commands {
         let undo = match effects.root.kind() {
-            RootKind::Mounted => KeptOutcome::ToRun,
-            _ => effects.run(&command.undo_argv).map_or_else(|why| KeptOutcome::Failed { why }, |()| KeptOutcome::Ran),
+            RootKind::Mounted => PersistedOutcome::ToRun,
+            _ => effects
+                .run(&command.undo_argv)
+                .map_or_else(|why| PersistedOutcome::Failed { why }, |()| PersistedOutcome::Ran),
         };
-        let undone = KeptUndo { what: shell_words(&command.undo_argv), undo };
+        let undone = PersistedUndo { what: shell_words(&command.undo_argv), undo };
         if all_back {
             back.settle(effects, txn, command.step, undone);
         } else {
-            back.kept.push(undone);
+            back.persisted.push(undone);
         }
     }
 }
 
 /// What undoes the commands that nobody could run in an image, but somebody may have run in it since.
-fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<KeptUndo> {
+fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<PersistedUndo> {
     let lasting = effects.state.log().begun(txn).lasting.iter();
-    let commands = lasting.flat_map(|lasting| &lasting.keep.commands).filter(|command| !command.only_booted);
-    commands.map(|command| KeptUndo { what: shell_words(&command.undo), undo: KeptOutcome::ToRun }).collect()
+    let commands = lasting.flat_map(|lasting| &lasting.persist.commands).filter(|command| !command.only_booted);
+    commands.map(|command| PersistedUndo { what: shell_words(&command.undo), undo: PersistedOutcome::ToRun }).collect()
 }
 
 impl PutBack {
     /// Gives whether the journal has it now.
-    fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: KeptUndo) -> bool {
+    fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: PersistedUndo) -> bool {
         let recorded = undo.is_undone().then(|| effects.record_undone(Event::Undone { txn, step }));
         self.all_undone &= undo.is_undone();
-        self.kept.push(undo);
+        self.persisted.push(undo);
         let is_recorded = matches!(recorded, Some(Ok(())));
         self.note(recorded.unwrap_or(Ok(())));
         is_recorded
     }
 }
 
-fn restore(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> KeptOutcome {
+fn restore(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> PersistedOutcome {
     if let Err(why) = refuse_if_covered(effects, tree, file) {
-        return KeptOutcome::Failed { why };
+        return PersistedOutcome::Failed { why };
     }
     restore_file(effects, tree, file).unwrap_or_else(|error| match error.errno {
         // Somebody took the folder away, and our file with it.
-        errno if errno.is_absence() && file.before == Entry::Absent => KeptOutcome::AsBefore,
-        _ => KeptOutcome::Failed { why: error.to_string() },
+        errno if errno.is_absence() && file.before == Entry::Absent => PersistedOutcome::AsBefore,
+        _ => PersistedOutcome::Failed { why: error.to_string() },
     })
 }
 
@@ -248,21 +255,21 @@ fn refuse_if_covered(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) 
     }
 }
 
-fn restore_file(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<KeptOutcome, TreeError> {
+fn restore_file(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<PersistedOutcome, TreeError> {
     let FileIntent { path, content, before, .. } = file;
     tree.sweep(path)?;
     let now = tree.look(path)?;
     let is_ours = edit::with(before, content).is_ok_and(|ours| ours == now);
     let outcome = if now == *before {
-        KeptOutcome::AsBefore
+        PersistedOutcome::AsBefore
     } else if is_ours || matches!(content, Content::Whole { .. } | Content::Link { .. }) {
         effects.state.outside.put(tree, path, before)?;
-        if is_ours { KeptOutcome::Restored } else { KeptOutcome::Foreign }
+        if is_ours { PersistedOutcome::Restored } else { PersistedOutcome::Foreign }
     } else {
         // A file of somebody else. Theirs stays, ours goes. An earlier version may have put ours elsewhere in it.
         let without = edit::without(&now, content);
         effects.state.outside.put(tree, path, &without)?;
-        if without == *before { KeptOutcome::Restored } else { KeptOutcome::Foreign }
+        if without == *before { PersistedOutcome::Restored } else { PersistedOutcome::Foreign }
     };
     for folder in file.folders.iter().rev() {
         effects.state.outside.remove_empty_folder(tree, folder)?;

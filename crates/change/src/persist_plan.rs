@@ -1,5 +1,5 @@
-//! `Keep`: what makes settings outlive a boot, as data: files below `/etc` and `/boot`, and the commands that make programs
-//! read them. The recipes in [`persist`](crate::persist) make it; one executor carries it out, others show it or render it.
+//! `PersistPlan`: the files below `/etc` and `/boot` and the commands that make settings persist over a boot, as data. The recipes in
+//! [`persist`](crate::persist) build it. `persist_exec` applies it, and other code prints it or renders it as a script.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use evenkeel_host::TakesEffect;
 
 /// What makes settings outlive a boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keep {
+pub struct PersistPlan {
     /// Files, in the order in which they are written; put back in the opposite order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<KeptFile>,
+    pub files: Vec<PersistedFile>,
     /// Commands that run after the files, in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<KeptCommand>,
+    pub commands: Vec<PersistedCommand>,
     /// Which file carries which setting.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub carried: Vec<Carried>,
@@ -24,7 +24,7 @@ pub struct Keep {
 
 /// One file and what is to become of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptFile {
+pub struct PersistedFile {
     /// Its path, below `/etc` or `/boot`.
     pub path: String,
     /// What is to be there.
@@ -63,7 +63,7 @@ pub enum Content {
 
 /// A command that makes a program read what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptCommand {
+pub struct PersistedCommand {
     /// Program and arguments; no shell reads them.
     pub argv: Vec<String>,
     /// What undoes it once the files are back; often the same command.
@@ -99,14 +99,14 @@ pub struct Cannot {
     pub todo: String,
 }
 
-impl Keep {
+impl PersistPlan {
     /// Whether there is nothing to write and nothing to run.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.commands.is_empty()
     }
 
     /// Adds what another recipe gives.
-    pub(crate) fn add(&mut self, other: Keep) {
+    pub(crate) fn add(&mut self, other: PersistPlan) {
         self.files.extend(other.files);
         self.commands.extend(other.commands);
         self.carried.extend(other.carried);
@@ -122,5 +122,5 @@ pub struct Lasting {
     pub unit: Option<String>,
     /// Files and commands.
     #[serde(flatten)]
-    pub keep: Keep,
+    pub persist: PersistPlan,
 }
