@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_measure::meters::ticks::function::TickFunction;
-use evenkeel_sys::others::Signal;
+use evenkeel_sys::foreign_process::Signal;
 use evenkeel_workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
 
 use crate::exit;

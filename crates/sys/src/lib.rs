@@ -5,23 +5,22 @@
 //!
 //! This crate is the one home of `unsafe` (beside the C interface of the runtime library); every block says why it is sound.
 
-pub mod asking;
 pub mod chain;
 pub mod clock;
+pub mod clock_calls;
 pub mod cpu_limit;
 mod cpuset;
 mod cycles;
 pub mod dma_latency;
 mod errno;
 pub mod ethtool;
-pub mod held;
+pub mod foreign_process;
 #[cfg(feature = "http")]
 pub mod http;
 pub mod job;
 pub mod lock;
 pub mod mapping;
 pub mod mark;
-pub mod others;
 pub mod packet_filter;
 pub mod packet_ring;
 pub mod pages;
@@ -41,7 +40,9 @@ pub mod schedstat;
 #[path = "telemetry/sequence.rs"]
 pub mod sequence;
 pub mod shared_page;
+pub mod simd_memory;
 pub mod stall;
+pub mod suspended_child;
 #[cfg(not(loom))]
 pub mod telemetry;
 pub mod thread;
@@ -51,7 +52,6 @@ pub mod tsc;
 pub mod udp;
 mod usage;
 pub mod waking;
-pub mod wide;
 
 pub use cpuset::{CpuSet, MAX_CPUS};
 pub use cycles::Cycles;

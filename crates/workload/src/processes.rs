@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::schedstat::parse_schedstat;
-use evenkeel_sys::{clock, others};
+use evenkeel_sys::{clock, foreign_process};
 
 use crate::workload::Sample;
 
@@ -92,7 +92,7 @@ pub(crate) fn fresh_mark() -> String {
 }
 
 /// The processes of a program that we started as the leader of a group: itself, all that descends from it, its group, and what
-/// was of it before and has another parent since. Orphans are found if [`others::adopt_orphans`] was called before.
+/// was of it before and has another parent since. Orphans are found if [`foreign_process::adopt_orphans`] was called before.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
     root: u32,
@@ -162,7 +162,7 @@ impl Family {
         let us = std::process::id();
         for stat in all.iter().filter(|stat| stat.parent == us && !stat.lives() && stat.pid != self.root) {
             if self.seen.get(&stat.pid) == Some(&stat.started) {
-                others::reap(stat.pid);
+                foreign_process::reap(stat.pid);
             }
         }
     }
@@ -226,7 +226,7 @@ pub fn end_left_by(owner: u32, limit: Duration) -> Result<(), Vec<u32>> {
         }
         for stat in &left {
             let is_it = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started);
-            let _ = others::signal_if(stat.pid, others::Signal::KILL, is_it);
+            let _ = foreign_process::signal_if(stat.pid, foreign_process::Signal::KILL, is_it);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -263,7 +263,7 @@ impl Used {
     /// Until now, by these processes; nothing of one that has ended since it was seen, as those of a server that starts many do.
     pub(crate) fn until_now(of: &[Stat]) -> Used {
         let counts = |stat: &Stat| {
-            let (cpu_ns, switches) = (others::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
+            let (cpu_ns, switches) = (foreign_process::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
             let is_read = cpu_ns.is_some() && switches.is_some();
             let is_here = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started && now.lives());
             let counts = Counts { cpu_ns, switches, minor_faults: stat.minor_faults, major_faults: stat.major_faults };
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_family_is_its_group_its_descendants_and_who_went_into_the_background() {
-        others::adopt_orphans().unwrap();
+        foreign_process::adopt_orphans().unwrap();
         let mark = fresh_mark();
         let script = "sleep 60 & setsid sh -c 'sleep 61 & exec sleep 62' & (setsid sleep 63 &); exec sleep 64";
         let mut root = Command::new("sh").args(["-c", script]).env(MARK, &mark).process_group(0).spawn().unwrap();
@@ -446,7 +446,7 @@ mod tests {
         // A child of ours that no mark tells from others' may leave orphans too.
         assert!(has_others_children(&all()));
         for stat in &alive {
-            others::signal_if(stat.pid, others::Signal::KILL, || true).unwrap();
+            foreign_process::signal_if(stat.pid, foreign_process::Signal::KILL, || true).unwrap();
         }
         root.wait().unwrap();
         until(|| {

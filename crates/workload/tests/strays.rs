@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use evenkeel_sys::others::Signal;
+use evenkeel_sys::foreign_process::Signal;
 use evenkeel_workload::Workload;
 use evenkeel_workload::command::{Command, Ending, Ready, Settings};
 use evenkeel_workload::{Options, Placement};

@@ -115,7 +115,7 @@ fn reading_a_host_starts_no_child_process() {
     for crate_name in ["sys", "hostfs", "host"] {
         for path in files(&project().join("crates").join(crate_name).join("src"), "rs") {
             // The files about child processes: one prepares what trials start, one holds what is recorded until the recorder is ready.
-            if path.ends_with("sys/src/process.rs") || path.ends_with("sys/src/held.rs") {
+            if path.ends_with("sys/src/process.rs") || path.ends_with("sys/src/suspended_child.rs") {
                 continue;
             }
             let text = read(&path);

@@ -15,7 +15,7 @@ use evenkeel_profile::live::{LiveError, Memory, Outlet, Status, Switches, Target
 use evenkeel_profile::perf::file::PerfFile;
 use evenkeel_profile::recording::{Recording, Turn};
 use evenkeel_profile::unwind::NoUnwind;
-use evenkeel_sys::{clock, held::Held, thread};
+use evenkeel_sys::{clock, suspended_child::SuspendedChild, thread};
 use evenkeel_testkit::skipped;
 
 pub(crate) const MS: u64 = 1_000_000;
@@ -273,7 +273,7 @@ fn a_command_is_seen_from_its_first_instruction() {
     one_at_a_time(|| {
         let mut command = Command::new("sh");
         command.args(["-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"]);
-        let held = Held::new(command).unwrap();
+        let held = SuspendedChild::new(command).unwrap();
         let wishes = Wishes { targets: Targets::Processes(vec![held.pid()]), clock_hz: Some(997), ..Wishes::default() };
         let (mut held, mut running) = (Some(held), None);
         let recorded = recorded(&wishes, &mut |_| {

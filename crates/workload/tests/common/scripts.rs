@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_sys::others::Signal;
+use evenkeel_sys::foreign_process::Signal;
 use evenkeel_workload::command::{Command, Ending, LoadSettings, Ready, Runs, Settings};
 use evenkeel_workload::{Options, Placement};
 use evenkeel_workload::{Sample, Workload, WorkloadError};

@@ -2,7 +2,7 @@
 //! machine for a while slows all alike.
 
 use evenkeel_sys::tsc::{self, InOrder, Scale};
-use evenkeel_sys::{asking, clock};
+use evenkeel_sys::{clock, clock_calls};
 
 use crate::{Samples, Unit, Watch};
 
@@ -126,12 +126,12 @@ impl Kind {
 /// What so many calls take, in ticks. One loop a kind, so that no choice is made within it.
 fn time(what: What, in_order: Option<InOrder>, calls: u64) -> u64 {
     match (what, in_order) {
-        (What::ClockGettime, _) => repeat(calls, asking::clock_gettime),
-        (What::Gettimeofday, _) => repeat(calls, asking::gettimeofday),
+        (What::ClockGettime, _) => repeat(calls, clock_calls::clock_gettime),
+        (What::Gettimeofday, _) => repeat(calls, clock_calls::gettimeofday),
         (What::Counter, _) => repeat(calls, tsc::ticks),
         (What::CounterInOrder, Some(in_order)) => repeat(calls, || in_order.ticks()),
-        (What::ClockGettimeBySystemCall, _) => repeat(calls, asking::clock_gettime_by_system_call),
-        (What::EmptySystemCall, _) => repeat(calls, asking::empty_system_call),
+        (What::ClockGettimeBySystemCall, _) => repeat(calls, clock_calls::clock_gettime_by_system_call),
+        (What::EmptySystemCall, _) => repeat(calls, clock_calls::empty_system_call),
         (What::CounterInOrder, None) => repeat(calls, clock::monotonic_ns),
     }
 }

@@ -2,7 +2,7 @@
 //! source meanwhile is noticed, because it is read before and after each turn, and keeps the last word.
 
 use evenkeel_hostfs::{HostWriter, Root};
-use evenkeel_sys::asking::{self, Call};
+use evenkeel_sys::clock_calls::{self, Call};
 use evenkeel_sys::tsc::Scale;
 use evenkeel_sys::{Errno, clock};
 
@@ -204,7 +204,7 @@ fn changed(root: &Root, ours: Option<&str>) -> Option<String> {
 
 /// How a call is answered under the source in use.
 fn way(call: Call) -> Way {
-    match asking::enters_the_kernel(call) {
+    match clock_calls::enters_the_kernel(call) {
         Ok(true) => Way::SystemCall,
         Ok(false) => Way::UserSpace,
         Err(Errno::NOSYS) => Way::Unknown("this is not written for this processor".to_owned()),

@@ -2,7 +2,7 @@
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::mapping::{Mapping, Pages};
-use evenkeel_sys::wide;
+use evenkeel_sys::simd_memory;
 use serde::Serialize;
 
 use super::latency;
@@ -115,12 +115,12 @@ fn step(kind: Kind, walk: &mut Walk) -> u64 {
     let moved_words = match kind {
         Kind::Read => {
             let words = &walk.memory.words()[from..to];
-            std::hint::black_box(wide::sum(words));
+            std::hint::black_box(simd_memory::sum(words));
             words.len()
         }
         Kind::Write => {
             let words = &mut walk.memory.words_mut()[from..to];
-            wide::fill(words, turn);
+            simd_memory::fill(words, turn);
             std::hint::black_box(&words);
             words.len()
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_sys::others::{self, Signal};
+use evenkeel_sys::foreign_process::{self, Signal};
 use evenkeel_sys::{CpuSet, clock, process};
 
 use crate::error::WorkloadError;
@@ -77,7 +77,7 @@ impl Started {
         };
         let failed = |why: String| WorkloadError::Start { program: path.clone(), why };
         // Without this a program that goes into the background would be out of sight; with it we merely see more.
-        let _ = others::adopt_orphans();
+        let _ = foreign_process::adopt_orphans();
         let mark = processes::fresh_mark();
         let mut command = Command::new(path);
         command.args(arguments).env(MARK, &mark).process_group(0);
@@ -256,11 +256,11 @@ impl Started {
         let group = self.pid();
         let alive = self.alive();
         if alive.iter().any(|stat| stat.group == group) {
-            let _ = others::signal_group(group, signal);
+            let _ = foreign_process::signal_group(group, signal);
         }
         for stat in alive.iter().filter(|stat| stat.group != group) {
             let is_it = || Stat::of(stat.pid).is_some_and(|now| now.started == stat.started);
-            let _ = others::signal_if(stat.pid, signal, is_it);
+            let _ = foreign_process::signal_if(stat.pid, signal, is_it);
         }
     }
 }

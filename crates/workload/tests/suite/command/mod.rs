@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use evenkeel_sys::others::Signal;
+use evenkeel_sys::foreign_process::Signal;
 use evenkeel_sys::{CpuSet, thread};
 use evenkeel_testkit::skipped;
 use evenkeel_workload::Placement;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use evenkeel_sys::held::{Held, Running};
+use evenkeel_sys::suspended_child::{Running, SuspendedChild};
 
 use crate::exit;
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub(super) struct Child {
 }
 
 enum State {
-    Held(Held),
+    SuspendedChild(SuspendedChild),
     Runs(Running),
     Over,
 }
@@ -52,16 +52,23 @@ impl Child {
         } else if out.is_json() {
             command.stdout(std::io::stderr());
         }
-        let held = Held::new(command).map_err(|error| not_started(name, &error))?;
+        let held = SuspendedChild::new(command).map_err(|error| not_started(name, &error))?;
         let watched = line.map(|line| (line.to_owned(), Arc::clone(pulled)));
         let passes_to: fn() -> Box<dyn Write> =
             if out.is_json() { || Box::new(std::io::stderr()) } else { || Box::new(std::io::stdout()) };
-        Ok(Child { name: name.clone(), state: State::Held(held), status: None, watched, passes_to, reader: None })
+        Ok(Child {
+            name: name.clone(),
+            state: State::SuspendedChild(held),
+            status: None,
+            watched,
+            passes_to,
+            reader: None,
+        })
     }
 
     pub(super) fn pid(&self) -> u32 {
         match &self.state {
-            State::Held(held) => held.pid(),
+            State::SuspendedChild(held) => held.pid(),
             State::Runs(running) => running.pid(),
             State::Over => 0,
         }
@@ -70,7 +77,7 @@ impl Child {
     /// Lets it begin, the first time; then whether it runs still.
     pub(super) fn goes_on(&mut self) -> Result<bool, Failure> {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Held(held) => {
+            State::SuspendedChild(held) => {
                 let (running, stdout) = held.start().map_err(|error| not_started(&self.name, &error))?;
                 self.state = State::Runs(running);
                 if let Some((stdout, (text, pulled))) = stdout.zip(self.watched.take()) {

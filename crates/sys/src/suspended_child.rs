@@ -1,4 +1,4 @@
-//! `Held`: a command that is there and has a number, and does not begin before it is told to: whoever watches it sees its first
+//! `SuspendedChild`: a command that is there and has a number, and does not begin before it is told to: whoever watches it sees its first
 //! instruction.
 
 use std::io;
@@ -17,7 +17,7 @@ const STAY: u8 = b's';
 
 /// A command that has not begun. Dropped, it never does.
 #[derive(Debug)]
-pub struct Held {
+pub struct SuspendedChild {
     pid: u32,
     go: OwnedFd,
     begun: Receiver<io::Result<Option<ChildStdout>>>,
@@ -31,12 +31,12 @@ pub struct Running {
     ended: Receiver<io::Result<ExitStatus>>,
 }
 
-impl Held {
+impl SuspendedChild {
     /// Makes the process. It is killed when this process ends, however it ends.
     ///
     /// # Errors
     /// If no process can be made.
-    pub fn new(mut command: Command) -> io::Result<Held> {
+    pub fn new(mut command: Command) -> io::Result<SuspendedChild> {
         let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
         die_with_parent(&mut command);
@@ -64,7 +64,7 @@ impl Held {
             .spawn(move || run(command, &say_begun, &say_ended))?;
         let mut bytes = [0; 4];
         match rustix::io::read(&told, &mut bytes)? {
-            4 => Ok(Held { pid: u32::from_ne_bytes(bytes), go, begun, ended }),
+            4 => Ok(SuspendedChild { pid: u32::from_ne_bytes(bytes), go, begun, ended }),
             _ => Err(begun.recv().ok().and_then(Result::err).unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())),
         }
     }
@@ -88,7 +88,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for SuspendedChild {
     fn drop(&mut self) {
         // One that has begun reads no more.
         let _ = rustix::io::write(&self.go, &[STAY]);
@@ -143,7 +143,7 @@ mod tests {
     fn a_command_begins_when_it_is_told_to() {
         let mut command = Command::new("echo");
         command.arg("here").stdout(Stdio::piped());
-        let held = Held::new(command).unwrap();
+        let held = SuspendedChild::new(command).unwrap();
         let program = || std::fs::read_to_string(format!("/proc/{}/comm", held.pid())).unwrap();
         assert_ne!(program(), "echo\n", "its program has not begun");
         let pid = held.pid();
@@ -158,12 +158,12 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_told_and_one_that_is_dropped_never_begins() {
-        let held = Held::new(Command::new("/nowhere/at-all")).unwrap();
+        let held = SuspendedChild::new(Command::new("/nowhere/at-all")).unwrap();
         assert_eq!(held.start().unwrap_err().kind(), io::ErrorKind::NotFound);
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun > \"$1\"", "sh"]).arg(file.path());
-        let held = Held::new(command).unwrap();
+        let held = SuspendedChild::new(command).unwrap();
         let at = std::path::PathBuf::from(format!("/proc/{}", held.pid()));
         drop(held);
         let tries = (0..1000).take_while(|_| at.exists()).map(|_| std::thread::sleep(Duration::from_millis(5)));
@@ -175,7 +175,7 @@ mod tests {
     fn one_that_runs_can_be_ended() {
         let mut command = Command::new("sleep");
         command.arg("60");
-        let (running, _) = Held::new(command).unwrap().start().unwrap();
+        let (running, _) = SuspendedChild::new(command).unwrap().start().unwrap();
         assert!(running.ended().is_none());
         assert!(!running.end(Duration::from_secs(60)).unwrap().unwrap().success());
     }
