@@ -98,7 +98,7 @@ impl WorkloadArgs {
                 _ => exit::NOT_POSSIBLE,
             };
             let next = match &error {
-                WorkloadError::UnclearTick(none) => Some(crate::show::meters::ticks::hint(&none.why)),
+                WorkloadError::UnclearTick(none) => Some(crate::commands::measure::tick_hint(&none.why)),
                 _ => None,
             };
             let failure = Failure::new(exit, error);

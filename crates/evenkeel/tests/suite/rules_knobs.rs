@@ -14,7 +14,11 @@ const EXEMPT: [(&str, &[&str], &str); 11] = [
         &["kernel.timer_migration", "process.timer_slack_ns"],
         "examples that a user can type, in help",
     ),
-    ("evenkeel/src/show/meters/wake.rs", &["cpuidle.dma_latency_us"], "a page that points to `evenkeel explain`"),
+    (
+        "evenkeel/src/commands/measure/meters/wake.rs",
+        &["cpuidle.dma_latency_us"],
+        "a page that points to `evenkeel explain`",
+    ),
     (
         "evenkeel/src/show/profile/imbalance.rs",
         &["irq.affinity", "net.rps_cpus"],

@@ -63,31 +63,20 @@ pub(super) trait Disturbance {
     fn stop(self) -> Result<Self::Report, Failure>;
 }
 
-/// Threads that only have to be stopped.
-macro_rules! threads {
-    ($($module:path),* $(,)?) => {
-        $(const _: () = {
-            use $module as kind;
-            impl Disturbance for kind::Running {
-                type Report = kind::Report;
-                fn stop(self) -> Result<Self::Report, Failure> {
-                    Ok(kind::Running::stop(self))
-                }
+/// Kinds that are threads alone: they only have to be stopped.
+macro_rules! of_threads {
+    ($($kind:ident),+) => {
+        $(impl $crate::commands::disturb::context::Disturbance for $kind::Running {
+            type Report = $kind::Report;
+
+            fn stop(self) -> Result<Self::Report, $crate::failure::Failure> {
+                Ok($kind::Running::stop(self))
             }
-        };)*
+        })+
     };
 }
 
-threads! {
-    evenkeel_measure::disturb::quantum,
-    evenkeel_measure::disturb::spinner,
-    evenkeel_measure::disturb::sibling,
-    evenkeel_measure::disturb::memory::bandwidth,
-    evenkeel_measure::disturb::memory::pressure,
-    evenkeel_measure::disturb::storm::packets,
-    evenkeel_measure::disturb::storm::timers,
-    evenkeel_measure::disturb::storm::wakes,
-}
+pub(super) use of_threads;
 
 /// What is to be done, for the account.
 #[derive(Clone, Copy, Debug)]

@@ -6,15 +6,18 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use evenkeel_measure::Unit;
 use evenkeel_measure::disturb::all_cpus;
 use evenkeel_measure::disturb::memory::{bandwidth, pressure};
 use evenkeel_sys::{CpuSet, clock, process};
 
-use super::context::{Context, Disturbance, RunArgs, What, failure};
+use super::context::{Context, Disturbance, RunArgs, What, failure, of_threads};
+use super::page::went_offline;
 use super::values;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::disturbers;
+use crate::show::blocks::Block;
+use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 
 /// The sign of the process beside a command that it holds what it is to hold.
 const FILLED: &[u8] = b"filled\n";
@@ -60,6 +63,8 @@ enum By {
     Bandwidth,
 }
 
+of_threads!(bandwidth, pressure);
+
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     if args.by == By::Bandwidth {
         let cpus = args.cpus.clone().map_or_else(all_cpus, Ok).map_err(failure)?;
@@ -68,7 +73,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         return context.disturb(
             what,
             |until_ns| bandwidth::start(&settings, until_ns).map_err(failure),
-            disturbers::bandwidth,
+            bandwidth_page,
         );
     }
     if args.cpus.is_some() {
@@ -77,13 +82,9 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let settings = pressure::Settings { amount_bytes: args.mib.unwrap_or(1024 << 20), reserve_bytes: args.leave_mib };
     let what = What { kind: "memory", by: "pressure", asked: &settings, run: &args.run };
     if args.run.command.is_empty() {
-        return context.disturb(
-            what,
-            |until_ns| fill(&settings, args.say_filled, until_ns, context),
-            disturbers::pressure,
-        );
+        return context.disturb(what, |until_ns| fill(&settings, args.say_filled, until_ns, context), pressure_page);
     }
-    context.disturb(what, |until_ns| Beside::start(&settings, until_ns), disturbers::pressure)
+    context.disturb(what, |until_ns| Beside::start(&settings, until_ns), pressure_page)
 }
 
 /// Starts, and waits until it holds what it is to hold.
@@ -161,4 +162,33 @@ impl Disturbance for Beside {
             ..pressure::Report::default()
         }))
     }
+}
+
+fn bandwidth_page(report: &bandwidth::Report) -> Vec<Block> {
+    let rows = report.cpus.iter().map(|cpu| {
+        [
+            cpu.cpu.to_string(),
+            real_quantity(cpu.copied_bytes_per_s, Unit::BytesPerS),
+            percent(part(cpu.taken_ns, cpu.elapsed_ns)),
+        ]
+    });
+    let mut blocks = vec![Block::table(["CPU", "copied", "had of the CPU"], rows.collect())];
+    blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
+    blocks
+}
+
+fn pressure_page(report: &pressure::Report) -> Vec<Block> {
+    let mut blocks = vec![
+        Block::row("held at most", bytes(report.held_bytes_max)),
+        Block::row("filled in", quantity(report.filled_ns, Unit::Ns)),
+        Block::row("left at least", report.left_bytes_min.map_or_else(|| "unknown".to_owned(), bytes)),
+    ];
+    if report.held_back {
+        blocks.push(Block::row("given back", bytes(report.given_back_bytes)));
+        blocks.push(Block::Warning("The reserve kept it from holding all that it was asked for.".to_owned()));
+    }
+    if let Some(why) = &report.ended_because {
+        blocks.push(Block::Warning(format!("It ended before its time: {why}.")));
+    }
+    blocks
 }

@@ -1,7 +1,8 @@
-//! `evenkeel disturb KIND`: one file a kind here, their pages in `show/disturbers.rs`, the disturbing in the crate `measure`.
+//! `evenkeel disturb KIND`: one file here and one line in `kinds!` for each kind, the disturbing in the crate `measure`.
 
 mod context;
 mod memory;
+mod page;
 mod quantum;
 mod sibling;
 mod spinner;

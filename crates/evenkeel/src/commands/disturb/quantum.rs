@@ -4,16 +4,19 @@ use std::process::Command;
 
 use clap::ValueEnum;
 use evenkeel_hostfs::Root;
+use evenkeel_measure::Unit;
 use evenkeel_measure::disturb::{self, quantum, quota};
 use evenkeel_sys::{CpuSet, process};
 
-use super::context::{Context, Disturbance, RunArgs, What, failure};
+use super::context::{Context, Disturbance, RunArgs, What, failure, of_threads};
+use super::page::went_offline;
 use super::values;
 use crate::commands::guard::{Guard, Undo};
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
-use crate::show::disturbers;
+use crate::show::blocks::Block;
+use crate::show::units::{percent, quantity, real_quantity};
 
 /// Take CPUs away for a share of each period, as a hypervisor or a CPU limit does
 ///
@@ -67,6 +70,8 @@ enum By {
     Quota,
 }
 
+of_threads!(quantum);
+
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     match args.by {
         By::Thief => by_thief(args, context),
@@ -87,7 +92,7 @@ fn by_thief(args: &Args, context: &Context<'_>) -> Outcome {
         seed: args.seed.unwrap_or_else(experiment::fresh_seed),
     };
     let what = What { kind: "quantum", by: "thief", asked: &settings, run: &args.run };
-    context.disturb(what, |until_ns| quantum::start(&settings, until_ns).map_err(failure), disturbers::quantum)
+    context.disturb(what, |until_ns| quantum::start(&settings, until_ns).map_err(failure), quantum_page)
 }
 
 fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
@@ -107,7 +112,7 @@ fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
     let cpus = args.cpus.as_ref().map_or(1, CpuSet::len);
     let settings = quota::Settings { period_ns: args.period_ms, share_left: args.share, cpus };
     let what = What { kind: "quantum", by: "quota", asked: &settings, run: &args.run };
-    context.disturb(what, |_| Limit::start(&settings, args.cpus.clone()), disturbers::quota)
+    context.disturb(what, |_| Limit::start(&settings, args.cpus.clone()), quota_page)
 }
 
 /// A group with a limit, and who removes it.
@@ -148,4 +153,35 @@ impl Disturbance for Limit {
         self.guard.end()?;
         Ok(report)
     }
+}
+
+fn quantum_page(report: &quantum::Report) -> Vec<Block> {
+    let rows = report.cpus.iter().map(|cpu| {
+        [
+            cpu.cpu.to_string(),
+            cpu.turns.to_string(),
+            cpu.missed_turns.to_string(),
+            cpu.period_ns_mean.map_or_else(|| "unknown".to_owned(), |ns| real_quantity(ns, Unit::Ns)),
+            percent(cpu.share_taken),
+            cpu.late.histogram.summary().map_or_else(|| "unknown".to_owned(), |late| quantity(late.p99, Unit::Ns)),
+        ]
+    });
+    let mut blocks =
+        vec![Block::table(["CPU", "slots", "missed", "period", "taken", "late (p99)"], rows.collect::<Vec<_>>())];
+    blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
+    blocks
+}
+
+fn quota_page(report: &quota::Report) -> Vec<Block> {
+    let counted = |count: Option<u64>| count.map_or_else(|| "unknown".to_owned(), |count| count.to_string());
+    vec![
+        Block::row("control group", report.group.display().to_string()),
+        Block::row("limit", format!("{} us of every {} us", report.quota_us, report.period_us)),
+        Block::row("periods", counted(report.periods)),
+        Block::row("of them stopped", counted(report.throttled_periods)),
+        Block::row(
+            "stopped for",
+            report.throttled_ns.map_or_else(|| "unknown".to_owned(), |ns| quantity(ns, Unit::Ns)),
+        ),
+    ]
 }

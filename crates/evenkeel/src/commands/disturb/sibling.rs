@@ -1,12 +1,15 @@
 //! `evenkeel disturb sibling`.
 
+use evenkeel_measure::Unit;
 use evenkeel_measure::disturb::sibling;
 use evenkeel_sys::CpuSet;
 
-use super::context::{Context, RunArgs, What, failure};
+use super::context::{Context, RunArgs, What, failure, of_threads};
+use super::page::went_offline;
 use super::values;
 use crate::failure::Outcome;
-use crate::show::disturbers;
+use crate::show::blocks::Block;
+use crate::show::units::{percent, real_quantity};
 
 /// Thrash caches and floating-point units, as a neighbour on the other hyperthread does
 #[derive(Debug, clap::Args)]
@@ -24,6 +27,8 @@ pub(crate) struct Args {
     run: RunArgs,
 }
 
+of_threads!(sibling);
+
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let cpus = match args.of {
         Some(cpu) => sibling::siblings_of(cpu).map_err(failure)?,
@@ -31,5 +36,15 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     };
     let settings = sibling::Settings { cpus, working_set_bytes: args.working_set_mib };
     let what = What { kind: "sibling", by: "thrasher", asked: &settings, run: &args.run };
-    context.disturb(what, |until_ns| sibling::start(&settings, until_ns).map_err(failure), disturbers::sibling)
+    context.disturb(what, |until_ns| sibling::start(&settings, until_ns).map_err(failure), page)
+}
+
+fn page(report: &sibling::Report) -> Vec<Block> {
+    let rows = report.cpus.iter().map(|cpu| {
+        let per_s = cpu.lines as f64 * 1e9 / cpu.elapsed_ns.max(1) as f64;
+        [cpu.cpu.to_string(), real_quantity(per_s, Unit::PerS), format!("{:.1}", cpu.passes), percent(cpu.share_taken)]
+    });
+    let mut blocks = vec![Block::table(["CPU", "lines", "passes", "had of the CPU"], rows.collect())];
+    blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
+    blocks
 }

@@ -3,11 +3,13 @@
 use evenkeel_measure::disturb::spinner::{self, Duty};
 use evenkeel_sys::CpuSet;
 
-use super::context::{Context, RunArgs, What, failure};
+use super::context::{Context, RunArgs, What, failure, of_threads};
+use super::page::went_offline;
 use super::values;
 use crate::experiment;
 use crate::failure::Outcome;
-use crate::show::disturbers;
+use crate::show::blocks::Block;
+use crate::show::units::{part, percent};
 
 /// Keep CPUs busy with ordinary threads, as another program does
 #[derive(Debug, clap::Args)]
@@ -37,6 +39,8 @@ pub(crate) struct Args {
     run: RunArgs,
 }
 
+of_threads!(spinner);
+
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let seed = args.seed.unwrap_or_else(experiment::fresh_seed);
     let duty = match (args.busy, args.random_ms) {
@@ -53,5 +57,20 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         Duty::Random { .. } => "random",
     };
     let what = What { kind: "spinner", by, asked: &settings, run: &args.run };
-    context.disturb(what, |until_ns| spinner::start(&settings, until_ns).map_err(failure), disturbers::spinner)
+    context.disturb(what, |until_ns| spinner::start(&settings, until_ns).map_err(failure), page)
+}
+
+fn page(report: &spinner::Report) -> Vec<Block> {
+    let rows = report.threads.iter().map(|thread| {
+        [
+            thread.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
+            thread.turns.to_string(),
+            percent(part(thread.wanted_ns, thread.elapsed_ns)),
+            percent(thread.share_taken),
+        ]
+    });
+    let mut blocks = vec![Block::table(["CPU", "turns", "wanted", "had"], rows.collect())];
+    let gone = report.threads.iter().filter(|thread| thread.went_offline).filter_map(|thread| thread.cpu);
+    blocks.extend(gone.map(went_offline));
+    blocks
 }

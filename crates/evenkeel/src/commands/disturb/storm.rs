@@ -3,15 +3,18 @@
 use std::net::SocketAddr;
 
 use clap::ValueEnum;
+use evenkeel_measure::Unit;
 use evenkeel_measure::disturb::all_cpus;
 use evenkeel_measure::disturb::storm::{packets, timers, wakes};
 use evenkeel_sys::CpuSet;
 
-use super::context::{Context, RunArgs, What, failure};
+use super::context::{Context, RunArgs, What, failure, of_threads};
+use super::page::{count, went_offline};
 use super::values;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::disturbers;
+use crate::show::blocks::Block;
+use crate::show::units::{part, percent, quantity, real_quantity};
 
 /// Interrupt CPUs at a set rate: by packets and their softirqs, by timers, or by wakes from another CPU
 ///
@@ -53,6 +56,8 @@ enum By {
     Wakes,
 }
 
+of_threads!(packets, timers, wakes);
+
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let cpus = match &args.cpus {
         Some(cpus) => cpus.clone(),
@@ -72,17 +77,84 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
             };
             let settings = packets::Settings { cpus, to, rate_per_s, size_bytes: args.size.unwrap_or(100) };
             let what = What { kind: "storm", by: "packets", asked: &settings, run: &args.run };
-            context.disturb(what, |until_ns| packets::start(&settings, until_ns).map_err(failure), disturbers::packets)
+            context.disturb(what, |until_ns| packets::start(&settings, until_ns).map_err(failure), packets_page)
         }
         By::Timers => {
             let settings = timers::Settings { cpus, rate_per_s };
             let what = What { kind: "storm", by: "timers", asked: &settings, run: &args.run };
-            context.disturb(what, |until_ns| timers::start(&settings, until_ns).map_err(failure), disturbers::timers)
+            context.disturb(what, |until_ns| timers::start(&settings, until_ns).map_err(failure), timers_page)
         }
         By::Wakes => {
             let settings = wakes::Settings { cpus, rate_per_s };
             let what = What { kind: "storm", by: "wakes", asked: &settings, run: &args.run };
-            context.disturb(what, |until_ns| wakes::start(&settings, until_ns).map_err(failure), disturbers::wakes)
+            context.disturb(what, |until_ns| wakes::start(&settings, until_ns).map_err(failure), wakes_page)
         }
     }
+}
+
+fn packets_page(report: &packets::Report) -> Vec<Block> {
+    let rows = report.cpus.iter().map(|cpu| {
+        [
+            cpu.cpu.to_string(),
+            cpu.sent.to_string(),
+            real_quantity(cpu.sent_per_s, Unit::PerS),
+            cpu.missed.to_string(),
+            cpu.refused.to_string(),
+            count(cpu.softirqs),
+            percent(part(cpu.taken_ns, cpu.elapsed_ns)),
+        ]
+    });
+    let header = ["CPU", "sent", "rate", "missed", "refused", "softirqs", "had of the CPU"];
+    let mut blocks = vec![Block::row("to", report.to.to_string()), Block::table(header, rows.collect())];
+    let unheard: u64 = report.cpus.iter().map(|cpu| cpu.unheard).sum();
+    if unheard > 0 {
+        blocks.push(Block::Warning(format!("Nobody listens on {}: it said so {unheard} times.", report.to)));
+    }
+    let arrived: Vec<u64> = report.cpus.iter().filter_map(|cpu| cpu.arrived).collect();
+    if !arrived.is_empty() {
+        let words = format!("{} of {} packets, by its own count", arrived.iter().sum::<u64>(), report.sent);
+        blocks.push(Block::row("the peer got", words));
+    }
+    if report.cpus.iter().any(|cpu| cpu.peer_went_away) {
+        blocks.push(Block::Warning("The peer stopped answering, so the storm ended.".to_owned()));
+    }
+    blocks.extend(report.cpus.iter().filter_map(|cpu| {
+        cpu.refused_because.as_ref().map(|why| Block::Warning(format!("CPU {}: packets were refused: {why}.", cpu.cpu)))
+    }));
+    blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
+    blocks
+}
+
+fn timers_page(report: &timers::Report) -> Vec<Block> {
+    let rows = report.cpus.iter().map(|cpu| {
+        [
+            cpu.cpu.to_string(),
+            cpu.timers.to_string(),
+            cpu.late.lost.count.to_string(),
+            count(cpu.interrupts),
+            cpu.policy.to_owned(),
+            cpu.late.histogram.summary().map_or_else(|| "unknown".to_owned(), |late| quantity(late.p99, Unit::Ns)),
+            percent(part(cpu.taken_ns, cpu.elapsed_ns)),
+        ]
+    });
+    let header = ["CPU", "timers", "missed", "interrupts", "class", "late (p99)", "had of the CPU"];
+    let mut blocks = vec![Block::table(header, rows.collect())];
+    blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
+    blocks
+}
+
+fn wakes_page(report: &wakes::Report) -> Vec<Block> {
+    let rows = report.cpus.iter().map(|cpu| {
+        [
+            cpu.cpu.to_string(),
+            cpu.from_cpu.to_string(),
+            cpu.sent.to_string(),
+            cpu.missed.to_string(),
+            cpu.woken.to_string(),
+            count(cpu.interrupts),
+        ]
+    });
+    let mut blocks = vec![Block::table(["CPU", "from", "wakes", "missed", "woken", "interrupts"], rows.collect())];
+    blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
+    blocks
 }

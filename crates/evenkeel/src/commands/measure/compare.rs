@@ -8,8 +8,7 @@ use evenkeel_measure::card::{Card, CardError, MAX_CARD_BYTES, compare};
 use super::Context;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::meters;
-use crate::show::meters::card::{Answer, Side};
+use crate::show::card::{self, Answer, Side};
 
 /// Put two machines' cards side by side: which is better, and what is beyond the spread that each card states
 ///
@@ -29,7 +28,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let comparison = compare(&a, &b);
     let side = |file: &Path, card: Card| Side { file: file.display().to_string(), taken: card.taken, host: card.host };
     let answer = Answer { a: side(&args.a, a), b: side(&args.b, b), comparison };
-    context.answer("Two machines", &answer, meters::card::comparison)
+    context.answer("Two machines", &answer, card::comparison)
 }
 
 fn read(file: &Path) -> Result<Card, Failure> {

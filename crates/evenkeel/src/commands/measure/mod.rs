@@ -1,23 +1,14 @@
-//! `evenkeel measure METER`: one file a meter here, its pages in `show/meters/`, the measuring in the crate `measure`.
+//! `evenkeel measure METER`. The meters are in `meters/`, their measuring in the crate `measure`.
 
 mod all;
-mod bandwidth;
-mod clock;
+mod card;
 mod compare;
 mod context;
-mod disk;
-mod frequency;
-mod gaps;
-mod imbalance;
-mod memory;
-mod quantum;
-mod rates;
-mod ticks;
-mod udp;
-mod wake;
+mod meter;
+mod meters;
 
 pub(crate) use context::{Context, failure};
-pub(crate) use ticks::rate as tick_rate;
+pub(crate) use meters::ticks::{hint as tick_hint, rate as tick_rate};
 
 use std::path::PathBuf;
 
@@ -41,43 +32,15 @@ pub(crate) struct Args {
     #[arg(long, global = true, value_name = "FILE", hide = true)]
     host: Option<PathBuf>,
     #[command(subcommand)]
-    meter: Meter,
+    what: What,
 }
 
-/// One enum of the meters and its dispatch. A module has `Args`, whose documentation is the meter's help, and `run`.
-macro_rules! meters {
-    ($($(#[$attribute:meta])* $name:ident => $module:ident),* $(,)?) => {
-        #[derive(Debug, clap::Subcommand)]
-        enum Meter {
-            $($(#[$attribute])* $name($module::Args)),*
-        }
-
-        impl Meter {
-            fn run(&self, context: &Context<'_>) -> Outcome {
-                match self {
-                    $(Meter::$name(args) => $module::run(args, context)),*
-                }
-            }
-        }
-    };
-}
-
-// In the order of `--help`: time first, then the network, memory, and what is counted; then all of them.
-meters! {
-    Clock => clock,
-    Wake => wake,
-    Gaps => gaps,
-    Quantum => quantum,
-    Udp => udp,
-    Bandwidth => bandwidth,
-    Memory => memory,
-    Frequency => frequency,
-    Disk => disk,
-    Imbalance => imbalance,
-    Rates => rates,
-    Ticks => ticks,
-    All => all,
-    Compare => compare,
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    #[command(flatten)]
+    Meter(meters::Chosen),
+    All(all::Args),
+    Compare(compare::Args),
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -85,5 +48,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         overdue::settle_own(&Root::live(), out);
     }
     let context = Context::new(out, args.report.as_deref(), args.host.as_deref())?;
-    args.meter.run(&context)
+    match &args.what {
+        What::Meter(meter) => meter.run(&context),
+        What::All(args) => all::run(args, &context),
+        What::Compare(args) => compare::run(args, &context),
+    }
 }

@@ -17,7 +17,6 @@ use super::written::{self, Kind, Output};
 use super::{diff, now};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::meters::ticks as measure_ticks;
 use crate::show::profile::ticks::{Answer, Recorded, Thread};
 use crate::show::{Out, blocks, profile};
 
@@ -122,7 +121,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 
 fn refused(tried: &str, why: NoTicks) -> Failure {
     let hint = match &why {
-        NoTicks::Unclear { why, .. } => Some(measure_ticks::hint(why)),
+        NoTicks::Unclear { why, .. } => Some(crate::commands::measure::tick_hint(why)),
         NoTicks::None { .. } => {
             Some("name the tick's rate with --tick, or a function that is entered once a tick with --at".to_owned())
         }

@@ -1,19 +1,7 @@
 //! `evenkeel measure all`: the machine's card. Every meter has a short turn in each of several rounds, so that what changes over the
-//! minutes is in the spread of each number rather than between the numbers. A meter is one file here and one line in [`ENTRIES`].
+//! minutes is in the spread of each number rather than between the numbers.
 
-mod bandwidth;
-mod clock;
-mod disk;
-mod entry;
-mod frequency;
-mod gaps;
 mod host;
-mod imbalance;
-mod memory;
-mod quantum;
-mod rates;
-mod udp;
-mod wake;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,11 +12,12 @@ use evenkeel_measure::Watch;
 use evenkeel_measure::card::{Card, CardLine, KIND, Part, Taken};
 use evenkeel_sys::clock as time;
 
-use self::entry::{Entry, Pace};
 use super::Context;
+use super::card::{CardTurn, Pace};
+use super::meters::ALL;
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::{json, meters};
+use crate::show::{card as page, json};
 
 /// Make the machine's card: the main numbers of all meters on one page, in about two minutes
 ///
@@ -48,21 +37,6 @@ pub(crate) struct Args {
     metadata: bool,
 }
 
-/// The meters in the order of the card.
-const ENTRIES: &[Entry] = &[
-    clock::ENTRY,
-    wake::ENTRY,
-    gaps::ENTRY,
-    quantum::ENTRY,
-    udp::ENTRY,
-    bandwidth::ENTRY,
-    memory::ENTRY,
-    frequency::ENTRY,
-    disk::ENTRY,
-    imbalance::ENTRY,
-    rates::ENTRY,
-];
-
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     // Two minutes of measuring are not to end at a file that can't be written.
     if let Some(file) = &args.output {
@@ -72,11 +46,12 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let root = if args.metadata { Root::live_with_metadata() } else { Root::live() };
     let facts = Facts::probe(&root);
     let pace = if args.quick { Pace::Quick } else { Pace::Full };
-    let card = context.measure(|watch| Ok(card(ENTRIES, pace, host::traits(&facts), watch)))?;
+    let turns: Vec<_> = ALL.iter().filter_map(|(name, card)| Some((*name, (*card)?))).collect();
+    let card = context.measure(|watch| Ok(card(&turns, pace, host::traits(&facts), watch)))?;
     if let Some(file) = &args.output {
         fs::write(file, json::answer(&card)?).map_err(|error| cannot_write(file, &error))?;
     }
-    context.answer("The machine's card", &card, meters::card::blocks)
+    context.answer("The machine's card", &card, page::blocks)
 }
 
 fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
@@ -84,23 +59,23 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// Takes all rounds. A meter that fails has no further turn.
-fn card(entries: &[Entry], pace: Pace, host: Vec<evenkeel_measure::card::Trait>, watch: &Watch<'_>) -> Card {
+fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card::Trait>, watch: &Watch<'_>) -> Card {
     let start_ns = time::monotonic_ns();
-    let mut said: Vec<Vec<Vec<CardLine>>> = entries.iter().map(|_| Vec::new()).collect();
-    let mut failed: Vec<Option<String>> = entries.iter().map(|_| None).collect();
-    let of_a_round: f64 = entries.iter().map(|entry| entry.seconds).sum();
+    let mut said: Vec<Vec<Vec<CardLine>>> = turns.iter().map(|_| Vec::new()).collect();
+    let mut failed: Vec<Option<String>> = turns.iter().map(|_| None).collect();
+    let of_a_round: f64 = turns.iter().map(|(_, turn)| turn.seconds).sum();
     let whole = of_a_round * pace.rounds() as f64;
     let mut interrupted = false;
     for round in 0..pace.rounds() {
         let mut done = of_a_round * round as f64;
-        for (entry, (said, failed)) in entries.iter().zip(said.iter_mut().zip(&mut failed)) {
-            let (from, to) = (done / whole, (done + entry.seconds) / whole);
-            done += entry.seconds;
+        for ((_, turn), (said, failed)) in turns.iter().zip(said.iter_mut().zip(&mut failed)) {
+            let (from, to) = (done / whole, (done + turn.seconds) / whole);
+            done += turn.seconds;
             interrupted |= watch.stopped();
             if failed.is_some() || interrupted {
                 continue;
             }
-            match watch.part(from, to, |part| (entry.turn)(pace, part)) {
+            match watch.part(from, to, |part| (turn.run)(pace, part)) {
                 // A turn that was cut short says other things than a whole one.
                 Ok(_) if watch.stopped() => interrupted = true,
                 Ok(lines) => said.push(lines),
@@ -108,7 +83,7 @@ fn card(entries: &[Entry], pace: Pace, host: Vec<evenkeel_measure::card::Trait>,
             }
         }
     }
-    let parts = entries.iter().zip(said.iter().zip(failed));
+    let parts = turns.iter().zip(said.iter().zip(failed));
     Card {
         kind: KIND.to_owned(),
         taken: Taken {
@@ -120,7 +95,7 @@ fn card(entries: &[Entry], pace: Pace, host: Vec<evenkeel_measure::card::Trait>,
             interrupted,
         },
         host,
-        meters: parts.map(|(entry, (said, failed))| Part::of_rounds(entry.name, said, failed)).collect(),
+        meters: parts.map(|((name, _), (said, failed))| Part::of_rounds(name, said, failed)).collect(),
     }
 }
 
@@ -131,7 +106,7 @@ mod tests {
     use evenkeel_measure::card::Better;
     use evenkeel_measure::{MeterError, Unit};
 
-    use super::entry::line;
+    use super::super::card::line;
     use super::*;
 
     static STOP: AtomicBool = AtomicBool::new(false);
@@ -151,10 +126,10 @@ mod tests {
 
     #[test]
     fn a_meter_that_fails_leaves_its_reason_and_the_others_go_on() {
-        let entry = |name, turn| Entry { name, seconds: 1.0, turn };
+        let turn = |name, run| (name, CardTurn { seconds: 1.0, run });
         let stop = AtomicBool::new(false);
         let watch = Watch::new(&stop, &|share, _| assert!((0.0..=1.0).contains(&share)));
-        let card = super::card(&[entry("none", none), entry("one", one)], Pace::Quick, Vec::new(), &watch);
+        let card = super::card(&[turn("none", none), turn("one", one)], Pace::Quick, Vec::new(), &watch);
         assert_eq!(card.meters[0].failed.as_deref(), Some("count: nobody can"));
         assert!(card.meters[0].lines.is_empty());
         assert_eq!((card.meters[1].lines[0].rounds, card.taken.interrupted), (3, false));
@@ -163,8 +138,8 @@ mod tests {
 
     #[test]
     fn a_turn_that_was_cut_short_is_not_told() {
-        let entries = [Entry { name: "half", seconds: 1.0, turn: stopped }];
-        let card = super::card(&entries, Pace::Full, Vec::new(), &Watch::new(&STOP, &|_, _| ()));
+        let turns = [("half", CardTurn { seconds: 1.0, run: stopped })];
+        let card = super::card(&turns, Pace::Full, Vec::new(), &Watch::new(&STOP, &|_, _| ()));
         assert!(card.taken.interrupted && card.meters[0].lines.is_empty(), "{card:?}");
     }
 }

@@ -1,9 +1,15 @@
-//! The page of `measure gaps`.
+//! `evenkeel measure gaps`.
 
 use evenkeel_measure::Unit;
-use evenkeel_measure::meters::gaps::{Class, Cpu, Mode, Report, Sampled, Sum};
+use evenkeel_measure::card::{Better, CardLine};
+use evenkeel_measure::meters::gaps::{self, Cause, Class, Cpu, Keep, Mode, Order, Report, Sampled, Settings, Sum};
 use evenkeel_stats::Share;
+use evenkeel_sys::CpuSet;
 
+use crate::commands::measure::card::{CardTurn, PPM, line};
+use crate::commands::measure::context::Context;
+use crate::commands::measure::meter::Meter;
+use crate::failure::Failure;
 use crate::show::blocks::{Block, Timeline};
 use crate::show::units::{part, percent, percent_to, quantity};
 
@@ -11,49 +17,125 @@ use crate::show::units::{part, percent, percent_to, quantity};
 const SHOWN: usize = 5;
 /// So many CPUs are shown one by one, those with the most missing; JSON has all.
 const CPUS_SHOWN: usize = 8;
-
 /// Below the table of samples.
 const WHAT_SAMPLES_SAY: &str = "Missing is the share of the time at which a thread that wakes does not have the CPU, with its 95 % interval. Windows in \
                                 which the probe could not run count as missing.";
 
-pub(crate) fn blocks(report: &Report) -> Vec<Block> {
-    let mut blocks = vec![Block::heading("Time that was missing")];
-    blocks.push(Block::row("watched", how(report)));
-    blocks.push(Block::row("cost", cost(report)));
-    if report.mode == Mode::Sample {
-        blocks.push(Block::table(
-            ["CPU", "windows", "missing", "by other threads", "by nobody inside"],
-            sample_rows(report),
-        ));
-        blocks.push(Block::Note(WHAT_SAMPLES_SAY.to_owned()));
-    } else {
-        blocks.push(Block::table(["CPU", "gaps", "a second", "longest", "of the time"], cpu_rows(report)));
-    }
-    blocks.push(Block::heading("Who took it"));
-    let mut causes: Vec<(&&str, &Sum)> = report.causes.iter().collect();
-    causes.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total_ns));
-    let rows = causes.into_iter().map(|(cause, sum)| {
-        let share = percent(part(sum.total_ns, report.all.total_ns));
-        [(*cause).to_owned(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns), share]
+/// Time that was missing on each CPU, and who took it
+///
+/// A thread on each CPU spins and notes each moment in which it did not run. It needs no rights; as root it also tells which thread ran
+/// instead. It takes the whole of each CPU while it runs: on a host with players, use --sample.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How long
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=864_000))]
+    seconds: u64,
+    /// CPUs to watch, as 0-3,8 [default: all that may be used]
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    cpus: Option<CpuSet>,
+    /// One CPU after the other, each for its share of the time
+    #[arg(long)]
+    one_at_a_time: bool,
+    /// The shortest gap that is told of, in microseconds
+    #[arg(long, value_name = "US", default_value_t = 1.0, value_parser = least_us)]
+    min_us: f64,
+    /// For a production host: windows of 0.1 ms at random moments, less than 1 % of one CPU in all. Reports the share of the time that is
+    /// missing with its 95 % interval
+    #[arg(long, conflicts_with = "fifo")]
+    sample: bool,
+    /// Spin in real time, before all ordinary threads (starves them for 95 % of the time; needs rights)
+    #[arg(long)]
+    fifo: bool,
+    /// List so many of the longest gaps of each CPU one by one
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    keep: u64,
+    /// List the newest instead of the longest
+    #[arg(long)]
+    newest: bool,
+}
+
+impl Meter for Args {
+    const NAME: &'static str = "gaps";
+    const TITLE: &'static str = "Time that was missing";
+    const CARD: Option<CardTurn> = Some(CardTurn {
+        seconds: 3.0,
+        run: |pace, watch| {
+            let settings = gaps::Settings {
+                cpus: None,
+                length_ns: pace.of(3_000_000_000, 1_500_000_000),
+                threshold_ns: 10_000,
+                mode: Mode::Spin,
+                order: Order::AllAtOnce,
+                class: Class::Ordinary,
+                keep: Keep::Longest(1),
+            };
+            Ok(lines(&gaps::run(&settings, watch)?))
+        },
     });
-    blocks.push(Block::table(["cause", "gaps", "in all", "longest", "of what is missing"], rows.collect()));
-    let mut shown: Vec<&Cpu> = report.cpus.iter().collect();
-    shown.sort_by_key(|cpu| std::cmp::Reverse(cpu.all.total_ns));
-    shown.truncate(CPUS_SHOWN);
-    shown.sort_by_key(|cpu| cpu.cpu);
-    blocks.extend(shown.iter().flat_map(|cpu| of_cpu(cpu, report)));
-    if report.cpus.len() > shown.len() {
-        let others = report.cpus.len() - shown.len();
-        blocks.push(Block::Note(format!(
-            "The {CPUS_SHOWN} CPUs with the most missing are shown; --json has {others} more."
-        )));
+    type Report = Report;
+
+    fn measure(&self, context: &Context<'_>) -> Result<Report, Failure> {
+        let keep = usize::try_from(self.keep).unwrap_or(usize::MAX);
+        let settings = Settings {
+            cpus: self.cpus.clone(),
+            length_ns: self.seconds * 1_000_000_000,
+            threshold_ns: (self.min_us * 1000.0) as u64,
+            mode: if self.sample { Mode::Sample } else { Mode::Spin },
+            order: if self.one_at_a_time { Order::OneAtATime } else { Order::AllAtOnce },
+            class: if self.fifo { Class::Fifo } else { Class::Ordinary },
+            keep: if self.newest { Keep::Newest(keep) } else { Keep::Longest(keep) },
+        };
+        context.measure(|watch| gaps::run(&settings, watch))
     }
-    if report.lost.count > 0 {
-        let why = report.lost.why.as_deref().unwrap_or("unknown why");
-        blocks.push(Block::Note(format!("Not listed: {} ({why}).", report.lost.count)));
+
+    fn page(report: &Report) -> Vec<Block> {
+        let mut blocks = vec![Block::heading("Time that was missing")];
+        blocks.push(Block::row("watched", how(report)));
+        blocks.push(Block::row("cost", cost(report)));
+        if report.mode == Mode::Sample {
+            blocks.push(Block::table(
+                ["CPU", "windows", "missing", "by other threads", "by nobody inside"],
+                sample_rows(report),
+            ));
+            blocks.push(Block::Note(WHAT_SAMPLES_SAY.to_owned()));
+        } else {
+            blocks.push(Block::table(["CPU", "gaps", "a second", "longest", "of the time"], cpu_rows(report)));
+        }
+        blocks.push(Block::heading("Who took it"));
+        let mut causes: Vec<(&&str, &Sum)> = report.causes.iter().collect();
+        causes.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total_ns));
+        let rows = causes.into_iter().map(|(cause, sum)| {
+            let share = percent(part(sum.total_ns, report.all.total_ns));
+            [(*cause).to_owned(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns), share]
+        });
+        blocks.push(Block::table(["cause", "gaps", "in all", "longest", "of what is missing"], rows.collect()));
+        let mut shown: Vec<&Cpu> = report.cpus.iter().collect();
+        shown.sort_by_key(|cpu| std::cmp::Reverse(cpu.all.total_ns));
+        shown.truncate(CPUS_SHOWN);
+        shown.sort_by_key(|cpu| cpu.cpu);
+        blocks.extend(shown.iter().flat_map(|cpu| of_cpu(cpu, report)));
+        if report.cpus.len() > shown.len() {
+            let others = report.cpus.len() - shown.len();
+            blocks.push(Block::Note(format!(
+                "The {CPUS_SHOWN} CPUs with the most missing are shown; --json has {others} more."
+            )));
+        }
+        if report.lost.count > 0 {
+            let why = report.lost.why.as_deref().unwrap_or("unknown why");
+            blocks.push(Block::Note(format!("Not listed: {} ({why}).", report.lost.count)));
+        }
+        blocks.extend(report.doubts.iter().map(|caveat| Block::Warning(caveat.to_string())));
+        blocks
     }
-    blocks.extend(report.doubts.iter().map(|caveat| Block::Warning(caveat.to_string())));
-    blocks
+}
+
+fn cpus(text: &str) -> Result<CpuSet, String> {
+    CpuSet::parse_list(text).filter(|set| !set.is_empty()).ok_or_else(|| "not a list of CPUs such as 0-3,8".to_owned())
+}
+
+fn least_us(text: &str) -> Result<f64, String> {
+    let us: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.5..=1e6).contains(&us) { Ok(us) } else { Err("outside 0.5 to 1,000,000".to_owned()) }
 }
 
 fn how(report: &Report) -> String {
@@ -148,6 +230,34 @@ fn time(ns: u64) -> String {
     quantity(ns, Unit::Ns)
 }
 
+/// Those that nothing inside of this machine takes.
+const FROM_OUTSIDE: [Cause; 3] = [Cause::Steal, Cause::Pause, Cause::Hypervisor];
+
+fn lines(report: &Report) -> Vec<CardLine> {
+    let watched_ns: u64 = report.cpus.iter().map(|cpu| cpu.watched_ns).sum();
+    if watched_ns == 0 {
+        return Vec::new();
+    }
+    let share = |ns: u64| ns as f64 / watched_ns as f64 * PPM;
+    let of = |causes: &[Cause]| -> u64 {
+        let sums = causes.iter().filter_map(|cause| report.causes.get(cause.name()));
+        sums.map(|sum| sum.total_ns).sum()
+    };
+    let longest = report.all.longest_ns as f64;
+    vec![
+        line("gaps_longest_ns", "the longest", Unit::Ns, Better::Lower, longest),
+        line(
+            "gaps_missing_ppm",
+            "missing in all, over 10 us each",
+            Unit::Ppm,
+            Better::Lower,
+            share(report.all.total_ns),
+        ),
+        line("gaps_outside_ppm", "taken from outside", Unit::Ppm, Better::Lower, share(of(&FROM_OUTSIDE))),
+        line("gaps_preempted_ppm", "taken by other threads", Unit::Ppm, Better::Lower, share(of(&[Cause::Preemption]))),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -228,7 +338,7 @@ mod tests {
     }
 
     fn page(report: &Report) -> String {
-        anstream::adapter::strip_str(&text(&blocks(report))).to_string()
+        anstream::adapter::strip_str(&text(&Args::page(report))).to_string()
     }
 
     #[test]

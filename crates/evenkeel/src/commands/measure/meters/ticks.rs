@@ -1,39 +1,124 @@
-//! The page of `measure ticks`.
+//! `evenkeel measure ticks`.
 
+use std::path::{Path, PathBuf};
+
+use evenkeel_hostfs::user_file;
 use evenkeel_measure::meters::ticks::account::Due;
-use evenkeel_measure::meters::ticks::choice::{Choice, Unclear};
+use evenkeel_measure::meters::ticks::choice::{Choice, Unclear, Wanted};
+use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_measure::meters::ticks::loops::{TickLoop, Waits};
 use evenkeel_measure::meters::ticks::picture::Picture;
+use evenkeel_measure::meters::ticks::stream::Stream;
 use evenkeel_measure::meters::ticks::tempo::Pacing;
 use evenkeel_measure::meters::ticks::views::Workers;
-use evenkeel_measure::meters::ticks::{Report, Thread, Ticks};
+use evenkeel_measure::meters::ticks::{self, Report, Thread, Ticks};
 use evenkeel_measure::{Samples, Unit};
 
+use crate::commands::measure::context::Context;
+use crate::commands::measure::meter::Meter;
+use crate::failure::Failure;
 use crate::show::blocks::Block;
 use crate::show::units::{percent, percent_to, quantity};
+use crate::{exit, tick_function};
 
 /// Threads that are listed.
 const THREADS_MAX: usize = 12;
+
+/// A recording is no longer than this: about ten minutes of a busy server.
+const RECORDING_BYTES_MAX: u64 = 256 << 20;
+
+/// Which loop of a running server is its tick, how often it ticks, how late and how long ticks are, who interrupts them
+///
+/// Reads the kernel's records of when the server's threads were given a CPU. The server needs no symbols, is not stopped and does not notice.
+/// All its threads together are searched for loops; the tick is the loop that holds most of the server's work. If two loops may be the tick,
+/// or the only one may be a poll for packets, the page lists them; choose one with --tick, --tick-thread or --tick-function. You need root
+/// for --tick-function, for servers of other users, and wherever kernel.perf_event_paranoid forbids it.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("whose").args(["pid", "recording"]).required(true))]
+pub(crate) struct Args {
+    /// The server's process; several of them with commas
+    #[arg(long, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pid: Vec<u32>,
+    /// Read this file, which --save wrote, and measure nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "save"])]
+    recording: Option<PathBuf>,
+    /// The tick rate in Hz, where you know it: the loop that is nearest to it is the tick
+    #[arg(long, value_name = "HZ", value_parser = rate)]
+    tick: Option<f64>,
+    /// Look at the threads of this name only
+    #[arg(long, value_name = "NAME", alias = "thread")]
+    tick_thread: Option<String>,
+    /// The function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL of a file that it runs. A tick then begins
+    /// there, and lasts until the thread waits. Each entry costs the server some microseconds
+    #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["tick", "tick_thread"], value_parser = tick_function::parse)]
+    tick_function: Option<TickFunction>,
+    /// How long to watch
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Write what was recorded to FILE too, for --recording
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+impl Meter for Args {
+    const NAME: &'static str = "ticks";
+    const TITLE: &'static str = "The tick, seen from outside";
+    /// 1 knew one thread and its tick.
+    const FORMAT: u32 = 2;
+    type Report = Report;
+
+    fn measure(&self, context: &Context<'_>) -> Result<Report, Failure> {
+        let wanted =
+            Wanted { tick_hz: self.tick, thread: self.tick_thread.clone(), function: self.tick_function.clone() };
+        let settings =
+            ticks::Settings { pids: self.pid.clone(), wanted: wanted.clone(), for_ns: self.seconds * 1_000_000_000 };
+        let stream = match &self.recording {
+            Some(file) => read(file)?,
+            None => context.measure(|watch| ticks::record(&settings, watch))?,
+        };
+        if let Some(file) = &self.save {
+            let tried = format!("write {}", file.display());
+            std::fs::write(file, stream.to_text()).map_err(|error| Failure::io(exit::NOT_POSSIBLE, tried, &error))?;
+        }
+        Ok(ticks::report(&stream, &wanted))
+    }
+
+    fn page(report: &Report) -> Vec<Block> {
+        let mut blocks = vec![Block::heading("The tick, seen from outside")];
+        match (report.choice.tick(), &report.ticks) {
+            (Ok(tick), Some(ticks)) => blocks.extend(numbers(tick, ticks)),
+            (Ok(_), None) => blocks.push(Block::Warning("The ticks of this loop could not be followed.".to_owned())),
+            (Err(why), _) => blocks.extend(unclear(&why)),
+        }
+        blocks.push(Block::row("watched", quantity(report.watched_ns, Unit::Ns)));
+        blocks.push(Block::row("server's CPU", percent(report.cpu_share)));
+        blocks.extend(loops(&report.choice));
+        blocks.extend(report.picture.as_ref().map(picture).into_iter().flatten());
+        blocks.extend(threads(report));
+        blocks.extend(warnings(report));
+        blocks.push(Block::Note(format!(
+            "Reading the records took {} of one CPU.",
+            percent_to(3, report.reader_cpu_share)
+        )));
+        blocks
+    }
+}
+
+/// A tick rate that can be found.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let rates = ticks::tempo::RATE_HZ;
+    let hz = text.parse().ok().filter(|hz| rates.contains(hz));
+    hz.ok_or_else(|| format!("expected a rate from {} to {} Hz", rates.start(), rates.end()))
+}
+
+fn read(file: &Path) -> Result<Stream, Failure> {
+    let tried = || format!("read {}", file.display());
+    let text = user_file::read_text(file, RECORDING_BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error))?;
+    Stream::parse(&text).map_err(|why| Failure::text(exit::WRONG_USE, tried(), why))
+}
+
 /// What a cell of the picture can look like, from nothing to full.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-
-pub(crate) fn blocks(report: &Report) -> Vec<Block> {
-    let mut blocks = vec![Block::heading("The tick, seen from outside")];
-    match (report.choice.tick(), &report.ticks) {
-        (Ok(tick), Some(ticks)) => blocks.extend(numbers(tick, ticks)),
-        (Ok(_), None) => blocks.push(Block::Warning("The ticks of this loop could not be followed.".to_owned())),
-        (Err(why), _) => blocks.extend(unclear(&why)),
-    }
-    blocks.push(Block::row("watched", quantity(report.watched_ns, Unit::Ns)));
-    blocks.push(Block::row("server's CPU", percent(report.cpu_share)));
-    blocks.extend(loops(&report.choice));
-    blocks.extend(report.picture.as_ref().map(picture).into_iter().flatten());
-    blocks.extend(threads(report));
-    blocks.extend(warnings(report));
-    blocks
-        .push(Block::Note(format!("Reading the records took {} of one CPU.", percent_to(3, report.reader_cpu_share))));
-    blocks
-}
 
 /// Why the tick can't be told, and what to type next.
 fn unclear(why: &Unclear) -> Vec<Block> {

@@ -1,0 +1,11 @@
+//! What the pages of the kinds have in common.
+
+use crate::show::blocks::Block;
+
+pub(super) fn went_offline(cpu: usize) -> Block {
+    Block::Warning(format!("CPU {cpu} went offline; its disturbance ended there."))
+}
+
+pub(super) fn count(count: Option<u64>) -> String {
+    count.map_or_else(|| "unknown".to_owned(), |count| count.to_string())
+}

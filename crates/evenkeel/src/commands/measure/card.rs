@@ -1,0 +1,75 @@
+//! What the meters use to make their lines of the card.
+
+use evenkeel_measure::card::{Better, CardLine, Reference};
+use evenkeel_measure::{MeterError, Samples, Unit, Watch};
+
+/// The unit in which the card has shares.
+pub(crate) const PPM: f64 = 1e6;
+
+/// The duration and the number of turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Full,
+    Quick,
+}
+
+impl Pace {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Pace::Full => "full",
+            Pace::Quick => "quick",
+        }
+    }
+
+    /// Enough rounds to separate spread from chance. Two cards of one machine with five rounds each differ by chance in 1 of 126 orders
+    /// of the rounds; with three rounds, in 1 of 10.
+    pub(crate) fn rounds(self) -> usize {
+        match self {
+            Pace::Full => 5,
+            Pace::Quick => 3,
+        }
+    }
+
+    /// The setting for this pace.
+    pub(crate) fn of<T>(self, full: T, quick: T) -> T {
+        match self {
+            Pace::Full => full,
+            Pace::Quick => quick,
+        }
+    }
+}
+
+/// One run of a meter for the card.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CardTurn {
+    /// The duration at full pace, for the progress bar.
+    pub(crate) seconds: f64,
+    /// Measures, and gives the meter's numbers for the card.
+    pub(crate) run: fn(Pace, &Watch<'_>) -> Result<Vec<CardLine>, MeterError>,
+}
+
+/// A line without a published figure.
+pub(crate) fn line(
+    id: impl Into<String>,
+    title: impl Into<String>,
+    unit: Unit,
+    better: Better,
+    value: f64,
+) -> CardLine {
+    CardLine { id: id.into(), title: title.into(), unit, better, value, reference: None }
+}
+
+/// Adds a published figure.
+pub(crate) fn with(line: CardLine, figure: &str, source: &str, says: &str) -> CardLine {
+    let reference = Reference { figure: figure.to_owned(), source: source.to_owned(), says: says.to_owned() };
+    CardLine { reference: Some(reference), ..line }
+}
+
+/// The lines for p50 and p99, if there are samples.
+pub(crate) fn percentiles(id: &str, title: &str, better: Better, samples: &Samples) -> Option<[CardLine; 2]> {
+    let summary = samples.histogram.summary()?;
+    let of = |name: &str, value: u64| {
+        line(format!("{id}_{name}"), format!("{title}, {name}"), samples.unit, better, value as f64)
+    };
+    Some([of("p50", summary.p50), of("p99", summary.p99)])
+}

@@ -1,0 +1,75 @@
+//! The meters: one file each, and one line each in `meters!`.
+
+use super::card::CardTurn;
+use super::context::Context;
+use super::meter::Meter;
+use crate::failure::Outcome;
+
+mod bandwidth;
+mod clock;
+mod disk;
+mod frequency;
+mod gaps;
+mod imbalance;
+mod memory;
+mod quantum;
+mod rates;
+pub(crate) mod ticks;
+mod udp;
+mod wake;
+
+/// The subcommands, and the meters that the card is made of.
+macro_rules! meters {
+    ($($name:ident => $module:ident),* $(,)?) => {
+        #[derive(Debug, clap::Subcommand)]
+        pub(super) enum Chosen {
+            $($name($module::Args)),*
+        }
+
+        impl Chosen {
+            pub(super) fn run(&self, context: &Context<'_>) -> Outcome {
+                match self {
+                    $(Chosen::$name(meter) => meter.run(context)),*
+                }
+            }
+        }
+
+        pub(super) const ALL: &[(&str, Option<CardTurn>)] = &[$(($module::Args::NAME, $module::Args::CARD)),*];
+    };
+}
+
+// In the order of `--help` and of the card: time first, then the network, memory, and what is counted.
+meters! {
+    Clock => clock,
+    Wake => wake,
+    Gaps => gaps,
+    Quantum => quantum,
+    Udp => udp,
+    Bandwidth => bandwidth,
+    Memory => memory,
+    Frequency => frequency,
+    Disk => disk,
+    Imbalance => imbalance,
+    Rates => rates,
+    Ticks => ticks,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Subcommand;
+
+    use super::*;
+
+    #[test]
+    fn every_meter_is_documented_under_the_name_of_its_subcommand() {
+        let measuring = include_str!("../../../../../../docs/measuring.md");
+        let formats = include_str!("../../../../../../docs/formats.md");
+        for (name, _) in ALL {
+            assert!(Chosen::has_subcommand(name), "{name}");
+            assert!(measuring.contains(&format!("\n## {name}\n")), "{name} has no section in docs/measuring.md");
+            let mut headings = formats.lines().filter_map(|line| line.strip_prefix("#### measure "));
+            let listed = headings.any(|names| names.split(", ").any(|listed| listed == *name));
+            assert!(listed, "{name} has no fields in docs/formats.md");
+        }
+    }
+}
