@@ -11,7 +11,7 @@ use fxprof_processed_profile::{
 
 use crate::fold::{mark_of, thread_name};
 use crate::names::Names;
-use crate::offcpu::Spell;
+use crate::offcpu::OffCpuInterval;
 use crate::recording::{Recording, Sample, Span, Switch, Turn, Unit};
 use crate::stack::{FrameId, StackId};
 use crate::ticks::Tick;
@@ -38,19 +38,19 @@ pub struct Mark {
 }
 
 /// Stretches in which threads had no CPU, by their reason.
-pub fn spell_marks(recording: &Recording, spells: &[Spell]) -> Vec<Mark> {
+pub fn interval_marks(recording: &Recording, intervals: &[OffCpuInterval]) -> Vec<Mark> {
     let name = |tid| thread_name(recording, tid);
-    spells
+    intervals
         .iter()
-        .map(|spell| {
-            let taken_by = spell.taken_by.filter(|(_, tid)| *tid != 0);
+        .map(|interval| {
+            let taken_by = interval.taken_by.filter(|(_, tid)| *tid != 0);
             let parts = [
-                taken_by.map(|(_, tid)| format!("CPU {} taken by {}", spell.cpu, name(tid))),
-                spell.woken_by.map(|(tid, _)| format!("woken by {}", name(tid))),
+                taken_by.map(|(_, tid)| format!("CPU {} taken by {}", interval.cpu, name(tid))),
+                interval.woken_by.map(|(tid, _)| format!("woken by {}", name(tid))),
             ];
             let parts: Vec<String> = parts.into_iter().flatten().collect();
-            let (pid, tid, span) = (spell.pid, spell.tid, spell.span);
-            Mark { pid, tid, span, name: spell.reason.words().to_owned(), text: parts.join(", ") }
+            let (pid, tid, span) = (interval.pid, interval.tid, interval.span);
+            Mark { pid, tid, span, name: interval.reason.words().to_owned(), text: parts.join(", ") }
         })
         .collect()
 }

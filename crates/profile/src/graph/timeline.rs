@@ -223,7 +223,7 @@ fn notes(timeline: &Timeline, doubts: &[String]) -> Vec<String> {
         notes.push(format!(
             "{} of {} stretches are merged with neighbours, within parts of {} us: a page has no room for each.",
             timeline.merged,
-            timeline.spells,
+            timeline.intervals,
             timeline.merged_within_ns.div_ceil(1000)
         ));
     }

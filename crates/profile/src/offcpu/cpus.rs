@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::interval::GONE;
 use super::pair::Pair;
-use super::spell::GONE;
 use crate::recording::{Recording, Span, Switch, Turn};
 
 /// A thread that could have run, with its CPU idle for such a share of the time, was kept from it. One that another CPU has fetched may
@@ -12,7 +12,7 @@ use crate::recording::{Recording, Span, Switch, Turn};
 const IDLE_SHARE: f64 = 0.25;
 /// What is shorter may be that moment: the scheduler puts it right at its next tick.
 const KEPT_LEAST_NS: u64 = 4_000_000;
-/// After the work that throttles a group, a spell that is shorter may as well be another thread's turn.
+/// After the work that throttles a group, a interval that is shorter may as well be another thread's turn.
 const THROTTLED_LEAST_NS: u64 = 500_000;
 /// Turns of a CPU that are added up to see who had it longest.
 const TURNS_MAX: usize = 4096;
@@ -78,7 +78,7 @@ impl Cpus {
         self.holes.get(first).is_some_and(|hole| hole.start_ns < span.end_ns)
     }
 
-    /// Who had the CPU longest of a spell, but the idle one; none if that was not told.
+    /// Who had the CPU longest of a interval, but the idle one; none if that was not told.
     pub(super) fn longest(&self, pair: &Pair) -> Option<(u32, u32)> {
         let given = self.by_cpu.get(&pair.cpu)?;
         let first = given.partition_point(|given| given.at_ns < pair.span.start_ns);

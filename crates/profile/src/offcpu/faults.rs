@@ -1,17 +1,17 @@
 //! Page faults that had to wait, by what is mapped where they happened: the event `major-faults` tells the address, the mappings the file,
-//! and the spells that it ended with how long it took.
+//! and the intervals that it ended with how long it took.
 
 use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::spell::{Reason, Spell, events_named};
+use super::interval::{OffCpuInterval, Reason, events_named};
 use crate::maps::{Map, Maps};
 use crate::names::Names;
 use crate::recording::{Mapping, Recording};
 use crate::stack::{ModuleId, StackId};
 
-/// The kernel counts a fault when it is done: a spell that ended longer before was another one's.
+/// The kernel counts a fault when it is done: a interval that ended longer before was another one's.
 const SAME_FAULT_NS: u64 = 5_000_000;
 /// A child has its parent's mappings; how many of its parents are looked at.
 const PARENTS_MAX: usize = 8;
@@ -36,11 +36,16 @@ pub struct Faults {
     pub max_ns: u64,
 }
 
-/// Of those processes that are wanted, those that waited longest first. `spells` are of these alone.
-pub fn faults(recording: &Recording, names: &Names, spells: &[Spell], is_wanted: impl Fn(u32) -> bool) -> Vec<Faults> {
-    let mut waits: HashMap<u32, Vec<&Spell>> = HashMap::new();
-    for spell in spells.iter().filter(|spell| spell.reason == Reason::PageFault) {
-        waits.entry(spell.tid).or_default().push(spell);
+/// Of those processes that are wanted, those that waited longest first. `intervals` are of these alone.
+pub fn faults(
+    recording: &Recording,
+    names: &Names,
+    intervals: &[OffCpuInterval],
+    is_wanted: impl Fn(u32) -> bool,
+) -> Vec<Faults> {
+    let mut waits: HashMap<u32, Vec<&OffCpuInterval>> = HashMap::new();
+    for interval in intervals.iter().filter(|interval| interval.reason == Reason::PageFault) {
+        waits.entry(interval.tid).or_default().push(interval);
     }
     let mut sums: BTreeMap<(u32, Option<ModuleId>, bool), Faults> = BTreeMap::new();
     let mut told: HashMap<(u32, u64), ()> = HashMap::new();
@@ -54,19 +59,22 @@ pub fn faults(recording: &Recording, names: &Names, spells: &[Spell], is_wanted:
         let module = memory.at(fault.pid, fault.address, fault.at_ns);
         let from_ns = since_ns.insert(fault.tid, fault.at_ns).unwrap_or(0);
         let own = waits.get(&fault.tid).map_or(&[][..], Vec::as_slice);
-        let ended = own.iter().filter(|spell| {
-            (from_ns..=fault.at_ns).contains(&spell.span.end_ns) && fault.at_ns - spell.span.end_ns <= SAME_FAULT_NS
+        let ended = own.iter().filter(|interval| {
+            (from_ns..=fault.at_ns).contains(&interval.span.end_ns)
+                && fault.at_ns - interval.span.end_ns <= SAME_FAULT_NS
         });
-        let ended: Vec<&&Spell> = ended.collect();
-        told.extend(ended.iter().map(|spell| ((spell.tid, spell.span.start_ns), ())));
-        let is_swap = ended.iter().any(|spell| spell.stack.is_some_and(|stack| is_swap(recording, names, stack)));
+        let ended: Vec<&&OffCpuInterval> = ended.collect();
+        told.extend(ended.iter().map(|interval| ((interval.tid, interval.span.start_ns), ())));
+        let is_swap = ended.iter().any(|interval| interval.stack.is_some_and(|stack| is_swap(recording, names, stack)));
         let sum = sums.entry((fault.pid, module, is_swap)).or_default();
-        sum.note(ended.iter().map(|spell| spell.span.length_ns()).sum());
+        sum.note(ended.iter().map(|interval| interval.span.length_ns()).sum());
     }
     // Those that waited, and whose end or event is not in the recording.
-    for spell in waits.values().flatten().filter(|spell| !told.contains_key(&(spell.tid, spell.span.start_ns))) {
-        let is_swap = spell.stack.is_some_and(|stack| is_swap(recording, names, stack));
-        sums.entry((spell.pid, None, is_swap)).or_default().note(spell.span.length_ns());
+    for interval in
+        waits.values().flatten().filter(|interval| !told.contains_key(&(interval.tid, interval.span.start_ns)))
+    {
+        let is_swap = interval.stack.is_some_and(|stack| is_swap(recording, names, stack));
+        sums.entry((interval.pid, None, is_swap)).or_default().note(interval.span.length_ns());
     }
     let named = sums.into_iter().map(|((pid, module, is_swap), sum)| {
         let mapped = module.and_then(|id| recording.modules.get(id)).map(|module| module.path.clone());

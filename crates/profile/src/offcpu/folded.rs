@@ -1,26 +1,26 @@
-//! Spells as folded stacks, weighted by their length in nanoseconds: what an off-CPU flame graph and a wake-up graph are drawn of.
+//! Off-CPU intervals as folded stacks, weighted by their length in nanoseconds: what an off-CPU flame graph and a wake-up graph are drawn of.
 
-use super::spell::Spell;
+use super::interval::OffCpuInterval;
 use crate::fold::{self, Base, Folded, Seen};
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::StackId;
 
-/// The spells by where threads were, with the reason as the innermost frame. Those that ended with the thread are left out: they have no
+/// The intervals by where threads were, with the reason as the innermost frame. Those that ended with the thread are left out: they have no
 /// length.
-pub fn folded(recording: &Recording, names: &Names, spells: &[Spell], base: Base) -> Folded {
-    let long = spells.iter().filter(|spell| spell.span.length_ns() > 0);
+pub fn folded(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], base: Base) -> Folded {
+    let long = intervals.iter().filter(|interval| interval.span.length_ns() > 0);
     Folded::from(&fold::tree(recording, names, base, long.map(seen)))
 }
 
-/// A spell as something to be added up, by its length.
-pub(super) fn seen(spell: &Spell) -> Seen {
-    let Spell { pid, tid, cpu, stack, reason, span, .. } = *spell;
+/// A interval as something to be added up, by its length.
+pub(super) fn seen(interval: &OffCpuInterval) -> Seen {
+    let OffCpuInterval { pid, tid, cpu, stack, reason, span, .. } = *interval;
     Seen { pid, tid, cpu, stack, on_top: Some(reason.words()), weight: span.length_ns() }
 }
 
-/// The spells that somebody is known to have ended: the waker's thread and stack, and on top of it the woken one's.
-pub fn woken(recording: &Recording, names: &Names, spells: &[Spell]) -> Folded {
+/// The intervals that somebody is known to have ended: the waker's thread and stack, and on top of it the woken one's.
+pub fn woken(recording: &Recording, names: &Names, intervals: &[OffCpuInterval]) -> Folded {
     let mut folded = Folded::default();
     let line = |seen: Seen| {
         let one =
@@ -31,9 +31,9 @@ pub fn woken(recording: &Recording, names: &Names, spells: &[Spell]) -> Folded {
         let pid = recording.threads.get(&tid).map_or(0, |thread| thread.pid);
         line(Seen { pid, tid, cpu: 0, stack: Some(stack), on_top: None, weight: 1 })
     };
-    for spell in spells {
-        let Some((by, Some(stack))) = spell.woken_by else { continue };
-        folded.add(format!("{};{}", waker_of(by, stack), line(seen(spell))), spell.span.length_ns());
+    for interval in intervals {
+        let Some((by, Some(stack))) = interval.woken_by else { continue };
+        folded.add(format!("{};{}", waker_of(by, stack), line(seen(interval))), interval.span.length_ns());
     }
     folded
 }

@@ -1,14 +1,14 @@
-//! `Spell`: a stretch of time in which a thread had no CPU, and why. The kernel's records of switches say from when to when; where the
+//! `OffCpuInterval`: a stretch of time in which a thread had no CPU, and why. The kernel's records of switches say from when to when; where the
 //! thread was at that moment says the reason.
 
 mod cpus;
 mod faults;
 mod folded;
+mod interval;
 mod pair;
 mod pairs;
 mod place;
 mod reason;
-mod spell;
 mod steal;
 mod strip;
 pub mod table;
@@ -21,8 +21,8 @@ use std::collections::HashMap;
 
 pub use faults::{Faults, faults};
 pub use folded::{folded, woken};
-pub(crate) use spell::events_named;
-pub use spell::{Edges, Reason, Spell};
+pub(crate) use interval::events_named;
+pub use interval::{Edges, OffCpuInterval, Reason};
 pub use wakes::Trust;
 
 use crate::names::Names;
@@ -35,20 +35,20 @@ use reason::Seen;
 /// A switch and the sample of it are one moment of the kernel's: what lies further from it is of another one.
 const SAME_MOMENT_NS: u64 = 1_000_000;
 
-/// The spells of all threads, in the order of their beginnings. An idle CPU's thread has none.
-pub fn spells(recording: &Recording, names: &Names) -> Vec<Spell> {
+/// The intervals of all threads, in the order of their beginnings. An idle CPU's thread has none.
+pub fn intervals(recording: &Recording, names: &Names) -> Vec<OffCpuInterval> {
     let cpus = Cpus::of(recording);
     let samples = Samples::of(recording);
     let wakes = wakes::Wakes::of(recording);
     let mut seen: HashMap<StackId, Seen> = HashMap::new();
-    let mut spells: Vec<Spell> = pairs::of(recording, &cpus)
+    let mut intervals: Vec<OffCpuInterval> = pairs::of(recording, &cpus)
         .into_iter()
         .map(|pair| {
             let stack = samples.at(&pair);
             let seen = stack.map(|stack| *seen.entry(stack).or_insert_with(|| reason::seen(recording, names, stack)));
-            let wake = wakes.of_spell(pair.tid, pair.span);
+            let wake = wakes.of_interval(pair.tid, pair.span);
             let reason = why(&pair, seen, &cpus);
-            Spell {
+            OffCpuInterval {
                 pid: pair.pid,
                 tid: pair.tid,
                 cpu: pair.cpu,
@@ -62,14 +62,14 @@ pub fn spells(recording: &Recording, names: &Names) -> Vec<Spell> {
             }
         })
         .collect();
-    spells.extend(steal::spells(recording, &cpus));
-    spells.sort_by_key(|spell| (spell.span.start_ns, spell.tid));
-    spells
+    intervals.extend(steal::intervals(recording, &cpus));
+    intervals.sort_by_key(|interval| (interval.span.start_ns, interval.tid));
+    intervals
 }
 
 /// How far the wake-ups in a recording can be trusted.
-pub fn trust(recording: &Recording, spells: &[Spell]) -> Trust {
-    wakes::trust(recording, spells)
+pub fn trust(recording: &Recording, intervals: &[OffCpuInterval]) -> Trust {
+    wakes::trust(recording, intervals)
 }
 
 fn why(pair: &Pair, seen: Option<Seen>, cpus: &Cpus) -> Reason {

@@ -1,6 +1,6 @@
 //! `Pair`: the moment at which a thread gave its CPU away, and the one at which it was given one again.
 
-use super::spell::Edges;
+use super::interval::Edges;
 use crate::recording::{Span, Turn};
 
 /// From one to the other.

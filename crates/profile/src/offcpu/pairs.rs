@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::cpus::Cpus;
+use super::interval::{Edges, GONE};
 use super::pair::Pair;
-use super::spell::{Edges, GONE};
 use crate::recording::{Recording, Span, Switch, Turn};
 
 /// What is known of a thread as the records go by.

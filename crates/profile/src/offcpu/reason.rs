@@ -1,7 +1,7 @@
 //! `Seen`: what a stack at the moment of a switch says. The kernel's function that gave the CPU away tells what was waited for; where the
 //! kernel's names may not be read, the C library's say the most of it.
 
-use super::spell::Reason;
+use super::interval::Reason;
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::StackId;

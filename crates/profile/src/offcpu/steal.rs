@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cpus::Cpus;
-use super::spell::{Edges, Reason, Spell, events_named};
+use super::interval::{Edges, OffCpuInterval, Reason, events_named};
 use crate::recording::{Recording, Sample, Span};
 
 /// A sample that is later than this was kept from coming.
@@ -16,15 +16,15 @@ const ON_TIME_OF_PERIOD: f64 = 0.02;
 /// With fewer samples of a CPU, its clock is not followed.
 const SAMPLES_LEAST: usize = 20;
 
-/// The spells that late samples tell of, each from when its sample was due: when it began is not seen. None where samples are not taken by
+/// The intervals that late samples tell of, each from when its sample was due: when it began is not seen. None where samples are not taken by
 /// the CPU's clock at steady times.
-pub(super) fn spells(recording: &Recording, cpus: &Cpus) -> Vec<Spell> {
+pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterval> {
     let clocks = events_named(recording, &["cpu-clock"]);
     let mut by_cpu: BTreeMap<u32, Vec<&Sample>> = BTreeMap::new();
     for sample in recording.samples.iter().filter(|sample| clocks.contains(&sample.event)) {
         by_cpu.entry(sample.cpu).or_default().push(sample);
     }
-    let mut spells = Vec::new();
+    let mut intervals = Vec::new();
     for (cpu, samples) in by_cpu {
         let times: Vec<u64> = samples.iter().map(|sample| sample.at_ns).collect();
         let Some(clock) = Clock::of(&times) else { continue };
@@ -37,10 +37,10 @@ pub(super) fn spells(recording: &Recording, cpus: &Cpus) -> Vec<Spell> {
             }
             let (pid, tid, stack) = (sample.pid, sample.tid, Some(sample.stack));
             let (edges, reason) = (Edges::FromBefore, Reason::Steal);
-            spells.push(Spell { pid, tid, cpu, span, edges, reason, stack, ..Spell::default() });
+            intervals.push(OffCpuInterval { pid, tid, cpu, span, edges, reason, stack, ..OffCpuInterval::default() });
         }
     }
-    spells
+    intervals
 }
 
 /// A timer of one CPU: it is due at steady times, and one that comes late does not move the next.

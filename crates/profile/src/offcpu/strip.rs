@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::spell::{Reason, Spell};
+use super::interval::{OffCpuInterval, Reason};
 use crate::recording::{Recording, Span, Turn};
 
 /// Parts of the time.
@@ -61,12 +61,16 @@ pub(super) struct Strips<'a> {
 }
 
 impl<'a> Strips<'a> {
-    pub(super) fn of(recording: &'a Recording, tids: impl Iterator<Item = u32>, spells: &[Spell]) -> Strips<'a> {
+    pub(super) fn of(
+        recording: &'a Recording,
+        tids: impl Iterator<Item = u32>,
+        intervals: &[OffCpuInterval],
+    ) -> Strips<'a> {
         let by_thread = tids.map(|tid| (tid, Vec::new())).collect();
         let mut strips = Strips { span: recording.span, by_thread, recording };
-        for spell in spells {
-            if let Some(own) = strips.by_thread.get_mut(&spell.tid) {
-                own.push((spell.span, Did::Not(spell.reason)));
+        for interval in intervals {
+            if let Some(own) = strips.by_thread.get_mut(&interval.tid) {
+                own.push((interval.span, Did::Not(interval.reason)));
             }
         }
         strips.ran();

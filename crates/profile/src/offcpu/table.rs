@@ -1,4 +1,4 @@
-//! `Report`: spells by thread and reason, as a page and its JSON show them: how many, how long, who took the CPU, and where it was.
+//! `Report`: intervals by thread and reason, as a page and its JSON show them: how many, how long, who took the CPU, and where it was.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,11 +7,11 @@ use serde::{Serialize, Serializer};
 use super::place::Places;
 pub use super::strip::Strip;
 use super::strip::Strips;
-use super::{Edges, Faults, Reason, Spell, Trust, faults, trust};
+use super::{Edges, Faults, OffCpuInterval, Reason, Trust, faults, trust};
 use crate::names::Names;
 use crate::recording::{Recording, Turn};
 
-/// The longest spells that are listed one by one.
+/// The longest intervals that are listed one by one.
 const LISTED_MAX: usize = 10_000;
 /// Threads that are told of: those that had a CPU longest.
 pub const THREADS_MAX: usize = 1_000;
@@ -34,17 +34,19 @@ pub struct Report {
     pub threads_left_out: u64,
     /// Page faults that had to wait, by what is mapped where they were.
     pub faults: Vec<Faults>,
-    /// The longest spells of these threads, in the order of time.
-    pub spells: Vec<One>,
+    /// The longest intervals of these threads, in the order of time.
+    #[serde(rename = "spells")]
+    pub intervals: Vec<One>,
     /// How many more there were.
-    pub spells_left_out: u64,
+    #[serde(rename = "spells_left_out")]
+    pub intervals_left_out: u64,
     /// The longest of them that were seen from end to end, less those that a thread waits in between its work, the longest first.
     pub longest_waits: Vec<Wait>,
     /// What is to be doubted.
     pub doubts: Vec<SwitchesCaveat>,
 }
 
-/// Why the spells are not all that is to be known of them. In JSON it is its sentence.
+/// Why the intervals are not all that is to be known of them. In JSON it is its sentence.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SwitchesCaveat {
     /// There are none.
@@ -53,14 +55,14 @@ pub enum SwitchesCaveat {
     )]
     NotRecorded,
     /// Some records are missing.
-    #[error("{records} records were lost: spells in which some are missing are counted as open")]
+    #[error("{records} records were lost: intervals in which some are missing are counted as open")]
     Lost {
         /// How many.
         records: u64,
     },
-    /// Many spells don't say where they began.
+    /// Many intervals don't say where they began.
     #[error(
-        "{without} of {all} spells have no stack, so that only preemption is told: record the event context-switches too (period 1, with stacks)"
+        "{without} of {all} intervals have no stack, so that only preemption is told: record the event context-switches too (period 1, with stacks)"
     )]
     NoStacks {
         /// How many.
@@ -112,7 +114,7 @@ pub struct Thread {
     pub strip: Option<Strip>,
 }
 
-/// The spells of one thread with one reason.
+/// The intervals of one thread with one reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// Why, in one or two words: see [`Reason::words`].
@@ -148,7 +150,7 @@ pub struct Share {
     pub share: f64,
 }
 
-/// A spell.
+/// A interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct One {
     /// The thread.
@@ -174,7 +176,7 @@ pub struct One {
 pub struct Wait {
     /// It.
     #[serde(flatten)]
-    pub spell: One,
+    pub interval: One,
     /// The thread, with its number.
     pub thread: String,
     /// Who took the CPU, where it could have run on.
@@ -184,12 +186,17 @@ pub struct Wait {
 }
 
 /// Of those threads whose process `is_wanted`.
-pub fn report(recording: &Recording, names: &Names, spells: &[Spell], is_wanted: impl Fn(u32) -> bool) -> Report {
+pub fn report(
+    recording: &Recording,
+    names: &Names,
+    intervals: &[OffCpuInterval],
+    is_wanted: impl Fn(u32) -> bool,
+) -> Report {
     let mut places = Places::of(recording, names);
-    let own: Vec<Spell> = spells.iter().filter(|spell| is_wanted(spell.pid)).copied().collect();
-    let mut by_thread: BTreeMap<u32, Vec<&Spell>> = BTreeMap::new();
-    for spell in &own {
-        by_thread.entry(spell.tid).or_default().push(spell);
+    let own: Vec<OffCpuInterval> = intervals.iter().filter(|interval| is_wanted(interval.pid)).copied().collect();
+    let mut by_thread: BTreeMap<u32, Vec<&OffCpuInterval>> = BTreeMap::new();
+    for interval in &own {
+        by_thread.entry(interval.tid).or_default().push(interval);
     }
     let on_cpu = on_cpu_ns(recording);
     for (tid, (pid, _)) in on_cpu.iter().filter(|(tid, (pid, _))| **tid != 0 && is_wanted(*pid)) {
@@ -197,10 +204,10 @@ pub fn report(recording: &Recording, names: &Names, spells: &[Spell], is_wanted:
     }
     let mut threads: Vec<Thread> = by_thread
         .into_iter()
-        .map(|(tid, spells)| {
+        .map(|(tid, intervals)| {
             let (pid, on_cpu_ns) = on_cpu.get(&tid).copied().unwrap_or_default();
-            let pid = spells.first().map_or(pid, |spell| spell.pid);
-            thread(recording, &mut places, (pid, tid), on_cpu_ns, &spells)
+            let pid = intervals.first().map_or(pid, |interval| interval.pid);
+            thread(recording, &mut places, (pid, tid), on_cpu_ns, &intervals)
         })
         .collect();
     threads.sort_by_key(|thread| (std::cmp::Reverse(thread.on_cpu_ns), thread.tid));
@@ -210,7 +217,7 @@ pub fn report(recording: &Recording, names: &Names, spells: &[Spell], is_wanted:
     for thread in threads.iter_mut().take(STRIPS_MAX) {
         thread.strip = strips.at(thread.tid);
     }
-    let (spells, spells_left_out) = listed(recording, &mut places, &own);
+    let (intervals, intervals_left_out) = listed(recording, &mut places, &own);
     let longest_waits = longest_waits(recording, &mut places, &own);
     Report {
         recorded_ns: recording.span.length_ns(),
@@ -218,8 +225,8 @@ pub fn report(recording: &Recording, names: &Names, spells: &[Spell], is_wanted:
         threads,
         threads_left_out,
         faults: faults(recording, names, &own, &is_wanted),
-        spells,
-        spells_left_out,
+        intervals,
+        intervals_left_out,
         longest_waits,
         doubts: caveats(recording, &own),
     }
@@ -230,43 +237,45 @@ fn thread(
     places: &mut Places<'_>,
     (pid, tid): (u32, u32),
     on_cpu_ns: u64,
-    spells: &[&Spell],
+    intervals: &[&OffCpuInterval],
 ) -> Thread {
-    let mut by_reason: BTreeMap<Reason, Vec<&Spell>> = BTreeMap::new();
-    for spell in spells {
-        by_reason.entry(spell.reason).or_default().push(spell);
+    let mut by_reason: BTreeMap<Reason, Vec<&OffCpuInterval>> = BTreeMap::new();
+    for interval in intervals {
+        by_reason.entry(interval.reason).or_default().push(interval);
     }
-    let rows = by_reason.iter().map(|(reason, spells)| row(recording, places, *reason, spells));
+    let rows = by_reason.iter().map(|(reason, intervals)| row(recording, places, *reason, intervals));
     let mut reasons: Vec<Row> = rows.collect();
     reasons.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
     // What it was robbed of while it had a CPU is in both.
-    let off = spells.iter().filter(|spell| spell.reason != Reason::Steal).map(|spell| spell.span.length_ns());
+    let off =
+        intervals.iter().filter(|interval| interval.reason != Reason::Steal).map(|interval| interval.span.length_ns());
     let name = recording.threads.get(&tid).and_then(|thread| thread.name.clone());
     Thread { pid, tid, name, on_cpu_ns, off_cpu_ns: off.sum(), reasons, strip: None }
 }
 
-fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, spells: &[&Spell]) -> Row {
+fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, intervals: &[&OffCpuInterval]) -> Row {
     let mut whole: Vec<u64> = Vec::new();
     let (mut place, mut taken, mut woken) = (Tally::default(), Tally::default(), Tally::default());
     let mut waited_ns = None;
-    for spell in spells {
-        let length_ns = spell.span.length_ns();
-        if spell.edges == Edges::Seen {
+    for interval in intervals {
+        let length_ns = interval.span.length_ns();
+        if interval.edges == Edges::Seen {
             whole.push(length_ns);
         }
-        place.add(spell.stack.and_then(|stack| places.at(stack)).map(str::to_owned), length_ns);
-        let taker = spell.taken_by.filter(|(_, tid)| reason.is_forced() && *tid != 0);
+        place.add(interval.stack.and_then(|stack| places.at(stack)).map(str::to_owned), length_ns);
+        let taker = interval.taken_by.filter(|(_, tid)| reason.is_forced() && *tid != 0);
         taken.add(taker.map(|(_, tid)| who(recording, tid)), length_ns);
-        woken.add(spell.woken_by.map(|(tid, _)| who(recording, tid)), length_ns);
-        let after = spell.woken_at_ns.filter(|_| !reason.is_forced()).map(|at| spell.span.end_ns.saturating_sub(at));
+        woken.add(interval.woken_by.map(|(tid, _)| who(recording, tid)), length_ns);
+        let after =
+            interval.woken_at_ns.filter(|_| !reason.is_forced()).map(|at| interval.span.end_ns.saturating_sub(at));
         waited_ns = waited_ns.max(after);
     }
     whole.sort_unstable();
     Row {
         reason: reason.words(),
-        count: spells.len() as u64,
-        open: (spells.len() - whole.len()) as u64,
-        total_ns: spells.iter().map(|spell| spell.span.length_ns()).sum(),
+        count: intervals.len() as u64,
+        open: (intervals.len() - whole.len()) as u64,
+        total_ns: intervals.iter().map(|interval| interval.span.length_ns()).sum(),
         p50_ns: quantile(&whole, 0.5),
         p99_ns: quantile(&whole, 0.99),
         max_ns: whole.last().copied(),
@@ -331,49 +340,50 @@ pub(super) fn on_cpu_ns(recording: &Recording) -> HashMap<u32, (u32, u64)> {
 }
 
 /// The longest of them one by one, and how many are not among them.
-fn listed(recording: &Recording, places: &mut Places<'_>, spells: &[Spell]) -> (Vec<One>, u64) {
-    let mut longest: Vec<&Spell> = spells.iter().collect();
-    longest.sort_by_key(|spell| std::cmp::Reverse(spell.span.length_ns()));
+fn listed(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInterval]) -> (Vec<One>, u64) {
+    let mut longest: Vec<&OffCpuInterval> = intervals.iter().collect();
+    longest.sort_by_key(|interval| std::cmp::Reverse(interval.span.length_ns()));
     let left_out = longest.len().saturating_sub(LISTED_MAX) as u64;
     longest.truncate(LISTED_MAX);
-    longest.sort_by_key(|spell| (spell.span.start_ns, spell.tid));
-    (longest.into_iter().map(|spell| one(recording, places, spell)).collect(), left_out)
+    longest.sort_by_key(|interval| (interval.span.start_ns, interval.tid));
+    (longest.into_iter().map(|interval| one(recording, places, interval)).collect(), left_out)
 }
 
 /// Those that something kept from going on. What sleeps, polls, or waits to be started again may be idle.
-fn longest_waits(recording: &Recording, places: &mut Places<'_>, spells: &[Spell]) -> Vec<Wait> {
+fn longest_waits(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInterval]) -> Vec<Wait> {
     let is_idle = |reason| matches!(reason, Reason::Sleep | Reason::Poll | Reason::Stopped | Reason::Ended);
-    let is_whole = |spell: &Spell| spell.edges == Edges::Seen || spell.reason == Reason::Steal;
-    let mut waits: Vec<&Spell> = spells.iter().filter(|spell| is_whole(spell) && !is_idle(spell.reason)).collect();
-    waits.sort_by_key(|spell| (std::cmp::Reverse(spell.span.length_ns()), spell.span.start_ns, spell.tid));
-    let wait = |spell: &Spell| Wait {
-        spell: one(recording, places, spell),
-        thread: who(recording, spell.tid),
-        taken_by_name: spell.taken_by.filter(|_| spell.reason.is_forced()).map(|(_, tid)| who(recording, tid)),
-        woken_by_name: spell.woken_by.map(|(tid, _)| who(recording, tid)),
+    let is_whole = |interval: &OffCpuInterval| interval.edges == Edges::Seen || interval.reason == Reason::Steal;
+    let mut waits: Vec<&OffCpuInterval> =
+        intervals.iter().filter(|interval| is_whole(interval) && !is_idle(interval.reason)).collect();
+    waits.sort_by_key(|interval| (std::cmp::Reverse(interval.span.length_ns()), interval.span.start_ns, interval.tid));
+    let wait = |interval: &OffCpuInterval| Wait {
+        interval: one(recording, places, interval),
+        thread: who(recording, interval.tid),
+        taken_by_name: interval.taken_by.filter(|_| interval.reason.is_forced()).map(|(_, tid)| who(recording, tid)),
+        woken_by_name: interval.woken_by.map(|(tid, _)| who(recording, tid)),
     };
     waits.into_iter().take(WAITS_MAX).map(wait).collect()
 }
 
-fn one(recording: &Recording, places: &mut Places<'_>, spell: &Spell) -> One {
+fn one(recording: &Recording, places: &mut Places<'_>, interval: &OffCpuInterval) -> One {
     One {
-        tid: spell.tid,
-        at_ns: spell.span.start_ns.saturating_sub(recording.span.start_ns),
-        length_ns: spell.span.length_ns(),
-        reason: spell.reason.words(),
-        edges: match spell.edges {
+        tid: interval.tid,
+        at_ns: interval.span.start_ns.saturating_sub(recording.span.start_ns),
+        length_ns: interval.span.length_ns(),
+        reason: interval.reason.words(),
+        edges: match interval.edges {
             Edges::Seen => "seen",
             Edges::FromBefore => "from-before",
             Edges::ToAfter => "to-after",
             Edges::Torn => "torn",
         },
-        taken_by: spell.taken_by.map(|(_, tid)| tid),
-        woken_by: spell.woken_by.map(|(tid, _)| tid),
-        place: spell.stack.and_then(|stack| places.at(stack)).map(str::to_owned),
+        taken_by: interval.taken_by.map(|(_, tid)| tid),
+        woken_by: interval.woken_by.map(|(tid, _)| tid),
+        place: interval.stack.and_then(|stack| places.at(stack)).map(str::to_owned),
     }
 }
 
-fn caveats(recording: &Recording, spells: &[Spell]) -> Vec<SwitchesCaveat> {
+fn caveats(recording: &Recording, intervals: &[OffCpuInterval]) -> Vec<SwitchesCaveat> {
     let mut caveats = Vec::new();
     if recording.switches.is_empty() {
         caveats.push(SwitchesCaveat::NotRecorded);
@@ -382,16 +392,16 @@ fn caveats(recording: &Recording, spells: &[Spell]) -> Vec<SwitchesCaveat> {
     if records > 0 {
         caveats.push(SwitchesCaveat::Lost { records });
     }
-    let whole = spells.iter().filter(|spell| spell.edges == Edges::Seen && spell.reason != Reason::Steal);
+    let whole = intervals.iter().filter(|interval| interval.edges == Edges::Seen && interval.reason != Reason::Steal);
     let (all, without) =
-        whole.fold((0_u64, 0_u64), |(all, without), spell| (all + 1, without + u64::from(spell.stack.is_none())));
+        whole.fold((0_u64, 0_u64), |(all, without), interval| (all + 1, without + u64::from(interval.stack.is_none())));
     if all > 0 && without * 20 > all {
         caveats.push(SwitchesCaveat::NoStacks { without, all });
     }
     if !recording.switches.is_empty() && recording.switches.iter().all(|switch| switch.other.is_none()) {
         caveats.push(SwitchesCaveat::SomeThreads);
     }
-    if let Trust::Lacking { share, cpu } = trust(recording, spells) {
+    if let Trust::Lacking { share, cpu } = trust(recording, intervals) {
         caveats.push(SwitchesCaveat::WakesMissing { share, cpu });
     }
     caveats

@@ -1,4 +1,4 @@
-//! Spells of recordings that are written out here, a switch a word.
+//! Off-CPU intervals of recordings that are written out here, a switch a word.
 
 use super::*;
 use crate::names::Function;
@@ -69,17 +69,23 @@ fn recording(text: &str) -> Recording {
 /// `TID FROM..TO reason [edges] [by TID]`, one a line.
 fn shown(recording: &Recording) -> Vec<String> {
     let names = names_of(recording);
-    let one = |spell: &Spell| {
-        let mut line = format!("{} {}..{} {}", spell.tid, spell.span.start_ns, spell.span.end_ns, spell.reason.words());
-        if spell.edges != Edges::Seen {
-            line.push_str(&format!(" {:?}", spell.edges));
+    let one = |interval: &OffCpuInterval| {
+        let mut line = format!(
+            "{} {}..{} {}",
+            interval.tid,
+            interval.span.start_ns,
+            interval.span.end_ns,
+            interval.reason.words()
+        );
+        if interval.edges != Edges::Seen {
+            line.push_str(&format!(" {:?}", interval.edges));
         }
-        if let Some((_, by)) = spell.taken_by {
+        if let Some((_, by)) = interval.taken_by {
             line.push_str(&format!(" by {by}"));
         }
         line
     };
-    spells(recording, &names).iter().map(one).collect()
+    intervals(recording, &names).iter().map(one).collect()
 }
 
 fn check(text: &str, expected: &[&str]) {
@@ -276,7 +282,7 @@ fn stacks_are_weighted_by_time_and_end_with_the_reason() {
          2200 0 7 in",
     );
     let names = names_of(&recording);
-    let folded = folded(&recording, &names, &spells(&recording, &names), crate::fold::Base::Thread);
+    let folded = folded(&recording, &names, &intervals(&recording, &names), crate::fold::Base::Thread);
     let lines: Vec<(&str, u64)> = folded.lines.iter().map(|(line, weight)| (line.as_str(), *weight)).collect();
     assert_eq!(lines, [("thread 7;[unknown]", 100), ("thread 7;futex_wait_[k];schedule_[k];[futex]", 1000)]);
 }

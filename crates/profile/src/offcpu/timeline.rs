@@ -1,11 +1,11 @@
-//! `Timeline`: the spells of the busiest threads one by one, a lane a thread, as a page draws them. What a page has no room for is merged
+//! `Timeline`: the intervals of the busiest threads one by one, a lane a thread, as a page draws them. What a page has no room for is merged
 //! with its neighbours or counted, and never just gone.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::place::Places;
 use super::table::on_cpu_ns;
-use super::{Edges, Reason, Spell};
+use super::{Edges, OffCpuInterval, Reason};
 use crate::fold::thread_name;
 use crate::names::Names;
 use crate::recording::{Recording, Span, Turn};
@@ -33,9 +33,9 @@ pub struct Timeline {
     pub lanes: Vec<Lane>,
     /// Threads without a lane.
     pub lanes_left_out: usize,
-    /// The spells of the threads that have one.
-    pub spells: usize,
-    /// Spells that stand in a piece together with others.
+    /// The intervals of the threads that have one.
+    pub intervals: usize,
+    /// Off-CPU intervals that stand in a piece together with others.
     pub merged: usize,
     /// Those that were merged lie within one part of the time of this length; 0 where none were.
     pub merged_within_ns: u64,
@@ -66,14 +66,14 @@ pub struct Lane {
     pub pieces: Vec<Piece>,
 }
 
-/// A spell, or several neighbours.
+/// A interval, or several neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// From when to when; of several, from the first one's beginning to the last one's end.
     pub span: Span,
     /// Why; of several, what took longest.
     pub reason: Reason,
-    /// How many spells.
+    /// How many intervals.
     pub count: u32,
     /// How long there was no CPU: of several, less than from when to when.
     pub off_ns: u64,
@@ -116,17 +116,17 @@ impl Timeline {
     pub fn of(
         recording: &Recording,
         names: &Names,
-        spells: &[Spell],
+        intervals: &[OffCpuInterval],
         is_wanted: impl Fn(u32) -> bool,
         ticks: Option<(u32, &[Tick])>,
     ) -> Timeline {
-        let own = |spell: &&Spell| is_wanted(spell.pid);
-        let (mut lanes, lanes_left_out) = lanes(recording, spells.iter().filter(own), &is_wanted, ticks);
+        let own = |interval: &&OffCpuInterval| is_wanted(interval.pid);
+        let (mut lanes, lanes_left_out) = lanes(recording, intervals.iter().filter(own), &is_wanted, ticks);
         let mut maker = Maker::new(recording, names);
         let at: HashMap<u32, usize> = lanes.iter().enumerate().map(|(at, lane)| (lane.tid, at)).collect();
-        for spell in spells.iter().filter(own) {
-            if let Some(lane) = at.get(&spell.tid).and_then(|at| lanes.get_mut(*at)) {
-                lane.pieces.push(maker.piece(spell));
+        for interval in intervals.iter().filter(own) {
+            if let Some(lane) = at.get(&interval.tid).and_then(|at| lanes.get_mut(*at)) {
+                lane.pieces.push(maker.piece(interval));
             }
         }
         let count = lanes.iter().map(|lane| lane.pieces.len()).sum();
@@ -137,7 +137,7 @@ impl Timeline {
             span: recording.span,
             lanes,
             lanes_left_out,
-            spells: count,
+            intervals: count,
             merged,
             merged_within_ns,
             stacks: maker.stacks,
@@ -161,7 +161,7 @@ fn told(tid: u32, ticks: &[Tick]) -> Ticks {
 /// The busiest threads, and how many others there are. The one that keeps ticks is among them however little it works.
 fn lanes<'s>(
     recording: &Recording,
-    spells: impl Iterator<Item = &'s Spell>,
+    intervals: impl Iterator<Item = &'s OffCpuInterval>,
     is_wanted: impl Fn(u32) -> bool,
     ticks: Option<(u32, &[Tick])>,
 ) -> (Vec<Lane>, usize) {
@@ -171,7 +171,7 @@ fn lanes<'s>(
         .filter(|(tid, (pid, _))| **tid != 0 && is_wanted(*pid))
         .map(|(tid, (pid, _))| (*tid, *pid))
         .collect();
-    pids.extend(spells.map(|spell| (spell.tid, spell.pid)));
+    pids.extend(intervals.map(|interval| (interval.tid, interval.pid)));
     let busy = |tid: &u32| on_cpu.get(tid).map_or(0, |(_, on_cpu_ns)| *on_cpu_ns);
     let ticking = ticks.map(|(tid, _)| tid);
     let mut tids: Vec<u32> = pids.keys().copied().collect();
@@ -235,23 +235,23 @@ impl<'a> Maker<'a> {
         }
     }
 
-    fn piece(&mut self, spell: &Spell) -> Piece {
-        let taken_by = spell.taken_by.map(|(_, tid)| tid);
-        let woken_by = spell.woken_by.map(|(tid, _)| tid);
+    fn piece(&mut self, interval: &OffCpuInterval) -> Piece {
+        let taken_by = interval.taken_by.map(|(_, tid)| tid);
+        let woken_by = interval.woken_by.map(|(tid, _)| tid);
         for tid in taken_by.into_iter().chain(woken_by) {
             self.threads.entry(tid).or_insert_with(|| thread_name(self.recording, tid));
         }
         Piece {
-            span: spell.span,
-            reason: spell.reason,
+            span: interval.span,
+            reason: interval.reason,
             count: 1,
-            off_ns: spell.span.length_ns(),
-            edges: spell.edges,
-            cpu: spell.cpu,
-            place: spell.stack.and_then(|stack| self.place(stack)),
+            off_ns: interval.span.length_ns(),
+            edges: interval.edges,
+            cpu: interval.cpu,
+            place: interval.stack.and_then(|stack| self.place(stack)),
             taken_by,
             woken_by,
-            woken_ns: spell.woken_at_ns.map(|at_ns| spell.span.end_ns.saturating_sub(at_ns)),
+            woken_ns: interval.woken_at_ns.map(|at_ns| interval.span.end_ns.saturating_sub(at_ns)),
         }
     }
 
@@ -368,7 +368,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_loses_no_spell_and_no_time_and_hides_nothing_that_is_long(pieces in pieces(), most in 1_usize..300) {
+        fn merging_loses_no_interval_and_no_time_and_hides_nothing_that_is_long(pieces in pieces(), most in 1_usize..300) {
             let end_ns = pieces.last().map_or(2_000, |piece| piece.span.end_ns + 1);
             let span = Span { start_ns: 1_000, end_ns };
             let mut lanes = [Lane { pieces: pieces.clone(), ..Lane::default() }];

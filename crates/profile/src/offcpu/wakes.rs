@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::spell::{Edges, Spell, events_named};
+use super::interval::{Edges, OffCpuInterval, events_named};
 use crate::recording::{Recording, Span, Turn};
 use crate::stack::StackId;
 
@@ -42,8 +42,8 @@ impl Wakes {
         wakes
     }
 
-    /// The one that ended a spell.
-    pub(super) fn of_spell(&self, tid: u32, span: Span) -> Option<Wake> {
+    /// The one that ended a interval.
+    pub(super) fn of_interval(&self, tid: u32, span: Span) -> Option<Wake> {
         let of_thread = self.0.get(&tid)?;
         let after = of_thread.partition_point(|wake| wake.at_ns <= span.end_ns);
         let last = after.checked_sub(1).and_then(|at| of_thread.get(at))?;
@@ -67,19 +67,19 @@ pub enum Trust {
     },
 }
 
-pub(super) fn trust(recording: &Recording, spells: &[Spell]) -> Trust {
+pub(super) fn trust(recording: &Recording, intervals: &[OffCpuInterval]) -> Trust {
     if events_named(recording, &["sched:sched_waking"]).is_empty() {
         return Trust::NotTold;
     }
     let turns: HashMap<(u32, u64), Turn> =
         recording.switches.iter().map(|switch| ((switch.tid, switch.at_ns), switch.turn)).collect();
-    let slept = |spell: &&Spell| {
-        spell.edges == Edges::Seen && turns.get(&(spell.tid, spell.span.start_ns)) == Some(&Turn::Slept)
+    let slept = |interval: &&OffCpuInterval| {
+        interval.edges == Edges::Seen && turns.get(&(interval.tid, interval.span.start_ns)) == Some(&Turn::Slept)
     };
     let mut by_cpu: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for spell in spells.iter().filter(slept) {
-        let (woken, all) = by_cpu.entry(spell.cpu).or_default();
-        *woken += u64::from(spell.woken_at_ns.is_some());
+    for interval in intervals.iter().filter(slept) {
+        let (woken, all) = by_cpu.entry(interval.cpu).or_default();
+        *woken += u64::from(interval.woken_at_ns.is_some());
         *all += 1;
     }
     let shares = by_cpu.iter().filter(|(_, (_, all))| *all >= LEAST);

@@ -12,10 +12,10 @@ pub(super) struct Away {
     pub(super) span: Span,
 }
 
-/// Spells of one thread, in the order of time and apart from each other.
+/// Off-CPU intervals of one thread, in the order of time and apart from each other.
 #[derive(Debug, Default)]
 struct Thread {
-    spells: Vec<Spell>,
+    intervals: Vec<AwayInterval>,
     /// Since when it is away; none while it runs.
     since_ns: Option<u64>,
     /// Whether anything was told of it.
@@ -23,7 +23,7 @@ struct Thread {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Spell {
+struct AwayInterval {
     span: Span,
     /// The lengths of all before it.
     before_ns: u64,
@@ -31,18 +31,18 @@ struct Spell {
 
 impl Thread {
     fn add(&mut self, span: Span) {
-        let last = self.spells.last();
+        let last = self.intervals.last();
         let before_ns = last.map_or(0, |last| last.before_ns.saturating_add(last.span.length_ns()));
         // Records that come in no order of time can't be.
         let start_ns = span.start_ns.max(last.map_or(0, |last| last.span.end_ns));
         let end_ns = span.end_ns.max(start_ns);
-        self.spells.push(Spell { span: Span { start_ns, end_ns }, before_ns });
+        self.intervals.push(AwayInterval { span: Span { start_ns, end_ns }, before_ns });
     }
 
     /// How long it was away before a moment.
     fn until_ns(&self, at_ns: u64) -> u64 {
-        let count = self.spells.partition_point(|spell| spell.span.start_ns < at_ns);
-        let last = count.checked_sub(1).and_then(|last| self.spells.get(last));
+        let count = self.intervals.partition_point(|interval| interval.span.start_ns < at_ns);
+        let last = count.checked_sub(1).and_then(|last| self.intervals.get(last));
         last.map_or(0, |last| {
             let within = last.span.end_ns.min(at_ns).saturating_sub(last.span.start_ns);
             last.before_ns.saturating_add(within)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::tick::{Spent, Tick};
 use crate::names::Names;
-use crate::offcpu::Spell;
+use crate::offcpu::OffCpuInterval;
 use crate::recording::{Recording, Sample, Unit};
 use crate::stack::StackId;
 
@@ -42,7 +42,7 @@ pub struct Places {
 
 impl Places {
     /// Of the threads `tids`, none of which had a CPU in `life`. Of several events that say what ran, the one with most samples counts.
-    pub fn of(recording: &Recording, names: &Names, tids: &[u32], life: &[Spell]) -> Places {
+    pub fn of(recording: &Recording, names: &Names, tids: &[u32], life: &[OffCpuInterval]) -> Places {
         let mut by_event: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in recording.samples.iter().filter(|sample| tids.contains(&sample.tid)) {
             if recording.events.get(usize::from(sample.event)).is_some_and(crate::recording::Event::is_on_cpu) {
@@ -83,12 +83,12 @@ fn is_fault(recording: &Recording, names: &Names, stack: StackId) -> bool {
         .any(|named| named.functions.iter().any(|function| FAULT_HANDLERS.contains(&function.name.as_str())))
 }
 
-fn ran(life: &[Spell]) -> u64 {
+fn ran(life: &[OffCpuInterval]) -> u64 {
     life.windows(2).map(|pair| pair[1].span.start_ns.saturating_sub(pair[0].span.end_ns)).sum()
 }
 
-/// What a tick's time went to. `life` is all spells of its thread, in the order of time.
-pub fn account(life: &[Spell], places: &Places, tick: &Tick) -> Account {
+/// What a tick's time went to. `life` is all intervals of its thread, in the order of time.
+pub fn account(life: &[OffCpuInterval], places: &Places, tick: &Tick) -> Account {
     let mut account = Account::default();
     let mut add = |spent, stack, ns: u64| {
         if ns > 0 {
@@ -98,12 +98,12 @@ pub fn account(life: &[Spell], places: &Places, tick: &Tick) -> Account {
     };
     add(Spent::Late, None, tick.lateness_ns());
     let (start_ns, end_ns) = (tick.begun_ns, tick.span.end_ns.max(tick.begun_ns));
-    let first = life.partition_point(|spell| spell.span.end_ns <= start_ns);
+    let first = life.partition_point(|interval| interval.span.end_ns <= start_ns);
     let mut without_ns = 0;
-    for spell in life[first..].iter().take_while(|spell| spell.span.start_ns < end_ns) {
-        let ns = spell.span.end_ns.min(end_ns).saturating_sub(spell.span.start_ns.max(start_ns));
+    for interval in life[first..].iter().take_while(|interval| interval.span.start_ns < end_ns) {
+        let ns = interval.span.end_ns.min(end_ns).saturating_sub(interval.span.start_ns.max(start_ns));
         without_ns += ns;
-        add(Spent::Without(spell.reason), spell.stack, ns);
+        add(Spent::Without(interval.reason), interval.stack, ns);
     }
     let ran_ns = (end_ns - start_ns).saturating_sub(without_ns);
     let seen = places.within(start_ns, end_ns);

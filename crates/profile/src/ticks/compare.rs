@@ -10,7 +10,7 @@ use super::place::{Paths, Place};
 use super::tick::Spent;
 use crate::fold::{self, Base, Folded, Seen};
 use crate::names::Names;
-use crate::offcpu::Spell;
+use crate::offcpu::OffCpuInterval;
 use crate::recording::Recording;
 
 /// So many ticks are slow at the least: one alone may be anything.
@@ -157,8 +157,8 @@ pub struct Cloth<'a> {
     pub recording: &'a Recording,
     /// The names of its functions.
     pub names: &'a Names,
-    /// The thread's spells, in the order of time.
-    pub life: &'a [Spell],
+    /// The thread's intervals, in the order of time.
+    pub life: &'a [OffCpuInterval],
     /// Its ticks.
     pub cut: &'a Cut,
     /// What each of them went to.
@@ -246,24 +246,28 @@ impl Cloth<'_> {
         }
     }
 
-    /// The spells of one kind within these ticks.
-    fn spells(&self, of: &[usize], spent: Spent) -> impl Iterator<Item = &Spell> {
+    /// The intervals of one kind within these ticks.
+    fn intervals(&self, of: &[usize], spent: Spent) -> impl Iterator<Item = &OffCpuInterval> {
         let ticks = of.iter().filter_map(|at| self.cut.ticks.get(*at));
         ticks.flat_map(move |tick| {
-            let first = self.life.partition_point(|spell| spell.span.end_ns <= tick.begun_ns);
-            let within = self.life[first..].iter().take_while(|spell| spell.span.start_ns < tick.span.end_ns);
-            within.filter(move |spell| Spent::Without(spell.reason) == spent)
+            let first = self.life.partition_point(|interval| interval.span.end_ns <= tick.begun_ns);
+            let within = self.life[first..].iter().take_while(|interval| interval.span.start_ns < tick.span.end_ns);
+            within.filter(move |interval| Spent::Without(interval.reason) == spent)
         })
     }
 
-    /// The thread that had most of the time of such spells.
-    fn most<'b>(&self, spells: impl Iterator<Item = &'b Spell>, who: fn(&Spell) -> Option<u32>) -> Option<String> {
+    /// The thread that had most of the time of such intervals.
+    fn most<'b>(
+        &self,
+        intervals: impl Iterator<Item = &'b OffCpuInterval>,
+        who: fn(&OffCpuInterval) -> Option<u32>,
+    ) -> Option<String> {
         let (mut all, mut by_thread) = (0_u64, BTreeMap::<u32, u64>::new());
-        for spell in spells {
-            all = all.saturating_add(spell.span.length_ns());
-            if let Some(tid) = who(spell) {
+        for interval in intervals {
+            all = all.saturating_add(interval.span.length_ns());
+            if let Some(tid) = who(interval) {
                 let sum = by_thread.entry(tid).or_default();
-                *sum = sum.saturating_add(spell.span.length_ns());
+                *sum = sum.saturating_add(interval.span.length_ns());
             }
         }
         let most = by_thread.into_iter().max_by_key(|(_, ns)| *ns).filter(|(_, ns)| *ns as f64 >= all as f64 * MOST);
@@ -282,16 +286,18 @@ fn top(
     let growth_ns = u64::try_from(most.ns()).ok().filter(|ns| *ns > 0)?;
     let Place { function, from } = paths.place(most.spent, slow_sums, rest);
     let spent = most.spent;
-    let woken = |spell: &Spell| spell.woken_by.map(|(tid, _)| tid).filter(|tid| *tid != spell.tid && *tid != 0);
+    let woken = |interval: &OffCpuInterval| {
+        interval.woken_by.map(|(tid, _)| tid).filter(|tid| *tid != interval.tid && *tid != 0)
+    };
     Some(Top {
         spent,
         growth_ns,
         share: growth_ns as f64 / more_ns.max(1) as f64,
         function,
         from,
-        ended_by: cloth.most(cloth.spells(slow, spent), woken),
+        ended_by: cloth.most(cloth.intervals(slow, spent), woken),
         taken_by: if spent == Spent::Without(crate::offcpu::Reason::Preempted) {
-            cloth.most(cloth.spells(slow, spent), |spell| spell.taken_by.map(|(_, tid)| tid))
+            cloth.most(cloth.intervals(slow, spent), |interval| interval.taken_by.map(|(_, tid)| tid))
         } else {
             None
         },
@@ -303,7 +309,9 @@ fn listed(cloth: &Cloth<'_>, paths: &Paths, at: usize, rest: &Sums) -> Slow {
     let grown_kinds = growth(&account.sums, rest);
     let most = grown_kinds.first().copied().unwrap_or(Growth { spent: Spent::Ran, slow_ns: 0, rest_ns: 0 });
     let Place { function, .. } = paths.place(most.spent, &account.sums, rest);
-    let woken = |spell: &Spell| spell.woken_by.map(|(tid, _)| tid).filter(|tid| *tid != spell.tid && *tid != 0);
+    let woken = |interval: &OffCpuInterval| {
+        interval.woken_by.map(|(tid, _)| tid).filter(|tid| *tid != interval.tid && *tid != 0)
+    };
     Slow {
         number: tick.number,
         at_ns: tick.span.start_ns.saturating_sub(cloth.recording.span.start_ns),
@@ -313,7 +321,7 @@ fn listed(cloth: &Cloth<'_>, paths: &Paths, at: usize, rest: &Sums) -> Slow {
         spent: most.spent,
         growth_ns: u64::try_from(most.ns()).unwrap_or(0),
         function,
-        ended_by: cloth.most(cloth.spells(&[at], most.spent), woken),
+        ended_by: cloth.most(cloth.intervals(&[at], most.spent), woken),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cut`: from the spells without a CPU of one thread to its ticks. A tick is not one stretch awake: it may wait for a lock or for memory in
+//! `cut`: from the intervals without a CPU of one thread to its ticks. A tick is not one stretch awake: it may wait for a lock or for memory in
 //! the midst of its work. So the first look takes every sleep for a border and finds the tempo; the second one keeps as borders those waits
 //! alone that ticks were seen to begin after, and what waits elsewhere is within a tick.
 
@@ -16,7 +16,7 @@ use super::stretch::{Stretch, sleeps, stretches};
 use super::tick::Tick;
 use super::told::{OfThread, Told};
 use super::whole;
-use crate::offcpu::{Reason, Spell};
+use crate::offcpu::{OffCpuInterval, Reason};
 use crate::recording::{Recording, Span};
 use crate::stack::{Frame, FrameId};
 
@@ -115,20 +115,20 @@ fn listed(loops: &[TickLoop]) -> String {
     if loops.is_empty() { String::new() } else { format!("; its loops: {}", loops.join(", ")) }
 }
 
-/// The spells of each thread, in the order of time.
-pub fn by_thread(spells: &[Spell]) -> BTreeMap<u32, Vec<Spell>> {
-    let mut lives: BTreeMap<u32, Vec<Spell>> = BTreeMap::new();
-    for spell in spells {
-        lives.entry(spell.tid).or_default().push(*spell);
+/// The intervals of each thread, in the order of time.
+pub fn by_thread(intervals: &[OffCpuInterval]) -> BTreeMap<u32, Vec<OffCpuInterval>> {
+    let mut lives: BTreeMap<u32, Vec<OffCpuInterval>> = BTreeMap::new();
+    for interval in intervals {
+        lives.entry(interval.tid).or_default().push(*interval);
     }
     for life in lives.values_mut() {
-        life.sort_by_key(|spell| (spell.span.start_ns, spell.span.end_ns));
+        life.sort_by_key(|interval| (interval.span.start_ns, interval.span.end_ns));
         // Two at once can't be: what a recording says that lost some is not followed.
         let mut last_ns = 0;
-        life.retain(|spell| {
-            let is_next = spell.span.start_ns >= last_ns && spell.span.end_ns >= spell.span.start_ns;
+        life.retain(|interval| {
+            let is_next = interval.span.start_ns >= last_ns && interval.span.end_ns >= interval.span.start_ns;
             if is_next {
-                last_ns = spell.span.end_ns;
+                last_ns = interval.span.end_ns;
             }
             is_next
         });
@@ -140,7 +140,11 @@ pub fn by_thread(spells: &[Spell]) -> BTreeMap<u32, Vec<Spell>> {
 ///
 /// # Errors
 /// If there is no such thread, nothing keeps time in it, or it can't be told which loop is the tick.
-pub fn find(recording: &Recording, lives: &BTreeMap<u32, Vec<Spell>>, wanted: &Wanted) -> Result<Cut, NoTicks> {
+pub fn find(
+    recording: &Recording,
+    lives: &BTreeMap<u32, Vec<OffCpuInterval>>,
+    wanted: &Wanted,
+) -> Result<Cut, NoTicks> {
     let name = |tid: u32| recording.threads.get(&tid).and_then(|thread| thread.name.clone()).unwrap_or_default();
     let is_wanted = |tid: u32| match wanted {
         Wanted::Any | Wanted::Rate(_) => tid != 0,
@@ -183,16 +187,16 @@ pub fn find(recording: &Recording, lives: &BTreeMap<u32, Vec<Spell>>, wanted: &W
 ///
 /// # Errors
 /// Why there are none.
-pub fn of_threads(recording: &Recording, tids: &[u32], life: &[Spell], tempo: &Tempo) -> Result<Cut, NoTick> {
-    let awake = stretches(life, |spell| sleeps(spell.reason));
+pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], tempo: &Tempo) -> Result<Cut, NoTick> {
+    let awake = stretches(life, |interval| sleeps(interval.reason));
     let (first_tempo, first) = followed(&beats(&awake), Some(tempo))?;
     let before = first.slots.iter().filter_map(|slot| life.get(awake.get(slot.beat()?)?.after));
-    let before: Vec<&Spell> = before.collect();
+    let before: Vec<&OffCpuInterval> = before.collect();
     // Of several threads that share a tick, each waits for the next one at a place of its own.
     if let [tid] = tids
         && let Some(usual) = Usual::of(recording, &before)
     {
-        let work = stretches(life, |spell| usual.is(recording, spell));
+        let work = stretches(life, |interval| usual.is(recording, interval));
         if let Ok((tempo, found)) = followed(&beats(&work), Some(&first_tempo)) {
             return Ok(cut(&[*tid], Ends::AtItsWait, tempo, &found, &work));
         }
@@ -202,24 +206,24 @@ pub fn of_threads(recording: &Recording, tids: &[u32], life: &[Spell], tempo: &T
 
 /// The ticks of one thread, as something else told of them. One of which no end was told ends with the wait that comes before ticks, or at
 /// the latest when the next begins.
-pub fn at(recording: &Recording, life: &[Spell], told: &OfThread) -> Cut {
+pub fn at(recording: &Recording, life: &[OffCpuInterval], told: &OfThread) -> Cut {
     let OfThread { tid, ticks: told, unended } = told;
     let before = told.iter().filter_map(|tick| {
-        let next = life.partition_point(|spell| spell.span.start_ns < tick.begun_ns);
-        life[..next].iter().rev().find(|spell| sleeps(spell.reason))
+        let next = life.partition_point(|interval| interval.span.start_ns < tick.begun_ns);
+        life[..next].iter().rev().find(|interval| sleeps(interval.reason))
     });
-    let before: Vec<&Spell> = before.collect();
+    let before: Vec<&OffCpuInterval> = before.collect();
     let usual = Usual::of(recording, &before);
-    let is_wait = |spell: &&Spell| usual.as_ref().is_some_and(|usual| usual.is(recording, spell));
+    let is_wait = |interval: &&OffCpuInterval| usual.as_ref().is_some_and(|usual| usual.is(recording, interval));
     let mut ticks: Vec<Tick> = Vec::new();
     let mut last_ns = 0;
     for (place, tick) in told.iter().enumerate() {
         let begun_ns = tick.begun_ns.max(last_ns);
         let next_ns = told.get(place + 1).map(|next| next.begun_ns.max(begun_ns));
         let at_wait = || {
-            let first = life.partition_point(|spell| spell.span.start_ns < begun_ns);
+            let first = life.partition_point(|interval| interval.span.start_ns < begun_ns);
             let next_ns = next_ns?;
-            let waits = life[first..].iter().take_while(|spell| spell.span.start_ns < next_ns).find(is_wait);
+            let waits = life[first..].iter().take_while(|interval| interval.span.start_ns < next_ns).find(is_wait);
             Some(waits.map_or(next_ns, |wait| wait.span.start_ns))
         };
         // Of the last one nobody knows when it was done, unless that was told.
@@ -258,10 +262,10 @@ struct Usual {
 }
 
 impl Usual {
-    fn of(recording: &Recording, before: &[&Spell]) -> Option<Usual> {
+    fn of(recording: &Recording, before: &[&OffCpuInterval]) -> Option<Usual> {
         DEPTHS.into_iter().find_map(|depth| {
             let mut counts: HashMap<Place, usize> = HashMap::new();
-            for place in before.iter().filter_map(|spell| place(recording, spell, depth)) {
+            for place in before.iter().filter_map(|interval| place(recording, interval, depth)) {
                 *counts.entry(place).or_default() += 1;
             }
             let of_all = |count: usize| count as f64 / before.len() as f64;
@@ -271,22 +275,23 @@ impl Usual {
         })
     }
 
-    fn is(&self, recording: &Recording, spell: &Spell) -> bool {
-        sleeps(spell.reason) && place(recording, spell, self.depth).is_some_and(|place| self.places.contains(&place))
+    fn is(&self, recording: &Recording, interval: &OffCpuInterval) -> bool {
+        sleeps(interval.reason)
+            && place(recording, interval, self.depth).is_some_and(|place| self.places.contains(&place))
     }
 }
 
 /// None where it is not known.
-fn place(recording: &Recording, spell: &Spell, depth: usize) -> Option<Place> {
-    if spell.reason == Reason::Unknown {
+fn place(recording: &Recording, interval: &OffCpuInterval, depth: usize) -> Option<Place> {
+    if interval.reason == Reason::Unknown {
         return None;
     }
-    let frames = spell.stack.into_iter().flat_map(|stack| recording.stacks.innermost_first(stack));
+    let frames = interval.stack.into_iter().flat_map(|stack| recording.stacks.innermost_first(stack));
     let is_users = |frame: &FrameId| {
         let frame = recording.stacks.frames().get(frame.place());
         !matches!(frame, Some(Frame::Kernel { .. } | Frame::Named { is_kernel: true, .. }) | None)
     };
-    Some((spell.reason, frames.filter(is_users).take(depth).collect()))
+    Some((interval.reason, frames.filter(is_users).take(depth).collect()))
 }
 
 fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch]) -> Cut {

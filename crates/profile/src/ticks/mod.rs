@@ -3,7 +3,7 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`cut`] | which spells without a CPU lie between ticks, and so when each tick was due, began and was done |
+//! | [`cut`] | which intervals without a CPU lie between ticks, and so when each tick was due, began and was done |
 //! | [`told`] | ticks that something else in the recording tells: a function that is entered and returns, a mark of the program's |
 //! | [`account`](mod@account) | what each nanosecond of a tick went to: a stack on a CPU, a stack that waited and why, or lateness |
 //! | [`compare`](mod@compare) | the mean slow tick beside the mean of the rest, and what makes the difference |
@@ -31,7 +31,7 @@ use self::compare::{Cloth, Comparison, compare};
 use self::cut::{Cut, NoTicks, Wanted};
 use self::told::OfThread;
 use crate::names::Names;
-use crate::offcpu::Spell;
+use crate::offcpu::OffCpuInterval;
 use crate::recording::Recording;
 
 /// A recording's ticks.
@@ -41,24 +41,29 @@ pub struct Ticks {
     pub cut: Cut,
     /// What each of them went to.
     pub accounts: Vec<Account>,
-    life: Vec<Spell>,
+    life: Vec<OffCpuInterval>,
     period_ns: Option<u64>,
 }
 
 impl Ticks {
-    /// Of the loop that holds most of the work among what is `wanted`. `spells` are those of all threads.
+    /// Of the loop that holds most of the work among what is `wanted`. `intervals` are those of all threads.
     ///
     /// # Errors
     /// If there is none.
-    pub fn find(recording: &Recording, names: &Names, spells: &[Spell], wanted: &Wanted) -> Result<Ticks, NoTicks> {
-        let lives = cut::by_thread(spells);
+    pub fn find(
+        recording: &Recording,
+        names: &Names,
+        intervals: &[OffCpuInterval],
+        wanted: &Wanted,
+    ) -> Result<Ticks, NoTicks> {
+        let lives = cut::by_thread(intervals);
         let cut = cut::find(recording, &lives, wanted)?;
         Ok(Ticks::of(recording, names, cut, &lives))
     }
 
     /// Those of a thread that something else told.
-    pub fn at(recording: &Recording, names: &Names, spells: &[Spell], told: &OfThread) -> Ticks {
-        let lives = cut::by_thread(spells);
+    pub fn at(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], told: &OfThread) -> Ticks {
+        let lives = cut::by_thread(intervals);
         let life = lives.get(&told.tid).map_or(&[][..], Vec::as_slice);
         Ticks::of(recording, names, cut::at(recording, life, told), &lives)
     }
@@ -73,7 +78,7 @@ impl Ticks {
         self.cut.tempo.map(|tempo| tempo.hz()).or_else(came)
     }
 
-    fn of(recording: &Recording, names: &Names, cut: Cut, lives: &BTreeMap<u32, Vec<Spell>>) -> Ticks {
+    fn of(recording: &Recording, names: &Names, cut: Cut, lives: &BTreeMap<u32, Vec<OffCpuInterval>>) -> Ticks {
         let life = whole::merged_or_own(lives, &cut.tids);
         let places = Places::of(recording, names, &cut.tids, &life);
         let accounts = cut.ticks.iter().map(|tick| account(&life, &places, tick)).collect();

@@ -1,6 +1,6 @@
 //! `Stretch`: a time in which a thread worked, from one sleep to the next.
 
-use crate::offcpu::{Reason, Spell};
+use crate::offcpu::{OffCpuInterval, Reason};
 
 /// A stretch between two borders.
 #[derive(Clone, Copy, Debug)]
@@ -8,24 +8,24 @@ pub(super) struct Stretch {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) ran_ns: u64,
-    /// How long the spell before it was.
+    /// How long the interval before it was.
     pub(super) waited_ns: u64,
-    /// The spell that it begins after.
+    /// The interval that it begins after.
     pub(super) after: usize,
 }
 
-pub(super) fn stretches(life: &[Spell], is_border: impl Fn(&Spell) -> bool) -> Vec<Stretch> {
+pub(super) fn stretches(life: &[OffCpuInterval], is_border: impl Fn(&OffCpuInterval) -> bool) -> Vec<Stretch> {
     let mut found = Vec::new();
     let mut now: Option<Stretch> = None;
     let mut since_ns = 0;
-    for (at, spell) in life.iter().enumerate() {
+    for (at, interval) in life.iter().enumerate() {
         if let Some(now) = &mut now {
-            now.ran_ns += spell.span.start_ns.saturating_sub(since_ns);
+            now.ran_ns += interval.span.start_ns.saturating_sub(since_ns);
         }
-        since_ns = spell.span.end_ns;
-        if is_border(spell) {
-            found.extend(now.map(|now| Stretch { end_ns: spell.span.start_ns, ..now }));
-            let waited_ns = spell.span.length_ns();
+        since_ns = interval.span.end_ns;
+        if is_border(interval) {
+            found.extend(now.map(|now| Stretch { end_ns: interval.span.start_ns, ..now }));
+            let waited_ns = interval.span.length_ns();
             now = Some(Stretch { start_ns: since_ns, end_ns: since_ns, ran_ns: 0, waited_ns, after: at });
         }
     }

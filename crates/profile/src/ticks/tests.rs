@@ -21,7 +21,7 @@ const TID: u32 = 7;
 /// A server that ticks fifty times a second and works for two milliseconds each time, seen by a clock of 2,000 Hz of its CPU time.
 struct Server {
     recording: Recording,
-    spells: Vec<Spell>,
+    intervals: Vec<OffCpuInterval>,
     now_ns: u64,
     since_clock_ns: u64,
 }
@@ -33,7 +33,7 @@ impl Server {
         for (tid, name) in [(TID, "server"), (8, "saver")] {
             recording.threads.insert(tid, Thread { pid: TID, name: Some(name.to_owned()) });
         }
-        Server { recording, spells: Vec::new(), now_ns: 1_000 * MS, since_clock_ns: 0 }
+        Server { recording, intervals: Vec::new(), now_ns: 1_000 * MS, since_clock_ns: 0 }
     }
 
     /// Functions from the outermost on; the kernel's end with `_k`.
@@ -76,7 +76,7 @@ impl Server {
 
     fn waits(&mut self, reason: Reason, path: Option<&str>, until_ns: u64, woken_by: Option<u32>) {
         let stack = path.map(|path| self.stack(path));
-        self.spells.push(Spell {
+        self.intervals.push(OffCpuInterval {
             pid: TID,
             tid: TID,
             cpu: 0,
@@ -85,7 +85,7 @@ impl Server {
             stack,
             taken_by: None,
             woken_by: woken_by.map(|tid| (tid, None)),
-            ..Spell::default()
+            ..OffCpuInterval::default()
         });
         self.now_ns = until_ns.max(self.now_ns);
     }
@@ -112,7 +112,7 @@ impl Server {
     }
 
     fn found(&self) -> Ticks {
-        Ticks::find(&self.recording, &self.names(), &self.spells, &Wanted::Any).unwrap()
+        Ticks::find(&self.recording, &self.names(), &self.intervals, &Wanted::Any).unwrap()
     }
 
     fn compared(&self) -> Comparison {
@@ -264,8 +264,8 @@ fn what_is_done_between_ticks_is_no_part_of_them() {
 fn without_reasons_a_tick_ends_at_its_first_sleep_and_it_is_said() {
     let mut server = Server::new();
     server.ticks(100, |_| 0, |server, _| server.works());
-    for spell in &mut server.spells {
-        (spell.reason, spell.stack) = (Reason::Unknown, None);
+    for interval in &mut server.intervals {
+        (interval.reason, interval.stack) = (Reason::Unknown, None);
     }
     assert_eq!(server.found().cut.ends, Ends::AtFirstSleep);
     let doubts = server.compared().doubts;
@@ -309,7 +309,7 @@ fn a_thread_is_chosen_by_its_name_or_by_what_it_does() {
     let mut server = Server::new();
     server.ticks(200, |_| 0, |server, _| server.works());
     let find =
-        |wanted| Ticks::find(&server.recording, &server.names(), &server.spells, &wanted).map(|ticks| ticks.cut.tid);
+        |wanted| Ticks::find(&server.recording, &server.names(), &server.intervals, &wanted).map(|ticks| ticks.cut.tid);
     assert_eq!(find(Wanted::Named("server".to_owned())), Ok(TID));
     assert_eq!(find(Wanted::Thread(TID)), Ok(TID));
     let none = find(Wanted::Named("saver".to_owned())).unwrap_err();
@@ -333,7 +333,7 @@ fn ticks_that_something_else_tells_end_at_the_wait_or_at_the_next() {
         },
     );
     let told = OfThread { tid: TID, ticks: begins.into_iter().map(Told::at).collect(), unended: 0 };
-    let ticks = Ticks::at(&server.recording, &server.names(), &server.spells, &told);
+    let ticks = Ticks::at(&server.recording, &server.names(), &server.intervals, &told);
     assert_eq!((ticks.cut.ends, ticks.cut.ticks.len()), (Ends::AtItsWait, 99));
     assert!(ticks.cut.ticks.iter().all(|tick| tick.span.length_ns() == 2 * MS));
     let never = Ticks::at(&server.recording, &server.names(), &[], &told);
@@ -345,11 +345,11 @@ proptest! {
     /// Whatever a recording says, ticks do not overlap and all of their time is told, once.
     #[test]
     fn no_recording_is_a_panic(
-        spells in prop::collection::vec((0_u64..3_000_000, 0_u64..3_000_000, 0_u8..10), 0..200),
+        intervals in prop::collection::vec((0_u64..3_000_000, 0_u64..3_000_000, 0_u8..10), 0..200),
         samples in prop::collection::vec((0_u64..3_000_000, any::<u64>()), 0..100),
     ) {
         let mut server = Server::new();
-        for (start_ns, end_ns, reason) in spells {
+        for (start_ns, end_ns, reason) in intervals {
             let reasons = [Reason::Futex, Reason::Poll, Reason::Sleep, Reason::Preempted, Reason::Unknown, Reason::PageFault];
             server.now_ns = start_ns;
             server.waits(reasons[usize::from(reason) % reasons.len()], Some("main;wait"), end_ns, None);
@@ -359,11 +359,11 @@ proptest! {
             server.recording.samples.push(Sample { event: 0, at_ns, cpu: 0, pid: 1, tid: TID, stack, weight, address: 0, raw: (0, 0) });
         }
         server.recording.samples.sort_by_key(|sample| sample.at_ns);
-        let lives = cut::by_thread(&server.spells);
+        let lives = cut::by_thread(&server.intervals);
         let life = lives.get(&TID).map_or(&[][..], Vec::as_slice);
-        let begins = life.iter().map(|spell| Told { due_ns: Some(spell.span.start_ns), ..Told::at(spell.span.end_ns) });
+        let begins = life.iter().map(|interval| Told { due_ns: Some(interval.span.start_ns), ..Told::at(interval.span.end_ns) });
         let told = OfThread { tid: TID, ticks: begins.collect(), unended: 0 };
-        let cuts = [Ticks::find(&server.recording, &server.names(), &server.spells, &Wanted::Any).ok().map(|ticks| ticks.cut),
+        let cuts = [Ticks::find(&server.recording, &server.names(), &server.intervals, &Wanted::Any).ok().map(|ticks| ticks.cut),
             Some(cut::at(&server.recording, life, &told))];
         let places = Places::of(&server.recording, &server.names(), &[TID], life);
         for cut in cuts.into_iter().flatten() {

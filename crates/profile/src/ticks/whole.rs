@@ -8,11 +8,11 @@ use evenkeel_measure::meters::ticks::views::JOIN_NS;
 use evenkeel_measure::meters::ticks::wakes::Wake;
 
 use super::stretch::{Stretch, sleeps, stretches};
-use crate::offcpu::Spell;
+use crate::offcpu::OffCpuInterval;
 use crate::recording::{Recording, Span};
 
-/// What these threads did, as far as their spells without a CPU say it.
-pub fn stream<'a>(recording: &Recording, lives: impl Iterator<Item = (&'a u32, &'a Vec<Spell>)>) -> Stream {
+/// What these threads did, as far as their intervals without a CPU say it.
+pub fn stream<'a>(recording: &Recording, lives: impl Iterator<Item = (&'a u32, &'a Vec<OffCpuInterval>)>) -> Stream {
     let wake = |one: &Stretch| Wake {
         start_ns: one.start_ns,
         end_ns: one.end_ns,
@@ -27,7 +27,7 @@ pub fn stream<'a>(recording: &Recording, lives: impl Iterator<Item = (&'a u32, &
             pid: known.map_or(*tid, |thread| thread.pid),
             tid: *tid,
             name: known.and_then(|thread| thread.name.clone()).unwrap_or_default(),
-            wakes: stretches(life, |spell| sleeps(spell.reason)).iter().map(wake).collect(),
+            wakes: stretches(life, |interval| sleeps(interval.reason)).iter().map(wake).collect(),
             switches: life.len() as u64,
             ..ThreadLog::default()
         }
@@ -39,30 +39,30 @@ pub fn stream<'a>(recording: &Recording, lives: impl Iterator<Item = (&'a u32, &
     Stream { from_ns, to_ns, threads, ..Stream::default() }
 }
 
-/// The spells of a thread; of several threads those in which none had a CPU.
-pub fn merged_or_own(lives: &BTreeMap<u32, Vec<Spell>>, tids: &[u32]) -> Vec<Spell> {
+/// The intervals of a thread; of several threads those in which none had a CPU.
+pub fn merged_or_own(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -> Vec<OffCpuInterval> {
     match tids {
         [tid] => lives.get(tid).cloned().unwrap_or_default(),
         several => merged(lives, several),
     }
 }
 
-/// The spells in which none of these threads had a CPU. Each is told as that of the thread that ran next: what it waited for is what all of
-/// them waited for. A handover from one to the next is no spell.
-pub fn merged(lives: &BTreeMap<u32, Vec<Spell>>, tids: &[u32]) -> Vec<Spell> {
-    let mut ran: Vec<(u64, u64, Spell)> = Vec::new();
+/// The intervals in which none of these threads had a CPU. Each is told as that of the thread that ran next: what it waited for is what all of
+/// them waited for. A handover from one to the next is no interval.
+pub fn merged(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -> Vec<OffCpuInterval> {
+    let mut ran: Vec<(u64, u64, OffCpuInterval)> = Vec::new();
     for life in tids.iter().filter_map(|tid| lives.get(tid)) {
         let between = life.windows(2).map(|pair| (pair[0].span.end_ns, pair[1].span.start_ns, pair[0]));
         ran.extend(between.filter(|(from_ns, to_ns, _)| to_ns > from_ns));
     }
     ran.sort_unstable_by_key(|(from_ns, to_ns, _)| (*from_ns, *to_ns));
-    let mut life: Vec<Spell> = Vec::new();
+    let mut life: Vec<OffCpuInterval> = Vec::new();
     let mut until_ns: Option<u64> = None;
     for (from_ns, to_ns, before) in ran {
         if let Some(until_ns) = until_ns
             && from_ns > until_ns.saturating_add(JOIN_NS)
         {
-            life.push(Spell { span: Span { start_ns: until_ns, end_ns: from_ns }, ..before });
+            life.push(OffCpuInterval { span: Span { start_ns: until_ns, end_ns: from_ns }, ..before });
         }
         until_ns = Some(until_ns.map_or(to_ns, |until_ns| until_ns.max(to_ns)));
     }
@@ -75,15 +75,21 @@ mod tests {
 
     #[test]
     fn threads_that_take_turns_are_one_life() {
-        let spell = |tid, start_ns, end_ns| Spell { tid, span: Span { start_ns, end_ns }, ..Spell::default() };
+        let interval = |tid, start_ns, end_ns| OffCpuInterval {
+            tid,
+            span: Span { start_ns, end_ns },
+            ..OffCpuInterval::default()
+        };
         let us = 1000;
         // The one runs from 100 to 200 us and from 5,000 to 5,300; the other from 220 to 900, which it was handed.
-        let one = vec![spell(1, 0, 100 * us), spell(1, 200 * us, 5000 * us), spell(1, 5300 * us, 9000 * us)];
-        let other = vec![spell(2, 0, 220 * us), spell(2, 900 * us, 9000 * us)];
+        let one = vec![interval(1, 0, 100 * us), interval(1, 200 * us, 5000 * us), interval(1, 5300 * us, 9000 * us)];
+        let other = vec![interval(2, 0, 220 * us), interval(2, 900 * us, 9000 * us)];
         let lives = BTreeMap::from([(1, one), (2, other)]);
         let merged = merged(&lives, &[1, 2]);
-        let spans: Vec<(u32, u64, u64)> =
-            merged.iter().map(|spell| (spell.tid, spell.span.start_ns / us, spell.span.end_ns / us)).collect();
+        let spans: Vec<(u32, u64, u64)> = merged
+            .iter()
+            .map(|interval| (interval.tid, interval.span.start_ns / us, interval.span.end_ns / us))
+            .collect();
         assert_eq!(spans, [(1, 900, 5000)]);
         assert_eq!(super::merged(&lives, &[3]), Vec::new());
     }

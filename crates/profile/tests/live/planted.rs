@@ -105,12 +105,12 @@ impl Stage {
         }
         let recording = input::read(&memory.into_bytes(), &mut Unwinder::new()).unwrap();
         let names = Symbols::new(Settings::default()).names(&recording);
-        let spells = offcpu::spells(&recording, &names);
+        let intervals = offcpu::intervals(&recording, &names);
         let found = match by {
-            By::Wakes => Ticks::find(&recording, &names, &spells, &Wanted::Any).map_err(|why| why.to_string()),
+            By::Wakes => Ticks::find(&recording, &names, &intervals, &Wanted::Any).map_err(|why| why.to_string()),
             By::Function => Marks::named(&recording, "tick")
                 .and_then(|marks| marks.ticks(&recording, &|_| true))
-                .map(|told| Ticks::at(&recording, &names, &spells, &told))
+                .map(|told| Ticks::at(&recording, &names, &intervals, &told))
                 .map_err(|why| why.to_string()),
         };
         let found = match found {

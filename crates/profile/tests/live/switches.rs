@@ -1,4 +1,4 @@
-//! Threads that wait for what they say that they wait for, recorded on this machine: each of their spells has to be told with that reason.
+//! Threads that wait for what they say that they wait for, recorded on this machine: each of their intervals has to be told with that reason.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use evenkeel_measure::disturb::{Planted, Stretch, quota};
 use evenkeel_profile::input;
 use evenkeel_profile::live::{self, LiveError, Memory, Switches, Targets, Wishes};
 use evenkeel_profile::names::{Function, Names};
-use evenkeel_profile::offcpu::{self, Edges, Reason, Spell, Trust};
+use evenkeel_profile::offcpu::{self, Edges, OffCpuInterval, Reason, Trust};
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::stack::Frame;
 use evenkeel_profile::symbols::parse_kallsyms;
@@ -61,31 +61,31 @@ fn plants(mut one: impl FnMut()) -> Vec<Plant> {
 struct Seen {
     recording: Recording,
     names: Names,
-    spells: Vec<Spell>,
+    intervals: Vec<OffCpuInterval>,
 }
 
 impl Seen {
-    /// The longest spell of a plant's thread within it.
-    fn of(&self, plant: &Plant) -> Option<&Spell> {
-        let within = |spell: &&Spell| {
-            spell.tid == plant.tid && spell.span.start_ns >= plant.from_ns && spell.span.start_ns < plant.to_ns
+    /// The longest interval of a plant's thread within it.
+    fn of(&self, plant: &Plant) -> Option<&OffCpuInterval> {
+        let within = |interval: &&OffCpuInterval| {
+            interval.tid == plant.tid && interval.span.start_ns >= plant.from_ns && interval.span.start_ns < plant.to_ns
         };
-        self.spells.iter().filter(within).max_by_key(|spell| spell.span.length_ns())
+        self.intervals.iter().filter(within).max_by_key(|interval| interval.span.length_ns())
     }
 
     /// Whether each plant is told with its reason, and how long.
     fn has(&self, plants: &[Plant], reason: Reason) -> Result<(), String> {
         for plant in plants {
-            let spell = self.of(plant).ok_or_else(|| format!("{reason:?}: none in {plant:?}"))?;
-            if spell.reason != reason || spell.edges != Edges::Seen || spell.span.end_ns > plant.to_ns {
-                return Err(format!("{reason:?}: {spell:?} in {plant:?}, at {:?}", self.functions(spell)));
+            let interval = self.of(plant).ok_or_else(|| format!("{reason:?}: none in {plant:?}"))?;
+            if interval.reason != reason || interval.edges != Edges::Seen || interval.span.end_ns > plant.to_ns {
+                return Err(format!("{reason:?}: {interval:?} in {plant:?}, at {:?}", self.functions(interval)));
             }
         }
         Ok(())
     }
 
-    fn functions(&self, spell: &Spell) -> Vec<String> {
-        let Some(stack) = spell.stack else { return Vec::new() };
+    fn functions(&self, interval: &OffCpuInterval) -> Vec<String> {
+        let Some(stack) = interval.stack else { return Vec::new() };
         let frames = self.recording.stacks.innermost_first(stack);
         frames.flat_map(|frame| self.names.get(frame).functions.iter().map(|function| function.name.clone())).collect()
     }
@@ -152,13 +152,13 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
         }
         _ => Vec::new(),
     });
-    let spells = offcpu::spells(&recording, &names);
+    let intervals = offcpu::intervals(&recording, &names);
     let is_kernel_named = names_the_kernel(&recording, &names);
     if !is_kernel_named {
         not_judged("the kernel's functions have no names for this user (kernel.kptr_restrict)");
         return None;
     }
-    Some((Seen { recording, names, spells }, value))
+    Some((Seen { recording, names, intervals }, value))
 }
 
 fn names_the_kernel(recording: &Recording, names: &Names) -> bool {
@@ -259,10 +259,10 @@ fn waits_are_told_with_their_reason() {
         seen.has(&sleeps, Reason::Sleep)?;
         seen.has(&reads, Reason::Socket)?;
         // Tracepoints do not fire everywhere: only where they do, who woke is told right.
-        match offcpu::trust(&seen.recording, &seen.spells) {
+        match offcpu::trust(&seen.recording, &seen.intervals) {
             Trust::Whole => {
                 for plant in &reads {
-                    let woken_by = seen.of(plant).and_then(|spell| spell.woken_by).map(|(by, _)| by);
+                    let woken_by = seen.of(plant).and_then(|interval| interval.woken_by).map(|(by, _)| by);
                     if woken_by != Some(answerer) {
                         return Err(format!("{plant:?} was woken by {woken_by:?}, not by {answerer}"));
                     }
@@ -301,14 +301,17 @@ fn a_thief_is_named() {
             return Err(format!("the thief got {stretches:?}"));
         }
         for stretch in stretches {
-            let overlap_ns = |spell: &Spell| {
-                spell.span.end_ns.min(stretch.end_ns).saturating_sub(spell.span.start_ns.max(stretch.start_ns))
+            let overlap_ns = |interval: &OffCpuInterval| {
+                interval.span.end_ns.min(stretch.end_ns).saturating_sub(interval.span.start_ns.max(stretch.start_ns))
             };
-            let own = seen.spells.iter().filter(|spell| spell.tid == tid);
-            let spell = own.max_by_key(|spell| overlap_ns(spell)).ok_or("no spell at all")?;
-            let taker = spell.taken_by.and_then(|(_, taker)| seen.name_of(taker));
-            if spell.reason != Reason::Preempted || taker != Some("evenkeel-thief") || overlap_ns(spell) < 3_000_000 {
-                return Err(format!("{spell:?} by {taker:?} at {stretch:?}"));
+            let own = seen.intervals.iter().filter(|interval| interval.tid == tid);
+            let interval = own.max_by_key(|interval| overlap_ns(interval)).ok_or("no interval at all")?;
+            let taker = interval.taken_by.and_then(|(_, taker)| seen.name_of(taker));
+            if interval.reason != Reason::Preempted
+                || taker != Some("evenkeel-thief")
+                || overlap_ns(interval) < 3_000_000
+            {
+                return Err(format!("{interval:?} by {taker:?} at {stretch:?}"));
             }
         }
         Ok(())
@@ -366,9 +369,10 @@ fn a_limit_is_told_from_who_runs_meanwhile() {
             not_judged("this kernel does not count how often a group was stopped");
             return Ok(());
         };
-        let own: Vec<&Spell> = seen.spells.iter().filter(|spell| spell.pid == pid).collect();
-        let stopped: Vec<&&Spell> = own.iter().filter(|spell| spell.reason == Reason::Throttled).collect();
-        let stopped_ns: u64 = stopped.iter().map(|spell| spell.span.length_ns()).sum();
+        let own: Vec<&OffCpuInterval> = seen.intervals.iter().filter(|interval| interval.pid == pid).collect();
+        let stopped: Vec<&&OffCpuInterval> =
+            own.iter().filter(|interval| interval.reason == Reason::Throttled).collect();
+        let stopped_ns: u64 = stopped.iter().map(|interval| interval.span.length_ns()).sum();
         if periods < 5 {
             return Err(format!("the group was stopped {periods} times: it got too little of the machine"));
         }
@@ -377,11 +381,12 @@ fn a_limit_is_told_from_who_runs_meanwhile() {
         if is_so && stopped_ns.abs_diff(throttled_ns) < throttled_ns / 4 {
             return Ok(());
         }
-        let mut long: Vec<&&Spell> = own.iter().filter(|spell| spell.span.length_ns() > 10_000_000).collect();
-        long.retain(|spell| spell.reason != Reason::Throttled);
-        let others: Vec<_> = long.iter().map(|spell| (spell, seen.functions(spell))).collect();
+        let mut long: Vec<&&OffCpuInterval> =
+            own.iter().filter(|interval| interval.span.length_ns() > 10_000_000).collect();
+        long.retain(|interval| interval.reason != Reason::Throttled);
+        let others: Vec<_> = long.iter().map(|interval| (interval, seen.functions(interval))).collect();
         Err(format!(
-            "{} spells of {stopped_ns} ns are told as throttled, and the kernel counts {periods} of {throttled_ns} ns; others are {others:?}",
+            "{} intervals of {stopped_ns} ns are told as throttled, and the kernel counts {periods} of {throttled_ns} ns; others are {others:?}",
             stopped.len()
         ))
     });
@@ -411,7 +416,7 @@ fn a_page_fault_is_told_with_its_file() {
             ran
         };
         let Some((seen, ran)) = recorded(run) else { return Ok(()) };
-        let faults = offcpu::faults(&seen.recording, &seen.names, &seen.spells, |_| true);
+        let faults = offcpu::faults(&seen.recording, &seen.names, &seen.intervals, |_| true);
         let is_of_file = |mapped: &Option<String>| mapped.as_deref().is_some_and(|path| Path::new(path) == program);
         if !faults.iter().any(|faults| ran.contains(&faults.pid)) {
             not_judged("no fault waits here: the file system is in memory, or faster than that");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_profile::graph::{self, Said};
 use evenkeel_profile::live::{Switches, Targets, Wishes};
 use evenkeel_profile::offcpu::timeline::Timeline;
-use evenkeel_profile::offcpu::{self, Spell, table};
+use evenkeel_profile::offcpu::{self, OffCpuInterval, table};
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::symbols::Doubts;
 use evenkeel_profile::ticks::cut::{self, Cut, Wanted};
@@ -78,11 +78,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     if args.file.is_some() {
         pick::check_processes(&opened.recording, &args.pid)?;
     }
-    let spells = offcpu::spells(&opened.recording, &opened.names);
+    let intervals = offcpu::intervals(&opened.recording, &opened.names);
     let is_wanted = |pid| args.pid.is_empty() || args.pid.contains(&pid);
-    let report = table::report(&opened.recording, &opened.names, &spells, is_wanted);
+    let report = table::report(&opened.recording, &opened.names, &intervals, is_wanted);
     if let Some(path) = &args.html {
-        write(args, path, &opened, (&spells, &report), &unseen)?;
+        write(args, path, &opened, (&intervals, &report), &unseen)?;
     }
     let written = args.html.as_ref().map(|path| path.display().to_string());
     let answer = Answer { report: &report, steal_ns, unseen, names: &opened.doubts, written };
@@ -98,21 +98,21 @@ fn write(
     args: &Args,
     path: &Path,
     opened: &Opened,
-    (spells, report): (&[Spell], &table::Report),
+    (intervals, report): (&[OffCpuInterval], &table::Report),
     unseen: &[String],
 ) -> Result<(), Failure> {
     let recording = &opened.recording;
-    let ticks = ticks(args, opened, spells)?;
+    let ticks = ticks(args, opened, intervals)?;
     let is_wanted = |pid| args.pid.is_empty() || args.pid.contains(&pid);
     let told = ticks.as_ref().map(|cut| (cut.tid, cut.ticks.as_slice()));
-    let timeline = Timeline::of(recording, &opened.names, spells, is_wanted, told);
+    let timeline = Timeline::of(recording, &opened.names, intervals, is_wanted, told);
     let name = args.file.as_ref().and_then(|file| file.file_name());
     let name = name.map_or_else(|| "just now".into(), |name| name.to_string_lossy());
     let host = recording.machine.host.as_ref().map_or_else(String::new, |host| format!(", on {host}"));
     let seconds = recording.span.length_ns() as f64 / 1e9;
     let said = Said {
         title: format!("Why threads had no CPU: {name}"),
-        subtitle: format!("{} threads, {} stretches in {seconds:.2} s{host}", timeline.lanes.len(), timeline.spells),
+        subtitle: format!("{} threads, {} stretches in {seconds:.2} s{host}", timeline.lanes.len(), timeline.intervals),
         doubts: profile::switches::doubts(report, unseen).collect(),
     };
     let rows = profile::switches::longest_rows(report);
@@ -120,9 +120,9 @@ fn write(
 }
 
 /// The ticks of the thread that was named, which has to be there; or of one that keeps time, if there is any.
-fn ticks(args: &Args, opened: &Opened, spells: &[Spell]) -> Result<Option<Cut>, Failure> {
-    let own: Vec<Spell> =
-        spells.iter().filter(|spell| args.pid.is_empty() || args.pid.contains(&spell.pid)).copied().collect();
+fn ticks(args: &Args, opened: &Opened, intervals: &[OffCpuInterval]) -> Result<Option<Cut>, Failure> {
+    let own: Vec<OffCpuInterval> =
+        intervals.iter().filter(|interval| args.pid.is_empty() || args.pid.contains(&interval.pid)).copied().collect();
     let lives = cut::by_thread(&own);
     match &args.tick_thread {
         None => Ok(cut::find(&opened.recording, &lives, &Wanted::Any).ok()),

@@ -89,21 +89,21 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     };
     let tried = "cut the recording by ticks";
     let Opened { recording, names, .. } = &opened;
-    let spells = offcpu::spells(recording, names);
+    let intervals = offcpu::intervals(recording, names);
     let is_wanted = |tid: u32| {
         let name = recording.threads.get(&tid).and_then(|thread| thread.name.as_ref());
         args.thread.is_none() || args.thread.as_ref() == name
     };
     let (of_thread, told) = args.begins.told(recording, &is_wanted)?;
     let ticks = match &of_thread {
-        Some(of_thread) => Ticks::at(recording, names, &spells, of_thread),
+        Some(of_thread) => Ticks::at(recording, names, &intervals, of_thread),
         None => {
             let wanted = match (args.tick, &args.thread) {
                 (Some(hz), _) => Wanted::Rate(hz),
                 (None, Some(name)) => Wanted::Named(name.clone()),
                 (None, None) => Wanted::Any,
             };
-            Ticks::find(recording, names, &spells, &wanted).map_err(|error| refused(tried, error))?
+            Ticks::find(recording, names, &intervals, &wanted).map_err(|error| refused(tried, error))?
         }
     };
     let comparison = ticks.compare(recording, names, args.slowest / 100.0).ok_or_else(|| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_profile::firefox;
 use evenkeel_profile::fold::{Base, Folded, thread_name};
 use evenkeel_profile::graph::{self, Direction, Quantity, Style};
-use evenkeel_profile::offcpu::{self, Spell};
+use evenkeel_profile::offcpu::{self, OffCpuInterval};
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::summary;
 use evenkeel_profile::ticks::cut::{self, Wanted};
@@ -101,12 +101,13 @@ fn of_recording(args: &Args, opened: &Opened, picked: &Picked<'_>, tree: &Tree) 
 /// What threads waited for.
 fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
     let recording = &opened.recording;
-    let spells = spells(args, opened)?;
-    let tree = Tree::from(&offcpu::folded(recording, &opened.names, &spells, Base::Nothing));
+    let intervals = intervals(args, opened)?;
+    let tree = Tree::from(&offcpu::folded(recording, &opened.names, &intervals, Base::Nothing));
     let mut told = told(opened, &args.pick.of(recording)?, args.top);
     // Samples are of what ran; here they are how often a thread had no CPU.
-    (told.event, told.samples) = ("spells without a CPU".to_owned(), spells.len() as u64);
-    (told.cpus, told.threads) = (Vec::new(), threads(recording, &spells, args.top));
+    // The text is a value of the JSON answer's format.
+    (told.event, told.samples) = ("spells without a CPU".to_owned(), intervals.len() as u64);
+    (told.cpus, told.threads) = (Vec::new(), threads(recording, &intervals, args.top));
     Ok(Answer {
         file: args.file.display().to_string(),
         unit: unit(&Quantity::OffCpuTime),
@@ -121,7 +122,7 @@ fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
 }
 
 /// The stretches without a CPU that were asked for.
-fn spells(args: &Args, opened: &Opened) -> Result<Vec<Spell>, Failure> {
+fn intervals(args: &Args, opened: &Opened) -> Result<Vec<OffCpuInterval>, Failure> {
     let recording = &opened.recording;
     if recording.switches.is_empty() {
         let why = "the recording has no switches";
@@ -129,17 +130,17 @@ fn spells(args: &Args, opened: &Opened) -> Result<Vec<Spell>, Failure> {
             .hint("record them: evenkeel profile record --switches (perf record --switch-events)"));
     }
     let span = args.pick.of(recording)?.span;
-    let is_wanted = |spell: &Spell| {
-        span.contains(spell.span.start_ns) && args.pick.is_of(recording, spell.pid, spell.tid, spell.cpu)
+    let is_wanted = |interval: &OffCpuInterval| {
+        span.contains(interval.span.start_ns) && args.pick.is_of(recording, interval.pid, interval.tid, interval.cpu)
     };
-    Ok(offcpu::spells(recording, &opened.names).into_iter().filter(is_wanted).collect())
+    Ok(offcpu::intervals(recording, &opened.names).into_iter().filter(is_wanted).collect())
 }
 
-fn threads(recording: &Recording, spells: &[Spell], top: u32) -> Vec<ThreadRow> {
+fn threads(recording: &Recording, intervals: &[OffCpuInterval], top: u32) -> Vec<ThreadRow> {
     let mut by_thread: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
-    for spell in spells {
-        let sums = by_thread.entry((spell.pid, spell.tid)).or_default();
-        (sums.0, sums.1) = (sums.0 + 1, sums.1.saturating_add(spell.span.length_ns()));
+    for interval in intervals {
+        let sums = by_thread.entry((interval.pid, interval.tid)).or_default();
+        (sums.0, sums.1) = (sums.0 + 1, sums.1.saturating_add(interval.span.length_ns()));
     }
     let mut rows: Vec<ThreadRow> = by_thread
         .into_iter()
@@ -270,7 +271,7 @@ fn write(
     let (tree, quantity) = match (source, graph) {
         (_, Some(graph)) => graph,
         (Source::Recording(opened), None) if args.off_cpu => {
-            let folded = offcpu::folded(&opened.recording, &opened.names, &spells(args, opened)?, args.by.base());
+            let folded = offcpu::folded(&opened.recording, &opened.names, &intervals(args, opened)?, args.by.base());
             (Tree::from(&folded), Quantity::OffCpuTime)
         }
         (source, None) => source.tree(&args.pick, args.by, &args.file)?,
@@ -293,9 +294,9 @@ fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<Str
     };
     let recording = &opened.recording;
     let picked = args.pick.of(recording)?;
-    let spells = if recording.switches.is_empty() { Vec::new() } else { spells(args, opened)? };
-    let mut marks = firefox::spell_marks(recording, &spells);
-    if let Ok(cut) = cut::find(recording, &cut::by_thread(&spells), &Wanted::Any) {
+    let intervals = if recording.switches.is_empty() { Vec::new() } else { intervals(args, opened)? };
+    let mut marks = firefox::interval_marks(recording, &intervals);
+    if let Ok(cut) = cut::find(recording, &cut::by_thread(&intervals), &Wanted::Any) {
         marks.extend(firefox::tick_marks(recording, cut.tid, &cut.ticks));
     }
     firefox::json(title, recording, &opened.names, &picked.samples, marks)

@@ -49,9 +49,9 @@ pub(crate) fn doubts(report: &Report, unseen: &[String]) -> impl Iterator<Item =
 /// The longest waits for the timeline's page.
 pub(crate) fn longest_rows(report: &Report) -> Vec<graph::Row> {
     let row = |wait: &Wait| graph::Row {
-        tid: wait.spell.tid,
-        at_ns: wait.spell.at_ns,
-        length_ns: wait.spell.length_ns,
+        tid: wait.interval.tid,
+        at_ns: wait.interval.at_ns,
+        length_ns: wait.interval.length_ns,
         cells: wait_cells(wait),
     };
     report.longest_waits.iter().map(row).collect()
@@ -73,12 +73,12 @@ fn longest(waits: &[Wait]) -> Vec<Block> {
 fn wait_cells(wait: &Wait) -> [String; 5] {
     let mut notes = Vec::new();
     notes.extend(wait.taken_by_name.as_ref().map(|name| format!("by {name}")));
-    notes.extend(wait.spell.place.as_ref().map(|place| format!("in {place}")));
+    notes.extend(wait.interval.place.as_ref().map(|place| format!("in {place}")));
     notes.extend(wait.woken_by_name.as_ref().map(|name| format!("woken by {name}")));
     [
-        format!("{:.4} s", wait.spell.at_ns as f64 / 1e9),
-        quantity(wait.spell.length_ns, Unit::Ns),
-        wait.spell.reason.to_owned(),
+        format!("{:.4} s", wait.interval.at_ns as f64 / 1e9),
+        quantity(wait.interval.length_ns, Unit::Ns),
+        wait.interval.reason.to_owned(),
         wait.thread.clone(),
         notes.join(", "),
     ]
@@ -232,7 +232,7 @@ mod tests {
         };
         let doubts = vec![SwitchesCaveat::Lost { records: 7 }];
         let recorded_ns = 1_000_000_000;
-        let spell = One {
+        let interval = One {
             tid: 11,
             at_ns: 412_345_678,
             length_ns: 9_000_000,
@@ -242,7 +242,7 @@ mod tests {
         };
         let thread_name = "tick (11)".to_owned();
         let wait =
-            Wait { spell, thread: thread_name, woken_by_name: Some("saver (12)".to_owned()), taken_by_name: None };
+            Wait { interval, thread: thread_name, woken_by_name: Some("saver (12)".to_owned()), taken_by_name: None };
         let report = Report {
             recorded_ns,
             threads: vec![thread],
@@ -278,7 +278,7 @@ mod tests {
               tick (11)  ##f##P##
               # ran, f futex, P preempted.
               written           out.html
-              7 records were lost: spells in which some are missing are counted as open.
+              7 records were lost: intervals in which some are missing are counted as open.
               Not recorded: who wakes whom.
         "#]]
         .assert_eq(&page);

@@ -141,7 +141,7 @@ fn head(answer: &Answer, told: &Told) -> Vec<Block> {
     }
     let span = quantity(told.span_ns, Unit::Ns);
     rows.push(match answer.quantity {
-        Quantity::OffCpuTime => Block::row("spells", format!("{} in {span}", told.samples)),
+        Quantity::OffCpuTime => Block::row("intervals", format!("{} in {span}", told.samples)),
         _ => Block::row("samples", format!("{} of {} in {span}", told.samples, told.event)),
     });
     let others: Vec<String> = told

@@ -159,8 +159,8 @@ fn what_can_not_be_seen_is_not_drawn_and_nothing_is_lost() {
 #[test]
 fn firefox_gets_threads_cpus_and_marks() {
     let small = small::recording();
-    let spells = offcpu::spells(&small.recording, &small.names);
-    let marks = firefox::spell_marks(&small.recording, &spells);
+    let intervals = offcpu::intervals(&small.recording, &small.names);
+    let marks = firefox::interval_marks(&small.recording, &intervals);
     let json = firefox::json("game", &small.recording, &small.names, &small.samples(), marks).unwrap();
     let profile: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(schema::check(&profile), Ok(()));
@@ -176,7 +176,7 @@ fn firefox_gets_ticks_as_marks_of_their_thread() {
         Tick { number, span: Span { start_ns, end_ns: start_ns + length * MS }, begun_ns: start_ns + late * MS }
     };
     let mut marks = firefox::tick_marks(&small.recording, 10, &[tick(0, 31, 0), tick(1, 20, 2)]);
-    marks.extend(firefox::spell_marks(&small.recording, &offcpu::spells(&small.recording, &small.names)));
+    marks.extend(firefox::interval_marks(&small.recording, &offcpu::intervals(&small.recording, &small.names)));
     let json = firefox::json("game", &small.recording, &small.names, &small.samples(), marks).unwrap();
     let profile: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(schema::check(&profile), Ok(()));

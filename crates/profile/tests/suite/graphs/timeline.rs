@@ -3,7 +3,7 @@
 use evenkeel_profile::graph::{Row, Said, timeline_html};
 use evenkeel_profile::names::Names;
 use evenkeel_profile::offcpu::timeline::Timeline;
-use evenkeel_profile::offcpu::{self, Spell};
+use evenkeel_profile::offcpu::{self, OffCpuInterval};
 use evenkeel_profile::recording::{Recording, Span, Switch, Thread, Turn};
 use evenkeel_profile::ticks::Tick;
 use expect_test::expect_file;
@@ -21,10 +21,12 @@ pub(crate) fn data(page: &str) -> Value {
 pub(crate) fn small_page() -> String {
     const MS: u64 = 1_000_000;
     let small::Small { recording, names } = small::recording();
-    let mut spells = offcpu::spells(&recording, &names);
+    let mut intervals = offcpu::intervals(&recording, &names);
     // As if it had been seen where it was, and who woke it.
-    let of_net =
-        spells.iter_mut().find(|spell| spell.tid == 10 && spell.span.start_ns > recording.span.start_ns).unwrap();
+    let of_net = intervals
+        .iter_mut()
+        .find(|interval| interval.tid == 10 && interval.span.start_ns > recording.span.start_ns)
+        .unwrap();
     (of_net.stack, of_net.woken_by) = (Some(recording.samples[0].stack), Some((11, None)));
     of_net.woken_at_ns = Some(1030 * MS);
     let tick = |number: u64, length: u64| {
@@ -32,16 +34,16 @@ pub(crate) fn small_page() -> String {
         Tick { number, span: Span { start_ns, end_ns: start_ns + length * MS }, begun_ns: start_ns + MS }
     };
     let ticks = [tick(0, 31), tick(1, 20)];
-    let timeline = Timeline::of(&recording, &names, &spells, |_| true, Some((10, &ticks)));
+    let timeline = Timeline::of(&recording, &names, &intervals, |_| true, Some((10, &ticks)));
     let said = Said { title: "game".into(), subtitle: "on vm".into(), doubts: vec!["1 < 2 records were lost.".into()] };
     let cells = ["0.0220 s", "9.00 ms", "preempted", "game (10)", "by net worker 2 (11)"].map(str::to_owned);
     timeline_html(&timeline, &said, &[Row { tid: 10, at_ns: 22 * MS, length_ns: 9 * MS, cells }])
 }
 
 /// So many threads that each sleep so often, for 3 of 10 us, but now and then for 6.
-pub(crate) fn many(threads: u32, spells: u64) -> (Recording, Names) {
+pub(crate) fn many(threads: u32, intervals: u64) -> (Recording, Names) {
     let mut recording = Recording::default();
-    for at in 0..spells {
+    for at in 0..intervals {
         for tid in 1..=threads {
             let at_ns = 1_000_000 + at * 10_000 + u64::from(tid) * 10;
             let length_ns = if at % 1000 == 0 { 6_000 } else { 3_000 };
@@ -51,14 +53,14 @@ pub(crate) fn many(threads: u32, spells: u64) -> (Recording, Names) {
         }
     }
     recording.switches.sort_by_key(|switch| switch.at_ns);
-    recording.span = Span { start_ns: 1_000_000, end_ns: 1_000_000 + spells * 10_000 + 20_000 };
+    recording.span = Span { start_ns: 1_000_000, end_ns: 1_000_000 + intervals * 10_000 + 20_000 };
     let names = Names::of(&recording, |_| Vec::new());
     (recording, names)
 }
 
 pub(crate) fn page_of(recording: &Recording, names: &Names) -> String {
-    let spells = offcpu::spells(recording, names);
-    let timeline = Timeline::of(recording, names, &spells, |_| true, None);
+    let intervals = offcpu::intervals(recording, names);
+    let timeline = Timeline::of(recording, names, &intervals, |_| true, None);
     timeline_html(&timeline, &Said { title: "many".into(), ..Said::default() }, &[])
 }
 
@@ -96,11 +98,11 @@ pub(crate) fn hostile_page() -> String {
         recording.switches.push(Switch { at_ns: at_ns + 5, cpu, pid, tid, turn: Turn::In, other });
     }
     recording.span = Span { start_ns: 0, end_ns: 1000 };
-    let mut spells = offcpu::spells(&recording, &names);
-    for (spell, sample) in spells.iter_mut().zip(&recording.samples) {
-        spell.stack = Some(sample.stack);
+    let mut intervals = offcpu::intervals(&recording, &names);
+    for (interval, sample) in intervals.iter_mut().zip(&recording.samples) {
+        interval.stack = Some(sample.stack);
     }
-    let timeline = Timeline::of(&recording, &names, &spells, |_| true, None);
+    let timeline = Timeline::of(&recording, &names, &intervals, |_| true, None);
     let text = hostile::NAMES[1].to_owned();
     let said = Said { title: text.clone(), subtitle: hostile::NAMES[2].into(), doubts: vec![text.clone()] };
     let cells = [0; 5].map(|_| text.clone());
@@ -141,9 +143,9 @@ fn threads_without_room_are_counted_and_the_one_that_ticks_has_a_lane() {
     }
     recording.switches.sort_by_key(|switch| switch.at_ns);
     let names = Names::of(&recording, |_| Vec::new());
-    let spells: Vec<Spell> = offcpu::spells(&recording, &names);
+    let intervals: Vec<OffCpuInterval> = offcpu::intervals(&recording, &names);
     let tids = |ticks| -> (Vec<u32>, usize) {
-        let timeline = Timeline::of(&recording, &names, &spells, |pid| pid > 10, ticks);
+        let timeline = Timeline::of(&recording, &names, &intervals, |pid| pid > 10, ticks);
         (timeline.lanes.iter().map(|lane| lane.tid).collect(), timeline.lanes_left_out)
     };
     let (without, left_out) = tids(None);

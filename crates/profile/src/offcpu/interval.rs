@@ -1,4 +1,4 @@
-//! `Spell`: a time in which a thread had no CPU, and why.
+//! `OffCpuInterval`: a time in which a thread had no CPU, and why.
 
 use crate::recording::{Event, EventId, Recording, Span};
 use crate::stack::StackId;
@@ -89,7 +89,7 @@ impl Reason {
     }
 }
 
-/// Whether both ends of a spell were seen.
+/// Whether both ends of a interval were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edges {
     /// Both: its length is known.
@@ -99,13 +99,13 @@ pub enum Edges {
     FromBefore,
     /// It was still without one when the recording ended: it lasted at least so long.
     ToAfter,
-    /// Records were lost while it lasted: it may be several spells with some running between them.
+    /// Records were lost while it lasted: it may be several intervals with some running between them.
     Torn,
 }
 
 /// A stretch of time in which a thread had no CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spell {
+pub struct OffCpuInterval {
     /// Its process.
     pub pid: u32,
     /// The thread.
@@ -121,7 +121,7 @@ pub struct Spell {
     /// Where it was, if that was recorded.
     pub stack: Option<StackId>,
     /// The process and thread that took the CPU, if that was recorded; thread 0 is the idle one. Of one that could have run on it is who
-    /// had the CPU longest of the spell.
+    /// had the CPU longest of the interval.
     pub taken_by: Option<(u32, u32)>,
     /// The thread that woke it, and where that was, if it was recorded.
     pub woken_by: Option<(u32, Option<StackId>)>,
