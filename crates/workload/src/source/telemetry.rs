@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use evenkeel_stats::Direction;
-use evenkeel_sys::clock;
-use evenkeel_sys::schedstat::parse_schedstat;
 use evenkeel_sys::telemetry::layout::BOUNDS_NS;
 use evenkeel_sys::telemetry::{
     Count, PageError, PageHistogram, Session, Snapshot, State, TelemetryReader, folders, sessions,
 };
+use evenkeel_sys::{clock, foreign_process};
 
 use super::{NoNumber, Source};
 use crate::error::WorkloadError;
@@ -155,7 +154,7 @@ impl Page {
             return Err(format!("the server of session {:?} has ended", self.session).into());
         }
         let page = reader.read().map_err(told)?;
-        Ok(Look { page, at_ns: clock::monotonic_ns(), cpu_ns: cpu_ns(self.pid) })
+        Ok(Look { page, at_ns: clock::monotonic_ns(), cpu_ns: foreign_process::cpu_ns(self.pid).ok() })
     }
 }
 
@@ -260,17 +259,6 @@ fn within_bucket_ns(histogram: &PageHistogram, q: f64) -> Option<f64> {
         below += count;
     }
     None
-}
-
-/// CPU time that the threads of a process have used; those that have ended are not in it.
-fn cpu_ns(pid: u32) -> Option<u64> {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let of_task = |task: std::fs::DirEntry| {
-        let (ran_ns, ..) = parse_schedstat(&std::fs::read(task.path().join("schedstat")).ok()?)?;
-        Some(ran_ns)
-    };
-    let each: Vec<u64> = tasks.take(4096).flatten().filter_map(of_task).collect();
-    (!each.is_empty()).then(|| each.iter().fold(0, |sum: u64, ns| sum.saturating_add(*ns)))
 }
 
 #[cfg(test)]
