@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 use anyhow::{Context, anyhow};
-use evenkeel_rt::memory::{Memory, MemoryLock, MemoryWishes};
+use evenkeel_rt::memory::{Memory, MemoryConfig, MemoryLock};
 use evenkeel_rt::rate::{RateSettings, TickRate};
 use evenkeel_rt::telemetry::{Count, Telemetry, TelemetrySettings};
 use evenkeel_rt::{Done, Tick};
@@ -95,7 +95,7 @@ fn prometheus_crate() -> anyhow::Result<After> {
 
 pub(crate) fn measure_faults() -> anyhow::Result<Row> {
     measure("faults", || {
-        let wishes = MemoryWishes { lock: MemoryLock::Nothing, ..MemoryWishes::default() };
+        let wishes = MemoryConfig { lock: MemoryLock::Nothing, ..MemoryConfig::default() };
         let mut memory = Memory::set_up(&wishes);
         let stat = std::fs::File::open("/proc/thread-self/stat").context("open /proc/thread-self/stat")?;
         let read = move |_: &Done| {

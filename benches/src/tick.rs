@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use evenkeel_rt::{ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{ThreadConfig, TickClock, TickSettings, TickThread};
 use evenkeel_sys::clock::{monotonic_ns, realtime_ns, sleep_until_ns, thread_cpu_ns};
 use evenkeel_sys::{CpuSet, sched, thread};
 
@@ -290,7 +290,7 @@ fn one(ticks: Loop, pace: Pace, cpu: usize, stage: &Stage) -> anyhow::Result<Out
 }
 
 fn ours(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
-    let _thread = TickThread::set_up(&ThreadWishes::default());
+    let _thread = TickThread::set_up(&ThreadConfig::default());
     let settings = TickSettings { period: Duration::from_nanos(pace.period_ns), ..TickSettings::default() };
     let mut clock = TickClock::start(settings);
     for _ in 0..pace.all() {

@@ -182,8 +182,8 @@ fn contend(row: &'static str, shape: Shape) -> anyhow::Result<Row> {
     let ways = format!(
         "{}, receives {}, sends {}",
         env!("CARGO_PKG_VERSION"),
-        ours.0.report().receive_way,
-        ours.0.report().send_way
+        ours.0.report().receive_backend,
+        ours.0.report().send_backend
     );
     let mut skipped = BTreeMap::new();
     let mut contenders: Vec<(&str, String, Box<dyn Contender>)> = vec![

@@ -1,7 +1,7 @@
 //! Keeps a whole process on one CPU. Left alone, the scheduler tends to put two programs that talk over loopback on one CPU, where
 //! a round trip never wakes an idle one, and most knobs of a host have nothing to act on.
 
-use evenkeel_rt::{CpuSet, Got, ThreadWishes, TickThread};
+use evenkeel_rt::{ApplyStatus, CpuSet, ThreadConfig, TickThread};
 
 /// Puts the calling thread on `cpu`, and with it every thread it starts from now on.
 ///
@@ -12,13 +12,13 @@ pub fn stay_on(cpu: usize) -> Result<(), String> {
     if !cpus.contains(cpu) {
         return Err(format!("run on CPU {cpu}: no machine has so many"));
     }
-    let wishes = ThreadWishes { cpus: Some(cpus), slice_ns: None, timer_slack_ns: None, ..ThreadWishes::default() };
+    let wishes = ThreadConfig { cpus: Some(cpus), slice_ns: None, timer_slack_ns: None, ..ThreadConfig::default() };
     match TickThread::set_up(&wishes).report().cpus {
-        Got::InForce => Ok(()),
-        Got::Refused(errno) => Err(format!(
+        ApplyStatus::Active => Ok(()),
+        ApplyStatus::Refused(errno) => Err(format!(
             "run on CPU {cpu}: {errno}; `nproc` tells how many there are, and taskset -p $$ which are allowed"
         )),
-        Got::NotAsked | Got::NoEffect | Got::Relieved => {
+        ApplyStatus::NotRequested | ApplyStatus::NoEffect | ApplyStatus::Suspended => {
             Err(format!("run on CPU {cpu}: the kernel took the wish and did not follow it"))
         }
     }

@@ -19,7 +19,7 @@ namespace Evenkeel
         /// </summary>
         public const uint EVENKEEL_ABI_VERSION = 1;
         /// <summary>
-        ///  In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
+        ///  In a field of EvenkeelThreadConfig whose zero means a default: ask for nothing.
         /// </summary>
         public const ulong EVENKEEL_DO_NOT_ASK = 9223372036854775807;
         /// <summary>
@@ -693,7 +693,7 @@ namespace Evenkeel
         ///  `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_memory_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_memory_new(EvenkeelMemoryWishes* asked, EvenkeelMemory** memory);
+        public static extern EvenkeelStatus evenkeel_memory_new(EvenkeelMemoryConfig* asked, EvenkeelMemory** memory);
 
         /// <summary>
         ///  Tells what became of each wish.
@@ -1055,7 +1055,7 @@ namespace Evenkeel
         ///  `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_thread_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_thread_new(EvenkeelThreadWishes* wishes, EvenkeelThread** thread);
+        public static extern EvenkeelStatus evenkeel_thread_new(EvenkeelThreadConfig* wishes, EvenkeelThread** thread);
 
         /// <summary>
         ///  Tells what became of each wish.
@@ -1770,7 +1770,7 @@ namespace Evenkeel
         /// <summary>
         ///  What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
         /// </summary>
-        public EvenkeelThreadWishes* thread;
+        public EvenkeelThreadConfig* thread;
     }
 
     /// <summary>
@@ -1818,7 +1818,7 @@ namespace Evenkeel
     ///  What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
-    public unsafe partial struct EvenkeelMemoryWishes
+    public unsafe partial struct EvenkeelMemoryConfig
     {
         /// <summary>
         ///  Of this struct, in bytes.
@@ -1848,7 +1848,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+    ///  What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelMemoryReport
@@ -1878,7 +1878,7 @@ namespace Evenkeel
         /// </summary>
         public int future_errno;
         /// <summary>
-        ///  EvenkeelMemoryWishes.stack_bytes.
+        ///  EvenkeelMemoryConfig.stack_bytes.
         /// </summary>
         public uint stack;
         /// <summary>
@@ -1886,7 +1886,7 @@ namespace Evenkeel
         /// </summary>
         public int stack_errno;
         /// <summary>
-        ///  EvenkeelMemoryWishes.heap_bytes.
+        ///  EvenkeelMemoryConfig.heap_bytes.
         /// </summary>
         public uint heap;
         /// <summary>
@@ -2161,7 +2161,7 @@ namespace Evenkeel
     ///  What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
-    public unsafe partial struct EvenkeelThreadWishes
+    public unsafe partial struct EvenkeelThreadConfig
     {
         /// <summary>
         ///  Of this struct, in bytes.
@@ -2203,7 +2203,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+    ///  What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelThreadReport
@@ -2217,7 +2217,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  EvenkeelGot of EvenkeelThreadWishes.cpus.
+        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
         /// </summary>
         public uint cpus;
         /// <summary>
@@ -2225,7 +2225,7 @@ namespace Evenkeel
         /// </summary>
         public int cpus_errno;
         /// <summary>
-        ///  EvenkeelGot of EvenkeelThreadWishes.slice_ns; a real-time thread has none.
+        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; a real-time thread has none.
         /// </summary>
         public uint slice;
         /// <summary>
@@ -2233,7 +2233,7 @@ namespace Evenkeel
         /// </summary>
         public int slice_errno;
         /// <summary>
-        ///  EvenkeelGot of EvenkeelThreadWishes.timer_slack_ns.
+        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
         /// </summary>
         public uint timer_slack;
         /// <summary>
@@ -2241,7 +2241,7 @@ namespace Evenkeel
         /// </summary>
         public int timer_slack_errno;
         /// <summary>
-        ///  EvenkeelGot of EvenkeelThreadWishes.fifo_priority.
+        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
         /// </summary>
         public uint fifo;
         /// <summary>
@@ -2249,7 +2249,7 @@ namespace Evenkeel
         /// </summary>
         public int fifo_errno;
         /// <summary>
-        ///  EvenkeelGot of EvenkeelThreadWishes.dma_latency_us.
+        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
         /// </summary>
         public uint dma_latency;
         /// <summary>
@@ -2407,7 +2407,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelGot, and the kernel's error number
+    ///  What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelApplyStatus, and the kernel's error number
     ///  (errno) where it was refused, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
@@ -2426,13 +2426,13 @@ namespace Evenkeel
         /// </summary>
         public uint port;
         /// <summary>
-        ///  The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelWay.
+        ///  The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
         /// </summary>
-        public uint receive_way;
+        public uint receive_backend;
         /// <summary>
         ///  The way that packets go now.
         /// </summary>
-        public uint send_way;
+        public uint send_backend;
         /// <summary>
         ///  0.
         /// </summary>
@@ -2465,11 +2465,11 @@ namespace Evenkeel
         ///  Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
         ///  where they do.
         /// </summary>
-        public int receive_way_errno;
+        public int receive_backend_errno;
         /// <summary>
         ///  The same of those that go.
         /// </summary>
-        public int send_way_errno;
+        public int send_backend_errno;
         /// <summary>
         ///  Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
         /// </summary>
@@ -2566,7 +2566,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What the ways took when they were tried, for EvenkeelWay's Measured.
+    ///  What the ways took when they were tried, for EvenkeelIoBackend's Measured.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpTrial
@@ -2649,11 +2649,11 @@ namespace Evenkeel
         /// </summary>
         public byte* address;
         /// <summary>
-        ///  The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+        ///  The way to receive: one of EvenkeelIoBackend. One that is refused gives way to the next plainer one.
         /// </summary>
         public uint receive;
         /// <summary>
-        ///  The way to send: one of EvenkeelWay.
+        ///  The way to send: one of EvenkeelIoBackend.
         /// </summary>
         public uint send;
         /// <summary>
@@ -2697,16 +2697,16 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  For EvenkeelWay's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
+        ///  For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
         ///  above; 64 and 100 bytes where they are 0.
         /// </summary>
         public uint packets_a_peer;
         /// <summary>
-        ///  For EvenkeelWay's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+        ///  For EvenkeelIoBackend's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
         /// </summary>
         public uint trial_ms;
         /// <summary>
-        ///  For EvenkeelWay's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
+        ///  For EvenkeelIoBackend's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
         ///  such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
         /// </summary>
         public byte* trial_toward;
@@ -2762,7 +2762,7 @@ namespace Evenkeel
         /// <summary>
         ///  It was not.
         /// </summary>
-        NotAsked = 0,
+        NotRequested = 0,
         /// <summary>
         ///  The sidecar has not said yes yet: it is asked again and again.
         /// </summary>
@@ -2895,7 +2895,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What stays in memory, in EvenkeelMemoryWishes.lock.
+    ///  What stays in memory, in EvenkeelMemoryConfig.lock.
     /// </summary>
     public enum EvenkeelMemoryLock : uint
     {
@@ -3011,22 +3011,22 @@ namespace Evenkeel
         /// <summary>
         ///  The CPU's turns were found, moved or gone.
         /// </summary>
-        Turns = 8,
+        TimeSlices = 8,
     }
 
     /// <summary>
     ///  What became of a wish, in the fields of EvenkeelThreadReport.
     /// </summary>
-    public enum EvenkeelGot : uint
+    public enum EvenkeelApplyStatus : uint
     {
         /// <summary>
         ///  It was not wished.
         /// </summary>
-        NotAsked = 0,
+        NotRequested = 0,
         /// <summary>
         ///  It is in force: read back where the kernel tells.
         /// </summary>
-        InForce = 1,
+        Active = 1,
         /// <summary>
         ///  The kernel refused, with the error number beside.
         /// </summary>
@@ -3034,7 +3034,7 @@ namespace Evenkeel
         /// <summary>
         ///  It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
         /// </summary>
-        Relieved = 3,
+        Suspended = 3,
         /// <summary>
         ///  The kernel took it and does nothing with it.
         /// </summary>
@@ -3044,7 +3044,7 @@ namespace Evenkeel
     /// <summary>
     ///  How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
     /// </summary>
-    public enum EvenkeelWay : uint
+    public enum EvenkeelIoBackend : uint
     {
         /// <summary>
         ///  The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.

@@ -24,8 +24,8 @@ static unsafe class Server
 
     static int Main()
     {
-        EvenkeelThreadWishes wishes;
-        Must(EvenkeelRt.evenkeel_init(&wishes, (UIntPtr)sizeof(EvenkeelThreadWishes)), "prepare");
+        EvenkeelThreadConfig wishes;
+        Must(EvenkeelRt.evenkeel_init(&wishes, (UIntPtr)sizeof(EvenkeelThreadConfig)), "prepare");
         EvenkeelThread* thread;
         Must(EvenkeelRt.evenkeel_thread_new(&wishes, &thread), "set the thread up");
 

@@ -17,7 +17,7 @@ static void must(EvenkeelStatus status, const char *what)
 
 int main(void)
 {
-    EvenkeelThreadWishes wishes;
+    EvenkeelThreadConfig wishes;
     EvenkeelThreadReport got;
     EvenkeelThread *thread;
     EvenkeelClockSettings settings;
@@ -32,7 +32,7 @@ int main(void)
     must(evenkeel_thread_new(&wishes, &thread), "set the thread up");
     EVENKEEL_INIT(&got);
     must(evenkeel_thread_report(thread, &got), "thread report");
-    printf("timer slack: %s\n", got.timer_slack == EVENKEEL_GOT_IN_FORCE ? "in force" : "not in force");
+    printf("timer slack: %s\n", got.timer_slack == EVENKEEL_APPLY_STATUS_ACTIVE ? "in force" : "not in force");
 
     /* Once, before the first tick: memory for the profiler, and names. */
     must(evenkeel_scope_start_thread("tick", 4096), "start the profiler");

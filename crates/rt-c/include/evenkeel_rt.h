@@ -17,7 +17,7 @@
 // What the fields of this header's structs mean. Fields are only ever added, at the end of a struct, without a new number.
 #define EVENKEEL_ABI_VERSION 1
 
-// In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
+// In a field of EvenkeelThreadConfig whose zero means a default: ask for nothing.
 #define EVENKEEL_DO_NOT_ASK 9223372036854775807
 
 // A number that the kernel does not tell.
@@ -143,31 +143,31 @@ typedef uint32_t EvenkeelCount;
 #endif // __cplusplus
 
 // What became of a wish, in the fields of EvenkeelThreadReport.
-enum EvenkeelGot
+enum EvenkeelApplyStatus
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     // It was not wished.
-    EVENKEEL_GOT_NOT_ASKED = 0,
+    EVENKEEL_APPLY_STATUS_NOT_REQUESTED = 0,
     // It is in force: read back where the kernel tells.
-    EVENKEEL_GOT_IN_FORCE = 1,
+    EVENKEEL_APPLY_STATUS_ACTIVE = 1,
     // The kernel refused, with the error number beside.
-    EVENKEEL_GOT_REFUSED = 2,
+    EVENKEEL_APPLY_STATUS_REFUSED = 2,
     // It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
-    EVENKEEL_GOT_RELIEVED = 3,
+    EVENKEEL_APPLY_STATUS_SUSPENDED = 3,
     // The kernel took it and does nothing with it.
-    EVENKEEL_GOT_NO_EFFECT = 4,
+    EVENKEEL_APPLY_STATUS_NO_EFFECT = 4,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
-typedef enum EvenkeelGot EvenkeelGot;
+typedef enum EvenkeelApplyStatus EvenkeelApplyStatus;
 #else
-typedef uint32_t EvenkeelGot;
+typedef uint32_t EvenkeelApplyStatus;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What stays in memory, in EvenkeelMemoryWishes.lock.
+// What stays in memory, in EvenkeelMemoryConfig.lock.
 enum EvenkeelMemoryLock
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -218,7 +218,7 @@ enum EvenkeelProgress
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     // It was not.
-    EVENKEEL_PROGRESS_NOT_ASKED = 0,
+    EVENKEEL_PROGRESS_NOT_REQUESTED = 0,
     // The sidecar has not said yes yet: it is asked again and again.
     EVENKEEL_PROGRESS_ASKED = 1,
     // The sidecar said yes.
@@ -280,7 +280,7 @@ enum EvenkeelRateWhy
     // Another phase of the game.
     EVENKEEL_RATE_WHY_PHASE = 7,
     // The CPU's turns were found, moved or gone.
-    EVENKEEL_RATE_WHY_TURNS = 8,
+    EVENKEEL_RATE_WHY_TIME_SLICES = 8,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -337,30 +337,30 @@ typedef uint32_t EvenkeelWaitKind;
 #endif // __cplusplus
 
 // How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
-enum EvenkeelWay
+enum EvenkeelIoBackend
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
     // The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.
-    EVENKEEL_WAY_USUAL = 0,
+    EVENKEEL_IO_BACKEND_USUAL = 0,
     // The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
-    EVENKEEL_WAY_MEASURED = 1,
+    EVENKEEL_IO_BACKEND_MEASURED = 1,
     // A call for each packet.
-    EVENKEEL_WAY_ONE = 2,
+    EVENKEEL_IO_BACKEND_ONE = 2,
     // Up to 64 packets a call.
-    EVENKEEL_WAY_BATCHED = 3,
+    EVENKEEL_IO_BACKEND_BATCHED = 3,
     // As batched, and several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
-    EVENKEEL_WAY_OFFLOADED = 4,
+    EVENKEEL_IO_BACKEND_OFFLOADED = 4,
     // Receiving by one standing request of io_uring, where the library was built with it (`make install-rt FEATURES=io-uring`) and Linux is
     // 6.1 or later; it belongs to the thread that first receives, and where another one does it goes on as Offloaded. Sending is Offloaded.
-    EVENKEEL_WAY_URING = 5,
+    EVENKEEL_IO_BACKEND_URING = 5,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
-typedef enum EvenkeelWay EvenkeelWay;
+typedef enum EvenkeelIoBackend EvenkeelIoBackend;
 #else
-typedef uint32_t EvenkeelWay;
+typedef uint32_t EvenkeelIoBackend;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -483,29 +483,29 @@ typedef struct EvenkeelClockSettings {
     uint32_t align;
 } EvenkeelClockSettings;
 
-// What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+// What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
 typedef struct EvenkeelThreadReport {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // EvenkeelGot of EvenkeelThreadWishes.cpus.
+    // EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
     uint32_t cpus;
     // Its errno.
     int32_t cpus_errno;
-    // EvenkeelGot of EvenkeelThreadWishes.slice_ns; a real-time thread has none.
+    // EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; a real-time thread has none.
     uint32_t slice;
     // Its errno.
     int32_t slice_errno;
-    // EvenkeelGot of EvenkeelThreadWishes.timer_slack_ns.
+    // EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
     uint32_t timer_slack;
     // Its errno.
     int32_t timer_slack_errno;
-    // EvenkeelGot of EvenkeelThreadWishes.fifo_priority.
+    // EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
     uint32_t fifo;
     // Its errno.
     int32_t fifo_errno;
-    // EvenkeelGot of EvenkeelThreadWishes.dma_latency_us.
+    // EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
     uint32_t dma_latency;
     // Its errno.
     int32_t dma_latency_errno;
@@ -586,7 +586,7 @@ typedef struct EvenkeelSummary {
 } EvenkeelSummary;
 
 // What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
-typedef struct EvenkeelThreadWishes {
+typedef struct EvenkeelThreadConfig {
     // Of this struct, in bytes.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
@@ -606,7 +606,7 @@ typedef struct EvenkeelThreadWishes {
     int32_t dma_latency_us;
     // 0.
     uint32_t reserved;
-} EvenkeelThreadWishes;
+} EvenkeelThreadConfig;
 
 // A worker with queues and a set-up of its own.
 typedef struct EvenkeelWorkerSettings {
@@ -619,7 +619,7 @@ typedef struct EvenkeelWorkerSettings {
     // How many of these numbers there are, 1 to 9.
     uint32_t queues_count;
     // What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
-    const struct EvenkeelThreadWishes *thread;
+    const struct EvenkeelThreadConfig *thread;
 } EvenkeelWorkerSettings;
 
 // What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
@@ -690,7 +690,7 @@ typedef struct EvenkeelFrameCounters {
 typedef void (*EvenkeelEach)(size_t number, void *context);
 
 // What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
-typedef struct EvenkeelMemoryWishes {
+typedef struct EvenkeelMemoryConfig {
     // Of this struct, in bytes.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
@@ -704,9 +704,9 @@ typedef struct EvenkeelMemoryWishes {
     // Brings in so many bytes for the heap, and has glibc keep what is freed, in the whole process: for servers that allocate later on.
     // 0: none.
     uint64_t heap_bytes;
-} EvenkeelMemoryWishes;
+} EvenkeelMemoryConfig;
 
-// What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+// What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
 typedef struct EvenkeelMemoryReport {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
@@ -720,11 +720,11 @@ typedef struct EvenkeelMemoryReport {
     uint32_t future;
     // Its errno.
     int32_t future_errno;
-    // EvenkeelMemoryWishes.stack_bytes.
+    // EvenkeelMemoryConfig.stack_bytes.
     uint32_t stack;
     // Its errno.
     int32_t stack_errno;
-    // EvenkeelMemoryWishes.heap_bytes.
+    // EvenkeelMemoryConfig.heap_bytes.
     uint32_t heap;
     // Its errno.
     int32_t heap_errno;
@@ -858,9 +858,9 @@ typedef struct EvenkeelUdpSettings {
     uint32_t version;
     // The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
     const char *address;
-    // The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+    // The way to receive: one of EvenkeelIoBackend. One that is refused gives way to the next plainer one.
     uint32_t receive;
-    // The way to send: one of EvenkeelWay.
+    // The way to send: one of EvenkeelIoBackend.
     uint32_t send;
     // The longest datagram, in bytes, up to 65,527. 0: 1,500.
     uint32_t bytes_max;
@@ -882,12 +882,12 @@ typedef struct EvenkeelUdpSettings {
     uint32_t busy_poll_us;
     // 0.
     uint32_t reserved;
-    // For EvenkeelWay's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
+    // For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
     // above; 64 and 100 bytes where they are 0.
     uint32_t packets_a_peer;
-    // For EvenkeelWay's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+    // For EvenkeelIoBackend's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
     uint32_t trial_ms;
-    // For EvenkeelWay's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
+    // For EvenkeelIoBackend's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
     // such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
     const char *trial_toward;
 } EvenkeelUdpSettings;
@@ -966,7 +966,7 @@ typedef struct EvenkeelFlushed {
     uint64_t waiting;
 } EvenkeelFlushed;
 
-// What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelGot, and the kernel's error number
+// What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelApplyStatus, and the kernel's error number
 // (errno) where it was refused, else 0.
 typedef struct EvenkeelUdpReport {
     // Of this struct, in bytes; after a call, as many as were filled.
@@ -975,10 +975,10 @@ typedef struct EvenkeelUdpReport {
     uint32_t version;
     // The port that it receives on.
     uint32_t port;
-    // The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelWay.
-    uint32_t receive_way;
+    // The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
+    uint32_t receive_backend;
     // The way that packets go now.
-    uint32_t send_way;
+    uint32_t send_backend;
     // 0.
     uint32_t reserved;
     // What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
@@ -995,9 +995,9 @@ typedef struct EvenkeelUdpReport {
     uint64_t refused;
     // Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
     // where they do.
-    int32_t receive_way_errno;
+    int32_t receive_backend_errno;
     // The same of those that go.
-    int32_t send_way_errno;
+    int32_t send_backend_errno;
     // Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
     uint32_t shard;
     // Its errno.
@@ -1047,7 +1047,7 @@ typedef struct EvenkeelUdpReport {
     uint64_t failures_of_others;
 } EvenkeelUdpReport;
 
-// What the ways took when they were tried, for EvenkeelWay's Measured.
+// What the ways took when they were tried, for EvenkeelIoBackend's Measured.
 typedef struct EvenkeelUdpTrial {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
@@ -1584,7 +1584,7 @@ EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
 //
 // # Safety
 // `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
-EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryWishes *asked,
+EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryConfig *asked,
                                    struct EvenkeelMemory **memory);
 
 // Tells what became of each wish.
@@ -1874,7 +1874,7 @@ EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
 //
 // # Safety
 // `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
-EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadWishes *wishes,
+EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadConfig *wishes,
                                    struct EvenkeelThread **thread);
 
 // Tells what became of each wish.

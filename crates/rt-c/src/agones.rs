@@ -39,7 +39,7 @@ pub struct EvenkeelAgonesSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelProgress {
     /// It was not.
-    NotAsked = 0,
+    NotRequested = 0,
     /// The sidecar has not said yes yet: it is asked again and again.
     Asked = 1,
     /// The sidecar said yes.
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn evenkeel_agones_report(
     caught(|| {
         let found = handle::shared(agones, |agones| Ok(agones.report()))?;
         let progress = |progress: Progress| match progress {
-            Progress::NotAsked => EvenkeelProgress::NotAsked as u32,
+            Progress::NotRequested => EvenkeelProgress::NotRequested as u32,
             Progress::Asked => EvenkeelProgress::Asked as u32,
             Progress::Done => EvenkeelProgress::Done as u32,
         };

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use evenkeel_rt::memory::{self, Memory, MemoryLock, MemoryWishes};
+use evenkeel_rt::memory::{self, Memory, MemoryConfig, MemoryLock};
 
 use crate::clock::EvenkeelClock;
 use crate::failure::{EvenkeelStatus, Failure, caught};
@@ -16,7 +16,7 @@ pub struct EvenkeelMemory(());
 
 handles! { EvenkeelMemory, 256 of Memory; }
 
-/// What stays in memory, in EvenkeelMemoryWishes.lock.
+/// What stays in memory, in EvenkeelMemoryConfig.lock.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelMemoryLock {
@@ -33,7 +33,7 @@ pub enum EvenkeelMemoryLock {
 /// What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct EvenkeelMemoryWishes {
+pub struct EvenkeelMemoryConfig {
     /// Of this struct, in bytes.
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
@@ -49,7 +49,7 @@ pub struct EvenkeelMemoryWishes {
     pub heap_bytes: u64,
 }
 
-/// What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+/// What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelMemoryReport {
@@ -65,11 +65,11 @@ pub struct EvenkeelMemoryReport {
     pub future: u32,
     /// Its errno.
     pub future_errno: i32,
-    /// EvenkeelMemoryWishes.stack_bytes.
+    /// EvenkeelMemoryConfig.stack_bytes.
     pub stack: u32,
     /// Its errno.
     pub stack_errno: i32,
-    /// EvenkeelMemoryWishes.heap_bytes.
+    /// EvenkeelMemoryConfig.heap_bytes.
     pub heap: u32,
     /// Its errno.
     pub heap_errno: i32,
@@ -95,7 +95,7 @@ pub struct EvenkeelTickMemory {
 }
 
 structs! {
-    EvenkeelMemoryWishes { lock: u32, reserved: u32, stack_bytes: u64, heap_bytes: u64 }
+    EvenkeelMemoryConfig { lock: u32, reserved: u32, stack_bytes: u64, heap_bytes: u64 }
     EvenkeelMemoryReport {
         present: u32, present_errno: i32, future: u32, future_errno: i32, stack: u32, stack_errno: i32, heap: u32, heap_errno: i32,
         lock_limit_bytes: u64,
@@ -103,7 +103,7 @@ structs! {
     EvenkeelTickMemory { minor_faults: u64, major_faults: u64, swapped_in: u64 }
 }
 
-fn wishes(asked: EvenkeelMemoryWishes) -> Result<MemoryWishes, Failure> {
+fn wishes(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig, Failure> {
     const LOCKS: [(EvenkeelMemoryLock, MemoryLock); 4] = [
         (EvenkeelMemoryLock::AllOnFault, MemoryLock::AllOnFault),
         (EvenkeelMemoryLock::Nothing, MemoryLock::Nothing),
@@ -122,12 +122,12 @@ fn wishes(asked: EvenkeelMemoryWishes) -> Result<MemoryWishes, Failure> {
             .map_err(|_| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{bytes} bytes of memory")))
     };
     let stack_bytes = match asked.stack_bytes {
-        0 => MemoryWishes::default().stack_bytes,
+        0 => MemoryConfig::default().stack_bytes,
         EVENKEEL_DO_NOT_ASK => None,
         some => Some(bytes(some)?),
     };
     let heap_bytes = if asked.heap_bytes == 0 { None } else { Some(bytes(asked.heap_bytes)?) };
-    Ok(MemoryWishes { lock, stack_bytes, heap_bytes })
+    Ok(MemoryConfig { lock, stack_bytes, heap_bytes })
 }
 
 /// Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
@@ -139,7 +139,7 @@ fn wishes(asked: EvenkeelMemoryWishes) -> Result<MemoryWishes, Failure> {
 /// `asked` is null or points to a struct prepared by evenkeel_init; `memory` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_memory_new(
-    asked: *const EvenkeelMemoryWishes,
+    asked: *const EvenkeelMemoryConfig,
     memory: *mut *mut EvenkeelMemory,
 ) -> EvenkeelStatus {
     caught(|| {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_rt::rate::{RUNGS_MAX, RateChange, RateError, RatePhase, RateSettings, TickRate, Turns, Why};
+use evenkeel_rt::rate::{RUNGS_MAX, RateChange, RateError, RatePhase, RateReason, RateSettings, TickRate, TimeSlices};
 
 use crate::clock::{EvenkeelClock, Ticking};
 use crate::failure::{EvenkeelStatus, Failure, caught};
@@ -67,7 +67,7 @@ pub enum EvenkeelRateWhy {
     /// Another phase of the game.
     Phase = 7,
     /// The CPU's turns were found, moved or gone.
-    Turns = 8,
+    TimeSlices = 8,
 }
 
 /// The last change of the period.
@@ -250,8 +250,8 @@ pub extern "C" fn evenkeel_rate_enter(
 pub extern "C" fn evenkeel_rate_take_turns(rate: *mut EvenkeelRate, clock: *mut EvenkeelClock) -> EvenkeelStatus {
     caught(|| {
         handle::alone(clock, |clock| {
-            let turns = Turns::of(&clock.clock.quantum());
-            follow(rate, clock, |rate| rate.set_turns(turns))
+            let turns = TimeSlices::of(&clock.clock.quantum());
+            follow(rate, clock, |rate| rate.set_slices(turns))
         })
     })
 }
@@ -302,17 +302,17 @@ pub unsafe extern "C" fn evenkeel_rate_last_change(
     })
 }
 
-fn why(why: Why) -> EvenkeelRateWhy {
+fn why(why: RateReason) -> EvenkeelRateWhy {
     match why {
-        Why::Work => EvenkeelRateWhy::Work,
-        Why::Missed => EvenkeelRateWhy::Missed,
-        Why::Waited => EvenkeelRateWhy::Waited,
-        Why::Throttled => EvenkeelRateWhy::Throttled,
-        Why::Pressure => EvenkeelRateWhy::Pressure,
-        Why::Starved => EvenkeelRateWhy::Starved,
-        Why::Calm => EvenkeelRateWhy::Calm,
-        Why::Phase => EvenkeelRateWhy::Phase,
-        Why::Turns => EvenkeelRateWhy::Turns,
+        RateReason::Work => EvenkeelRateWhy::Work,
+        RateReason::Missed => EvenkeelRateWhy::Missed,
+        RateReason::Waited => EvenkeelRateWhy::Waited,
+        RateReason::Throttled => EvenkeelRateWhy::Throttled,
+        RateReason::Pressure => EvenkeelRateWhy::Pressure,
+        RateReason::Starved => EvenkeelRateWhy::Starved,
+        RateReason::Calm => EvenkeelRateWhy::Calm,
+        RateReason::Phase => EvenkeelRateWhy::Phase,
+        RateReason::TimeSlices => EvenkeelRateWhy::TimeSlices,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::num::NonZeroU64;
 
-use evenkeel_rt::{CpuSet, Got, ThreadReport, ThreadWishes, TickThread};
+use evenkeel_rt::{ApplyStatus, CpuSet, ThreadConfig, ThreadReport, TickThread};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
@@ -16,13 +16,13 @@ pub struct EvenkeelThread(());
 
 handles! { EvenkeelThread, 256 of TickThread; }
 
-/// In a field of EvenkeelThreadWishes whose zero means a default: ask for nothing.
+/// In a field of EvenkeelThreadConfig whose zero means a default: ask for nothing.
 pub const EVENKEEL_DO_NOT_ASK: u64 = 0x7fff_ffff_ffff_ffff;
 
 /// What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct EvenkeelThreadWishes {
+pub struct EvenkeelThreadConfig {
     /// Of this struct, in bytes.
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
@@ -47,20 +47,20 @@ pub struct EvenkeelThreadWishes {
 /// What became of a wish, in the fields of EvenkeelThreadReport.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvenkeelGot {
+pub enum EvenkeelApplyStatus {
     /// It was not wished.
-    NotAsked = 0,
+    NotRequested = 0,
     /// It is in force: read back where the kernel tells.
-    InForce = 1,
+    Active = 1,
     /// The kernel refused, with the error number beside.
     Refused = 2,
     /// It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
-    Relieved = 3,
+    Suspended = 3,
     /// The kernel took it and does nothing with it.
     NoEffect = 4,
 }
 
-/// What became of each wish: one of EvenkeelGot each, and the kernel's error number (errno) where it was refused, else 0.
+/// What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelThreadReport {
@@ -68,30 +68,30 @@ pub struct EvenkeelThreadReport {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// EvenkeelGot of EvenkeelThreadWishes.cpus.
+    /// EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
     pub cpus: u32,
     /// Its errno.
     pub cpus_errno: i32,
-    /// EvenkeelGot of EvenkeelThreadWishes.slice_ns; a real-time thread has none.
+    /// EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; a real-time thread has none.
     pub slice: u32,
     /// Its errno.
     pub slice_errno: i32,
-    /// EvenkeelGot of EvenkeelThreadWishes.timer_slack_ns.
+    /// EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
     pub timer_slack: u32,
     /// Its errno.
     pub timer_slack_errno: i32,
-    /// EvenkeelGot of EvenkeelThreadWishes.fifo_priority.
+    /// EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
     pub fifo: u32,
     /// Its errno.
     pub fifo_errno: i32,
-    /// EvenkeelGot of EvenkeelThreadWishes.dma_latency_us.
+    /// EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
     pub dma_latency: u32,
     /// Its errno.
     pub dma_latency_errno: i32,
 }
 
 structs! {
-    EvenkeelThreadWishes {
+    EvenkeelThreadConfig {
         cpus: *const c_char, slice_ns: u64, timer_slack_ns: u64, fifo_priority: u32, asks_dma_latency: u32, dma_latency_us: i32,
         reserved: u32,
     }
@@ -109,7 +109,7 @@ structs! {
 /// `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_thread_new(
-    wishes: *const EvenkeelThreadWishes,
+    wishes: *const EvenkeelThreadConfig,
     thread: *mut *mut EvenkeelThread,
 ) -> EvenkeelStatus {
     caught(|| {
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn evenkeel_thread_new(
 
 /// # Safety
 /// Its text is null or ends with a zero.
-pub(crate) unsafe fn asked(wishes: EvenkeelThreadWishes) -> Result<ThreadWishes, Failure> {
+pub(crate) unsafe fn asked(wishes: EvenkeelThreadConfig) -> Result<ThreadConfig, Failure> {
     let cpus = if wishes.cpus.is_null() {
         None
     } else {
@@ -148,7 +148,7 @@ pub(crate) unsafe fn asked(wishes: EvenkeelThreadWishes) -> Result<ThreadWishes,
     if wishes.reserved != 0 {
         return Err(EvenkeelStatus::UnknownField.into());
     }
-    Ok(ThreadWishes {
+    Ok(ThreadConfig {
         cpus,
         slice_ns: or(wishes.slice_ns, 100_000),
         timer_slack_ns: or(wishes.timer_slack_ns, 1).and_then(NonZeroU64::new),
@@ -158,13 +158,13 @@ pub(crate) unsafe fn asked(wishes: EvenkeelThreadWishes) -> Result<ThreadWishes,
 }
 
 /// What became of a wish, and its errno.
-pub(crate) fn got(got: Got) -> (u32, i32) {
+pub(crate) fn got(got: ApplyStatus) -> (u32, i32) {
     match got {
-        Got::NotAsked => (EvenkeelGot::NotAsked as u32, 0),
-        Got::InForce => (EvenkeelGot::InForce as u32, 0),
-        Got::Refused(errno) => (EvenkeelGot::Refused as u32, errno.raw()),
-        Got::Relieved => (EvenkeelGot::Relieved as u32, 0),
-        Got::NoEffect => (EvenkeelGot::NoEffect as u32, 0),
+        ApplyStatus::NotRequested => (EvenkeelApplyStatus::NotRequested as u32, 0),
+        ApplyStatus::Active => (EvenkeelApplyStatus::Active as u32, 0),
+        ApplyStatus::Refused(errno) => (EvenkeelApplyStatus::Refused as u32, errno.raw()),
+        ApplyStatus::Suspended => (EvenkeelApplyStatus::Suspended as u32, 0),
+        ApplyStatus::NoEffect => (EvenkeelApplyStatus::NoEffect as u32, 0),
     }
 }
 

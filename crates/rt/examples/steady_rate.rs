@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use evenkeel_rt::memory::{Memory, MemoryWishes};
-use evenkeel_rt::rate::{RateSettings, TickRate, Turns};
+use evenkeel_rt::memory::{Memory, MemoryConfig};
+use evenkeel_rt::rate::{RateSettings, TickRate, TimeSlices};
 use evenkeel_rt::telemetry::{Telemetry, TelemetryReader, TelemetrySettings};
-use evenkeel_rt::{ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{ThreadConfig, TickClock, TickSettings, TickThread};
 use evenkeel_sys::clock::{monotonic_ns, thread_cpu_ns};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,8 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let work_ns = arguments.next().transpose()?.unwrap_or(3_000).saturating_mul(1000);
     let seconds = arguments.next().transpose()?.unwrap_or(10);
 
-    let thread = TickThread::set_up(&ThreadWishes::default());
-    let mut memory = Memory::set_up(&MemoryWishes::default());
+    let thread = TickThread::set_up(&ThreadConfig::default());
+    let mut memory = Memory::set_up(&MemoryConfig::default());
     memory.report().advice().iter().for_each(|advice| println!("{advice}"));
     let mut telemetry = Telemetry::create(&TelemetrySettings::named("steady_rate"))?;
     let start_ns = monotonic_ns();
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         telemetry.set_swapped_in(tick.swapped_in);
         telemetry.after(&done);
         telemetry.set_quantum(&clock.quantum());
-        rate.set_turns(Turns::of(&clock.quantum()));
+        rate.set_slices(TimeSlices::of(&clock.quantum()));
         rate.after(&done);
         if rate.period() != clock.period() {
             clock.set_period(rate.period());

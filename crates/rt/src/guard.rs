@@ -13,7 +13,7 @@ const CALM_WINDOWS: u32 = 5;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum ClassChange {
     /// Make the thread an ordinary one.
     Ordinary,
     /// Make it real-time again.
@@ -35,7 +35,7 @@ impl Guard {
     }
 
     /// A tick is done at `now_ns` that took `busy_ns`.
-    pub(crate) fn after_tick(&mut self, now_ns: u64, busy_ns: u64) -> Option<Turn> {
+    pub(crate) fn after_tick(&mut self, now_ns: u64, busy_ns: u64) -> Option<ClassChange> {
         self.busy_ns = self.busy_ns.saturating_add(busy_ns);
         let window_ns = now_ns.saturating_sub(self.window_start_ns);
         if window_ns < WINDOW_NS {
@@ -46,11 +46,11 @@ impl Guard {
         if !self.is_relieved {
             self.is_relieved = share > TOO_BUSY;
             self.calm_windows = 0;
-            return self.is_relieved.then_some(Turn::Ordinary);
+            return self.is_relieved.then_some(ClassChange::Ordinary);
         }
         self.calm_windows = if share < CALM { self.calm_windows + 1 } else { 0 };
         self.is_relieved = self.calm_windows < CALM_WINDOWS;
-        (!self.is_relieved).then_some(Turn::RealTime)
+        (!self.is_relieved).then_some(ClassChange::RealTime)
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     /// Seconds of ticks of 10 ms, each busy for a share of it; gives at which second it turned, and how.
-    fn turns(shares: &[f64]) -> Vec<(usize, Turn)> {
+    fn turns(shares: &[f64]) -> Vec<(usize, ClassChange)> {
         let mut guard = Guard::new(0);
         let mut turned = Vec::new();
         for (second, share) in shares.iter().enumerate() {
@@ -76,9 +76,9 @@ mod tests {
         assert_eq!(turns(&[0.5; 20]), []);
         assert_eq!(turns(&[0.89; 20]), [], "the kernel's own limit is not near");
         let busy = [vec![0.5; 3], vec![0.99; 4], vec![0.5; 8]].concat();
-        assert_eq!(turns(&busy), [(3, Turn::Ordinary), (11, Turn::RealTime)]);
+        assert_eq!(turns(&busy), [(3, ClassChange::Ordinary), (11, ClassChange::RealTime)]);
         let uneasy = [vec![0.99; 1], [0.5, 0.8].repeat(10)].concat();
-        assert_eq!(turns(&uneasy), [(0, Turn::Ordinary)], "it does not turn back and forth");
-        assert_eq!(turns(&[10.0; 2]), [(0, Turn::Ordinary)], "a tick longer than its period");
+        assert_eq!(turns(&uneasy), [(0, ClassChange::Ordinary)], "it does not turn back and forth");
+        assert_eq!(turns(&[10.0; 2]), [(0, ClassChange::Ordinary)], "a tick longer than its period");
     }
 }

@@ -8,9 +8,9 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use evenkeel_rt::{Overrun, TickClock, TickSettings, TickThread, ThreadWishes};
+//! use evenkeel_rt::{Overrun, TickClock, TickSettings, TickThread, ThreadConfig};
 //!
-//! let thread = TickThread::set_up(&ThreadWishes::default()); // what was refused is in its report
+//! let thread = TickThread::set_up(&ThreadConfig::default()); // what was refused is in its report
 //! let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
 //! let mut clock = TickClock::start(settings).on(thread);
 //! for _ in 0..3 {
@@ -53,5 +53,5 @@ pub use evenkeel_sys::lock::{
 pub use evenkeel_sys::{CpuSet, Errno};
 pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
-pub use thread::{Got, ThreadReport, ThreadWishes, TickThread};
+pub use thread::{ApplyStatus, ThreadConfig, ThreadReport, TickThread};
 pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};

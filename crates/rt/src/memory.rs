@@ -7,7 +7,7 @@ use evenkeel_sys::resident::{self, Lock, SwapIns};
 use evenkeel_sys::{Errno, Usage};
 
 use crate::telemetry::Faults;
-use crate::thread::{Got, asked};
+use crate::thread::{ApplyStatus, asked};
 use crate::tick::Done;
 
 /// The most stack that is brought in.
@@ -34,7 +34,7 @@ pub enum MemoryLock {
 
 /// What to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryWishes {
+pub struct MemoryConfig {
     /// What may not be swapped out.
     pub lock: MemoryLock,
     /// Brings in so many bytes of the calling thread's stack, up to 64 MiB.
@@ -44,9 +44,9 @@ pub struct MemoryWishes {
     pub heap_bytes: Option<usize>,
 }
 
-impl Default for MemoryWishes {
-    fn default() -> MemoryWishes {
-        MemoryWishes { lock: MemoryLock::default(), stack_bytes: Some(256 << 10), heap_bytes: None }
+impl Default for MemoryConfig {
+    fn default() -> MemoryConfig {
+        MemoryConfig { lock: MemoryLock::default(), stack_bytes: Some(256 << 10), heap_bytes: None }
     }
 }
 
@@ -54,13 +54,13 @@ impl Default for MemoryWishes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryReport {
     /// What is mapped now stays.
-    pub present: Got,
+    pub present: ApplyStatus,
     /// What is mapped later stays. Not asked of the kernel where a limit would make later allocations fail.
-    pub future: Got,
-    /// [`MemoryWishes::stack_bytes`].
-    pub stack: Got,
-    /// [`MemoryWishes::heap_bytes`].
-    pub heap: Got,
+    pub future: ApplyStatus,
+    /// [`MemoryConfig::stack_bytes`].
+    pub stack: ApplyStatus,
+    /// [`MemoryConfig::heap_bytes`].
+    pub heap: ApplyStatus,
     /// How many bytes this process may lock; none where nothing limits it.
     pub lock_limit_bytes: Option<u64>,
 }
@@ -87,7 +87,7 @@ impl MemoryReport {
             ));
         }
         match self.heap {
-            Got::NoEffect => advice.push(
+            ApplyStatus::NoEffect => advice.push(
                 "memory for the heap is brought in and given back: the program's allocator is not glibc's; bring in what it allocates by \
                  `prefault`"
                     .to_owned(),
@@ -100,11 +100,11 @@ impl MemoryReport {
     }
 }
 
-fn missed(got: Got) -> Option<String> {
+fn missed(got: ApplyStatus) -> Option<String> {
     match got {
-        Got::Refused(errno) => Some(errno.to_string()),
-        Got::NoEffect => Some("though the kernel took the call".to_owned()),
-        Got::NotAsked | Got::InForce | Got::Relieved => None,
+        ApplyStatus::Refused(errno) => Some(errno.to_string()),
+        ApplyStatus::NoEffect => Some("though the kernel took the call".to_owned()),
+        ApplyStatus::NotRequested | ApplyStatus::Active | ApplyStatus::Suspended => None,
     }
 }
 
@@ -120,11 +120,11 @@ pub struct TickMemory {
 /// Memory that was set up, and the count of its faults. Use it on the tick's thread.
 ///
 /// ```
-/// use evenkeel_rt::memory::{Memory, MemoryWishes};
+/// use evenkeel_rt::memory::{Memory, MemoryConfig};
 /// use evenkeel_rt::{TickClock, TickSettings};
 /// # use std::time::Duration;
 ///
-/// let mut memory = Memory::set_up(&MemoryWishes::default());
+/// let mut memory = Memory::set_up(&MemoryConfig::default());
 /// for advice in memory.report().advice() {
 ///     eprintln!("{advice}");
 /// }
@@ -146,7 +146,7 @@ pub struct Memory {
 
 impl Memory {
     /// Does what can be done of the wishes, for the process (locks, heap) and for the calling thread (stack).
-    pub fn set_up(wishes: &MemoryWishes) -> Memory {
+    pub fn set_up(wishes: &MemoryConfig) -> Memory {
         let lock_limit_bytes = resident::lock_limit_bytes();
         let (present, future) = locked(wishes.lock, lock_limit_bytes);
         let stack = asked(wishes.stack_bytes, |bytes| {
@@ -211,9 +211,9 @@ pub fn prefault_capacity<T>(vector: &mut Vec<T>) -> Result<(), Errno> {
 
 /// With a limit, later mappings beyond it would not be unlocked but fail: allocations, in the middle of a tick. So only what is there is
 /// locked then.
-fn locked(wish: MemoryLock, limit_bytes: Option<u64>) -> (Got, Got) {
+fn locked(wish: MemoryLock, limit_bytes: Option<u64>) -> (ApplyStatus, ApplyStatus) {
     let which = match (wish, limit_bytes) {
-        (MemoryLock::Nothing, _) => return (Got::NotAsked, Got::NotAsked),
+        (MemoryLock::Nothing, _) => return (ApplyStatus::NotRequested, ApplyStatus::NotRequested),
         (MemoryLock::Present, _) | (MemoryLock::All, Some(_)) => Lock::Present,
         (MemoryLock::All, None) => Lock::PresentAndFuture,
         (MemoryLock::AllOnFault, Some(_)) => Lock::PresentOnFault,
@@ -224,8 +224,8 @@ fn locked(wish: MemoryLock, limit_bytes: Option<u64>) -> (Got, Got) {
         Ok(resident::locked_kib()? > 0)
     });
     let future = match (wish, limit_bytes) {
-        (MemoryLock::Present, _) => Got::NotAsked,
-        (_, Some(_)) => Got::Refused(Errno::NOMEM),
+        (MemoryLock::Present, _) => ApplyStatus::NotRequested,
+        (_, Some(_)) => ApplyStatus::Refused(Errno::NOMEM),
         _ => present,
     };
     (present, future)
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_tick_knows_its_faults() {
-        let wishes = MemoryWishes { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: None };
+        let wishes = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: None };
         let mut memory = Memory::set_up(&wishes);
         after(&mut memory, 1);
         let mut room: Vec<u8> = Vec::with_capacity(8 << 20);
@@ -290,7 +290,7 @@ mod tests {
     fn a_stack_is_brought_in() {
         let body = |bytes: usize| {
             move || {
-                let wishes = MemoryWishes { lock: MemoryLock::Nothing, stack_bytes: Some(bytes), heap_bytes: None };
+                let wishes = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: Some(bytes), heap_bytes: None };
                 let mut memory = Memory::set_up(&wishes);
                 after(&mut memory, 1);
                 touch_stack(100);
@@ -300,10 +300,10 @@ mod tests {
         let on_a_thread =
             |bytes| std::thread::Builder::new().stack_size(2 << 20).spawn(body(bytes)).unwrap().join().unwrap();
         let (report, faults) = on_a_thread(1 << 20);
-        assert_eq!(report.stack, Got::InForce);
+        assert_eq!(report.stack, ApplyStatus::Active);
         assert!(faults.minor < 10, "{faults:?}");
         let (report, faults) = on_a_thread(4 << 20);
-        assert_eq!(report.stack, Got::Refused(Errno::NOMEM));
+        assert_eq!(report.stack, ApplyStatus::Refused(Errno::NOMEM));
         assert!(faults.minor > 20, "so the count counts: {faults:?}");
         let advice = "the stack is not brought in, out of memory (ENOMEM): start the tick's thread with a larger one, or wish for less";
         assert_eq!(report.advice(), [advice]);
@@ -312,14 +312,15 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_with_what_to_do() {
         let fine = MemoryReport {
-            present: Got::InForce,
-            future: Got::InForce,
-            stack: Got::NotAsked,
-            heap: Got::InForce,
+            present: ApplyStatus::Active,
+            future: ApplyStatus::Active,
+            stack: ApplyStatus::NotRequested,
+            heap: ApplyStatus::Active,
             lock_limit_bytes: None,
         };
         assert_eq!(fine.advice(), Vec::<String>::new());
-        let limited = MemoryReport { future: Got::Refused(Errno::NOMEM), lock_limit_bytes: Some(8 << 20), ..fine };
+        let limited =
+            MemoryReport { future: ApplyStatus::Refused(Errno::NOMEM), lock_limit_bytes: Some(8 << 20), ..fine };
         assert_eq!(
             limited.advice(),
             [
@@ -328,11 +329,12 @@ mod tests {
              container) or give CAP_IPC_LOCK"
             ]
         );
-        let forbidden = MemoryReport { present: Got::Refused(Errno::PERM), lock_limit_bytes: Some(0), ..limited };
+        let forbidden =
+            MemoryReport { present: ApplyStatus::Refused(Errno::PERM), lock_limit_bytes: Some(0), ..limited };
         let advice = forbidden.advice();
         assert!(
             advice.len() == 1 && advice[0].starts_with("memory can be swapped out, operation not permitted (EPERM): ")
         );
-        assert_eq!(MemoryReport { heap: Got::NoEffect, ..fine }.advice().len(), 1);
+        assert_eq!(MemoryReport { heap: ApplyStatus::NoEffect, ..fine }.advice().len(), 1);
     }
 }

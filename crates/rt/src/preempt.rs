@@ -1,4 +1,4 @@
-//! `Turns`: how often the calling thread had to give its CPU away inside the guest, for about a nanosecond a look. All who want to know
+//! `Preemptions`: how often the calling thread had to give its CPU away inside the guest, for about a nanosecond a look. All who want to know
 //! it of one thread share one count: what arms anew for one must not hide from another what it saw.
 
 use std::cell::{Cell, OnceCell};
@@ -12,26 +12,26 @@ use evenkeel_sys::sched;
 static SERVES: OnceLock<bool> = OnceLock::new();
 
 thread_local! {
-    static OWN: OnceCell<Option<Rc<Turns>>> = const { OnceCell::new() };
+    static OWN: OnceCell<Option<Rc<Preemptions>>> = const { OnceCell::new() };
 }
 
 /// The count of one thread.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct Preemptions {
     watcher: Watcher,
     count: Cell<u64>,
 }
 
-impl Turns {
+impl Preemptions {
     /// The calling thread's; none where the kernel or the C library can't tell. The first call of a process takes up to 0.3 s.
-    pub(crate) fn of_this_thread() -> Option<Rc<Turns>> {
+    pub(crate) fn of_this_thread() -> Option<Rc<Preemptions>> {
         if !*SERVES.get_or_init(serves) {
             return None;
         }
         let made = || {
             let watcher = Watcher::of_this_thread().ok()?;
             watcher.arm();
-            Some(Rc::new(Turns { watcher, count: Cell::new(0) }))
+            Some(Rc::new(Preemptions { watcher, count: Cell::new(0) }))
         };
         OWN.try_with(|own| own.get_or_init(made).clone()).ok().flatten()
     }
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_sleep_is_seen_by_all_who_count() {
         let body = || {
-            let (Some(one), Some(other)) = (Turns::of_this_thread(), Turns::of_this_thread()) else {
+            let (Some(one), Some(other)) = (Preemptions::of_this_thread(), Preemptions::of_this_thread()) else {
                 evenkeel_testkit::skipped("the kernel does not report a thread's preemptions here");
                 return;
             };

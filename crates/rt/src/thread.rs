@@ -3,13 +3,13 @@
 
 use std::num::NonZeroU64;
 
-use crate::guard::Turn;
+use crate::guard::ClassChange;
 use evenkeel_sys::dma_latency::DmaLatency;
 use evenkeel_sys::{CpuSet, Errno, sched, thread};
 
 /// What to ask for. The default is what helps everywhere and needs no right.
 #[derive(Clone, Debug)]
-pub struct ThreadWishes {
+pub struct ThreadConfig {
     /// Run on these CPUs only.
     pub cpus: Option<CpuSet>,
     /// The scheduler gives the thread the CPU for so long at a time, in nanoseconds: the shorter, the sooner it gets it after a sleep
@@ -24,9 +24,9 @@ pub struct ThreadWishes {
     pub dma_latency_us: Option<i32>,
 }
 
-impl Default for ThreadWishes {
-    fn default() -> ThreadWishes {
-        ThreadWishes {
+impl Default for ThreadConfig {
+    fn default() -> ThreadConfig {
+        ThreadConfig {
             cpus: None,
             slice_ns: Some(100_000),
             timer_slack_ns: NonZeroU64::new(1),
@@ -38,15 +38,15 @@ impl Default for ThreadWishes {
 
 /// What became of a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Got {
+pub enum ApplyStatus {
     /// It was not wished.
-    NotAsked,
+    NotRequested,
     /// It is in force: read back where the kernel tells.
-    InForce,
+    Active,
     /// The kernel refused.
     Refused(Errno),
     /// It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
-    Relieved,
+    Suspended,
     /// The kernel took it and does nothing with it: it is too old, or a later call undid it.
     NoEffect,
 }
@@ -54,16 +54,16 @@ pub enum Got {
 /// What became of each wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadReport {
-    /// [`ThreadWishes::cpus`].
-    pub cpus: Got,
-    /// [`ThreadWishes::slice_ns`]; a real-time thread has none.
-    pub slice: Got,
-    /// [`ThreadWishes::timer_slack_ns`].
-    pub timer_slack: Got,
-    /// [`ThreadWishes::fifo`].
-    pub fifo: Got,
-    /// [`ThreadWishes::dma_latency_us`].
-    pub dma_latency: Got,
+    /// [`ThreadConfig::cpus`].
+    pub cpus: ApplyStatus,
+    /// [`ThreadConfig::slice_ns`]; a real-time thread has none.
+    pub slice: ApplyStatus,
+    /// [`ThreadConfig::timer_slack_ns`].
+    pub timer_slack: ApplyStatus,
+    /// [`ThreadConfig::fifo`].
+    pub fifo: ApplyStatus,
+    /// [`ThreadConfig::dma_latency_us`].
+    pub dma_latency: ApplyStatus,
 }
 
 /// A thread that was set up. Some of what it holds ends when this is dropped.
@@ -77,7 +77,7 @@ pub struct TickThread {
 
 impl TickThread {
     /// Sets the calling thread up.
-    pub fn set_up(wishes: &ThreadWishes) -> TickThread {
+    pub fn set_up(wishes: &ThreadConfig) -> TickThread {
         let cpus = asked(wishes.cpus.as_ref(), |cpus| {
             thread::set_affinity(cpus)?;
             Ok(thread::affinity()? == *cpus)
@@ -91,7 +91,7 @@ impl TickThread {
             Ok(sched::policy()? == sched::Policy::Fifo)
         });
         // A thread has a slice or a real-time priority, not both; the slice is what is left where real-time was refused.
-        let slice = asked(wishes.slice_ns.filter(|_| fifo != Got::InForce), |ns| {
+        let slice = asked(wishes.slice_ns.filter(|_| fifo != ApplyStatus::Active), |ns| {
             sched::set_ordinary(Some(ns))?;
             Ok(sched::slice_ns()? == Some(ns))
         });
@@ -112,24 +112,24 @@ impl TickThread {
 
     /// Whether it is real-time, and so in need of a guard.
     pub(crate) fn is_real_time(&self) -> bool {
-        self.report.fifo == Got::InForce
+        self.report.fifo == ApplyStatus::Active
     }
 
     /// Makes the calling thread ordinary, or real-time again, as its guard says. A refusal is told in the report.
-    pub(crate) fn turn(&mut self, turn: Turn) {
+    pub(crate) fn turn(&mut self, turn: ClassChange) {
         match (turn, self.fifo) {
-            (Turn::Ordinary, _) => {
+            (ClassChange::Ordinary, _) => {
                 if sched::set_ordinary(self.slice_ns).is_ok() {
-                    self.report.fifo = Got::Relieved;
+                    self.report.fifo = ApplyStatus::Suspended;
                 }
             }
-            (Turn::RealTime, Some(priority)) => {
+            (ClassChange::RealTime, Some(priority)) => {
                 self.report.fifo = match sched::set_fifo(priority) {
-                    Ok(()) => Got::InForce,
-                    Err(errno) => Got::Refused(errno),
+                    Ok(()) => ApplyStatus::Active,
+                    Err(errno) => ApplyStatus::Refused(errno),
                 };
             }
-            (Turn::RealTime, None) => {}
+            (ClassChange::RealTime, None) => {}
         }
     }
 
@@ -140,12 +140,12 @@ impl TickThread {
 }
 
 /// Does what was wished for, and tells what became of it: `set` says whether it is in force.
-pub(crate) fn asked<T>(wish: Option<T>, set: impl FnOnce(T) -> Result<bool, Errno>) -> Got {
+pub(crate) fn asked<T>(wish: Option<T>, set: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
     match wish.map(set) {
-        None => Got::NotAsked,
-        Some(Ok(true)) => Got::InForce,
-        Some(Ok(false)) => Got::NoEffect,
-        Some(Err(errno)) => Got::Refused(errno),
+        None => ApplyStatus::NotRequested,
+        Some(Ok(true)) => ApplyStatus::Active,
+        Some(Ok(false)) => ApplyStatus::NoEffect,
+        Some(Err(errno)) => ApplyStatus::Refused(errno),
     }
 }
 
@@ -155,17 +155,20 @@ mod tests {
 
     #[test]
     fn what_was_got_is_told() {
-        let report = |wishes: ThreadWishes| std::thread::spawn(move || TickThread::set_up(&wishes).report()).join();
-        let plain = report(ThreadWishes::default()).unwrap();
-        assert_eq!(plain.timer_slack, Got::InForce);
-        assert!(matches!(plain.slice, Got::InForce | Got::NoEffect), "{plain:?}");
-        assert_eq!((plain.cpus, plain.fifo, plain.dma_latency), (Got::NotAsked, Got::NotAsked, Got::NotAsked));
-        let nowhere = ThreadWishes { cpus: Some(CpuSet::default()), ..ThreadWishes::default() };
-        assert_eq!(report(nowhere).unwrap().cpus, Got::Refused(Errno::INVAL));
-        let real_time = report(ThreadWishes { fifo: Some(1), ..ThreadWishes::default() }).unwrap();
+        let report = |wishes: ThreadConfig| std::thread::spawn(move || TickThread::set_up(&wishes).report()).join();
+        let plain = report(ThreadConfig::default()).unwrap();
+        assert_eq!(plain.timer_slack, ApplyStatus::Active);
+        assert!(matches!(plain.slice, ApplyStatus::Active | ApplyStatus::NoEffect), "{plain:?}");
+        assert_eq!(
+            (plain.cpus, plain.fifo, plain.dma_latency),
+            (ApplyStatus::NotRequested, ApplyStatus::NotRequested, ApplyStatus::NotRequested)
+        );
+        let nowhere = ThreadConfig { cpus: Some(CpuSet::default()), ..ThreadConfig::default() };
+        assert_eq!(report(nowhere).unwrap().cpus, ApplyStatus::Refused(Errno::INVAL));
+        let real_time = report(ThreadConfig { fifo: Some(1), ..ThreadConfig::default() }).unwrap();
         match real_time.fifo {
-            Got::InForce => assert_eq!(real_time.slice, Got::NotAsked),
-            Got::Refused(errno) => assert!(errno.is_denial() && real_time.slice != Got::NotAsked),
+            ApplyStatus::Active => assert_eq!(real_time.slice, ApplyStatus::NotRequested),
+            ApplyStatus::Refused(errno) => assert!(errno.is_denial() && real_time.slice != ApplyStatus::NotRequested),
             other => panic!("{other:?}"),
         }
     }

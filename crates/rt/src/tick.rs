@@ -9,7 +9,7 @@ use crate::guard::Guard;
 use crate::margin::{MOST_NS, Margin};
 use crate::quantum::{Align, Aligned, Keeper, Quantum};
 use crate::schedule::{Overrun, Schedule};
-use crate::thread::{Got, ThreadReport, TickThread};
+use crate::thread::{ApplyStatus, ThreadReport, TickThread};
 
 /// How a clock ticks.
 #[derive(Clone, Copy, Debug)]
@@ -217,7 +217,7 @@ impl TickClock {
             keeper.done(done.tick.due_ns, done.done_ns);
         }
         if let Some((thread, guard)) = &mut self.thread
-            && (thread.is_real_time() || thread.report().fifo == Got::Relieved)
+            && (thread.is_real_time() || thread.report().fifo == ApplyStatus::Suspended)
             && let Some(turn) = guard.after_tick(done.done_ns, done.work_ns())
         {
             thread.turn(turn);
@@ -320,7 +320,7 @@ fn room_ns(period_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ThreadWishes;
+    use crate::ThreadConfig;
 
     #[test]
     fn ticks_are_where_they_are_due() {
@@ -348,7 +348,7 @@ mod tests {
     fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
         const TICK_NS: u64 = 10_000_000;
         let body = || {
-            let thread = TickThread::set_up(&ThreadWishes { fifo: Some(1), ..ThreadWishes::default() });
+            let thread = TickThread::set_up(&ThreadConfig { fifo: Some(1), ..ThreadConfig::default() });
             if !thread.is_real_time() {
                 evenkeel_testkit::skipped("this user may have no real-time threads");
                 return;
@@ -363,8 +363,8 @@ mod tests {
                 }
                 (clock.thread().unwrap().fifo, evenkeel_sys::sched::policy())
             };
-            let ordinary = (Got::Relieved, Ok(evenkeel_sys::sched::Policy::Other));
-            let real_time = (Got::InForce, Ok(evenkeel_sys::sched::Policy::Fifo));
+            let ordinary = (ApplyStatus::Suspended, Ok(evenkeel_sys::sched::Policy::Other));
+            let real_time = (ApplyStatus::Active, Ok(evenkeel_sys::sched::Policy::Fifo));
             assert_eq!(seconds(&mut clock, 3, 5_000_000), real_time);
             assert_eq!(seconds(&mut clock, 3, 9_900_000), ordinary);
             assert_eq!(seconds(&mut clock, 3, 1_000_000), ordinary, "not yet calm for long enough");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use evenkeel_rt::{Align, Spinning, ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{Align, Spinning, ThreadConfig, TickClock, TickSettings, TickThread};
 use rustix::event::{PollFd, PollFlags, poll};
 use thiserror::Error;
 
@@ -116,7 +116,7 @@ impl Bots {
     pub fn run(self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), BotsError> {
         let probe = Probe::start(self.probe, self.config.probe_gap, Arc::clone(stop)).map_err(BotsError::Start)?;
         // Beside a busy server they would otherwise measure how late the scheduler lets themselves run.
-        let _thread = TickThread::set_up(&ThreadWishes { fifo: self.config.fifo, ..ThreadWishes::default() });
+        let _thread = TickThread::set_up(&ThreadConfig { fifo: self.config.fifo, ..ThreadConfig::default() });
         let ground = Ground::new(self.ground_seed);
         let mut play = Play::new(ground, self.players, SECOND_NS / u64::from(self.tick_hz.max(1)));
         // Spread evenly over the input period: one clock serves the bots in turn.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evenkeel_rt::telemetry::{Count, Telemetry};
 use evenkeel_rt::udp::{Outgoing, SendCounters};
-use evenkeel_rt::{Align, Overrun, Spinning, ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{Align, Overrun, Spinning, ThreadConfig, TickClock, TickSettings, TickThread};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
 use crate::console::{Request, answer_waiting};
@@ -190,9 +190,9 @@ impl<'a> Tick<'a> {
 /// The clock of this thread, and the thread as it is wished to be treated.
 fn clock(config: &ServerConfig, period_ns: u64) -> TickClock {
     let wishes = match config.keeping {
-        Keeping::Steady => ThreadWishes { fifo: config.fifo, ..ThreadWishes::default() },
+        Keeping::Steady => ThreadConfig { fifo: config.fifo, ..ThreadConfig::default() },
         Keeping::Plain => {
-            ThreadWishes { slice_ns: None, timer_slack_ns: None, fifo: config.fifo, ..ThreadWishes::default() }
+            ThreadConfig { slice_ns: None, timer_slack_ns: None, fifo: config.fifo, ..ThreadConfig::default() }
         }
     };
     let (spinning, align) = match config.keeping {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use evenkeel_rt::{Done, Got, TickClock};
+use evenkeel_rt::{ApplyStatus, Done, TickClock};
 
 use crate::control::{Drops, ServerWindow, SinceStart};
 use crate::game::sim::Fired;
@@ -247,11 +247,11 @@ fn thread_in_words(clock: &TickClock) -> String {
     };
     let wishes = [("short slice", report.slice), ("timer slack", report.timer_slack), ("real-time", report.fifo)];
     let told = wishes.into_iter().filter_map(|(wish, got)| match got {
-        Got::NotAsked => None,
-        Got::InForce => Some(format!("{wish} in force")),
-        Got::Refused(errno) => Some(format!("{wish} refused ({errno})")),
-        Got::Relieved => Some(format!("{wish} relieved: the tick took nearly all of its CPU")),
-        Got::NoEffect => Some(format!("{wish} without effect")),
+        ApplyStatus::NotRequested => None,
+        ApplyStatus::Active => Some(format!("{wish} in force")),
+        ApplyStatus::Refused(errno) => Some(format!("{wish} refused ({errno})")),
+        ApplyStatus::Suspended => Some(format!("{wish} relieved: the tick took nearly all of its CPU")),
+        ApplyStatus::NoEffect => Some(format!("{wish} without effect")),
     });
     let told: Vec<String> = told.collect();
     if told.is_empty() { "as the kernel treats any thread".to_owned() } else { told.join(", ") }

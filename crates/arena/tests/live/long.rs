@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_arena::control::{BotsEvent, BotsWindow};
 use evenkeel_arena::time::now_ns;
-use evenkeel_rt::{ThreadWishes, TickThread};
+use evenkeel_rt::{ThreadConfig, TickThread};
 use evenkeel_testkit::lost::{self, Lost, STEP_NS};
 use evenkeel_testkit::{HostLock, live};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -34,8 +34,8 @@ impl Watcher {
         let thread = std::thread::spawn(move || {
             let mut cpus = evenkeel_rt::CpuSet::default();
             cpus.insert(cpu);
-            let set = TickThread::set_up(&ThreadWishes { fifo: Some(2), cpus: Some(cpus), ..ThreadWishes::default() });
-            let is_real_time = set.report().fifo == evenkeel_rt::Got::InForce;
+            let set = TickThread::set_up(&ThreadConfig { fifo: Some(2), cpus: Some(cpus), ..ThreadConfig::default() });
+            let is_real_time = set.report().fifo == evenkeel_rt::ApplyStatus::Active;
             let mut lost = Lost::beside(PERIOD_NS);
             while !end.load(Ordering::Relaxed) {
                 let due_ns = now_ns() + STEP_NS;

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, Jobs, JobsError, Queue, Refused};
+use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, Jobs, JobsError, PushError, Queue};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
@@ -94,11 +94,11 @@ impl From<JobsError> for Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
+impl From<PushError> for Failure {
+    fn from(refused: PushError) -> Failure {
         let status = match refused {
-            Refused::Full(_) | Refused::Links => EvenkeelStatus::NoRoom,
-            Refused::WrongQueue(_) => EvenkeelStatus::OutOfRange,
+            PushError::Full(_) | PushError::Links => EvenkeelStatus::NoRoom,
+            PushError::WrongQueue(_) => EvenkeelStatus::OutOfRange,
             _ => EvenkeelStatus::Refused,
         };
         Failure::new(status, refused)
@@ -374,8 +374,8 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
                 if !numbers.is_empty() {
                     return Err(EvenkeelStatus::BadHandle.into());
                 }
-                let pushed =
-                    frame.after_with(&[], queue, move |inner: &Frame<'_, 'static>| run(job, inner, place.get()))?;
+                let pushed = frame
+                    .push_after_with(&[], queue, move |inner: &Frame<'_, 'static>| run(job, inner, place.get()))?;
                 linked.push(pushed);
                 return Ok(1);
             };
@@ -386,7 +386,7 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
             }
             let after = &handles[..numbers.len()];
             let pushed =
-                frame.after_with(after, queue, move |inner: &Frame<'_, 'static>| run(job, inner, place.get()))?;
+                frame.push_after_with(after, queue, move |inner: &Frame<'_, 'static>| run(job, inner, place.get()))?;
             linked.push(pushed);
             Ok(linked.len() as u32)
         })?;

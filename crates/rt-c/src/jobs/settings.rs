@@ -4,7 +4,7 @@ use evenkeel_rt::jobs::{Idling, JobSettings, Queue, QueueSettings, WhenFull, Wor
 
 use crate::failure::{EvenkeelStatus, Failure};
 use crate::structs::{self, structs};
-use crate::thread::{EvenkeelThreadWishes, asked as wished};
+use crate::thread::{EvenkeelThreadConfig, asked as wished};
 
 /// What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
 /// opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
@@ -55,7 +55,7 @@ pub struct EvenkeelWorkerSettings {
     /// How many of these numbers there are, 1 to 9.
     pub queues_count: u32,
     /// What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
-    pub thread: *const EvenkeelThreadWishes,
+    pub thread: *const EvenkeelThreadConfig,
 }
 
 structs! {
@@ -64,7 +64,7 @@ structs! {
         linked_max: u32, waits_max: u32, refuses_when_full: u32, sleeps_at_once: u32, reserved: u32,
         own_workers: *const *const EvenkeelWorkerSettings, own_workers_count: usize,
     }
-    EvenkeelWorkerSettings { queues: [u32; 9], queues_count: u32, thread: *const EvenkeelThreadWishes }
+    EvenkeelWorkerSettings { queues: [u32; 9], queues_count: u32, thread: *const EvenkeelThreadConfig }
 }
 
 /// What the library is asked for.

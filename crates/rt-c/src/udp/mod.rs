@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, MutexGuard};
 
-use evenkeel_rt::udp::{Incoming, NotQueued, Outgoing, Udp, UdpError, UdpReport};
+use evenkeel_rt::udp::{Incoming, Outgoing, SendError, Udp, UdpError, UdpReport};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
@@ -17,7 +17,7 @@ use crate::structs::{self, structs};
 
 pub use address::*;
 pub use report::*;
-pub use settings::{EvenkeelUdpSettings, EvenkeelWay};
+pub use settings::{EvenkeelIoBackend, EvenkeelUdpSettings};
 
 use address::{meant, told};
 use settings::settings;
@@ -133,11 +133,11 @@ impl From<UdpError> for Failure {
     }
 }
 
-impl From<NotQueued> for Failure {
-    fn from(error: NotQueued) -> Failure {
+impl From<SendError> for Failure {
+    fn from(error: SendError) -> Failure {
         let status = match error {
-            NotQueued::TooLong => EvenkeelStatus::OutOfRange,
-            NotQueued::Full => EvenkeelStatus::NoRoom,
+            SendError::TooLong => EvenkeelStatus::OutOfRange,
+            SendError::Full => EvenkeelStatus::NoRoom,
         };
         Failure::new(status, error)
     }
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn evenkeel_udp_send(
         let to = meant(unsafe { structs::get(to) }?)?;
         structs::puttable(bytes)?;
         if bytes_count > evenkeel_rt::udp::DATAGRAM_BYTES_MAX {
-            return Err(NotQueued::TooLong.into());
+            return Err(SendError::TooLong.into());
         }
         // SAFETY: as this function's caller promises; it is not null.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, bytes_count) };

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use evenkeel_rt::udp::{Half, Refused, Way};
+use evenkeel_rt::udp::{BackendRefusal, Half, IoBackend};
 
 use super::address::{EvenkeelAddress, told};
 use super::settings::number;
@@ -13,7 +13,7 @@ use crate::handle;
 use crate::structs::{self, structs};
 use crate::thread::got;
 
-/// What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelGot, and the kernel's error number
+/// What a socket is, and what went over it since the start. What became of a wish is one of EvenkeelApplyStatus, and the kernel's error number
 /// (errno) where it was refused, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -24,10 +24,10 @@ pub struct EvenkeelUdpReport {
     pub version: u32,
     /// The port that it receives on.
     pub port: u32,
-    /// The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelWay.
-    pub receive_way: u32,
+    /// The way that packets come now: One, Batched, Offloaded or Uring of EvenkeelIoBackend.
+    pub receive_backend: u32,
     /// The way that packets go now.
-    pub send_way: u32,
+    pub send_backend: u32,
     /// 0.
     pub reserved: u32,
     /// What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
@@ -44,9 +44,9 @@ pub struct EvenkeelUdpReport {
     pub refused: u64,
     /// Why packets do not come by the way that was asked for, or measured: an errno, ENOSYS also where the library was built without it; 0
     /// where they do.
-    pub receive_way_errno: i32,
+    pub receive_backend_errno: i32,
     /// The same of those that go.
-    pub send_way_errno: i32,
+    pub send_backend_errno: i32,
     /// Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
     pub shard: u32,
     /// Its errno.
@@ -96,7 +96,7 @@ pub struct EvenkeelUdpReport {
     pub failures_of_others: u64,
 }
 
-/// What the ways took when they were tried, for EvenkeelWay's Measured.
+/// What the ways took when they were tried, for EvenkeelIoBackend's Measured.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelUdpTrial {
@@ -135,8 +135,8 @@ pub struct EvenkeelUdpFailure {
 
 structs! {
     EvenkeelUdpReport {
-        port: u32, receive_way: u32, send_way: u32, reserved: u32, buffer_needed_bytes: u64, buffer_got_bytes: u64,
-        packets_in: u64, packets_out: u64, dropped: u64, refused: u64, receive_way_errno: i32, send_way_errno: i32, shard: u32,
+        port: u32, receive_backend: u32, send_backend: u32, reserved: u32, buffer_needed_bytes: u64, buffer_got_bytes: u64,
+        packets_in: u64, packets_out: u64, dropped: u64, refused: u64, receive_backend_errno: i32, send_backend_errno: i32, shard: u32,
         shard_errno: i32, drops: u32, drops_errno: i32, stamps: u32, stamps_errno: i32, undelivered: u32, undelivered_errno: i32,
         busy_poll: u32, busy_poll_errno: i32, buffer_forced: u32, buffer_forced_errno: i32, rmem_max_bytes: u64, bytes_in: u64,
         bytes_out: u64, truncated: u64, errors: u64, calls_in: u64, calls_out: u64, not_queued: u64, stalls: u64, waiting: u64,
@@ -147,7 +147,7 @@ structs! {
 }
 
 /// The errno of the first way that a half was to take and did not: what was refused after it is what was tried in its place.
-fn first_refused(refused: &[Refused], of: Half) -> i32 {
+fn first_refused(refused: &[BackendRefusal], of: Half) -> i32 {
     refused.iter().find(|refused| refused.half == of).map_or(0, |refused| refused.why.raw())
 }
 
@@ -173,8 +173,8 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
                 size: 0,
                 version: 0,
                 port: udp.address.port().into(),
-                receive_way: number(incoming.way()),
-                send_way: number(outgoing.way()),
+                receive_backend: number(incoming.way()),
+                send_backend: number(outgoing.way()),
                 reserved: 0,
                 buffer_needed_bytes: buffer.map_or(EVENKEEL_UNKNOWN, |buffer| buffer.needed_bytes),
                 buffer_got_bytes: buffer.and_then(|buffer| buffer.got_bytes).unwrap_or(EVENKEEL_UNKNOWN),
@@ -182,8 +182,8 @@ pub unsafe extern "C" fn evenkeel_udp_report(udp: *mut EvenkeelUdp, report: *mut
                 packets_out: sent.packets,
                 dropped: received.dropped.unwrap_or(EVENKEEL_UNKNOWN),
                 refused: sent.refused,
-                receive_way_errno: first_refused(&known.refused, Half::Receive),
-                send_way_errno: first_refused(&known.refused, Half::Send),
+                receive_backend_errno: first_refused(&known.refused, Half::Receive),
+                send_backend_errno: first_refused(&known.refused, Half::Send),
                 shard,
                 shard_errno,
                 drops,
@@ -247,14 +247,14 @@ pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut
     caught(|| {
         let found = handle::shared(udp, |udp| {
             let trial = udp.report.trial.as_ref().ok_or(EvenkeelStatus::NotYet)?;
-            let of = |way: Way| trial.rows.iter().find(|row| row.way == way);
+            let of = |way: IoBackend| trial.rows.iter().find(|row| row.way == way);
             Ok(EvenkeelUdpTrial {
                 size: 0,
                 version: 0,
                 rounds: trial.rounds as u64,
                 took_ns: trial.took_ns,
-                receive_ns: Way::ALL.map(|way| of(way).and_then(|row| row.receive_ns).unwrap_or(-1.0)),
-                send_ns: Way::ALL.map(|way| of(way).and_then(|row| row.send_ns).unwrap_or(-1.0)),
+                receive_ns: IoBackend::ALL.map(|way| of(way).and_then(|row| row.receive_ns).unwrap_or(-1.0)),
+                send_ns: IoBackend::ALL.map(|way| of(way).and_then(|row| row.send_ns).unwrap_or(-1.0)),
             })
         })?;
         // SAFETY: as this function's caller promises.

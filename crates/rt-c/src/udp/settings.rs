@@ -4,7 +4,9 @@ use std::ffi::c_char;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use evenkeel_rt::udp::{BufferNeed, Choice, Stamps, Traffic, TrialSettings, UdpSettings, Undelivered, Way};
+use evenkeel_rt::udp::{
+    BackendChoice, BufferNeed, IoBackend, Stamps, Traffic, TrialSettings, UdpSettings, Undelivered,
+};
 
 use super::address;
 use crate::failure::{EvenkeelStatus, Failure};
@@ -14,7 +16,7 @@ use crate::text;
 /// How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvenkeelWay {
+pub enum EvenkeelIoBackend {
     /// The one that was never behind where it was measured: Uring to receive where the library was built with it, else Offloaded.
     Usual = 0,
     /// The one that takes the least CPU time a packet here and now: tried for up to 0.1 s on loopback.
@@ -40,9 +42,9 @@ pub struct EvenkeelUdpSettings {
     pub version: u32,
     /// The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, version 4.
     pub address: *const c_char,
-    /// The way to receive: one of EvenkeelWay. One that is refused gives way to the next plainer one.
+    /// The way to receive: one of EvenkeelIoBackend. One that is refused gives way to the next plainer one.
     pub receive: u32,
-    /// The way to send: one of EvenkeelWay.
+    /// The way to send: one of EvenkeelIoBackend.
     pub send: u32,
     /// The longest datagram, in bytes, up to 65,527. 0: 1,500.
     pub bytes_max: u32,
@@ -64,12 +66,12 @@ pub struct EvenkeelUdpSettings {
     pub busy_poll_us: u32,
     /// 0.
     pub reserved: u32,
-    /// For EvenkeelWay's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
+    /// For EvenkeelIoBackend's Measured: packets of each player in a tick, up to 65,535. 0: 1. The players and the length of a packet are those
     /// above; 64 and 100 bytes where they are 0.
     pub packets_a_peer: u32,
-    /// For EvenkeelWay's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
+    /// For EvenkeelIoBackend's Measured: how long the ways are tried, in milliseconds, up to 10,000. 0: 100.
     pub trial_ms: u32,
-    /// For EvenkeelWay's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
+    /// For EvenkeelIoBackend's Measured: where packets go that are sent to see what sending takes, at most 4,096 of them, all zeros: an address
     /// such as `192.0.2.1:9`. Null: between two sockets on loopback, which passes no device.
     pub trial_toward: *const c_char,
 }
@@ -82,24 +84,24 @@ structs! {
     }
 }
 
-fn choice(way: u32) -> Result<Choice, Failure> {
+fn choice(way: u32) -> Result<BackendChoice, Failure> {
     Ok(match way {
-        0 => Choice::Usual,
-        1 => Choice::Measured,
-        2 => Choice::Is(Way::One),
-        3 => Choice::Is(Way::Batched),
-        4 => Choice::Is(Way::Offloaded),
-        5 => Choice::Is(Way::Uring),
-        other => return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("no EvenkeelWay: {other}"))),
+        0 => BackendChoice::Auto,
+        1 => BackendChoice::Measured,
+        2 => BackendChoice::Is(IoBackend::One),
+        3 => BackendChoice::Is(IoBackend::Batched),
+        4 => BackendChoice::Is(IoBackend::Offloaded),
+        5 => BackendChoice::Is(IoBackend::Uring),
+        other => return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("no EvenkeelIoBackend: {other}"))),
     })
 }
 
-pub(super) fn number(way: Way) -> u32 {
+pub(super) fn number(way: IoBackend) -> u32 {
     match way {
-        Way::One => EvenkeelWay::One as u32,
-        Way::Batched => EvenkeelWay::Batched as u32,
-        Way::Offloaded => EvenkeelWay::Offloaded as u32,
-        Way::Uring => EvenkeelWay::Uring as u32,
+        IoBackend::One => EvenkeelIoBackend::One as u32,
+        IoBackend::Batched => EvenkeelIoBackend::Batched as u32,
+        IoBackend::Offloaded => EvenkeelIoBackend::Offloaded as u32,
+        IoBackend::Uring => EvenkeelIoBackend::Uring as u32,
     }
 }
 

@@ -159,7 +159,7 @@ static void own_workers(void)
     EvenkeelJobSettings settings;
     EvenkeelWorkerSettings frames, rest;
     const EvenkeelWorkerSettings *workers[3] = {&frames, &rest, NULL};
-    EvenkeelThreadWishes wishes;
+    EvenkeelThreadConfig wishes;
     EvenkeelThreadReport report;
     EvenkeelJobs *jobs = NULL;
 
@@ -196,9 +196,9 @@ static void own_workers(void)
     OK(evenkeel_jobs_new(&settings, &jobs));
     OK(EVENKEEL_INIT(&report));
     OK(evenkeel_jobs_worker_report(jobs, 0, &report));
-    HOLDS(report.cpus == EVENKEEL_GOT_IN_FORCE || (report.cpus == EVENKEEL_GOT_REFUSED && report.cpus_errno != 0));
+    HOLDS(report.cpus == EVENKEEL_APPLY_STATUS_ACTIVE || (report.cpus == EVENKEEL_APPLY_STATUS_REFUSED && report.cpus_errno != 0));
     OK(evenkeel_jobs_worker_report(jobs, 1, &report));
-    HOLDS(report.cpus == EVENKEEL_GOT_NOT_ASKED);
+    HOLDS(report.cpus == EVENKEEL_APPLY_STATUS_NOT_REQUESTED);
     CHECK(evenkeel_jobs_worker_report(jobs, 2, &report), EVENKEEL_STATUS_OUT_OF_RANGE);
     OK(evenkeel_jobs_frame(jobs, both, &world));
     HOLDS(world.ran == 100);

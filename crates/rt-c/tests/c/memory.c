@@ -22,7 +22,7 @@ static void *holder(void *none)
 
 static void memory(void)
 {
-    EvenkeelMemoryWishes wishes;
+    EvenkeelMemoryConfig wishes;
     EvenkeelMemoryReport report;
     EvenkeelTickMemory cost, quiet;
     EvenkeelClockSettings settings;
@@ -40,7 +40,7 @@ static void memory(void)
     OK(evenkeel_memory_new(&wishes, &memory));
     EVENKEEL_INIT(&report);
     OK(evenkeel_memory_report(memory, &report));
-    HOLDS(report.present == EVENKEEL_GOT_NOT_ASKED && report.stack == EVENKEEL_GOT_IN_FORCE);
+    HOLDS(report.present == EVENKEEL_APPLY_STATUS_NOT_REQUESTED && report.stack == EVENKEEL_APPLY_STATUS_ACTIVE);
     OK(evenkeel_memory_advice(memory, advice, sizeof advice, &needed));
     HOLDS(needed == strlen(advice) + 1);
 

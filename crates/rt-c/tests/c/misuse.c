@@ -115,7 +115,7 @@ static int handles(void)
 static int values(void)
 {
     EvenkeelClockSettings settings;
-    EvenkeelThreadWishes wishes;
+    EvenkeelThreadConfig wishes;
     EvenkeelThread *thread = NULL;
     EvenkeelClock *clock = NULL;
     EvenkeelSummary summary;
@@ -271,7 +271,7 @@ static int two_threads_in_one_clock(void)
 /* Of every two kinds one handle is none of the other, also where both are the first of their kind. */
 static int kinds(void)
 {
-    EvenkeelMemoryWishes wishes;
+    EvenkeelMemoryConfig wishes;
     EvenkeelMemoryReport memory_report;
     EvenkeelUdpSettings settings;
     EvenkeelUdpReport udp_report;

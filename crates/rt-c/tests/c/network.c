@@ -34,7 +34,7 @@ static void sockets(void)
     settings.address = "127.0.0.1:0";
     settings.receive = 6;
     CHECK(evenkeel_udp_new(&settings, &listening), EVENKEEL_STATUS_OUT_OF_RANGE);
-    settings.receive = EVENKEEL_WAY_BATCHED;
+    settings.receive = EVENKEEL_IO_BACKEND_BATCHED;
     settings.players = 64;
     CHECK(evenkeel_udp_new(&settings, &listening), EVENKEEL_STATUS_OUT_OF_RANGE);
     settings.packets_a_second = 60;
@@ -44,7 +44,7 @@ static void sockets(void)
     OK(evenkeel_udp_new(&settings, &listening));
     OK(EVENKEEL_INIT(&report));
     OK(evenkeel_udp_report(listening, &report));
-    HOLDS(report.port > 0 && report.buffer_needed_bytes != EVENKEEL_UNKNOWN && report.receive_way >= EVENKEEL_WAY_ONE);
+    HOLDS(report.port > 0 && report.buffer_needed_bytes != EVENKEEL_UNKNOWN && report.receive_backend >= EVENKEEL_IO_BACKEND_ONE);
 
     OK(EVENKEEL_INIT(&settings));
     settings.address = "127.0.0.1:0";

@@ -89,7 +89,7 @@ static void older_callers(void)
         EvenkeelUdpReport report;
         char behind[16];
     } old;
-    const size_t were = offsetof(EvenkeelUdpReport, receive_way_errno);
+    const size_t were = offsetof(EvenkeelUdpReport, receive_backend_errno);
 
     memset(&settings, 0xff, sizeof settings);
     OK(evenkeel_init(&settings, offsetof(EvenkeelUdpSettings, packets_a_peer)));
@@ -116,20 +116,20 @@ static void older_callers(void)
 static void uring(uint32_t expected)
 {
     static char text[4096];
-    EvenkeelUdp *udp = opened("127.0.0.1:0", EVENKEEL_WAY_URING), *client = opened("127.0.0.1:0", 0);
+    EvenkeelUdp *udp = opened("127.0.0.1:0", EVENKEEL_IO_BACKEND_URING), *client = opened("127.0.0.1:0", 0);
     EvenkeelUdpReport report = reported(udp);
     size_t needed;
 
-    HOLDS(report.receive_way == expected);
-    HOLDS((report.receive_way_errno == 0) == (expected == EVENKEEL_WAY_URING));
+    HOLDS(report.receive_backend == expected);
+    HOLDS((report.receive_backend_errno == 0) == (expected == EVENKEEL_IO_BACKEND_URING));
     CHECK(evenkeel_udp_report_text(udp, text, 1, &needed), EVENKEEL_STATUS_TOO_SMALL);
     OK(evenkeel_udp_report_text(udp, text, sizeof text, &needed));
     HOLDS(needed == strlen(text) + 1);
-    HOLDS(strstr(text, expected == EVENKEEL_WAY_URING ? "receives uring" : "receiving uring is not to be had") != NULL);
+    HOLDS(strstr(text, expected == EVENKEEL_IO_BACKEND_URING ? "receives uring" : "receiving uring is not to be had") != NULL);
     send_round(client, udp);
     HOLDS(received(udp, ROUND) == ROUND);
     report = reported(udp);
-    HOLDS(report.packets_in == ROUND && report.bytes_in == ROUND * 100 && report.receive_way == expected);
+    HOLDS(report.packets_in == ROUND && report.bytes_in == ROUND * 100 && report.receive_backend == expected);
     OK(evenkeel_udp_free(client));
     OK(evenkeel_udp_free(udp));
 }
@@ -140,7 +140,7 @@ static void measured(void)
     EvenkeelUdpSettings settings;
     EvenkeelUdpTrial trial;
     EvenkeelUdpReport report;
-    EvenkeelUdp *udp = NULL, *plain = opened("127.0.0.1:0", EVENKEEL_WAY_ONE);
+    EvenkeelUdp *udp = NULL, *plain = opened("127.0.0.1:0", EVENKEEL_IO_BACKEND_ONE);
     double chosen;
     int way;
 
@@ -149,7 +149,7 @@ static void measured(void)
     OK(evenkeel_udp_free(plain));
     OK(EVENKEEL_INIT(&settings));
     settings.address = "127.0.0.1:0";
-    settings.receive = settings.send = EVENKEEL_WAY_MEASURED;
+    settings.receive = settings.send = EVENKEEL_IO_BACKEND_MEASURED;
     settings.packets_a_peer = 3;
     /* Where a system call takes long, 20 ms are no three rounds: then there is more time, and the default way until there is enough. */
     for (settings.trial_ms = 20;; settings.trial_ms *= 8) {
@@ -161,9 +161,9 @@ static void measured(void)
     }
     report = reported(udp);
     HOLDS(trial.rounds >= 3 && trial.took_ns > 0 && trial.receive_ns[0] > 0 && trial.send_ns[0] > 0);
-    HOLDS(report.receive_way >= EVENKEEL_WAY_ONE && report.receive_way <= EVENKEEL_WAY_URING);
+    HOLDS(report.receive_backend >= EVENKEEL_IO_BACKEND_ONE && report.receive_backend <= EVENKEEL_IO_BACKEND_URING);
     /* The chosen one has a figure, and none is a good deal better. */
-    chosen = trial.receive_ns[report.receive_way - EVENKEEL_WAY_ONE];
+    chosen = trial.receive_ns[report.receive_backend - EVENKEEL_IO_BACKEND_ONE];
     HOLDS(chosen > 0);
     for (way = 0; way < 4; way++)
         HOLDS(trial.receive_ns[way] < 0 || trial.receive_ns[way] >= chosen * 0.96);
@@ -185,7 +185,7 @@ static void *send_on(void *context)
     CPU_SET(pinned->cpu, &set);
     if (sched_setaffinity(0, sizeof set, &set) != 0)
         return NULL;
-    client = opened("127.0.0.1:0", EVENKEEL_WAY_ONE);
+    client = opened("127.0.0.1:0", EVENKEEL_IO_BACKEND_ONE);
     send_round(client, pinned->to);
     OK(evenkeel_udp_free(client));
     return context;
@@ -220,7 +220,7 @@ static void sharded(void)
     OK(evenkeel_udp_new_sharded(&settings, cpus, many, shards));
     HOLDS(shards[many] == NULL);
     first = reported(shards[0]);
-    HOLDS(first.shard == EVENKEEL_GOT_IN_FORCE);
+    HOLDS(first.shard == EVENKEEL_APPLY_STATUS_ACTIVE);
     for (at = 0; at < many; at++) {
         Pinned pinned = {shards[at], cpus[at]};
         pthread_t sender;
@@ -243,7 +243,7 @@ static void sharded(void)
         for (at = 0; at < 64; at++)
             numbers[at] = (uint32_t)at;
         settings.queue_packets = 1;
-        settings.receive = settings.send = EVENKEEL_WAY_ONE;
+        settings.receive = settings.send = EVENKEEL_IO_BACKEND_ONE;
         for (made = 0; made < 192; made += 64)
             OK(evenkeel_udp_new_sharded(&settings, numbers, 64, all + made));
         OK(evenkeel_udp_new_sharded(&settings, &one, 1, all + made));
@@ -331,7 +331,7 @@ static void two_threads(void)
 static void undelivered(void)
 {
     EvenkeelUdpSettings settings;
-    EvenkeelUdp *udp = NULL, *gone = opened("127.0.0.1:0", EVENKEEL_WAY_ONE);
+    EvenkeelUdp *udp = NULL, *gone = opened("127.0.0.1:0", EVENKEEL_IO_BACKEND_ONE);
     EvenkeelUdpFailure failure;
     EvenkeelAddress address;
     EvenkeelFlushed flushed;
@@ -355,7 +355,7 @@ static void undelivered(void)
     settings.hears_undelivered = 1;
     settings.stamps = 1;
     OK(evenkeel_udp_new(&settings, &udp));
-    HOLDS(reported(udp).undelivered == EVENKEEL_GOT_IN_FORCE && reported(udp).stamps == EVENKEEL_GOT_IN_FORCE);
+    HOLDS(reported(udp).undelivered == EVENKEEL_APPLY_STATUS_ACTIVE && reported(udp).stamps == EVENKEEL_APPLY_STATUS_ACTIVE);
     OK(EVENKEEL_INIT(&failure));
     CHECK(evenkeel_udp_failure(udp, 0, &failure), EVENKEEL_STATUS_NOT_YET);
     OK(evenkeel_udp_send(udp, &address, (const unsigned char *)"hello", 5));

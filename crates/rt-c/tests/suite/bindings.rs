@@ -57,7 +57,7 @@ fn the_csharp_binding_is_fresh() {
             "EvenkeelStatus",
             "EvenkeelAlign",
             "EvenkeelAlignment",
-            "EvenkeelGot",
+            "EvenkeelApplyStatus",
             "EvenkeelMemoryLock",
             "EvenkeelOverrun",
             "EvenkeelProgress",
@@ -65,7 +65,7 @@ fn the_csharp_binding_is_fresh() {
             "EvenkeelRateWhy",
             "EvenkeelSpinning",
             "EvenkeelWaitKind",
-            "EvenkeelWay",
+            "EvenkeelIoBackend",
         ])
         .generate_csharp_file(&made)
         .unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use evenkeel_rt::udp::{Choice, Udp, UdpSettings, Way};
+use evenkeel_rt::udp::{BackendChoice, IoBackend, Udp, UdpSettings};
 use tempfile::TempDir;
 
 use crate::own;
@@ -213,10 +213,10 @@ fn packets_and_pages_come_and_go() {
 /// old, or the library was built without it, the next one: which of them is the features' of the whole build to say.
 fn way_for_uring() -> u32 {
     let address = "127.0.0.1:0".parse().unwrap();
-    let settings = UdpSettings { address, receive: Choice::Is(Way::Uring), ..UdpSettings::default() };
-    let way = Udp::open(settings).unwrap().report().receive_way;
-    assert!([Way::Uring, Way::Offloaded].contains(&way), "{way:?}");
-    2 + Way::ALL.iter().position(|known| *known == way).unwrap() as u32
+    let settings = UdpSettings { address, receive: BackendChoice::Is(IoBackend::Uring), ..UdpSettings::default() };
+    let way = Udp::open(settings).unwrap().report().receive_backend;
+    assert!([IoBackend::Uring, IoBackend::Offloaded].contains(&way), "{way:?}");
+    2 + IoBackend::ALL.iter().position(|known| *known == way).unwrap() as u32
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl AgonesSettings {
 pub enum Progress {
     /// It was not.
     #[default]
-    NotAsked,
+    NotRequested,
     /// The sidecar has not said yes yet: it is asked again and again.
     Asked,
     /// The sidecar said yes.
@@ -152,7 +152,7 @@ impl Agones {
         // What was asked since the thread last looked is asked all the same.
         let asked = self.shared.asked.load(Ordering::Relaxed);
         for (bit, progress) in [(READY, &mut report.ready), (SHUTDOWN, &mut report.shutdown)] {
-            if asked & bit != 0 && *progress == Progress::NotAsked {
+            if asked & bit != 0 && *progress == Progress::NotRequested {
                 *progress = Progress::Asked;
             }
         }

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::frame::Refused;
-use super::parts::{Seat, Shared, Task, UNLINKED};
-use super::seat::add;
-use super::settings::{Kind, Queue, WhenFull};
+use super::frame::PushError;
+use super::parts::{Shared, Task, UNLINKED, WorkerSlot};
+use super::settings::{Queue, QueueKind, WhenFull};
+use super::worker_slot::add;
 
 /// Pushes jobs that no frame waits for. Clone it for every thread that does.
 #[derive(Clone)]
@@ -85,7 +85,7 @@ impl Asynchronous {
     ///
     /// # Errors
     /// If the queue is full and refuses, or is for frames, or the job system has ended.
-    pub fn push<F>(&self, queue: Queue, job: F) -> Result<(), Refused>
+    pub fn push<F>(&self, queue: Queue, job: F) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'static,
     {
@@ -96,7 +96,7 @@ impl Asynchronous {
     ///
     /// # Errors
     /// As for [`push`](Asynchronous::push); and if the completion's last job has not ended.
-    pub fn push_telling<F>(&self, queue: Queue, completion: &Completion, job: F) -> Result<(), Refused>
+    pub fn push_with_completion<F>(&self, queue: Queue, completion: &Completion, job: F) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'static,
     {
@@ -104,34 +104,34 @@ impl Asynchronous {
         if before == PENDING
             || completion.0.compare_exchange(before, PENDING, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
-            return Err(Refused::StillPending);
+            return Err(PushError::StillPending);
         }
         self.put(queue, Some(Tells(completion.clone())), job)
     }
 
-    fn put<F>(&self, queue: Queue, tells: Option<Tells>, job: F) -> Result<(), Refused>
+    fn put<F>(&self, queue: Queue, tells: Option<Tells>, job: F) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'static,
     {
         let shared = &self.shared;
-        let at = shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == Kind::Asynchronous);
-        let Some(at) = at else { return Err(Refused::WrongQueue(queue)) };
+        let at = shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == QueueKind::Asynchronous);
+        let Some(at) = at else { return Err(PushError::WrongQueue(queue)) };
         if shared.stop.load(Ordering::Acquire) {
-            return Err(Refused::Ended);
+            return Err(PushError::Ended);
         }
         if at.ring.len() >= at.settings.capacity {
             if at.settings.when_full == WhenFull::Refuse {
-                return Err(Refused::Full(queue));
+                return Err(PushError::Full(queue));
             }
             run(shared, tells, job);
             return Ok(());
         }
-        let task = Task::free(UNLINKED, move |seat: &Seat| {
-            if run(&seat.shared, tells, job) == PANICKED {
-                add(&seat.counted().panics, 1);
+        let task = Task::free(UNLINKED, move |slot: &WorkerSlot| {
+            if run(&slot.shared, tells, job) == PANICKED {
+                add(&slot.counted().panics, 1);
             }
         });
-        at.ring.push(task).map_err(|_| Refused::Full(queue))?;
+        at.ring.push(task).map_err(|_| PushError::Full(queue))?;
         if shared.gate.wake_one(at.first_choice_of).is_none() {
             shared.gate.wake_one(at.takers);
         }

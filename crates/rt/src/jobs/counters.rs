@@ -1,4 +1,4 @@
-//! What a frame's jobs took: the difference of what all seats have counted.
+//! What a frame's jobs took: the difference of what all slots have counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,7 +32,7 @@ pub struct FrameCounters {
     pub longest_job_ns: u64,
 }
 
-/// What all seats have counted since the start.
+/// What all slots have counted since the start.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     by_caller: u64,
@@ -50,22 +50,22 @@ pub(super) struct Totals {
 impl Totals {
     pub(super) fn of(shared: &Shared) -> Totals {
         let sum = |of: fn(&Counted) -> &AtomicU64| {
-            shared.counted.iter().map(|seat| of(seat).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+            shared.counted.iter().map(|slot| of(slot).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
         };
         let caller = &shared.counted[CALLER];
         let by_caller = caller.jobs.load(Ordering::Relaxed);
         // Its jobs are all told, so no worker writes this now but for a frame to come.
-        let longest = shared.counted.iter().map(|seat| seat.longest_ticks.swap(0, Ordering::Relaxed)).max();
+        let longest = shared.counted.iter().map(|slot| slot.longest_ticks.swap(0, Ordering::Relaxed)).max();
         Totals {
             by_caller,
-            by_workers: sum(|seat| &seat.jobs).wrapping_sub(by_caller),
-            asynchronous: sum(|seat| &seat.asynchronous),
-            dropped: sum(|seat| &seat.dropped),
-            panics: sum(|seat| &seat.panics),
-            full: sum(|seat| &seat.full),
-            wakes: sum(|seat| &seat.wakes),
+            by_workers: sum(|slot| &slot.jobs).wrapping_sub(by_caller),
+            asynchronous: sum(|slot| &slot.asynchronous),
+            dropped: sum(|slot| &slot.dropped),
+            panics: sum(|slot| &slot.panics),
+            full: sum(|slot| &slot.full),
+            wakes: sum(|slot| &slot.wakes),
             waited_ns: caller.waited_ns.load(Ordering::Relaxed),
-            busy_ticks: sum(|seat| &seat.busy_ticks),
+            busy_ticks: sum(|slot| &slot.busy_ticks),
             longest_ticks: longest.unwrap_or(0),
         }
     }

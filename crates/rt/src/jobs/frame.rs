@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evenkeel_sys::job::{self, Link};
 
-use super::parts::{Failures, Lender, Seat, Task, UNLINKED};
-use super::seat::add;
-use super::settings::{Kind, Queue, WhenFull};
+use super::parts::{Failures, JobScope, Task, UNLINKED, WorkerSlot};
+use super::settings::{Queue, QueueKind, WhenFull};
+use super::worker_slot::add;
 
 /// A job was not taken, and dropped unrun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum PushError {
     /// The queue holds as many jobs as it has room for.
     #[error("push a job to queue {}: it is full; give it more capacity or fewer jobs", .0.0)]
     Full(Queue),
@@ -44,8 +44,8 @@ pub struct Handle<'env> {
 
 /// A frame that is open, as one thread sees it: who opened it, or a job of it. Jobs may borrow what lives for `'env`.
 pub struct Frame<'a, 'env> {
-    pub(super) seat: &'a Seat,
-    pub(super) lender: &'a Lender<'env>,
+    pub(super) slot: &'a WorkerSlot,
+    pub(super) scope: &'a JobScope<'env>,
 }
 
 impl<'env> Frame<'_, 'env> {
@@ -54,7 +54,7 @@ impl<'env> Frame<'_, 'env> {
     /// # Errors
     /// If the queue is full and refuses ([`WhenFull::Refuse`]), or there is none.
     #[inline]
-    pub fn push<F>(&self, queue: Queue, job: F) -> Result<(), Refused>
+    pub fn push<F>(&self, queue: Queue, job: F) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'env,
     {
@@ -66,12 +66,12 @@ impl<'env> Frame<'_, 'env> {
     /// # Errors
     /// As for [`push`](Frame::push).
     #[inline]
-    pub fn push_with<F>(&self, queue: Queue, job: F) -> Result<(), Refused>
+    pub fn push_with<F>(&self, queue: Queue, job: F) -> Result<(), PushError>
     where
         F: FnOnce(&Frame<'_, 'env>) + Send + 'env,
     {
         self.put(queue, job)?;
-        self.seat.announce(queue.0.into());
+        self.slot.announce(queue.0.into());
         Ok(())
     }
 
@@ -79,30 +79,30 @@ impl<'env> Frame<'_, 'env> {
     ///
     /// # Errors
     /// As for [`push`](Frame::push); those before the one that found no room are pushed.
-    pub fn push_batch<F>(&self, queue: Queue, jobs: impl IntoIterator<Item = F>) -> Result<(), Refused>
+    pub fn push_batch<F>(&self, queue: Queue, jobs: impl IntoIterator<Item = F>) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'env,
     {
         let put = jobs.into_iter().try_for_each(|job| self.put(queue, |_: &Frame<'_, 'env>| job()));
-        self.seat.announce(queue.0.into());
+        self.slot.announce(queue.0.into());
         put
     }
 
     #[inline]
-    fn put<F>(&self, queue: Queue, job: F) -> Result<(), Refused>
+    fn put<F>(&self, queue: Queue, job: F) -> Result<(), PushError>
     where
         F: FnOnce(&Frame<'_, 'env>) + Send + 'env,
     {
-        let at = self.seat.shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == Kind::Frame);
-        let Some(at) = at else { return Err(Refused::WrongQueue(queue)) };
-        if self.seat.is_full(queue.0.into(), at) || self.seat.is_too_deep() {
+        let at = self.slot.shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == QueueKind::Frame);
+        let Some(at) = at else { return Err(PushError::WrongQueue(queue)) };
+        if self.slot.is_full(queue.0.into(), at) || self.slot.is_too_deep() {
             return self.put_full(queue, at.settings.when_full, job);
         }
-        match self.seat.put(queue.0.into(), at, self.task(job)) {
+        match self.slot.put(queue.0.into(), at, self.task(job)) {
             Ok(()) => Ok(()),
             Err(task) => {
                 // A place is blocked for a moment by a thread that was taken from its CPU.
-                self.seat.run_here(task);
+                self.slot.run_here(task);
                 Ok(())
             }
         }
@@ -113,37 +113,37 @@ impl<'env> Frame<'_, 'env> {
     where
         F: FnOnce(&Frame<'_, 'env>) + Send + 'env,
     {
-        self.lender.lend(UNLINKED, move |seat: &Seat, lender: &Lender<'env>| {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(&Frame { seat, lender }))) {
-                failed(seat, lender, payload);
+        self.scope.task(UNLINKED, move |slot: &WorkerSlot, scope: &JobScope<'env>| {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(&Frame { slot, scope }))) {
+                failed(slot, scope, payload);
             }
         })
     }
 
     #[cold]
-    fn put_full<F>(&self, queue: Queue, when_full: WhenFull, job: F) -> Result<(), Refused>
+    fn put_full<F>(&self, queue: Queue, when_full: WhenFull, job: F) -> Result<(), PushError>
     where
         F: FnOnce(&Frame<'_, 'env>) + Send + 'env,
     {
-        if !self.seat.is_too_deep() {
-            add(&self.seat.counted().full, 1);
+        if !self.slot.is_too_deep() {
+            add(&self.slot.counted().full, 1);
             if when_full == WhenFull::Refuse {
-                return Err(Refused::Full(queue));
+                return Err(PushError::Full(queue));
             }
         }
-        self.seat.run_here(self.task(job));
+        self.slot.run_here(self.task(job));
         Ok(())
     }
 
-    /// Pushes a job that others can wait for, as [`after`](Frame::after) nothing.
+    /// Pushes a job that others can wait for, as [`push_after`](Frame::push_after) nothing.
     ///
     /// # Errors
-    /// As for [`after`](Frame::after).
-    pub fn first<F>(&self, queue: Queue, job: F) -> Result<Handle<'env>, Refused>
+    /// As for [`push_after`](Frame::push_after).
+    pub fn push_dependency<F>(&self, queue: Queue, job: F) -> Result<Handle<'env>, PushError>
     where
         F: FnOnce() + Send + 'env,
     {
-        self.after(&[], queue, job)
+        self.push_after(&[], queue, job)
     }
 
     /// Pushes a job that begins when all of `others` are done. Where one of them panics it is dropped unrun, and so is what waits for it.
@@ -151,45 +151,45 @@ impl<'env> Frame<'_, 'env> {
     ///
     /// # Errors
     /// If the queue is full and refuses, or the frame has [`linked_max`](super::JobSettings::linked_max) such jobs already.
-    pub fn after<F>(&self, others: &[Handle<'env>], queue: Queue, job: F) -> Result<Handle<'env>, Refused>
+    pub fn push_after<F>(&self, others: &[Handle<'env>], queue: Queue, job: F) -> Result<Handle<'env>, PushError>
     where
         F: FnOnce() + Send + 'env,
     {
-        self.after_with(others, queue, |_: &Frame<'_, 'env>| job())
+        self.push_after_with(others, queue, |_: &Frame<'_, 'env>| job())
     }
 
     /// The same for a job that can push others to the same frame.
     ///
     /// # Errors
-    /// As for [`after`](Frame::after).
-    pub fn after_with<F>(&self, others: &[Handle<'env>], queue: Queue, job: F) -> Result<Handle<'env>, Refused>
+    /// As for [`push_after`](Frame::push_after).
+    pub fn push_after_with<F>(&self, others: &[Handle<'env>], queue: Queue, job: F) -> Result<Handle<'env>, PushError>
     where
         F: FnOnce(&Frame<'_, 'env>) + Send + 'env,
     {
-        let shared = &self.seat.shared;
-        let at = shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == Kind::Frame);
-        let Some(at) = at else { return Err(Refused::WrongQueue(queue)) };
-        if at.settings.when_full == WhenFull::Refuse && self.seat.is_full(queue.0.into(), at) {
-            add(&self.seat.counted().full, 1);
-            return Err(Refused::Full(queue));
+        let shared = &self.slot.shared;
+        let at = shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == QueueKind::Frame);
+        let Some(at) = at else { return Err(PushError::WrongQueue(queue)) };
+        if at.settings.when_full == WhenFull::Refuse && self.slot.is_full(queue.0.into(), at) {
+            add(&self.slot.counted().full, 1);
+            return Err(PushError::Full(queue));
         }
         let links = others.iter().map(|other| shared.link_of(other.generation, other.link));
         let place = shared.links.link(links).and_then(|link| Some((link, shared.waiting.get(link.index())?)));
         let Some((link, place)) = place else {
-            add(&self.seat.counted().full, 1);
-            return Err(Refused::Links);
+            add(&self.slot.counted().full, 1);
+            return Err(PushError::Links);
         };
-        let task = self.lender.lend(link.index() as u32, move |seat: &Seat, lender: &Lender<'env>| {
-            let result = catch_unwind(AssertUnwindSafe(|| job(&Frame { seat, lender })));
+        let task = self.scope.task(link.index() as u32, move |slot: &WorkerSlot, scope: &JobScope<'env>| {
+            let result = catch_unwind(AssertUnwindSafe(|| job(&Frame { slot, scope })));
             let well = result.is_ok();
             if let Err(payload) = result {
-                failed(seat, lender, payload);
+                failed(slot, scope, payload);
             }
-            seat.link_is_done(link, well);
+            slot.link_is_done(link, well);
         });
         *place.lock() = Some((task, queue.0.into()));
         if let Some(all_well) = shared.links.start(link) {
-            self.seat.set_free(link, all_well);
+            self.slot.set_free(link, all_well);
         }
         let generation = shared.generation.load(Ordering::Relaxed);
         Ok(Handle { link, generation, frame: PhantomData })
@@ -197,19 +197,19 @@ impl<'env> Frame<'_, 'env> {
 
     /// Whether a job is done.
     pub fn is_done(&self, handle: Handle<'env>) -> bool {
-        let shared = &self.seat.shared;
+        let shared = &self.slot.shared;
         shared.link_of(handle.generation, handle.link).is_none_or(|link| shared.links.is_done(link))
     }
 
     /// Runs jobs until this one is done; true then. A job can't wait so: what it waits for may lie beneath it on the stack. There this is
-    /// false at once if the other is not done; push what comes [`after`](Frame::after) it, or wait for a frame [`within`](Frame::within).
+    /// false at once if the other is not done; push what comes [`push_after`](Frame::push_after) it, or wait for a frame [`nested`](Frame::nested).
     pub fn wait(&self, handle: Handle<'env>) -> bool {
-        let link = self.seat.shared.link_of(handle.generation, handle.link);
-        match link.filter(|link| !self.seat.shared.links.is_done(*link)) {
+        let link = self.slot.shared.link_of(handle.generation, handle.link);
+        match link.filter(|link| !self.slot.shared.links.is_done(*link)) {
             None => true,
-            Some(_) if self.seat.is_in_job() => false,
+            Some(_) if self.slot.is_in_job() => false,
             Some(link) => {
-                self.seat.wait_for(link);
+                self.slot.wait_for(link);
                 true
             }
         }
@@ -226,9 +226,9 @@ impl<'env> Frame<'_, 'env> {
         range: Range<usize>,
         chunk: usize,
         each: impl Fn(usize) + Sync,
-    ) -> Result<(), Refused> {
-        let at = self.seat.shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == Kind::Frame);
-        let Some(at) = at else { return Err(Refused::WrongQueue(queue)) };
+    ) -> Result<(), PushError> {
+        let at = self.slot.shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == QueueKind::Frame);
+        let Some(at) = at else { return Err(PushError::WrongQueue(queue)) };
         let chunk = chunk.max(1);
         let next = AtomicUsize::new(range.start);
         let end = range.end;
@@ -241,11 +241,11 @@ impl<'env> Frame<'_, 'env> {
         let chunks = range.len().div_ceil(chunk);
         let helpers = (at.takers.count_ones() as usize).min(chunks).saturating_sub(1);
         let all = || while turn() {};
-        self.within(|inner| {
-            if helpers > 0 && self.seat.is_worth_sharing(chunks, || _ = turn()) {
+        self.nested(|inner| {
+            if helpers > 0 && self.slot.is_worth_sharing(chunks, || _ = turn()) {
                 // Where there is no room for them, it is done here.
                 let _ = (0..helpers).try_for_each(|_| inner.put(queue, |_: &Frame<'_, '_>| all()));
-                self.seat.wake(at.takers);
+                self.slot.wake(at.takers);
             }
             all();
         });
@@ -254,8 +254,8 @@ impl<'env> Frame<'_, 'env> {
 
     /// A frame within this one, whose jobs may borrow what lives here: returns when they are done, and helps until then. Deeper than eight
     /// frames in one another, jobs are run where they are pushed.
-    pub fn within<'inner, R>(&self, body: impl FnOnce(&Frame<'_, 'inner>) -> R) -> R {
-        open(self.seat, body)
+    pub fn nested<'inner, R>(&self, body: impl FnOnce(&Frame<'_, 'inner>) -> R) -> R {
+        open(self.slot, body)
     }
 }
 
@@ -266,15 +266,15 @@ impl fmt::Debug for Frame<'_, '_> {
 }
 
 #[cold]
-fn failed(seat: &Seat, lender: &Lender<'_>, payload: Box<dyn Any + Send>) {
-    add(&seat.counted().panics, 1);
-    lender.data().add(payload);
+fn failed(slot: &WorkerSlot, scope: &JobScope<'_>, payload: Box<dyn Any + Send>) {
+    add(&slot.counted().panics, 1);
+    scope.data().add(payload);
 }
 
-/// Opens a frame on this seat.
-pub(super) fn open<'env, R>(seat: &Seat, body: impl FnOnce(&Frame<'_, 'env>) -> R) -> R {
-    let opened = |lender: &Lender<'env>| body(&Frame { seat, lender });
-    let (result, failures) = job::open(seat.bit(), Failures::default(), |left| seat.settle(left), opened);
+/// Opens a frame on this slot.
+pub(super) fn open<'env, R>(slot: &WorkerSlot, body: impl FnOnce(&Frame<'_, 'env>) -> R) -> R {
+    let opened = |scope: &JobScope<'env>| body(&Frame { slot, scope });
+    let (result, failures) = job::open(slot.bit(), Failures::default(), |left| slot.settle(left), opened);
     match failures.into_first() {
         Some(payload) => resume_unwind(payload),
         None => result,

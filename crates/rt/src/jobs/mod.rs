@@ -17,9 +17,9 @@
 //! let mut heights = vec![0; 100];
 //! let (left, right) = heights.split_at_mut(50);
 //! jobs.frame(|frame| {
-//!     let first = frame.first(FRAME, || left.fill(1))?;
-//!     let second = frame.first(FRAME, || right.fill(2))?;
-//!     frame.after(&[first, second], FRAME, || println!("both halves are filled"))?;
+//!     let first = frame.push_dependency(FRAME, || left.fill(1))?;
+//!     let second = frame.push_dependency(FRAME, || right.fill(2))?;
+//!     frame.push_after(&[first, second], FRAME, || println!("both halves are filled"))?;
 //!     asynchronous.push(LATER, || println!("saved, sometime"))
 //! })?;
 //! assert_eq!(heights.iter().sum::<i32>(), 150); // the frame is over: all of its jobs are done
@@ -41,23 +41,23 @@ mod asynchronous;
 mod counters;
 mod frame;
 mod parts;
-mod seat;
 mod settings;
 mod shared;
+mod worker_slot;
 
 pub use asynchronous::{Asynchronous, Completion, Progress};
 pub use counters::FrameCounters;
-pub use frame::{Frame, Handle, Refused};
-pub use settings::{Idling, JobSettings, JobsError, Kind, Queue, QueueSettings, WhenFull, WorkerSettings};
+pub use frame::{Frame, Handle, PushError};
+pub use settings::{Idling, JobSettings, JobsError, Queue, QueueKind, QueueSettings, WhenFull, WorkerSettings};
 
 use counters::Totals;
-use parts::{CALLER, Seat, Shared};
+use parts::{CALLER, Shared, WorkerSlot};
 
 /// Workers and their queues. Ends them when it is dropped: jobs that run are waited for, asynchronous ones that wait are dropped.
 pub struct Jobs {
     shared: Arc<Shared>,
     /// Of who opens frames.
-    seat: Seat,
+    slot: WorkerSlot,
     threads: Vec<JoinHandle<()>>,
     reports: Vec<ThreadReport>,
     before: Totals,
@@ -74,9 +74,9 @@ impl Jobs {
         let (shared, sources) = Shared::new(settings);
         let shared = Arc::new(shared);
         let own = (0..settings.queues.len()).map(|queue| queue as u8);
-        let own = own.filter(|queue| settings.queues[usize::from(*queue)].kind == Kind::Frame).collect();
+        let own = own.filter(|queue| settings.queues[usize::from(*queue)].kind == QueueKind::Frame).collect();
         let mut jobs = Jobs {
-            seat: Seat::new(&shared, CALLER, own, sources),
+            slot: WorkerSlot::new(&shared, CALLER, own, sources),
             shared,
             threads: Vec::with_capacity(settings.workers.len()),
             reports: Vec::with_capacity(settings.workers.len()),
@@ -85,13 +85,13 @@ impl Jobs {
         };
         for (worker, wanted) in settings.workers.iter().enumerate() {
             let takes = wanted.queues.iter().map(|queue| queue.0).collect();
-            let seat = Seat::new(&jobs.shared, worker + 1, takes, Vec::new());
+            let slot = WorkerSlot::new(&jobs.shared, worker + 1, takes, Vec::new());
             let wishes = wanted.thread.clone();
             let (says, said) = std::sync::mpsc::sync_channel(1);
             let body = move || {
                 let thread = TickThread::set_up(&wishes);
                 let _ = says.send(thread.report());
-                seat.work();
+                slot.work();
             };
             let spawned = std::thread::Builder::new().name(format!("job-worker-{worker}")).spawn(body);
             // Where this fails, those that were started end with what is returned to nobody.
@@ -112,7 +112,7 @@ impl Jobs {
         shared.links.clear();
         shared.generation.store(shared.generation.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let counts = CountsAtEnd { shared, before: &mut self.before, last: &mut self.last };
-        let result = frame::open(&self.seat, body);
+        let result = frame::open(&self.slot, body);
         drop(counts);
         result
     }
@@ -130,7 +130,7 @@ impl Jobs {
     /// Runs up to so many asynchronous jobs of queues that no worker takes from: for a server without workers, in the time that its tick
     /// has left. How many there were.
     pub fn run_asynchronous(&mut self, at_most: usize) -> usize {
-        self.seat.run_orphans(at_most)
+        self.slot.run_orphans(at_most)
     }
 
     /// What the first asynchronous job panicked with since this was last called.
@@ -149,7 +149,7 @@ impl Drop for Jobs {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         // Each is awake and sees it before it sleeps, or sleeps and is woken.
-        (1..=self.threads.len()).for_each(|seat| _ = self.shared.gate.wake_one(1 << seat));
+        (1..=self.threads.len()).for_each(|slot| _ = self.shared.gate.wake_one(1 << slot));
         let own = std::thread::current().id();
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != own) {
             // A worker does not panic.

@@ -1,5 +1,5 @@
-//! The types of a job system: what all of its threads share, and what each thread has for itself. A job gets the seat of the thread that runs
-//! it, and the seats share the queues of jobs. So these types name each other, and are in one file.
+//! The types of a job system: what all of its threads share, and what each thread has for itself. A job gets the slot of the thread that runs
+//! it, and the slots share the queues of jobs. So these types name each other, and are in one file.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -11,14 +11,14 @@ use evenkeel_sys::lock::Mutex;
 
 use super::settings::QueueSettings;
 
-pub(super) type Task = job::Task<Seat, Failures>;
+pub(super) type Task = job::Task<WorkerSlot, Failures>;
 
-pub(super) type Lender<'env> = job::Lender<'env, Failures>;
+pub(super) type JobScope<'env> = job::JobScope<'env, Failures>;
 
 /// The most jobs that a thread takes at once.
 pub(super) const CLAIM_MOST: u64 = 8;
 
-/// The seat of who opens frames.
+/// The slot of who opens frames.
 pub(super) const CALLER: usize = 0;
 
 /// What went wrong in the jobs of one frame.
@@ -70,7 +70,7 @@ pub(super) struct JobQueue {
     /// What is pushed in jobs, what has waited, and what is asynchronous.
     pub(super) ring: Ring<Task>,
     pub(super) settings: QueueSettings,
-    /// A bit for each seat that takes from it.
+    /// A bit for each slot that takes from it.
     pub(super) takers: u64,
     /// A bit for each worker that takes from it before all others.
     pub(super) first_choice_of: u64,
@@ -94,7 +94,7 @@ impl JobQueue {
     }
 }
 
-/// What one seat has counted since the start. Only its thread writes.
+/// What one slot has counted since the start. Only its thread writes.
 #[repr(align(128))]
 #[derive(Default)]
 pub(super) struct Counted {
@@ -141,14 +141,14 @@ pub(super) struct Shared {
 pub(super) const UNLINKED: u32 = u32::MAX;
 
 /// The place of one thread.
-pub(super) struct Seat {
+pub(super) struct WorkerSlot {
     pub(super) shared: Arc<Shared>,
     pub(super) id: usize,
     /// The queues it takes from, in its order.
     pub(super) takes: Box<[u8]>,
     /// Those of them that are for frames.
     pub(super) takes_for_frames: Box<[u8]>,
-    /// The caller's ends of all queues; other seats have none.
+    /// The caller's ends of all queues; other slots have none.
     pub(super) sources: Box<[Source<Task>]>,
     /// What it has taken from a queue and not run yet. A job that waits for others runs these before it sleeps.
     pub(super) claimed: RefCell<Option<Claim<Task>>>,

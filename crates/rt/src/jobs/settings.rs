@@ -1,7 +1,7 @@
 //! What a job system is made of: its queues, and who takes from which, in which order.
 
-use crate::thread::ThreadWishes;
-use evenkeel_sys::job::SEATS_MAX;
+use crate::thread::ThreadConfig;
+use evenkeel_sys::job::SLOTS_MAX;
 
 /// A queue, by its place in [`JobSettings::queues`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,7 +9,7 @@ pub struct Queue(pub u8);
 
 /// What the jobs of a queue are to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QueueKind {
     /// A frame ends when they are done; they may borrow what outlives the frame.
     Frame,
     /// No frame waits for them; they own what they use.
@@ -22,7 +22,7 @@ pub enum WhenFull {
     /// Who pushes it runs it, at once. A job that has to wait for others is refused all the same, unless they are done.
     #[default]
     RunHere,
-    /// It is dropped, and who pushes it gets [`Refused::Full`](super::Refused::Full).
+    /// It is dropped, and who pushes it gets [`PushError::Full`](super::PushError::Full).
     Refuse,
 }
 
@@ -30,7 +30,7 @@ pub enum WhenFull {
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
     /// What its jobs are to a frame.
-    pub kind: Kind,
+    pub kind: QueueKind,
     /// How many jobs may wait in it, 1 to 1,048,576.
     pub capacity: usize,
     /// What becomes of the next.
@@ -40,12 +40,12 @@ pub struct QueueSettings {
 impl QueueSettings {
     /// For jobs that a frame waits for; what does not fit is run by who pushes it.
     pub fn frame(capacity: usize) -> QueueSettings {
-        QueueSettings { kind: Kind::Frame, capacity, when_full: WhenFull::RunHere }
+        QueueSettings { kind: QueueKind::Frame, capacity, when_full: WhenFull::RunHere }
     }
 
     /// For jobs that no frame waits for; what does not fit is refused, since a long job in the tick is worse than none.
     pub fn asynchronous(capacity: usize) -> QueueSettings {
-        QueueSettings { kind: Kind::Asynchronous, capacity, when_full: WhenFull::Refuse }
+        QueueSettings { kind: QueueKind::Asynchronous, capacity, when_full: WhenFull::Refuse }
     }
 }
 
@@ -55,13 +55,13 @@ pub struct WorkerSettings {
     /// The queues that it takes jobs from: of the first that has one, each time.
     pub queues: Vec<Queue>,
     /// What it asks of the kernel.
-    pub thread: ThreadWishes,
+    pub thread: ThreadConfig,
 }
 
 impl WorkerSettings {
     /// A worker that takes from these queues, the first ones first.
     pub fn of(queues: &[Queue]) -> WorkerSettings {
-        WorkerSettings { queues: queues.to_vec(), thread: ThreadWishes::default() }
+        WorkerSettings { queues: queues.to_vec(), thread: ThreadConfig::default() }
     }
 }
 
@@ -163,7 +163,7 @@ impl JobSettings {
         if let Some(many) = [self.linked_max, self.waits_max].into_iter().find(|many| *many as usize > MOST) {
             return Err(JobsError::Links(many));
         }
-        if self.workers.len() >= SEATS_MAX {
+        if self.workers.len() >= SLOTS_MAX {
             return Err(JobsError::Workers(self.workers.len()));
         }
         for (worker, settings) in self.workers.iter().enumerate() {

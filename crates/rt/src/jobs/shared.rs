@@ -7,7 +7,7 @@ use evenkeel_sys::lock::Mutex;
 use evenkeel_sys::{cpu_limit, thread, tsc};
 
 use super::parts::{CLAIM_MOST, Counted, Failures, JobQueue, Shared, Sharing, Task, UNLINKED};
-use super::settings::{Idling, JobSettings, Kind, Queue};
+use super::settings::{Idling, JobSettings, Queue, QueueKind};
 
 /// Waking a thread costs some microseconds, most of them on the CPU of who wakes: less work than this is done sooner alone.
 const WORTH_WAKING_NS: u64 = 10_000;
@@ -25,7 +25,7 @@ static SYSTEMS: AtomicU64 = AtomicU64::new(0);
 impl Shared {
     /// Of settings that were checked; with the caller's ends of all queues.
     pub(super) fn new(settings: &JobSettings) -> (Shared, Vec<Source<Task>>) {
-        let seats = settings.workers.len() + 1;
+        let slots = settings.workers.len() + 1;
         let linked = settings.linked_max as usize;
         let mut sources = Vec::with_capacity(settings.queues.len());
         let queues = settings.queues.iter().enumerate().map(|(at, queue)| {
@@ -34,7 +34,7 @@ impl Shared {
                 let workers = settings.workers.iter().enumerate();
                 workers.filter(|(_, worker)| takes(&worker.queues)).fold(0, |bits, (worker, _)| bits | 2 << worker)
             };
-            let caller = u64::from(queue.kind == Kind::Frame);
+            let caller = u64::from(queue.kind == QueueKind::Frame);
             let (source, from_caller) = job::one_to_many(if caller == 1 { queue.capacity } else { 0 });
             sources.push(source);
             JobQueue {
@@ -54,9 +54,9 @@ impl Shared {
             links: Links::new(settings.linked_max, settings.waits_max),
             waiting: (0..linked).map(|_| Mutex::new(None)).collect(),
             generation: AtomicU64::new(SYSTEMS.fetch_add(1, Ordering::Relaxed) << 40),
-            gate: Gate::new(seats),
+            gate: Gate::new(slots),
             awaited: AtomicU32::new(UNLINKED),
-            counted: (0..seats).map(|_| Counted::default()).collect(),
+            counted: (0..slots).map(|_| Counted::default()).collect(),
             sharing,
             looks,
             mean_ticks: AtomicU64::new(ticks_per_us * WORTH_WAKING_NS / 1000),

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use evenkeel_stats::periodicity::Label;
 use evenkeel_sys::schedstat::RunDelay;
 
-use crate::preempt::Turns;
+use crate::preempt::Preemptions;
 
 struct Own {
-    turns: Option<Rc<Turns>>,
+    turns: Option<Rc<Preemptions>>,
     delay: Option<RunDelay>,
     marked: Cell<u64>,
     waited_ns: Cell<u64>,
@@ -25,7 +25,7 @@ thread_local! {
 
 fn with<T>(ask: impl FnOnce(&Own) -> T) -> Option<T> {
     let make = || Own {
-        turns: Turns::of_this_thread(),
+        turns: Preemptions::of_this_thread(),
         delay: RunDelay::of_this_thread().ok(),
         marked: Cell::new(0),
         waited_ns: Cell::new(0),

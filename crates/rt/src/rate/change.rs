@@ -34,12 +34,12 @@ pub struct RateChange {
     /// The period from the next tick on.
     pub to: Duration,
     /// The reason.
-    pub why: Why,
+    pub why: RateReason,
 }
 
 /// Why a period changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RateReason {
     /// Ticks need more of their share of the period than can go on.
     Work,
     /// Ticks were missed.
@@ -57,5 +57,5 @@ pub enum Why {
     /// Another phase of the game.
     Phase,
     /// The CPU's turns were found, moved or gone.
-    Turns,
+    TimeSlices,
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::change::{RateChange, RatePhase, Why};
-use super::ladder::{Ladder, LadderError, TurnModel, Turns};
+use super::change::{RateChange, RatePhase, RateReason};
+use super::ladder::{Ladder, LadderError, SliceModel, TimeSlices};
 
 /// The lengths of so many ticks of a window are kept: at 10 ms more than two seconds.
 const TICKS_KEPT: usize = 256;
@@ -79,7 +79,7 @@ impl Thresholds {
 pub(super) struct Decider {
     ladder: Ladder,
     hardware: Hardware,
-    turns: Option<Turns>,
+    turns: Option<TimeSlices>,
     sustainable: f64,
     system_share: f64,
     phase: RatePhase,
@@ -100,7 +100,7 @@ pub(super) struct Decider {
 
 /// What a decider is made of.
 #[derive(Clone, Debug)]
-pub(super) struct Wishes<'a> {
+pub(super) struct DeciderConfig<'a> {
     pub(super) ladder: &'a [Duration],
     pub(super) start: Duration,
     pub(super) phase: RatePhase,
@@ -109,7 +109,7 @@ pub(super) struct Wishes<'a> {
 }
 
 impl Decider {
-    pub(super) fn new(wishes: &Wishes<'_>, hardware: Hardware) -> Result<Decider, LadderError> {
+    pub(super) fn new(wishes: &DeciderConfig<'_>, hardware: Hardware) -> Result<Decider, LadderError> {
         let ladder = Ladder::new(wishes.ladder)?;
         let mut decider = Decider {
             rung: ladder.nearest(wishes.start),
@@ -163,15 +163,15 @@ impl Decider {
         let sustainable = phase.sustainable.unwrap_or(self.sustainable);
         self.thresholds = Thresholds::of(&self.hardware, sustainable, self.system_share);
         let (low, high) = self.ladder.within(phase.fastest, phase.slowest);
-        self.go_to(self.rung.clamp(low, high), Why::Phase)
+        self.go_to(self.rung.clamp(low, high), RateReason::Phase)
     }
 
     /// The CPU is given in turns, or is not any more.
-    pub(super) fn set_turns(&mut self, turns: Option<Turns>) -> Option<RateChange> {
-        self.turns = turns.filter(Turns::is_sound);
+    pub(super) fn set_slices(&mut self, turns: Option<TimeSlices>) -> Option<RateChange> {
+        self.turns = turns.filter(TimeSlices::is_sound);
         let before_ns = self.period_ns();
         self.ladder.align(self.turns.map(|turns| turns.period));
-        self.changed(before_ns, Why::Turns)
+        self.changed(before_ns, RateReason::TimeSlices)
     }
 
     /// A window is over.
@@ -200,7 +200,7 @@ impl Decider {
                 self.calm_needed = (self.calm_needed * 2).min(CALM_WINDOWS_MAX);
             }
             self.since_back = u32::MAX;
-            return self.go_to(if why == Why::Work { to } else { self.rung + 1 }, why);
+            return self.go_to(if why == RateReason::Work { to } else { self.rung + 1 }, why);
         }
         if (IN_VAIN_WINDOWS..u32::MAX).contains(&self.since_back) {
             (self.calm_needed, self.since_back) = (CALM_WINDOWS, u32::MAX);
@@ -213,7 +213,7 @@ impl Decider {
             return None;
         }
         self.since_back = 0;
-        self.go_to(self.rung - 1, Why::Calm)
+        self.go_to(self.rung - 1, RateReason::Calm)
     }
 
     /// What a tick needs: of the tick's own turns, and of what a limit gives, in nanoseconds.
@@ -224,7 +224,7 @@ impl Decider {
         sorted.sort_unstable();
         let lasted_ns = sorted[((kept as f64 * JUDGED_BY) as usize).min(kept - 1)];
         let had_ns = match self.turns {
-            Some(turns) if turns.model == TurnModel::Slots => turns.had_ns(lasted_ns),
+            Some(turns) if turns.model == SliceModel::Slots => turns.had_ns(lasted_ns),
             _ => lasted_ns as f64,
         };
         (had_ns, readings.cpu_ns.map(|cpu_ns| cpu_ns as f64 / self.ticks as f64))
@@ -234,7 +234,7 @@ impl Decider {
     fn load_on(&self, rung: usize, (had_ns, cpu_ns): (f64, Option<f64>)) -> f64 {
         let period_ns = self.ladder.period_ns(rung) as f64;
         let (slots, bucket) = match self.turns {
-            Some(turns) if turns.model == TurnModel::Slots => (turns.share, None),
+            Some(turns) if turns.model == SliceModel::Slots => (turns.share, None),
             Some(turns) => (1.0, Some(turns.share)),
             None => (1.0, None),
         };
@@ -245,7 +245,7 @@ impl Decider {
         of_slots.max(of_limit)
     }
 
-    fn overload(&self, load: f64, readings: &Readings) -> Option<Why> {
+    fn overload(&self, load: f64, readings: &Readings) -> Option<RateReason> {
         let thresholds = &self.thresholds;
         let window_ns = readings.window_ns.max(1) as f64;
         let share = |ns: Option<u64>| ns.map_or(0.0, |ns| ns as f64 / window_ns);
@@ -254,30 +254,30 @@ impl Decider {
         let is_ours = load >= thresholds.load / 2.0;
         let others = |ns| is_ours && share(ns) - waited > thresholds.pressure;
         if load > thresholds.load {
-            Some(Why::Work)
+            Some(RateReason::Work)
         } else if self.missed as f64 / (self.ticks + self.missed) as f64 > thresholds.missed {
-            Some(Why::Missed)
+            Some(RateReason::Missed)
         } else if waited > thresholds.run_wait {
-            Some(Why::Waited)
+            Some(RateReason::Waited)
         } else if share(readings.throttled_ns) > thresholds.run_wait {
-            Some(Why::Throttled)
+            Some(RateReason::Throttled)
         } else if others(readings.group_pressure_ns) {
-            Some(Why::Pressure)
+            Some(RateReason::Pressure)
         } else if others(readings.pressure_ns) {
-            Some(Why::Starved)
+            Some(RateReason::Starved)
         } else {
             None
         }
     }
 
-    fn go_to(&mut self, rung: usize, why: Why) -> Option<RateChange> {
+    fn go_to(&mut self, rung: usize, why: RateReason) -> Option<RateChange> {
         let before_ns = self.period_ns();
         self.rung = rung;
         self.changed(before_ns, why)
     }
 
     /// What was counted on another period says nothing of this one.
-    fn changed(&mut self, before_ns: u64, why: Why) -> Option<RateChange> {
+    fn changed(&mut self, before_ns: u64, why: RateReason) -> Option<RateChange> {
         let after_ns = self.period_ns();
         if before_ns == after_ns {
             return None;

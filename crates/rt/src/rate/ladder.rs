@@ -32,34 +32,34 @@ pub enum LadderError {
 
 /// How the CPU is given to this machine or to this server in turns, as far as that was found out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Turns {
+pub struct TimeSlices {
     /// From the start of one turn to the start of the next.
     pub period: Duration,
     /// How much of the period is ours, above 0 and up to 1.
     pub share: f64,
     /// Who gives them.
-    pub model: TurnModel,
+    pub model: SliceModel,
 }
 
 /// Two ways to give a CPU in turns. They differ in what a tick's length on the clock says of the CPU time that it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnModel {
+pub enum SliceModel {
     /// A hypervisor, at fixed times: in the rest of the period nothing runs, however little ran before.
     Slots,
     /// A limit on CPU time, as a control group has it: what was not used may still be.
     Bucket,
 }
 
-impl Turns {
+impl TimeSlices {
     /// What a clock found of its CPU ([`TickClock::quantum`](crate::TickClock::quantum)); none where it comes in no turns, or in none that could be
     /// told.
-    pub fn of(quantum: &Quantum) -> Option<Turns> {
+    pub fn of(quantum: &Quantum) -> Option<TimeSlices> {
         let (period_ns, share) = (quantum.period_ns()?, quantum.share()?);
         let model = match quantum {
-            Quantum::FixedSlot(_) => TurnModel::Slots,
-            _ => TurnModel::Bucket,
+            Quantum::FixedSlot(_) => SliceModel::Slots,
+            _ => SliceModel::Bucket,
         };
-        Some(Turns { period: Duration::from_nanos(period_ns), share, model })
+        Some(TimeSlices { period: Duration::from_nanos(period_ns), share, model })
     }
 
     pub(super) fn is_sound(&self) -> bool {
@@ -224,17 +224,17 @@ mod tests {
     fn turns_are_what_a_clock_found() {
         let slot = crate::Slot { period_ns: 10_000_000.4, share: 0.4, phase_ns: 7, confidence: 0.9 };
         let bucket = Quantum::TokenBucket { quota_ns: 40_000_000, period_ns: 100_000_000 };
-        let turns = |period, model| Some(Turns { period: ms(period), share: 0.4, model });
-        assert_eq!(Turns::of(&Quantum::FixedSlot(slot)), turns(10, TurnModel::Slots));
-        assert_eq!(Turns::of(&bucket), turns(100, TurnModel::Bucket));
+        let turns = |period, model| Some(TimeSlices { period: ms(period), share: 0.4, model });
+        assert_eq!(TimeSlices::of(&Quantum::FixedSlot(slot)), turns(10, SliceModel::Slots));
+        assert_eq!(TimeSlices::of(&bucket), turns(100, SliceModel::Bucket));
         for none in [Quantum::Unknown, Quantum::None, Quantum::Irregular] {
-            assert_eq!(Turns::of(&none), None);
+            assert_eq!(TimeSlices::of(&none), None);
         }
     }
 
     #[test]
     fn time_in_the_dark_is_no_work() {
-        let turns = Turns { period: ms(10), share: 0.4, model: TurnModel::Slots };
+        let turns = TimeSlices { period: ms(10), share: 0.4, model: SliceModel::Slots };
         // Work of 3.5, 6.5 and 13 ms lasts 3.5, 12.5 and 31 ms where 4 of 10 ms are ours.
         for (lasted_us, had_us) in [(3_500, 3_500), (12_500, 6_500), (31_000, 13_000), (9_000, 4_000), (10_000, 4_000)]
         {

@@ -11,10 +11,10 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-pub use change::{RateChange, RatePhase, Why};
+pub use change::{RateChange, RatePhase, RateReason};
 pub use decide::{CALM_WINDOWS, CALM_WINDOWS_MAX, Hardware, Readings, Thresholds};
-use decide::{Decider, Wishes};
-pub use ladder::{LadderError, RUNG_LEAST, RUNG_MOST, RUNGS_MAX, TurnModel, Turns};
+use decide::{Decider, DeciderConfig};
+pub use ladder::{LadderError, RUNG_LEAST, RUNG_MOST, RUNGS_MAX, SliceModel, TimeSlices};
 use sampler::Sampler;
 
 use crate::tick::Done;
@@ -78,7 +78,7 @@ pub enum RateError {
 /// ```
 /// use std::time::Duration;
 ///
-/// use evenkeel_rt::rate::{RatePhase, RateSettings, TickRate, Turns};
+/// use evenkeel_rt::rate::{RatePhase, RateSettings, TickRate, TimeSlices};
 /// use evenkeel_rt::{TickClock, TickSettings};
 ///
 /// const ROUND: RatePhase = RatePhase::between(Duration::from_millis(10), Duration::from_millis(30));
@@ -91,7 +91,7 @@ pub enum RateError {
 /// for _ in 0..3 {
 ///     clock.wait();
 ///     // … move the world by `rate.period()` …
-///     rate.set_turns(Turns::of(&clock.quantum()));
+///     rate.set_slices(TimeSlices::of(&clock.quantum()));
 ///     if let Some(done) = clock.done() {
 ///         rate.after(&done);
 ///     }
@@ -134,7 +134,7 @@ impl TickRate {
                 return Err(RateError::Share { what, share, least, most });
             }
         }
-        let wishes = Wishes {
+        let wishes = DeciderConfig {
             ladder: &settings.ladder,
             start: settings.start,
             phase: settings.phase,
@@ -190,10 +190,10 @@ impl TickRate {
         self.tell(change)
     }
 
-    /// Tells how the CPU is given in turns, none where it is not, best by [`Turns::of`] the clock's quantum after each tick: rungs become multiples of the turns' period. The new period, where it
-    /// changes. Turns without a period or a share change nothing.
-    pub fn set_turns(&mut self, turns: Option<Turns>) -> Option<Duration> {
-        let change = self.decider.set_turns(turns);
+    /// Tells how the CPU is given in turns, none where it is not, best by [`TimeSlices::of`] the clock's quantum after each tick: rungs become multiples of the turns' period. The new period, where it
+    /// changes. TimeSlices without a period or a share change nothing.
+    pub fn set_slices(&mut self, turns: Option<TimeSlices>) -> Option<Duration> {
+        let change = self.decider.set_slices(turns);
         self.tell(change)
     }
 

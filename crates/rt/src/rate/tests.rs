@@ -9,7 +9,7 @@ use crate::{Done, Tick};
 
 const FOUR_CPUS: Hardware = Hardware { cpus: 4, cpu_limit: None };
 const ONE_CPU: Hardware = Hardware { cpus: 1, cpu_limit: None };
-const SLOTS: Turns = Turns { period: Duration::from_millis(10), share: 0.4, model: TurnModel::Slots };
+const SLOTS: TimeSlices = TimeSlices { period: Duration::from_millis(10), share: 0.4, model: SliceModel::Slots };
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -17,7 +17,7 @@ fn ms(ms: u64) -> Duration {
 
 fn decider(hardware: Hardware, phase: RatePhase) -> Decider {
     let settings = RateSettings::default();
-    let wishes = Wishes {
+    let wishes = DeciderConfig {
         ladder: &settings.ladder,
         start: settings.start,
         phase,
@@ -68,7 +68,7 @@ fn play(decider: &mut Decider, second: Second) -> Option<RateChange> {
 }
 
 /// Plays so many seconds; gives when the period changed, to how many milliseconds, and why.
-fn hours(decider: &mut Decider, seconds: u32, of: impl Fn(u32, u64) -> Second) -> Vec<(u32, u128, Why)> {
+fn hours(decider: &mut Decider, seconds: u32, of: impl Fn(u32, u64) -> Second) -> Vec<(u32, u128, RateReason)> {
     (0..seconds)
         .filter_map(|at| {
             let second = of(at, decider.period_ns());
@@ -78,43 +78,43 @@ fn hours(decider: &mut Decider, seconds: u32, of: impl Fn(u32, u64) -> Second) -
 }
 
 /// A name, the machine, its turns, what every second is like, and each change: at which second, to which period in ms, and why.
-type Row<'a> = (&'a str, Hardware, Option<Turns>, Second, &'a [(u32, u128, Why)]);
+type Row<'a> = (&'a str, Hardware, Option<TimeSlices>, Second, &'a [(u32, u128, RateReason)]);
 
 #[test]
 fn an_hour_of_the_same_is_one_change_at_most() {
-    let bucket = Turns { model: TurnModel::Bucket, ..SLOTS };
+    let bucket = TimeSlices { model: SliceModel::Bucket, ..SLOTS };
     let limited = Hardware { cpus: 2, cpu_limit: Some(0.4) };
     let table: [Row<'_>; 14] = [
         ("light", FOUR_CPUS, None, lasting(3_000), &[]),
         ("just sustainable", FOUR_CPUS, None, lasting(14_900), &[]),
-        ("too much", FOUR_CPUS, None, lasting(18_000), &[(1, 30, Why::Work)]),
-        ("far too much", FOUR_CPUS, None, lasting(33_000), &[(1, 50, Why::Work)]),
-        ("more than there is", FOUR_CPUS, None, lasting(70_000), &[(1, 50, Why::Work)]),
-        ("half of an only CPU is the system's", ONE_CPU, None, lasting(12_860), &[(1, 30, Why::Work)]),
+        ("too much", FOUR_CPUS, None, lasting(18_000), &[(1, 30, RateReason::Work)]),
+        ("far too much", FOUR_CPUS, None, lasting(33_000), &[(1, 50, RateReason::Work)]),
+        ("more than there is", FOUR_CPUS, None, lasting(70_000), &[(1, 50, RateReason::Work)]),
+        ("half of an only CPU is the system's", ONE_CPU, None, lasting(12_860), &[(1, 30, RateReason::Work)]),
         ("one turn of two", ONE_CPU, Some(SLOTS), lasting(3_900), &[]),
         ("3.5 ms in a turn of 4", FOUR_CPUS, Some(SLOTS), lasting(3_500), &[]),
-        ("6.5 ms of work in 12.5", FOUR_CPUS, Some(SLOTS), lasting(12_500), &[(1, 30, Why::Work)]),
-        ("13 ms of work in 31", FOUR_CPUS, Some(SLOTS), lasting(31_000), &[(1, 50, Why::Work)]),
+        ("6.5 ms of work in 12.5", FOUR_CPUS, Some(SLOTS), lasting(12_500), &[(1, 30, RateReason::Work)]),
+        ("13 ms of work in 31", FOUR_CPUS, Some(SLOTS), lasting(31_000), &[(1, 50, RateReason::Work)]),
         (
             "6.5 ms under a limit, in the best phase",
             FOUR_CPUS,
             Some(bucket),
             Second { cpu_us: Some(6_500), ..lasting(7_500) },
-            &[(1, 30, Why::Work)],
+            &[(1, 30, RateReason::Work)],
         ),
         (
             "a limit without turns",
             limited,
             None,
             Second { cpu_us: Some(6_500), ..lasting(7_500) },
-            &[(1, 30, Why::Work)],
+            &[(1, 30, RateReason::Work)],
         ),
         ("a limit with room", limited, None, lasting(4_000), &[]),
         ("others wait, not for us", ONE_CPU, None, Second { pressure: 0.9, ..lasting(1_000) }, &[]),
     ];
     for (what, hardware, turns, second, expected) in table {
         let mut decider = usual(hardware);
-        assert_eq!(decider.set_turns(turns), None, "20 ms are a multiple");
+        assert_eq!(decider.set_slices(turns), None, "20 ms are a multiple");
         assert_eq!(hours(&mut decider, 3600, |_, _| second), expected, "{what}");
     }
 }
@@ -123,7 +123,7 @@ fn an_hour_of_the_same_is_one_change_at_most() {
 fn it_comes_back_when_it_is_over() {
     let mut decider = usual(FOUR_CPUS);
     let changes = hours(&mut decider, 600, |at, _| lasting(if (100..200).contains(&at) { 25_000 } else { 5_000 }));
-    assert_eq!(changes, [(101, 50, Why::Work), (209, 30, Why::Calm), (219, 20, Why::Calm)]);
+    assert_eq!(changes, [(101, 50, RateReason::Work), (209, 30, RateReason::Calm), (219, 20, RateReason::Calm)]);
 }
 
 #[test]
@@ -134,17 +134,17 @@ fn a_pause_of_the_machine_changes_nothing() {
     let changes = hours(&mut decider, 3600, |at, _| if at % 3 == 0 { pause } else { lasting(14_000) });
     assert_eq!(changes, [], "one window of three");
     let changes = hours(&mut decider, 10, |at, _| if at % 2 == 0 { pause } else { lasting(14_000) });
-    assert_eq!(changes.first(), Some(&(2, 30, Why::Missed)), "two of three are no accident");
+    assert_eq!(changes.first(), Some(&(2, 30, RateReason::Missed)), "two of three are no accident");
 }
 
 #[test]
 fn each_sign_counts() {
     let base = lasting(9_000);
     let table = [
-        (Second { missed: 3, ..base }, Why::Missed),
-        (Second { run_wait: 0.25, ..base }, Why::Waited),
-        (Second { throttled: 0.25, ..base }, Why::Throttled),
-        (Second { pressure: 0.7, ..base }, Why::Starved),
+        (Second { missed: 3, ..base }, RateReason::Missed),
+        (Second { run_wait: 0.25, ..base }, RateReason::Waited),
+        (Second { throttled: 0.25, ..base }, RateReason::Throttled),
+        (Second { pressure: 0.7, ..base }, RateReason::Starved),
     ];
     for (second, why) in table {
         let mut decider = usual(FOUR_CPUS);
@@ -166,7 +166,7 @@ fn each_sign_counts() {
             decider.window(&in_group).map(|change| change.why)
         })
         .collect();
-    assert_eq!(whys, [Why::Pressure]);
+    assert_eq!(whys, [RateReason::Pressure]);
 }
 
 #[test]
@@ -175,13 +175,13 @@ fn who_comes_back_in_vain_waits_longer_each_time() {
     let mut decider = usual(FOUR_CPUS);
     let beside = |_, period_ns| Second { run_wait: if period_ns < 30_000_000 { 0.5 } else { 0.0 }, ..lasting(2_000) };
     let changes = hours(&mut decider, 7200, beside);
-    let back: Vec<u32> = changes.iter().filter(|change| change.2 == Why::Calm).map(|change| change.0).collect();
+    let back: Vec<u32> = changes.iter().filter(|change| change.2 == RateReason::Calm).map(|change| change.0).collect();
     let waits: Vec<u32> = back.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(waits[..7], [22, 42, 82, 162, 322, 642, 642], "{changes:?}");
     // Once it is over for good, the patience is as it was.
     hours(&mut decider, 1500, |_, _| lasting(2_000));
     let changes = hours(&mut decider, 60, |at, _| lasting(if at < 5 { 19_000 } else { 2_000 }));
-    assert_eq!(changes, [(1, 30, Why::Work), (14, 20, Why::Calm)]);
+    assert_eq!(changes, [(1, 30, RateReason::Work), (14, 20, RateReason::Calm)]);
 }
 
 #[test]
@@ -190,17 +190,17 @@ fn phases_move_the_period_at_once() {
     let lobby = RatePhase::between(ms(50), ms(50));
     let round = RatePhase::between(ms(10), ms(30));
     let change = |from, to, why| Some(RateChange { from: ms(from), to: ms(to), why });
-    assert_eq!(decider.enter(lobby), change(20, 50, Why::Phase));
+    assert_eq!(decider.enter(lobby), change(20, 50, RateReason::Phase));
     assert_eq!(hours(&mut decider, 3600, |_, _| lasting(500)), [], "room or not");
-    assert_eq!(decider.enter(round), change(50, 30, Why::Phase));
-    assert_eq!(hours(&mut decider, 60, |_, _| lasting(3_000)), [(9, 20, Why::Calm), (19, 10, Why::Calm)]);
-    assert_eq!(hours(&mut decider, 60, |_, _| lasting(40_000)), [(1, 30, Why::Work)], "not beyond the phase");
+    assert_eq!(decider.enter(round), change(50, 30, RateReason::Phase));
+    assert_eq!(hours(&mut decider, 60, |_, _| lasting(3_000)), [(9, 20, RateReason::Calm), (19, 10, RateReason::Calm)]);
+    assert_eq!(hours(&mut decider, 60, |_, _| lasting(40_000)), [(1, 30, RateReason::Work)], "not beyond the phase");
     // The end of a round may take nearly all: what was too much is not.
     assert_eq!(decider.enter(RatePhase::between(ms(20), ms(50)).sustainable(0.95)), None);
     let end = |_, _| lasting(18_000);
     assert_eq!(hours(&mut decider, 600, end), []);
-    assert_eq!(decider.set_turns(Some(Turns { period: ms(7), ..SLOTS })), change(30, 35, Why::Turns));
-    assert_eq!(decider.set_turns(Some(Turns { share: 0.0, ..SLOTS })), change(35, 30, Why::Turns));
+    assert_eq!(decider.set_slices(Some(TimeSlices { period: ms(7), ..SLOTS })), change(30, 35, RateReason::TimeSlices));
+    assert_eq!(decider.set_slices(Some(TimeSlices { share: 0.0, ..SLOTS })), change(35, 30, RateReason::TimeSlices));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn looks_at_the_system_change_the_period_and_are_told() {
     assert_eq!(due_ns - begin_ns, 4 * SECOND_NS, "two looks");
     assert!((rate.load().unwrap() - 0.95).abs() < 1e-3, "{:?}", rate.load());
     let change = changes.try_recv().unwrap();
-    assert_eq!((change.from, change.to, change.why), (ms(2), period, Why::Work));
+    assert_eq!((change.from, change.to, change.why), (ms(2), period, RateReason::Work));
     assert_eq!((period, rate.period()), (ms(4), ms(4)));
     assert!(changes.try_recv().is_err());
 }
@@ -268,11 +268,11 @@ fn seconds() -> impl Strategy<Value = Second> {
     )
 }
 
-fn machines() -> impl Strategy<Value = (Hardware, Option<Turns>)> {
-    let turns = (1_u64..80, 0.05..1.0_f64, any::<bool>()).prop_map(|(period, share, slots)| Turns {
+fn machines() -> impl Strategy<Value = (Hardware, Option<TimeSlices>)> {
+    let turns = (1_u64..80, 0.05..1.0_f64, any::<bool>()).prop_map(|(period, share, slots)| TimeSlices {
         period: ms(period),
         share,
-        model: if slots { TurnModel::Slots } else { TurnModel::Bucket },
+        model: if slots { SliceModel::Slots } else { SliceModel::Bucket },
     });
     let hardware = (1_usize..5, prop::option::of(0.1..3.0_f64));
     (hardware, prop::option::of(turns)).prop_map(|((cpus, cpu_limit), turns)| (Hardware { cpus, cpu_limit }, turns))
@@ -287,7 +287,7 @@ proptest! {
         (hardware, turns) in machines(), runs in prop::collection::vec((seconds(), 1_u32..20), 1..60),
     ) {
         let mut decider = decider(hardware, RatePhase::between(ms(10), ms(50)));
-        decider.set_turns(turns);
+        decider.set_slices(turns);
         let (mut at, mut last): (u32, Option<(u32, RateChange)>) = (0, None);
         for (second, count) in runs {
             for _ in 0..count {
@@ -303,12 +303,12 @@ proptest! {
                     continue;
                 };
                 prop_assert_eq!((change.from.as_nanos() as u64, change.to), (before_ns, period));
-                prop_assert_eq!(change.to < change.from, change.why == Why::Calm, "{:?}", change);
+                prop_assert_eq!(change.to < change.from, change.why == RateReason::Calm, "{:?}", change);
                 if let Some((last_at, last)) = last {
                     let apart = at - last_at;
                     prop_assert!(apart >= 2, "{last:?} and {change:?} are {apart} s apart");
-                    let turned = (last.why == Why::Calm) != (change.why == Why::Calm);
-                    let least = if change.why == Why::Calm && turned { CALM_WINDOWS } else { 2 };
+                    let turned = (last.why == RateReason::Calm) != (change.why == RateReason::Calm);
+                    let least = if change.why == RateReason::Calm && turned { CALM_WINDOWS } else { 2 };
                     prop_assert!(apart >= least, "{last:?} and {change:?} are {apart} s apart");
                 }
                 last = Some((at, change));
@@ -321,7 +321,7 @@ proptest! {
         (hardware, turns) in machines(), before in prop::collection::vec(seconds(), 0..100), lasts_us in 100_000_u64..400_000,
     ) {
         let mut decider = usual(hardware);
-        decider.set_turns(turns);
+        decider.set_slices(turns);
         let fastest_ns = decider.ladder_period_ns(1);
         for second in before {
             play(&mut decider, second);

@@ -41,7 +41,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use evenkeel_sys::clock::thread_cpu_ns;
 use evenkeel_sys::tsc::{self, Scale};
 
-use crate::preempt::Turns;
+use crate::preempt::Preemptions;
 pub use long::{LongScope, LongScopes, log_long, stop_long, take_long};
 use ring::{Kept, Ring};
 #[cfg(feature = "tracing")]
@@ -77,7 +77,7 @@ struct Thread {
 struct Own {
     thread: Arc<Thread>,
     /// None where the kernel does not tell whether the CPU was another's.
-    turns: Option<Rc<Turns>>,
+    turns: Option<Rc<Preemptions>>,
     /// Whether no scope has ended since the last one began: that one is an innermost one.
     is_innermost: Cell<bool>,
 }
@@ -191,7 +191,7 @@ pub fn start_thread(name: &str, scopes: usize) -> bool {
         if own.get().is_some() {
             return true;
         }
-        let turns = Turns::of_this_thread();
+        let turns = Preemptions::of_this_thread();
         let mut known = known();
         if known.threads.len() >= THREADS_MAX {
             return false;
@@ -333,7 +333,7 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             (0..20).for_each(|_| drop(INNER.enter()));
-            crate::preempt::Turns::of_this_thread().is_some()
+            crate::preempt::Preemptions::of_this_thread().is_some()
         };
         let is_told = std::thread::spawn(body).join().unwrap();
         let spans = of("switched").spans;

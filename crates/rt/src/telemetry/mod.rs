@@ -6,13 +6,13 @@ use std::time::Duration;
 
 pub use evenkeel_sys::shared_page::Access;
 pub use evenkeel_sys::telemetry::{
-    Count, Counters, Faults, LastTick, NAME_BYTES_MAX, Odd, Owner, PageError, PageHistogram, PageTurns, Session,
+    Count, Counters, Faults, LastTick, NAME_BYTES_MAX, Odd, Owner, PageError, PageHistogram, PageSlices, Session,
     Snapshot, State, TelemetryReader, folders, prometheus, sessions,
 };
 use evenkeel_sys::telemetry::{PageWriter, TickEntry};
 
 use crate::quantum::Quantum;
-use crate::rate::{TurnModel, Turns};
+use crate::rate::{SliceModel, TimeSlices};
 use crate::tick::Done;
 
 /// Where a session's page is, and who may read it.
@@ -69,7 +69,7 @@ impl TelemetrySettings {
 pub struct Telemetry {
     writer: PageWriter,
     period_ns: Option<u64>,
-    turns: PageTurns,
+    turns: PageSlices,
     faults: Option<Faults>,
     swapped_in: Option<u64>,
 }
@@ -85,7 +85,7 @@ impl Telemetry {
             Some(folder) => PageWriter::create(folder, &settings.session, settings.access)?,
             None => in_first(&folders(), settings)?,
         };
-        Ok(Telemetry { writer, period_ns: None, turns: PageTurns::Unknown, faults: None, swapped_in: None })
+        Ok(Telemetry { writer, period_ns: None, turns: PageSlices::Unknown, faults: None, swapped_in: None })
     }
 
     /// Where the page is.
@@ -105,14 +105,14 @@ impl Telemetry {
 
     /// How the CPU is given, as the clock found it ([`TickClock::quantum`](crate::TickClock::quantum)), from the next entry on.
     pub fn set_quantum(&mut self, quantum: &Quantum) {
-        self.turns = match Turns::of(quantum) {
-            None if *quantum == Quantum::None => PageTurns::Whole,
-            None => PageTurns::Unknown,
-            Some(Turns { period, share, model }) => {
+        self.turns = match TimeSlices::of(quantum) {
+            None if *quantum == Quantum::None => PageSlices::Whole,
+            None => PageSlices::Unknown,
+            Some(TimeSlices { period, share, model }) => {
                 let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
                 match model {
-                    TurnModel::Slots => PageTurns::Slots { period_ns, share },
-                    TurnModel::Bucket => PageTurns::Bucket { period_ns, share },
+                    SliceModel::Slots => PageSlices::Slots { period_ns, share },
+                    SliceModel::Bucket => PageSlices::Bucket { period_ns, share },
                 }
             }
         };
@@ -189,7 +189,7 @@ mod tests {
         let done = Done { tick, done_ns: 5_000_000 };
         telemetry.after(&done);
         let page = reader.read().unwrap();
-        assert_eq!((page.ticks, page.missed, page.period_ns, page.turns), (1, 2, None, PageTurns::Unknown));
+        assert_eq!((page.ticks, page.missed, page.period_ns, page.turns), (1, 2, None, PageSlices::Unknown));
         telemetry.set_period(Duration::from_millis(20));
         telemetry.set_quantum(&Quantum::TokenBucket { quota_ns: 4_000_000, period_ns: 10_000_000 });
         telemetry.set_faults(Some(Faults { minor: 3, major: 1 }));
@@ -197,12 +197,12 @@ mod tests {
         telemetry.after(&done);
         telemetry.set_period(Duration::from_millis(30));
         telemetry.after(&done);
-        let bucket = PageTurns::Bucket { period_ns: 10_000_000, share: 0.4 };
+        let bucket = PageSlices::Bucket { period_ns: 10_000_000, share: 0.4 };
         assert_eq!(reader.read().unwrap().turns, bucket);
         telemetry.set_quantum(&Quantum::None);
         telemetry.after(&done);
         let page = reader.read().unwrap();
-        assert_eq!((page.period_ns, page.period_changes, page.turns), (Some(30_000_000), 1, PageTurns::Whole));
+        assert_eq!((page.period_ns, page.period_changes, page.turns), (Some(30_000_000), 1, PageSlices::Whole));
         assert_eq!((page.faults, page.swapped_in), (Some(Faults { minor: 3, major: 1 }), Some(9)));
         let last = LastTick { number: 4, due_ns: 1_000_000, began_ns: 1_200_000, done_ns: 5_000_000, faults: None };
         assert_eq!(page.last, Some(last));

@@ -9,7 +9,7 @@ const PEERS_MAX: usize = 64;
 
 /// A peer that packets did not get to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct PeerFailure {
     /// The peer.
     pub to: SocketAddr,
     /// What was said of the last packet.
@@ -21,7 +21,7 @@ pub struct Failure {
 /// The peers that packets did not get to.
 #[derive(Debug)]
 pub(crate) struct Failures {
-    peers: Vec<Failure>,
+    peers: Vec<PeerFailure>,
     others: u64,
 }
 
@@ -39,13 +39,13 @@ impl Failures {
             peer.packets += packets;
             peer.why = why;
         } else if self.peers.len() < PEERS_MAX {
-            self.peers.push(Failure { to, why, packets });
+            self.peers.push(PeerFailure { to, why, packets });
         } else {
             self.others += packets;
         }
     }
 
-    pub(crate) fn peers(&self) -> &[Failure] {
+    pub(crate) fn peers(&self) -> &[PeerFailure] {
         &self.peers
     }
 
@@ -73,7 +73,7 @@ mod tests {
         failures.add(Some(peer(7)), Errno::HOSTUNREACH, 2);
         failures.add(None, Errno::IO, 5);
         assert_eq!((failures.peers().len(), failures.others()), (PEERS_MAX, 36 + 5));
-        assert_eq!(failures.peers()[6], Failure { to: peer(7), why: Errno::HOSTUNREACH, packets: 3 });
+        assert_eq!(failures.peers()[6], PeerFailure { to: peer(7), why: Errno::HOSTUNREACH, packets: 3 });
         failures.forget();
         assert_eq!((failures.peers().len(), failures.others()), (0, 0));
     }

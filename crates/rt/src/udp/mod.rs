@@ -42,16 +42,18 @@ use evenkeel_sys::Errno;
 use evenkeel_sys::udp::{self, Sharing};
 
 pub use buffer::{BufferNeed, kernel_bytes};
-pub use failures::Failure;
+pub use failures::PeerFailure;
 pub use receive::{Counts, Incoming, ReceiveCounters, Received};
-pub use report::{BufferReport, Half, Refused, UdpReport};
-pub use send::{Flushed, NotQueued, Outgoing, SendCounters};
-pub use settings::{Choice, DATAGRAM_BYTES_MAX, Stamps, Traffic, TrialSettings, UdpSettings, Undelivered, Way};
+pub use report::{BackendRefusal, BufferReport, Half, UdpReport};
+pub use send::{Flushed, Outgoing, SendCounters, SendError};
+pub use settings::{
+    BackendChoice, DATAGRAM_BYTES_MAX, IoBackend, Stamps, Traffic, TrialSettings, UdpSettings, Undelivered,
+};
 
 pub use socket::{Udp, UdpError};
-pub use tried::{Trial, TrialRow};
+pub use tried::{BackendTrial, BackendTrialRow};
 
-use crate::thread::Got;
+use crate::thread::ApplyStatus;
 use socket::bind;
 
 impl Udp {
@@ -63,7 +65,7 @@ impl Udp {
     pub fn open(settings: UdpSettings) -> Result<Udp, UdpError> {
         let trial = trial::needed(&settings).then(|| trial::run(&settings));
         let socket = bind(settings.address, Sharing::Alone)?;
-        Udp::of(socket, settings, trial, Got::NotAsked)
+        Udp::of(socket, settings, trial, ApplyStatus::NotRequested)
     }
 
     /// Opens a socket for each of these CPUs on the same address: packets that a CPU handles go to its socket, so that a thread which stays
@@ -86,8 +88,8 @@ impl Udp {
             sockets.push(socket);
         }
         let shard = match sockets.first().map(|first| udp::shard_by_cpu(first, cpus)) {
-            Some(Err(errno)) => Got::Refused(errno),
-            _ => Got::InForce,
+            Some(Err(errno)) => ApplyStatus::Refused(errno),
+            _ => ApplyStatus::Active,
         };
         sockets.into_iter().map(|socket| Udp::of(socket, settings, trial.clone(), shard)).collect()
     }

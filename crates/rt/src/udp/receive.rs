@@ -9,8 +9,8 @@ use evenkeel_sys::udp::RingInbox;
 use evenkeel_sys::udp::{self, BATCH, Inbox, Packet};
 use evenkeel_sys::{Errno, clock};
 
-use super::failures::{Failure, Failures};
-use super::settings::{Stamps, UdpSettings, Undelivered, Way};
+use super::failures::{Failures, PeerFailure};
+use super::settings::{IoBackend, Stamps, UdpSettings, Undelivered};
 
 /// What the kernel merges packets into.
 const MERGED_BYTES_MAX: usize = 65_535;
@@ -141,7 +141,7 @@ impl Given for RingInbox {
 pub struct Incoming {
     socket: Arc<UdpSocket>,
     door: Door,
-    way: Way,
+    way: IoBackend,
     bytes_max: usize,
     packets_max: usize,
     undelivered: Undelivered,
@@ -234,12 +234,12 @@ impl Incoming {
     pub(super) fn open(
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
-        wish: Way,
-        refused: impl FnMut(Way, Errno),
+        wish: IoBackend,
+        refused: impl FnMut(IoBackend, Errno),
     ) -> Incoming {
         let open = |way| door(socket, way, settings.bytes_max);
         let (way, door) = first_that_opens(wish, open, refused)
-            .unwrap_or_else(|| (Way::One, Door::One(Inbox::with_room(1, settings.bytes_max))));
+            .unwrap_or_else(|| (IoBackend::One, Door::One(Inbox::with_room(1, settings.bytes_max))));
         // What was dropped before is not known to have been ours.
         let dropped = udp::dropped(socket);
         let counters = ReceiveCounters { dropped: dropped.map(|_| 0), ..ReceiveCounters::default() };
@@ -265,7 +265,7 @@ impl Incoming {
     }
 
     /// The way that packets come.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> IoBackend {
         self.way
     }
 
@@ -340,14 +340,14 @@ impl Incoming {
         }
         let is_of_the_way = [Errno::NOSYS, Errno::PERM, Errno::EXIST, Errno::INVAL].contains(&errno);
         #[cfg(feature = "io-uring")]
-        if is_of_the_way && self.way == Way::Uring {
+        if is_of_the_way && self.way == IoBackend::Uring {
             // The ring is another thread's, or was forbidden since: its place is taken by what was made ready with it.
-            self.way = Way::Offloaded;
+            self.way = IoBackend::Offloaded;
             self.door = Door::Many(Inbox::new(MERGED_BYTES_MAX));
             return;
         }
-        if is_of_the_way && self.way != Way::One {
-            self.way = Way::One;
+        if is_of_the_way && self.way != IoBackend::One {
+            self.way = IoBackend::One;
             self.door = Door::One(Inbox::with_room(1, self.bytes_max.max(MERGED_BYTES_MAX)));
         }
     }
@@ -372,7 +372,7 @@ impl Incoming {
 
     /// The peers that packets were not delivered to, at most 64, if the settings ask to be told. What else was not delivered is counted in
     /// [`Incoming::failures_of_others`].
-    pub fn failures(&self) -> &[Failure] {
+    pub fn failures(&self) -> &[PeerFailure] {
         self.failures.peers()
     }
 
@@ -401,30 +401,30 @@ pub(super) fn take_undelivered(socket: &UdpSocket, failures: &mut Failures) {
 
 /// The wished way, or the next plainer one that opens. Reports what refused the others.
 fn first_that_opens<D>(
-    wish: Way,
-    mut open: impl FnMut(Way) -> Result<D, Errno>,
-    mut refused: impl FnMut(Way, Errno),
-) -> Option<(Way, D)> {
+    wish: IoBackend,
+    mut open: impl FnMut(IoBackend) -> Result<D, Errno>,
+    mut refused: impl FnMut(IoBackend, Errno),
+) -> Option<(IoBackend, D)> {
     let mut ways = std::iter::successors(Some(wish), |way| way.plainer());
     ways.find_map(|way| open(way).map(|door| (way, door)).map_err(|errno| refused(way, errno)).ok())
 }
 
-fn door(socket: &UdpSocket, way: Way, bytes_max: usize) -> Result<Door, Errno> {
+fn door(socket: &UdpSocket, way: IoBackend, bytes_max: usize) -> Result<Door, Errno> {
     match way {
-        Way::One => Ok(Door::One(Inbox::with_room(1, bytes_max))),
-        Way::Batched => Ok(Door::Many(Inbox::new(bytes_max))),
-        Way::Offloaded => {
+        IoBackend::One => Ok(Door::One(Inbox::with_room(1, bytes_max))),
+        IoBackend::Batched => Ok(Door::Many(Inbox::new(bytes_max))),
+        IoBackend::Offloaded => {
             udp::merge_received(socket)?;
             Ok(Door::Many(Inbox::new(MERGED_BYTES_MAX)))
         }
         #[cfg(feature = "io-uring")]
-        Way::Uring => {
+        IoBackend::Uring => {
             let ring = RingInbox::new(socket, 2 * BATCH, MERGED_BYTES_MAX)?;
             udp::merge_received(socket)?;
             Ok(Door::Ring(Box::new(ring)))
         }
         #[cfg(not(feature = "io-uring"))]
-        Way::Uring => Err(Errno::NOSYS),
+        IoBackend::Uring => Err(Errno::NOSYS),
     }
 }
 
@@ -435,14 +435,15 @@ mod tests {
     /// Kernels that are too old, and builds without the feature, refuse ways: with every set of them.
     #[test]
     fn a_refused_way_gives_place_to_the_next_plainer_one() {
-        for wish in Way::ALL {
-            for set in 0..1_u32 << Way::ALL.len() {
-                let is_refused = |way: Way| set >> Way::ALL.iter().position(|known| *known == way).unwrap() & 1 == 1;
+        for wish in IoBackend::ALL {
+            for set in 0..1_u32 << IoBackend::ALL.len() {
+                let is_refused =
+                    |way: IoBackend| set >> IoBackend::ALL.iter().position(|known| *known == way).unwrap() & 1 == 1;
                 let mut refused = Vec::new();
                 let open = |way| if is_refused(way) { Err(Errno::NOSYS) } else { Ok(way) };
                 let opened = first_that_opens(wish, open, |way, errno| refused.push((way, errno)));
-                let at = Way::ALL.iter().position(|known| *known == wish).unwrap();
-                let plainer: Vec<Way> = Way::ALL[..=at].iter().rev().copied().collect();
+                let at = IoBackend::ALL.iter().position(|known| *known == wish).unwrap();
+                let plainer: Vec<IoBackend> = IoBackend::ALL[..=at].iter().rev().copied().collect();
                 let first = plainer.iter().copied().find(|way| !is_refused(*way));
                 assert_eq!(opened, first.map(|way| (way, way)), "{wish} {set:b}");
                 let before = plainer.iter().copied().take_while(|way| is_refused(*way));

@@ -6,9 +6,9 @@ use std::net::UdpSocket;
 use evenkeel_sys::{Errno, udp};
 
 use super::buffer::BufferNeed;
-use super::settings::Way;
-use super::tried::Trial;
-use crate::thread::Got;
+use super::settings::IoBackend;
+use super::tried::BackendTrial;
+use crate::thread::ApplyStatus;
 
 /// Which half of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +21,11 @@ pub enum Half {
 
 /// A way that is not to be had here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct BackendRefusal {
     /// Of which half.
     pub half: Half,
     /// The way.
-    pub way: Way,
+    pub way: IoBackend,
     /// What the kernel said; `ENOSYS` also where the crate was built without the feature.
     pub why: Errno,
 }
@@ -38,7 +38,7 @@ pub struct BufferReport {
     /// What there is now, read back; none if it could not be read.
     pub got_bytes: Option<u64>,
     /// Whether more than the system allows could be asked for (`SO_RCVBUFFORCE`).
-    pub forced: Got,
+    pub forced: ApplyStatus,
     /// What the system allows an ordinary process to ask for (`net.core.rmem_max`), which the kernel doubles; none if it could not be read.
     pub rmem_max_bytes: Option<u64>,
 }
@@ -54,33 +54,33 @@ impl BufferReport {
 #[derive(Clone, Debug, PartialEq)]
 pub struct UdpReport {
     /// The way that packets come.
-    pub receive_way: Way,
+    pub receive_backend: IoBackend,
     /// The way that packets go. A device that can't take messages apart is seen later: [`Outgoing::way`](super::Outgoing::way) tells.
-    pub send_way: Way,
+    pub send_backend: IoBackend,
     /// Ways that were to be taken and are not to be had.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<BackendRefusal>,
     /// [`UdpSettings::buffer`](super::UdpSettings::buffer), if asked for.
     pub buffer: Option<BufferReport>,
     /// Whether drops are told: by the kernel when it is asked (`SO_MEMINFO`, since Linux 4.12), and where it can't be, with each packet
     /// (`SO_RXQ_OVFL`).
-    pub drops: Got,
+    pub drops: ApplyStatus,
     /// [`UdpSettings::stamps`](super::UdpSettings::stamps).
-    pub stamps: Got,
+    pub stamps: ApplyStatus,
     /// [`UdpSettings::undelivered`](super::UdpSettings::undelivered).
-    pub undelivered: Got,
+    pub undelivered: ApplyStatus,
     /// [`UdpSettings::busy_poll_us`](super::UdpSettings::busy_poll_us).
-    pub busy_poll: Got,
+    pub busy_poll: ApplyStatus,
     /// Whether packets go to the socket of the CPU that handles them.
-    pub shard: Got,
+    pub shard: ApplyStatus,
     /// How the ways were tried, if they were.
-    pub trial: Option<Trial>,
+    pub trial: Option<BackendTrial>,
 }
 
 impl fmt::Display for UdpReport {
     /// A line for each thing that somebody may want to know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "receives {}, sends {}", self.receive_way, self.send_way)?;
-        for Refused { half, way, why } in &self.refused {
+        writeln!(f, "receives {}, sends {}", self.receive_backend, self.send_backend)?;
+        for BackendRefusal { half, way, why } in &self.refused {
             let verb = if *half == Half::Receive { "receiving" } else { "sending" };
             writeln!(f, "{verb} {way} is not to be had: {why}")?;
         }
@@ -108,21 +108,21 @@ impl fmt::Display for UdpReport {
         ];
         for (name, got) in options {
             match got {
-                Got::Refused(errno) => writeln!(f, "{name}: refused: {errno}")?,
-                Got::NoEffect => writeln!(f, "{name}: the kernel took it and does not do it")?,
-                Got::NotAsked | Got::InForce | Got::Relieved => {}
+                ApplyStatus::Refused(errno) => writeln!(f, "{name}: refused: {errno}")?,
+                ApplyStatus::NoEffect => writeln!(f, "{name}: the kernel took it and does not do it")?,
+                ApplyStatus::NotRequested | ApplyStatus::Active | ApplyStatus::Suspended => {}
             }
         }
         self.trial.as_ref().map_or(Ok(()), |trial| write!(f, "{trial}"))
     }
 }
 
-pub(super) fn got<T>(wish: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>) -> Got {
+pub(super) fn got<T>(wish: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
     match wish.map(ask) {
-        None => Got::NotAsked,
-        Some(Ok(true)) => Got::InForce,
-        Some(Ok(false)) => Got::NoEffect,
-        Some(Err(errno)) => Got::Refused(errno),
+        None => ApplyStatus::NotRequested,
+        Some(Ok(true)) => ApplyStatus::Active,
+        Some(Ok(false)) => ApplyStatus::NoEffect,
+        Some(Err(errno)) => ApplyStatus::Refused(errno),
     }
 }
 
@@ -130,14 +130,14 @@ pub(super) fn got<T>(wish: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>
 pub(super) fn ask_buffer(socket: &UdpSocket, need: BufferNeed) -> BufferReport {
     let needed_bytes = need.buffer_bytes();
     let read = || udp::receive_buffer_bytes(socket).ok();
-    let mut forced = Got::NotAsked;
+    let mut forced = ApplyStatus::NotRequested;
     if read().is_none_or(|there| there < needed_bytes) {
         // What the system allows needs no right; it takes what it can get.
         let plain = udp::set_receive_buffer_bytes(socket, need.option_bytes());
         if plain.is_err() || read().is_none_or(|there| there < needed_bytes) {
             forced = match udp::force_receive_buffer_bytes(socket, need.option_bytes()) {
-                Ok(()) => Got::InForce,
-                Err(errno) => Got::Refused(errno),
+                Ok(()) => ApplyStatus::Active,
+                Err(errno) => ApplyStatus::Refused(errno),
             };
         }
     }

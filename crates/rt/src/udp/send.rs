@@ -8,9 +8,9 @@ use evenkeel_sys::Errno;
 use evenkeel_sys::udp::{self, Load, Sender};
 
 use super::batch::{Batch, Group, Grouping, SEGMENTS_MAX};
-use super::failures::{Failure, Failures};
+use super::failures::{Failures, PeerFailure};
 use super::receive::take_undelivered;
-use super::settings::{DATAGRAM_BYTES_MAX, UdpSettings, Undelivered, Way};
+use super::settings::{DATAGRAM_BYTES_MAX, IoBackend, UdpSettings, Undelivered};
 
 /// How often a call is made again that a signal has ended.
 const SIGNALS_MAX: u32 = 16;
@@ -19,25 +19,25 @@ const PARTS: usize = 64 * SEGMENTS_MAX as usize;
 
 /// Why a packet was not queued. It is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotQueued {
+pub enum SendError {
     /// It is longer than the settings' `bytes_max`.
     TooLong,
     /// The queue is full, and the kernel takes no more now.
     Full,
 }
 
-impl std::fmt::Display for NotQueued {
+impl std::fmt::Display for SendError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            NotQueued::TooLong => "queue a packet: it is longer than the settings' bytes_max; send less, or open the socket with more",
-            NotQueued::Full => {
+            SendError::TooLong => "queue a packet: it is longer than the settings' bytes_max; send less, or open the socket with more",
+            SendError::Full => {
                 "queue a packet: the queue is full and the kernel takes no more now; it goes on when the device has sent some"
             }
         })
     }
 }
 
-impl std::error::Error for NotQueued {}
+impl std::error::Error for SendError {}
 
 /// What became of the packets that were queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub struct Outgoing {
     socket: Arc<UdpSocket>,
     sender: Sender,
     batch: Batch,
-    way: Way,
+    way: IoBackend,
     bytes_max: usize,
     is_v6: bool,
     undelivered: Undelivered,
@@ -87,7 +87,7 @@ pub struct Outgoing {
 enum Step {
     Taken(usize),
     NoRoom,
-    Refused(Errno),
+    BackendRefusal(Errno),
 }
 
 impl Outgoing {
@@ -95,21 +95,22 @@ impl Outgoing {
     pub(super) fn open(
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
-        wish: Way,
-        mut refused: impl FnMut(Way, Errno),
+        wish: IoBackend,
+        mut refused: impl FnMut(IoBackend, Errno),
     ) -> Outgoing {
         let mut way = wish;
-        if way == Way::Uring {
-            way = Way::Offloaded;
+        if way == IoBackend::Uring {
+            way = IoBackend::Offloaded;
         }
-        if way == Way::Offloaded
+        if way == IoBackend::Offloaded
             && let Err(errno) = udp::split_sent(socket, 0)
         {
             refused(way, errno);
-            way = Way::Batched;
+            way = IoBackend::Batched;
         }
         let segment_bytes_max = settings.bytes_max.min(usize::from(u16::MAX)) as u16;
-        let grouping = if way == Way::Offloaded { Grouping::ByPeer { segment_bytes_max } } else { Grouping::Alone };
+        let grouping =
+            if way == IoBackend::Offloaded { Grouping::ByPeer { segment_bytes_max } } else { Grouping::Alone };
         let packets = settings.queue_packets.clamp(1, 1 << 16);
         // One packet of any length always fits.
         let bytes = packets.saturating_mul(settings.bytes_max.min(1500)).max(DATAGRAM_BYTES_MAX);
@@ -129,18 +130,18 @@ impl Outgoing {
     }
 
     /// The way that packets go.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> IoBackend {
         self.way
     }
 
     /// Queues a packet. When the queue is full it is flushed first.
     ///
     /// # Errors
-    /// [`NotQueued::TooLong`], or [`NotQueued::Full`] if the kernel has no room for what is queued; the packet is then gone, and counted.
-    pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), NotQueued> {
+    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room for what is queued; the packet is then gone, and counted.
+    pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), SendError> {
         if bytes.len() > self.bytes_max {
             self.counters.not_queued += 1;
-            return Err(NotQueued::TooLong);
+            return Err(SendError::TooLong);
         }
         let to = self.as_the_socket_has_it(to);
         if self.batch.push(to, bytes).is_ok() {
@@ -149,7 +150,7 @@ impl Outgoing {
         self.flush();
         self.batch.push(to, bytes).map_err(|_| {
             self.counters.not_queued += 1;
-            NotQueued::Full
+            SendError::Full
         })
     }
 
@@ -206,7 +207,7 @@ impl Outgoing {
                     again = false;
                 }
                 // It may be an error of a packet before, which the socket tells once.
-                Step::Refused(_) if !again => (again, is_troubled) = (true, true),
+                Step::BackendRefusal(_) if !again => (again, is_troubled) = (true, true),
                 refused => {
                     stopped = Some(refused);
                     break;
@@ -221,14 +222,14 @@ impl Outgoing {
             // A message that holds no more than can be added is always added.
             None if count == 0 => false,
             None => true,
-            Some(Step::Refused(errno)) => self.one_refused(errno, flushed),
+            Some(Step::BackendRefusal(errno)) => self.one_refused(errno, flushed),
             Some(_) => false,
         }
     }
 
     /// Has the socket take messages apart as most of them want it: the kernel then has less to read of each.
     fn agree_on_segments(&mut self) {
-        if self.way != Way::Offloaded {
+        if self.way != IoBackend::Offloaded {
             return;
         }
         let common = self.batch.common_segment_bytes();
@@ -259,12 +260,12 @@ impl Outgoing {
         let (mut sent, mut refused, mut has_room) = (0_u32, 0_u32, true);
         for (at, packet) in batch.packets(group).enumerate().take(load.len()) {
             counters.calls += 1;
-            match step(&mut load, socket, at..at + 1, Way::One) {
+            match step(&mut load, socket, at..at + 1, IoBackend::One) {
                 Step::Taken(_) => {
                     sent += 1;
                     counters.bytes += packet.len() as u64;
                 }
-                Step::Refused(errno) => {
+                Step::BackendRefusal(errno) => {
                     refused += 1;
                     failures.add(Some(group.to), errno, 1);
                 }
@@ -297,7 +298,7 @@ impl Outgoing {
         } else if udp::split_sent(&self.socket, 0).is_ok() {
             self.socket_segment_bytes = 0;
             self.batch.regroup(Grouping::Alone);
-            self.way = Way::Batched;
+            self.way = IoBackend::Batched;
         }
     }
 
@@ -308,7 +309,7 @@ impl Outgoing {
 
     /// The peers that the kernel refused to send to, at most 64, and those that packets were not delivered to as seen while sending. What
     /// else was refused is counted in [`Outgoing::failures_of_others`].
-    pub fn failures(&self) -> &[Failure] {
+    pub fn failures(&self) -> &[PeerFailure] {
         self.failures.peers()
     }
 
@@ -324,17 +325,17 @@ impl Outgoing {
 }
 
 /// One call, made again after signals.
-fn step(load: &mut Load<'_>, socket: &UdpSocket, range: std::ops::Range<usize>, way: Way) -> Step {
+fn step(load: &mut Load<'_>, socket: &UdpSocket, range: std::ops::Range<usize>, way: IoBackend) -> Step {
     for _ in 0..SIGNALS_MAX {
         let said = match way {
-            Way::One => load.send_one(socket, range.start).map(|()| 1),
+            IoBackend::One => load.send_one(socket, range.start).map(|()| 1),
             _ => load.send(socket, range.clone()),
         };
         return match said {
             Ok(taken) => Step::Taken(taken),
             Err(Errno::INTR) => continue,
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM) => Step::NoRoom,
-            Err(errno) => Step::Refused(errno),
+            Err(errno) => Step::BackendRefusal(errno),
         };
     }
     Step::NoRoom

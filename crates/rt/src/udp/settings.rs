@@ -11,55 +11,55 @@ pub const DATAGRAM_BYTES_MAX: usize = 65_527;
 
 /// How packets go between the server and the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
+pub enum IoBackend {
     /// A call for each packet (`recvmsg`, `sendmsg`). What there always is.
     One,
     /// Up to 64 packets a call (`recvmmsg`, `sendmmsg`).
     Batched,
     /// As batched, and several packets of one peer as one (`UDP_GRO`, `UDP_SEGMENT`).
     Offloaded,
-    /// Receiving by one standing request of io_uring, with `UDP_GRO`; sending as [`Way::Offloaded`], since io_uring does not send faster.
+    /// Receiving by one standing request of io_uring, with `UDP_GRO`; sending as [`IoBackend::Offloaded`], since io_uring does not send faster.
     /// Needs the crate's feature `io-uring`, Linux 6.1, and the right to use it.
     Uring,
 }
 
-impl Way {
+impl IoBackend {
     /// Each way, the plainest first.
-    pub const ALL: [Way; 4] = [Way::One, Way::Batched, Way::Offloaded, Way::Uring];
+    pub const ALL: [IoBackend; 4] = [IoBackend::One, IoBackend::Batched, IoBackend::Offloaded, IoBackend::Uring];
 
     /// What is tried where this one is refused.
-    pub(crate) fn plainer(self) -> Option<Way> {
+    pub(crate) fn plainer(self) -> Option<IoBackend> {
         match self {
-            Way::One => None,
-            Way::Batched => Some(Way::One),
-            Way::Offloaded => Some(Way::Batched),
-            Way::Uring => Some(Way::Offloaded),
+            IoBackend::One => None,
+            IoBackend::Batched => Some(IoBackend::One),
+            IoBackend::Offloaded => Some(IoBackend::Batched),
+            IoBackend::Uring => Some(IoBackend::Offloaded),
         }
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for IoBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Way::One => "one",
-            Way::Batched => "batched",
-            Way::Offloaded => "offloaded",
-            Way::Uring => "uring",
+            IoBackend::One => "one",
+            IoBackend::Batched => "batched",
+            IoBackend::Offloaded => "offloaded",
+            IoBackend::Uring => "uring",
         })
     }
 }
 
 /// Which way to take. One that is refused here gives way to the next plainer one, and the report says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// The one that was the quickest on loopback: [`Way::Uring`] to receive with the feature `io-uring`, and [`Way::Offloaded`]
+pub enum BackendChoice {
+    /// The one that was the quickest on loopback: [`IoBackend::Uring`] to receive with the feature `io-uring`, and [`IoBackend::Offloaded`]
     /// for all else.
     #[default]
-    Usual,
+    Auto,
     /// The one that takes the least CPU time a packet here and now, for the expected traffic: see [`TrialSettings`].
     Measured,
     /// This one.
-    Is(Way),
+    Is(IoBackend),
 }
 
 /// What a tick's packets are like.
@@ -124,9 +124,9 @@ pub struct UdpSettings {
     /// The address to receive on.
     pub address: SocketAddr,
     /// The way to receive.
-    pub receive: Choice,
+    pub receive: BackendChoice,
     /// The way to send.
-    pub send: Choice,
+    pub send: BackendChoice,
     /// What a tick's packets are like.
     pub traffic: Traffic,
     /// How the ways are tried, where one is to be measured.
@@ -153,8 +153,8 @@ impl Default for UdpSettings {
     fn default() -> UdpSettings {
         UdpSettings {
             address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            receive: Choice::default(),
-            send: Choice::default(),
+            receive: BackendChoice::default(),
+            send: BackendChoice::default(),
             traffic: Traffic::default(),
             trial: TrialSettings::default(),
             bytes_max: 1500,
@@ -169,6 +169,6 @@ impl Default for UdpSettings {
 }
 
 /// What was the quickest in most of what was measured, on loopback.
-pub(super) fn usual() -> Way {
-    if cfg!(feature = "io-uring") { Way::Uring } else { Way::Offloaded }
+pub(super) fn usual() -> IoBackend {
+    if cfg!(feature = "io-uring") { IoBackend::Uring } else { IoBackend::Offloaded }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use evenkeel_sys::Errno;
 use evenkeel_sys::udp::{self, Sharing};
 
-use super::failures::Failure;
+use super::failures::PeerFailure;
 use super::receive::{Counts, Incoming, ReceiveCounters, Received};
-use super::report::{self, Half, Refused, UdpReport};
-use super::send::{Flushed, NotQueued, Outgoing, SendCounters};
-use super::settings::{Choice, DATAGRAM_BYTES_MAX, Stamps, UdpSettings, Undelivered, Way, usual};
-use super::tried::Trial;
-use crate::thread::Got;
+use super::report::{self, BackendRefusal, Half, UdpReport};
+use super::send::{Flushed, Outgoing, SendCounters, SendError};
+use super::settings::{BackendChoice, DATAGRAM_BYTES_MAX, IoBackend, Stamps, UdpSettings, Undelivered, usual};
+use super::tried::BackendTrial;
+use crate::thread::ApplyStatus;
 
 /// A socket that was not opened.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ impl Udp {
     pub(super) fn of(
         socket: UdpSocket,
         settings: UdpSettings,
-        trial: Option<Trial>,
-        shard: Got,
+        trial: Option<BackendTrial>,
+        shard: ApplyStatus,
     ) -> Result<Udp, UdpError> {
         let settings = UdpSettings { bytes_max: settings.bytes_max.clamp(1, DATAGRAM_BYTES_MAX), ..settings };
         let address = socket.local_addr().map_err(|error| UdpError {
@@ -70,27 +70,27 @@ impl Udp {
         })?;
         let socket = Arc::new(socket);
         let mut refused = Vec::new();
-        let chosen = |choice, measured: Option<Way>| match choice {
-            Choice::Is(way) => way,
-            Choice::Measured => measured.unwrap_or(usual()),
-            Choice::Usual => usual(),
+        let chosen = |choice, measured: Option<IoBackend>| match choice {
+            BackendChoice::Is(way) => way,
+            BackendChoice::Measured => measured.unwrap_or(usual()),
+            BackendChoice::Auto => usual(),
         };
-        let receive = chosen(settings.receive, trial.as_ref().and_then(Trial::receive_way));
+        let receive = chosen(settings.receive, trial.as_ref().and_then(BackendTrial::receive_backend));
         let incoming = Incoming::open(&socket, &settings, receive, |way, why| {
-            refused.push(Refused { half: Half::Receive, way, why });
+            refused.push(BackendRefusal { half: Half::Receive, way, why });
         });
-        let send = chosen(settings.send, trial.as_ref().and_then(Trial::send_way));
+        let send = chosen(settings.send, trial.as_ref().and_then(BackendTrial::send_backend));
         let outgoing = Outgoing::open(&socket, &settings, send, |way, why| {
-            refused.push(Refused { half: Half::Send, way, why });
+            refused.push(BackendRefusal { half: Half::Send, way, why });
         });
         let report = UdpReport {
-            receive_way: incoming.way(),
-            send_way: outgoing.way(),
+            receive_backend: incoming.way(),
+            send_backend: outgoing.way(),
             refused,
             buffer: settings.buffer.map(|need| report::ask_buffer(&socket, need)),
             // Where the kernel tells the count when asked, each packet need not carry it.
             drops: match udp::dropped(&socket) {
-                Some(_) => Got::InForce,
+                Some(_) => ApplyStatus::Active,
                 None => report::got(Some(()), |()| udp::tell_dropped(&socket).map(|()| true)),
             },
             stamps: report::got((settings.stamps == Stamps::EachPacket).then_some(()), |()| {
@@ -130,8 +130,8 @@ impl Udp {
     /// Queues a packet: [`Udp::flush`] sends what is queued. A full queue is flushed first.
     ///
     /// # Errors
-    /// [`NotQueued::TooLong`], or [`NotQueued::Full`] if the kernel has no room for what is queued; the packet is then gone, and counted.
-    pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), NotQueued> {
+    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room for what is queued; the packet is then gone, and counted.
+    pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), SendError> {
         self.outgoing.send(to, bytes)
     }
 
@@ -162,7 +162,7 @@ impl Udp {
 
     /// Peers that packets did not get to: at most 64 of those that the kernel refused to send to, and as many of those that the network told
     /// of, if the settings ask for that.
-    pub fn failures(&self) -> impl Iterator<Item = &Failure> {
+    pub fn failures(&self) -> impl Iterator<Item = &PeerFailure> {
         self.outgoing.failures().iter().chain(self.incoming.failures())
     }
 

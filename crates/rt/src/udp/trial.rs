@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use evenkeel_stats::median;
 use evenkeel_sys::clock::{monotonic_ns, thread_cpu_ns};
 
-use super::settings::{Choice, DATAGRAM_BYTES_MAX, TrialSettings, UdpSettings, Way};
+use super::settings::{BackendChoice, DATAGRAM_BYTES_MAX, IoBackend, TrialSettings, UdpSettings};
 use super::socket::{Udp, UdpError, bind};
-use super::tried::{Trial, TrialRow};
+use super::tried::{BackendTrial, BackendTrialRow};
 
 /// A tick of more packets is tried with so many.
 const PACKETS_MAX: usize = 256;
@@ -21,12 +21,12 @@ const ROUNDS_MIN: usize = 3;
 const TOWARD_PACKETS_MAX: usize = 4096;
 
 pub(super) fn needed(settings: &UdpSettings) -> bool {
-    settings.receive == Choice::Measured || settings.send == Choice::Measured
+    settings.receive == BackendChoice::Measured || settings.send == BackendChoice::Measured
 }
 
 /// One way under trial.
 struct Contender {
-    way: Way,
+    way: IoBackend,
     receiver: Option<Udp>,
     sender: Option<Udp>,
     receive_ns: Vec<f64>,
@@ -55,14 +55,15 @@ impl Round {
 }
 
 /// Tries the ways. One that can't be tried has no figures; where none can, there are none at all.
-pub(super) fn run(settings: &UdpSettings) -> Trial {
+pub(super) fn run(settings: &UdpSettings) -> BackendTrial {
     let start_ns = monotonic_ns();
     let TrialSettings { at_most, toward } = settings.trial;
     let end_ns = start_ns.saturating_add(u64::try_from(at_most.as_nanos()).unwrap_or(u64::MAX));
     let round = Round::of(settings);
-    let mut contenders: Vec<Contender> = Way::ALL.iter().filter_map(|way| Contender::open(settings, *way)).collect();
+    let mut contenders: Vec<Contender> =
+        IoBackend::ALL.iter().filter_map(|way| Contender::open(settings, *way)).collect();
     let mut peers: Vec<Udp> = (0..round.peers.min(PEERS_MAX))
-        .filter_map(|_| open(settings, Way::Batched, Way::Offloaded, None).ok())
+        .filter_map(|_| open(settings, IoBackend::Batched, IoBackend::Offloaded, None).ok())
         .collect();
     let mut rounds = 0;
     let mut gone = 0;
@@ -80,17 +81,22 @@ pub(super) fn run(settings: &UdpSettings) -> Trial {
         rounds += 1;
     }
     let figure = |rounds: &[f64]| median(rounds).filter(|_| rounds.len() >= ROUNDS_MIN);
-    let rows = contenders.iter().map(|contender| TrialRow {
+    let rows = contenders.iter().map(|contender| BackendTrialRow {
         way: contender.way,
         receive_ns: figure(&contender.receive_ns),
         send_ns: figure(&contender.send_ns),
     });
     let rows = rows.collect();
-    Trial { rows, rounds, took_ns: monotonic_ns() - start_ns, toward }
+    BackendTrial { rows, rounds, took_ns: monotonic_ns() - start_ns, toward }
 }
 
 /// A socket of the same family on loopback, or on the address that packets go from.
-fn open(settings: &UdpSettings, receive: Way, send: Way, toward: Option<SocketAddr>) -> Result<Udp, UdpError> {
+fn open(
+    settings: &UdpSettings,
+    receive: IoBackend,
+    send: IoBackend,
+    toward: Option<SocketAddr>,
+) -> Result<Udp, UdpError> {
     let is_v4 = toward.unwrap_or(settings.address).is_ipv4();
     let address = match (toward, is_v4) {
         (None, true) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -98,16 +104,17 @@ fn open(settings: &UdpSettings, receive: Way, send: Way, toward: Option<SocketAd
         (Some(_), true) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         (Some(_), false) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
-    let own = UdpSettings { receive: Choice::Is(receive), send: Choice::Is(send), ..*settings };
+    let own = UdpSettings { receive: BackendChoice::Is(receive), send: BackendChoice::Is(send), ..*settings };
     let socket = bind(address, evenkeel_sys::udp::Sharing::Alone)?;
-    Udp::of(socket, own, None, crate::thread::Got::NotAsked)
+    Udp::of(socket, own, None, crate::thread::ApplyStatus::NotRequested)
 }
 
 impl Contender {
     /// None if the way is not to be had for either half.
-    fn open(settings: &UdpSettings, way: Way) -> Option<Contender> {
-        let receiver = open(settings, way, way, None).ok().filter(|udp| udp.report().receive_way == way);
-        let sender = open(settings, way, way, settings.trial.toward).ok().filter(|udp| udp.report().send_way == way);
+    fn open(settings: &UdpSettings, way: IoBackend) -> Option<Contender> {
+        let receiver = open(settings, way, way, None).ok().filter(|udp| udp.report().receive_backend == way);
+        let sender =
+            open(settings, way, way, settings.trial.toward).ok().filter(|udp| udp.report().send_backend == way);
         let is_there = receiver.is_some() || sender.is_some();
         let (receive_ns, send_ns) = (Vec::with_capacity(ROUNDS_MAX), Vec::with_capacity(ROUNDS_MAX));
         is_there.then_some(Contender { way, receiver, sender, receive_ns, send_ns })

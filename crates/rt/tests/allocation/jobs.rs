@@ -21,12 +21,12 @@ fn frames_of_jobs_allocate_nothing() {
             let add = || _ = sum.fetch_add(1, Ordering::Relaxed);
             jobs.frame(|frame| {
                 (0..100).try_for_each(|_| frame.push(FRAME, add))?;
-                let first = frame.first(FRAME, add)?;
-                frame.after(&[first, first], FRAME, add)?;
+                let first = frame.push_dependency(FRAME, add)?;
+                frame.push_after(&[first, first], FRAME, add)?;
                 // More than there is room for: what is refused takes no memory either.
                 let _ = asynchronous.push(LATER, || ());
                 frame
-                    .push_with(FRAME, move |frame| frame.within(|inner| inner.push(FRAME, add)).unwrap_or_default())?;
+                    .push_with(FRAME, move |frame| frame.nested(|inner| inner.push(FRAME, add)).unwrap_or_default())?;
                 frame.for_each(FRAME, 0..100, 10, |_| add())
             })
         };

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use evenkeel_rt::memory::{Memory, MemoryWishes};
-use evenkeel_rt::rate::{RateSettings, TickRate, TurnModel, Turns};
+use evenkeel_rt::memory::{Memory, MemoryConfig};
+use evenkeel_rt::rate::{RateSettings, SliceModel, TickRate, TimeSlices};
 use evenkeel_rt::telemetry::{Count, Telemetry, TelemetrySettings};
 use evenkeel_rt::{Overrun, Spinning, TickClock, TickSettings};
 
@@ -38,7 +38,7 @@ fn what_looks_after_ticks_allocates_nothing() {
     let settings = TelemetrySettings { folder: Some(folder.path().into()), ..TelemetrySettings::named("a") };
     let mut telemetry = Telemetry::create(&settings).unwrap();
     let counters = telemetry.counters();
-    let mut memory = Memory::set_up(&MemoryWishes::default());
+    let mut memory = Memory::set_up(&MemoryConfig::default());
     let mut rate = TickRate::start(RateSettings::default()).unwrap().on_change(|change| {
         std::hint::black_box(change);
     });
@@ -61,8 +61,8 @@ fn what_looks_after_ticks_allocates_nothing() {
             std::hint::black_box(rate.after(&done));
             looks += u32::from(rate.load() != before);
             if at % 100 == 0 {
-                let turns = Turns { period: Duration::from_millis(7), share: 0.4, model: TurnModel::Slots };
-                rate.set_turns((at % 200 == 0).then_some(turns));
+                let turns = TimeSlices { period: Duration::from_millis(7), share: 0.4, model: SliceModel::Slots };
+                rate.set_slices((at % 200 == 0).then_some(turns));
             }
             if looks >= 2 && clock.aligned().probes > 0 {
                 break;

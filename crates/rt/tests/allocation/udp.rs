@@ -2,18 +2,18 @@
 
 use std::net::UdpSocket;
 
-use evenkeel_rt::udp::{Choice, Stamps, Udp, UdpSettings, Undelivered, Way};
+use evenkeel_rt::udp::{BackendChoice, IoBackend, Stamps, Udp, UdpSettings, Undelivered};
 
 use crate::counted;
 
 #[test]
 fn sending_and_receiving_allocates_nothing() {
     let _alone = counted::alone();
-    for way in Way::ALL {
+    for way in IoBackend::ALL {
         let settings = UdpSettings {
             address: "127.0.0.1:0".parse().unwrap(),
-            receive: Choice::Is(way),
-            send: Choice::Is(way),
+            receive: BackendChoice::Is(way),
+            send: BackendChoice::Is(way),
             stamps: Stamps::EachPacket,
             undelivered: Undelivered::Told,
             ..UdpSettings::default()

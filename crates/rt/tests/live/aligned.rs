@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use evenkeel_rt::{Align, Aligned, Quantum, ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{Align, Aligned, Quantum, ThreadConfig, TickClock, TickSettings, TickThread};
 use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::HostLock;
 use evenkeel_testkit::fitness::{self, Needs};
@@ -59,7 +59,7 @@ const SERVER: Server = Server {
 
 fn serve(cpu: usize, server: Server) -> Ran {
     let body = move || {
-        let wishes = ThreadWishes { cpus: Some([cpu].into_iter().collect()), ..ThreadWishes::default() };
+        let wishes = ThreadConfig { cpus: Some([cpu].into_iter().collect()), ..ThreadConfig::default() };
         pin(cpu);
         if let Some(group) = server.group {
             std::fs::write(group.0.join("tasks"), thread::id().to_string()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_rt::{Got, ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{ApplyStatus, ThreadConfig, TickClock, TickSettings, TickThread};
 use evenkeel_sys::{clock, sched};
 use evenkeel_testkit::HostLock;
 
@@ -15,20 +15,20 @@ fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
         return;
     }
     let body = || {
-        let thread = TickThread::set_up(&ThreadWishes { fifo: Some(1), ..ThreadWishes::default() });
+        let thread = TickThread::set_up(&ThreadConfig { fifo: Some(1), ..ThreadConfig::default() });
         let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
         let mut clock = TickClock::start(settings).on(thread);
         // Some windows of a second to each side, which begin anew whenever the machine keeps the thread from being busy.
         let give_up_ns = clock::monotonic_ns() + 60_000_000_000;
-        while clock.thread().unwrap().fifo == Got::InForce && clock::monotonic_ns() < give_up_ns {
+        while clock.thread().unwrap().fifo == ApplyStatus::Active && clock::monotonic_ns() < give_up_ns {
             let tick = clock.wait();
             // From its begin: where timers are late by a tenth of the period, the rest of it is not nine tenths.
             while clock::monotonic_ns() < tick.began_ns + 9_900_000 {}
             clock.done();
         }
-        assert_eq!(clock.thread().unwrap().fifo, Got::Relieved);
+        assert_eq!(clock.thread().unwrap().fifo, ApplyStatus::Suspended);
         assert_eq!(sched::policy(), Ok(sched::Policy::Other));
-        while clock.thread().unwrap().fifo == Got::Relieved && clock::monotonic_ns() < give_up_ns {
+        while clock.thread().unwrap().fifo == ApplyStatus::Suspended && clock::monotonic_ns() < give_up_ns {
             clock.wait();
             clock.done();
         }

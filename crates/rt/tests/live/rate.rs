@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use evenkeel_rt::rate::{RateChange, RatePhase, RateSettings, TickRate, Turns};
-use evenkeel_rt::{ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::rate::{RateChange, RatePhase, RateSettings, TickRate, TimeSlices};
+use evenkeel_rt::{ThreadConfig, TickClock, TickSettings, TickThread};
 use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::HostLock;
 use evenkeel_testkit::fitness::{self, Needs};
@@ -60,7 +60,7 @@ fn serve(group: Option<&'static Group>, parts: Vec<Part>) -> Ran {
         if let Some(group) = group {
             std::fs::write(group.0.join("tasks"), thread::id().to_string()).unwrap();
         }
-        let own = TickThread::set_up(&ThreadWishes::default());
+        let own = TickThread::set_up(&ThreadConfig::default());
         let changes = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&changes);
         let mut rate = TickRate::start(RateSettings::default())
@@ -82,7 +82,7 @@ fn serve(group: Option<&'static Group>, parts: Vec<Part>) -> Ran {
                     std::hint::spin_loop();
                 }
                 let done = clock.done().unwrap();
-                rate.set_turns(Turns::of(&clock.quantum()));
+                rate.set_slices(TimeSlices::of(&clock.quantum()));
                 if let Some(period) = rate.after(&done) {
                     clock.set_period(period);
                 }

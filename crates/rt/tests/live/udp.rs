@@ -1,6 +1,6 @@
 //! The ways of packets under trial, on a machine that has time for it.
 
-use evenkeel_rt::udp::{Choice, Udp, UdpSettings, Way};
+use evenkeel_rt::udp::{BackendChoice, IoBackend, Udp, UdpSettings};
 use evenkeel_testkit::HostLock;
 use evenkeel_testkit::fitness::{self, Needs};
 
@@ -11,8 +11,8 @@ fn ways_are_tried_within_their_time() {
     let _host = HostLock::take();
     let settings = UdpSettings {
         address: "127.0.0.1:0".parse().unwrap(),
-        receive: Choice::Measured,
-        send: Choice::Measured,
+        receive: BackendChoice::Measured,
+        send: BackendChoice::Measured,
         ..UdpSettings::default()
     };
     fitness::one_of(TRIES, &Needs::on_last_cpu(), || {
@@ -23,9 +23,9 @@ fn ways_are_tried_within_their_time() {
         if trial.rounds < 3 {
             return Err(format!("too few rounds: {report}"));
         }
-        assert_eq!(Some(report.receive_way), trial.receive_way());
-        assert_eq!(Some(report.send_way), trial.send_way());
-        let plain = trial.rows.iter().find(|row| row.way == Way::One).unwrap();
+        assert_eq!(Some(report.receive_backend), trial.receive_backend());
+        assert_eq!(Some(report.send_backend), trial.send_backend());
+        let plain = trial.rows.iter().find(|row| row.way == IoBackend::One).unwrap();
         assert!(plain.receive_ns.is_some_and(|ns| ns > 1.0) && plain.send_ns.is_some_and(|ns| ns > 1.0));
         let at_most = settings.trial.at_most.as_nanos() as u64;
         // The round that it is in when its time is over is finished.

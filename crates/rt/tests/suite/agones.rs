@@ -217,7 +217,7 @@ fn health_is_withheld_while_nothing_ticks() {
     let report = agones.report();
     assert_eq!(
         (report.ready, report.shutdown, report.failures),
-        (Progress::NotAsked, Progress::NotAsked, 0),
+        (Progress::NotRequested, Progress::NotRequested, 0),
         "{report:?}"
     );
 }

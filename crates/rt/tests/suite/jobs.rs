@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_rt::Event;
 use evenkeel_rt::jobs::{
-    Completion, Frame, Handle, Idling, JobSettings, Jobs, Progress, Queue, QueueSettings, Refused, WhenFull,
+    Completion, Frame, Handle, Idling, JobSettings, Jobs, Progress, PushError, Queue, QueueSettings, WhenFull,
     WorkerSettings,
 };
 
@@ -134,7 +134,7 @@ fn a_job_begins_after_those_it_waits_for() {
                     let waits_for: Vec<Handle<'_>> = others.iter().map(|other| handles[*other]).collect();
                     let (clock, began, ended) = (&clock, &began[at], &ended[at]);
                     let queue = if at % 3 == 0 { URGENT } else { FRAME };
-                    let handle = frame.after(&waits_for, queue, move || {
+                    let handle = frame.push_after(&waits_for, queue, move || {
                         began.store(clock.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                         ended.store(clock.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
                     });
@@ -160,14 +160,14 @@ fn long_chains_and_wide_fans_need_no_stack() {
     let mut jobs = Jobs::start(&settings).unwrap();
     let count = AtomicUsize::new(0);
     jobs.frame(|frame| {
-        let mut last = frame.first(FRAME, || _ = count.fetch_add(1, Ordering::Relaxed)).unwrap();
+        let mut last = frame.push_dependency(FRAME, || _ = count.fetch_add(1, Ordering::Relaxed)).unwrap();
         for _ in 0..9_000 {
-            last = frame.after(&[last], FRAME, || _ = count.fetch_add(1, Ordering::Relaxed)).unwrap();
+            last = frame.push_after(&[last], FRAME, || _ = count.fetch_add(1, Ordering::Relaxed)).unwrap();
         }
         let fan: Vec<_> = (0..9_000)
-            .map(|_| frame.after(&[last], FRAME, || _ = count.fetch_add(1, Ordering::Relaxed)).unwrap())
+            .map(|_| frame.push_after(&[last], FRAME, || _ = count.fetch_add(1, Ordering::Relaxed)).unwrap())
             .collect();
-        frame.after(&fan, FRAME, || assert_eq!(count.load(Ordering::Relaxed), 18_001)).unwrap();
+        frame.push_after(&fan, FRAME, || assert_eq!(count.load(Ordering::Relaxed), 18_001)).unwrap();
     });
     assert_eq!(jobs.last_frame().jobs, 18_002);
 }
@@ -175,15 +175,15 @@ fn long_chains_and_wide_fans_need_no_stack() {
 #[test]
 fn handles_of_elsewhere_count_as_done() {
     let (mut one, mut other) = (jobs(0), jobs(0));
-    let old = one.frame(|frame| frame.first(FRAME, || ()).unwrap());
+    let old = one.frame(|frame| frame.push_dependency(FRAME, || ()).unwrap());
     one.frame(|frame| {
         assert!(frame.is_done(old) && frame.wait(old));
-        frame.after(&[old], FRAME, || ()).unwrap();
+        frame.push_after(&[old], FRAME, || ()).unwrap();
     });
     one.frame(|frame| {
-        let foreign = frame.first(FRAME, || ()).unwrap();
+        let foreign = frame.push_dependency(FRAME, || ()).unwrap();
         other.frame(|inner| {
-            inner.after(&[foreign, foreign], FRAME, || ()).unwrap();
+            inner.push_after(&[foreign, foreign], FRAME, || ()).unwrap();
         });
         assert!(!frame.is_done(foreign));
     });
@@ -192,7 +192,7 @@ fn handles_of_elsewhere_count_as_done() {
 
 #[test]
 fn a_full_queue_does_what_it_was_told() {
-    for (when_full, expected) in [(WhenFull::RunHere, Ok(())), (WhenFull::Refuse, Err(Refused::Full(Queue(0))))] {
+    for (when_full, expected) in [(WhenFull::RunHere, Ok(())), (WhenFull::Refuse, Err(PushError::Full(Queue(0))))] {
         let queue = QueueSettings { when_full, ..QueueSettings::frame(4) };
         let settings = JobSettings { queues: vec![queue], linked_max: 2, waits_max: 1, ..JobSettings::default() };
         let mut jobs = Jobs::start(&settings).unwrap();
@@ -209,17 +209,17 @@ fn a_full_queue_does_what_it_was_told() {
         let counted = jobs.last_frame();
         assert_eq!((counted.jobs, counted.full), (ran, if expected.is_ok() { 3 } else { 2 }));
         jobs.frame(|frame| {
-            let first = frame.first(Queue(0), || ()).unwrap();
-            let second = frame.after(&[first], Queue(0), || ()).unwrap();
-            assert_eq!(frame.after(&[first], Queue(0), || ()).unwrap_err(), Refused::Links);
-            assert_eq!(frame.first(Queue(0), || ()).unwrap_err(), Refused::Links);
+            let first = frame.push_dependency(Queue(0), || ()).unwrap();
+            let second = frame.push_after(&[first], Queue(0), || ()).unwrap();
+            assert_eq!(frame.push_after(&[first], Queue(0), || ()).unwrap_err(), PushError::Links);
+            assert_eq!(frame.push_dependency(Queue(0), || ()).unwrap_err(), PushError::Links);
             assert!(frame.wait(second));
         });
         assert_eq!(jobs.last_frame().jobs, 2);
         // The next frame has all of its room again.
         jobs.frame(|frame| (0..4).try_for_each(|_| frame.push(Queue(0), || ()))).unwrap();
         jobs.frame(|frame| {
-            assert_eq!(frame.push(Queue(7), || ()), Err(Refused::WrongQueue(Queue(7))));
+            assert_eq!(frame.push(Queue(7), || ()), Err(PushError::WrongQueue(Queue(7))));
             assert!(frame.for_each(Queue(7), 0..3, 1, |_| ()).is_err());
         });
     }
@@ -254,7 +254,7 @@ fn a_panic_reaches_who_opened_the_frame() {
         let nested = frame(&mut jobs, &|frame| {
             frame
                 .push_with(FRAME, |frame| {
-                    frame.within(|inner| inner.push(FRAME, || panic!("from within")).unwrap());
+                    frame.nested(|inner| inner.push(FRAME, || panic!("from within")).unwrap());
                 })
                 .unwrap();
         });
@@ -283,12 +283,12 @@ fn what_waits_for_a_job_that_panics_is_dropped() {
     let result = catch_unwind(AssertUnwindSafe(|| {
         jobs.frame(|frame| {
             let count = || _ = ran.fetch_add(1, Ordering::Relaxed);
-            let bad = frame.first(FRAME, || panic!("bad")).unwrap();
-            let good = frame.first(FRAME, count).unwrap();
+            let bad = frame.push_dependency(FRAME, || panic!("bad")).unwrap();
+            let good = frame.push_dependency(FRAME, count).unwrap();
             let kept = Arc::clone(&kept);
-            let after_bad = frame.after(&[good, bad], FRAME, move || drop(kept)).unwrap();
-            frame.after(&[after_bad], FRAME, count).unwrap();
-            frame.after(&[good], FRAME, count).unwrap();
+            let after_bad = frame.push_after(&[good, bad], FRAME, move || drop(kept)).unwrap();
+            frame.push_after(&[after_bad], FRAME, count).unwrap();
+            frame.push_after(&[good], FRAME, count).unwrap();
             frame.push(FRAME, || std::panic::panic_any(Angry)).unwrap();
         });
     }));
@@ -305,7 +305,7 @@ fn jobs_push_jobs_and_wait_for_those_of_their_own() {
             return number;
         }
         let (mut one, mut two) = (0, 0);
-        frame.within(|inner| {
+        frame.nested(|inner| {
             inner.push_with(FRAME, |frame| one = fibonacci(frame, number - 1)).unwrap();
             inner.push_with(FRAME, |frame| two = fibonacci(frame, number - 2)).unwrap();
         });
@@ -333,8 +333,9 @@ fn jobs_push_jobs_and_wait_for_those_of_their_own() {
             for _ in 0..20 {
                 frame
                     .push_with(FRAME, |frame| {
-                        let first = frame.first(FRAME, || _ = done.fetch_add(1, Ordering::Relaxed)).unwrap();
-                        let second = frame.after(&[first], FRAME, || _ = done.fetch_add(1, Ordering::Relaxed)).unwrap();
+                        let first = frame.push_dependency(FRAME, || _ = done.fetch_add(1, Ordering::Relaxed)).unwrap();
+                        let second =
+                            frame.push_after(&[first], FRAME, || _ = done.fetch_add(1, Ordering::Relaxed)).unwrap();
                         assert!(!frame.wait(second) || frame.is_done(second));
                     })
                     .unwrap();
@@ -368,8 +369,8 @@ fn what_may_last_holds_up_no_frame() {
     let (go_on, completion) = (Arc::new(Event::new()), Completion::new());
     assert_eq!(completion.progress(), Progress::NotPushed);
     let waits = Arc::clone(&go_on);
-    asynchronous.push_telling(LATER, &completion, move || waits.wait()).unwrap();
-    assert_eq!(asynchronous.push_telling(LATER, &completion, || ()), Err(Refused::StillPending));
+    asynchronous.push_with_completion(LATER, &completion, move || waits.wait()).unwrap();
+    assert_eq!(asynchronous.push_with_completion(LATER, &completion, || ()), Err(PushError::StillPending));
     for _ in 0..20 {
         jobs.frame(|frame| (0..100).try_for_each(|_| frame.push(FRAME, || ()))).unwrap();
         assert_eq!(jobs.last_frame().jobs, 100);
@@ -377,12 +378,12 @@ fn what_may_last_holds_up_no_frame() {
     assert_eq!(completion.progress(), Progress::Pending);
     go_on.set();
     assert!(soon(|| completion.has_ended()) && completion.progress() == Progress::Done);
-    asynchronous.push_telling(LATER, &completion, || panic!("later")).unwrap();
+    asynchronous.push_with_completion(LATER, &completion, || panic!("later")).unwrap();
     assert!(soon(|| completion.has_ended()) && completion.progress() == Progress::Panicked);
     assert_eq!(jobs.take_panic().map(said).as_deref(), Some("later"));
     assert!(jobs.take_panic().is_none());
-    assert_eq!(asynchronous.push(FRAME, || ()), Err(Refused::WrongQueue(FRAME)));
-    jobs.frame(|frame| assert_eq!(frame.push(LATER, || ()), Err(Refused::WrongQueue(LATER))));
+    assert_eq!(asynchronous.push(FRAME, || ()), Err(PushError::WrongQueue(FRAME)));
+    jobs.frame(|frame| assert_eq!(frame.push(LATER, || ()), Err(PushError::WrongQueue(LATER))));
 }
 
 #[test]
@@ -394,19 +395,19 @@ fn what_still_waits_at_the_end_is_dropped_and_told() {
     let first = Completion::new();
     let (begins, waits) = (Arc::clone(&begun), Arc::clone(&go_on));
     asynchronous
-        .push_telling(LATER, &first, move || {
+        .push_with_completion(LATER, &first, move || {
             begins.set();
             waits.wait();
         })
         .unwrap();
     begun.wait();
     let waiting: Vec<Completion> = (0..16).map(|_| Completion::new()).collect();
-    waiting.iter().for_each(|completion| asynchronous.push_telling(LATER, completion, || ()).unwrap());
+    waiting.iter().for_each(|completion| asynchronous.push_with_completion(LATER, completion, || ()).unwrap());
     let late = Completion::new();
-    assert_eq!(asynchronous.push_telling(LATER, &late, || ()), Err(Refused::Full(LATER)));
+    assert_eq!(asynchronous.push_with_completion(LATER, &late, || ()), Err(PushError::Full(LATER)));
     assert_eq!(late.progress(), Progress::Dropped);
     let ends = std::thread::spawn(move || drop(jobs));
-    assert!(soon(|| asynchronous.push(LATER, || ()) == Err(Refused::Ended)));
+    assert!(soon(|| asynchronous.push(LATER, || ()) == Err(PushError::Ended)));
     go_on.set();
     ends.join().unwrap();
     assert_eq!(first.progress(), Progress::Done);
@@ -442,7 +443,7 @@ fn frames_and_asynchronous_jobs_from_many_threads() {
                     match asynchronous.push(LATER, move || _ = counts.fetch_add(1, Ordering::Relaxed)) {
                         Ok(()) => _ = pushed.fetch_add(1, Ordering::Relaxed),
                         Err(refused) => {
-                            assert_eq!(refused, Refused::Full(LATER));
+                            assert_eq!(refused, PushError::Full(LATER));
                             std::thread::sleep(Duration::from_micros(100));
                         }
                     }

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use evenkeel_rt::Got;
-use evenkeel_rt::memory::{Memory, MemoryLock, MemoryWishes};
+use evenkeel_rt::ApplyStatus;
+use evenkeel_rt::memory::{Memory, MemoryConfig, MemoryLock};
 
 /// Names the case that a process is for.
 const CASE: &str = "EVENKEEL_TEST_MEMORY";
@@ -23,7 +23,7 @@ fn run(test: &str, case: &str, limit_kib: &str) -> Option<String> {
 }
 
 fn set_up(lock: MemoryLock) -> String {
-    let memory = Memory::set_up(&MemoryWishes { lock, stack_bytes: None, heap_bytes: None });
+    let memory = Memory::set_up(&MemoryConfig { lock, stack_bytes: None, heap_bytes: None });
     let report = memory.report();
     // What a limit made of later mappings would show here.
     let allocations: Vec<Vec<u8>> = (0..64).map(|_| vec![1_u8; 1 << 20]).collect();
@@ -60,7 +60,7 @@ fn a_limit_is_told_and_allocations_go_on() {
         .unwrap();
     let said = String::from_utf8(free.stdout).unwrap();
     if said.contains("limit None") {
-        assert!(said.contains("present InForce future InForce limit None 64"), "{said}");
+        assert!(said.contains("present Active future Active limit None 64"), "{said}");
     } else {
         evenkeel_testkit::skipped("this user may not lock all memory");
     }
@@ -73,11 +73,11 @@ fn a_heap_that_was_brought_in_stays() {
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output = child.args(["--exact", TEST, "--nocapture"]).env(CASE, "heap").output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
-        return assert!(said.contains("heap InForce") || said.contains("heap Refused(EINVAL)"), "{said}");
+        return assert!(said.contains("heap Active") || said.contains("heap Refused(EINVAL)"), "{said}");
     }
-    let wishes = MemoryWishes { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: Some(32 << 20) };
+    let wishes = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: Some(32 << 20) };
     let memory = Memory::set_up(&wishes);
     let got = memory.report().heap;
     println!("heap {got:?}");
-    assert!(matches!(got, Got::InForce | Got::Refused(_)), "{got:?}: {:?}", memory.report().advice());
+    assert!(matches!(got, ApplyStatus::Active | ApplyStatus::Refused(_)), "{got:?}: {:?}", memory.report().advice());
 }

@@ -3,16 +3,16 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use evenkeel_rt::udp::{BufferNeed, Choice, Half, Stamps, Udp, UdpSettings, Undelivered, Way};
+use evenkeel_rt::udp::{BackendChoice, BufferNeed, Half, IoBackend, Stamps, Udp, UdpSettings, Undelivered};
 use evenkeel_testkit::skipped;
 
 use crate::PATIENCE;
 
-fn open(address: &str, way: Way, change: impl FnOnce(UdpSettings) -> UdpSettings) -> Option<Udp> {
+fn open(address: &str, way: IoBackend, change: impl FnOnce(UdpSettings) -> UdpSettings) -> Option<Udp> {
     let settings = UdpSettings {
         address: address.parse().unwrap(),
-        receive: Choice::Is(way),
-        send: Choice::Is(way),
+        receive: BackendChoice::Is(way),
+        send: BackendChoice::Is(way),
         bytes_max: 65_507,
         ..UdpSettings::default()
     };
@@ -23,16 +23,16 @@ fn open(address: &str, way: Way, change: impl FnOnce(UdpSettings) -> UdpSettings
             return None;
         }
     };
-    if udp.report().receive_way != way {
+    if udp.report().receive_backend != way {
         skipped(format_args!("receiving {way} is not to be had here: {}", udp.report()));
         return None;
     }
     Some(udp)
 }
 
-fn each_way(mut check: impl FnMut(Way, &str)) {
+fn each_way(mut check: impl FnMut(IoBackend, &str)) {
     let mut tried = 0;
-    for way in Way::ALL {
+    for way in IoBackend::ALL {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             if open(address, way, |settings| settings).is_some() {
                 println!("{way}, {address}");
@@ -233,7 +233,7 @@ fn what_the_buffer_has_no_room_for_is_counted() {
         // Not to be asked for by settings: nobody wants less.
         let clone = same_socket(&server);
         evenkeel_sys::udp::set_receive_buffer_bytes(&clone, 4096).unwrap();
-        let mut client = open(address, Way::Batched, |settings| settings).unwrap();
+        let mut client = open(address, IoBackend::Batched, |settings| settings).unwrap();
         let mut got = 0;
         for round in 0..4 {
             for number in 0..100 {
@@ -278,7 +278,7 @@ fn the_buffer_holds_what_the_formula_says() {
             skipped(server.report());
             return;
         }
-        let mut client = open(address, Way::Batched, |settings| settings).unwrap();
+        let mut client = open(address, IoBackend::Batched, |settings| settings).unwrap();
         for _ in 0..3 {
             for number in 0..1200 {
                 client.send(server.local_address(), &numbered(number, 100)).unwrap();
@@ -363,7 +363,7 @@ fn a_socket_goes_on_in_another_thread() {
 
 #[test]
 fn a_socket_of_version_6_serves_both() {
-    for way in Way::ALL {
+    for way in IoBackend::ALL {
         let Some(mut server) = open("[::]:0", way, |settings| settings) else { continue };
         let mut client = open("127.0.0.1:0", way, |settings| settings).unwrap();
         let to = SocketAddr::from(([127, 0, 0, 1], server.local_address().port()));
@@ -383,8 +383,8 @@ fn a_socket_of_version_6_serves_both() {
 fn ways_are_tried_and_told() {
     let settings = UdpSettings {
         address: "127.0.0.1:0".parse().unwrap(),
-        receive: Choice::Measured,
-        send: Choice::Measured,
+        receive: BackendChoice::Measured,
+        send: BackendChoice::Measured,
         ..UdpSettings::default()
     };
     let udp = Udp::open(settings).unwrap();
@@ -392,8 +392,8 @@ fn ways_are_tried_and_told() {
     assert!(trial.rounds > 0);
     // After fewer rounds nothing is chosen by them.
     if trial.rounds >= 3 {
-        assert_eq!(Some(udp.report().receive_way), trial.receive_way());
-        assert_eq!(Some(udp.report().send_way), trial.send_way());
+        assert_eq!(Some(udp.report().receive_backend), trial.receive_backend());
+        assert_eq!(Some(udp.report().send_backend), trial.send_backend());
     }
     assert!(udp.report().to_string().contains("tried in "));
 }
@@ -406,11 +406,14 @@ fn what_is_refused_is_told() {
     assert!(error.contains("address already in use") && error.contains("ask for another"), "{error}");
     assert!(Udp::open_sharded(settings, &[]).is_err());
     if !cfg!(feature = "io-uring") {
-        let uring =
-            UdpSettings { address: "127.0.0.1:0".parse().unwrap(), receive: Choice::Is(Way::Uring), ..settings };
+        let uring = UdpSettings {
+            address: "127.0.0.1:0".parse().unwrap(),
+            receive: BackendChoice::Is(IoBackend::Uring),
+            ..settings
+        };
         let udp = Udp::open(uring).unwrap();
-        assert_eq!(udp.report().receive_way, Way::Offloaded);
-        assert_eq!((udp.report().refused[0].half, udp.report().refused[0].way), (Half::Receive, Way::Uring));
+        assert_eq!(udp.report().receive_backend, IoBackend::Offloaded);
+        assert_eq!((udp.report().refused[0].half, udp.report().refused[0].way), (Half::Receive, IoBackend::Uring));
     }
 }
 
@@ -466,7 +469,7 @@ fn packets_longer_than_the_path_takes_arrive_all_the_same() {
     }
 }
 
-fn long_on_a_short_path(way: Way, address: &str) {
+fn long_on_a_short_path(way: IoBackend, address: &str) {
     let mut server = open(address, way, |settings| settings).unwrap();
     let mut client = open(address, way, |settings| settings).unwrap();
     let to = server.local_address();
@@ -489,8 +492,8 @@ fn long_on_a_short_path(way: Way, address: &str) {
     (0..20).for_each(|number| outgoing.send(to, &numbered(number, 1100)).unwrap());
     outgoing.flush();
     let calls = outgoing.counters().calls - before;
-    let wanted = if way == Way::One { 20 } else { 1 };
+    let wanted = if way == IoBackend::One { 20 } else { 1 };
     assert_eq!(calls, wanted, "{way}");
-    assert_eq!(outgoing.way(), if way == Way::Uring { Way::Offloaded } else { way });
+    assert_eq!(outgoing.way(), if way == IoBackend::Uring { IoBackend::Offloaded } else { way });
     assert_eq!(client.failures().count(), 0);
 }

@@ -3,14 +3,14 @@
 
 use super::primitive::{AtomicU32, AtomicU64, Ordering, fence, relax, wait, wake};
 
-/// The most threads that a gate has seats for: a bit each.
-pub const SEATS_MAX: usize = 64;
+/// The most threads that a gate has slots for: a bit each.
+pub const SLOTS_MAX: usize = 64;
 
 const AWAKE: u32 = 0;
 const CALLED: u32 = 1;
 const ASLEEP: u32 = 2;
 
-/// Threads, each with a number below [`SEATS_MAX`], that sleep until they are woken.
+/// Threads, each with a number below [`SLOTS_MAX`], that sleep until they are woken.
 #[derive(Debug)]
 pub struct Gate {
     /// Those that sleep, or are about to.
@@ -24,9 +24,9 @@ pub struct Gate {
 struct Word(AtomicU32);
 
 impl Gate {
-    /// For so many threads, at most [`SEATS_MAX`].
-    pub fn new(seats: usize) -> Gate {
-        let words = (0..seats.min(SEATS_MAX)).map(|_| Word(AtomicU32::new(AWAKE))).collect();
+    /// For so many threads, at most [`SLOTS_MAX`].
+    pub fn new(slots: usize) -> Gate {
+        let words = (0..slots.min(SLOTS_MAX)).map(|_| Word(AtomicU32::new(AWAKE))).collect();
         Gate { idle: AtomicU64::new(0), words }
     }
 
@@ -38,20 +38,20 @@ impl Gate {
 
     /// The thread with this number is about to sleep. It has to look once more for what it would sleep through, and then either
     /// [`stay`](Gate::stay) or [`sleep`](Gate::sleep).
-    pub fn about_to_sleep(&self, seat: usize) {
-        self.idle.fetch_or(bit(seat), Ordering::Relaxed);
+    pub fn about_to_sleep(&self, slot: usize) {
+        self.idle.fetch_or(bit(slot), Ordering::Relaxed);
         // Either our bit is seen by who has just made something to do, or what he made is seen by our second look.
         fence(Ordering::SeqCst);
     }
 
     /// It does not sleep after all.
-    pub fn stay(&self, seat: usize) {
-        self.idle.fetch_and(!bit(seat), Ordering::Relaxed);
+    pub fn stay(&self, slot: usize) {
+        self.idle.fetch_and(!bit(slot), Ordering::Relaxed);
     }
 
     /// It sleeps until it is called; before, it looks for a call so many times. May end without a call.
-    pub fn sleep(&self, seat: usize, looks: u32) {
-        let Some(Word(word)) = self.words.get(seat) else { return };
+    pub fn sleep(&self, slot: usize, looks: u32) {
+        let Some(Word(word)) = self.words.get(slot) else { return };
         for _ in 0..looks {
             if word.load(Ordering::Relaxed) == CALLED {
                 break;
@@ -63,7 +63,7 @@ impl Gate {
         }
         // Acquire: what the caller did before is seen.
         word.swap(AWAKE, Ordering::Acquire);
-        self.stay(seat);
+        self.stay(slot);
     }
 
     /// Wakes one of those whose bits are given, the lowest first; gives its number, or none if all are awake.
@@ -71,15 +71,15 @@ impl Gate {
         fence(Ordering::SeqCst);
         let mut idle = self.idle.load(Ordering::Relaxed);
         loop {
-            let seat = match idle & of {
+            let slot = match idle & of {
                 0 => return None,
                 some => some.trailing_zeros() as usize,
             };
-            let without = idle & !bit(seat);
+            let without = idle & !bit(slot);
             match self.idle.compare_exchange_weak(idle, without, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => {
-                    self.call(seat);
-                    return Some(seat);
+                    self.call(slot);
+                    return Some(slot);
                 }
                 Err(now) => idle = now,
             }
@@ -87,16 +87,16 @@ impl Gate {
     }
 
     /// Calls this one, whether or not it sleeps.
-    fn call(&self, seat: usize) {
-        let Some(Word(word)) = self.words.get(seat) else { return };
+    fn call(&self, slot: usize) {
+        let Some(Word(word)) = self.words.get(slot) else { return };
         if word.swap(CALLED, Ordering::Release) == ASLEEP {
             wake(word);
         }
     }
 }
 
-fn bit(seat: usize) -> u64 {
-    1_u64.checked_shl(u32::try_from(seat).unwrap_or(u32::MAX)).unwrap_or(0)
+fn bit(slot: usize) -> u64 {
+    1_u64.checked_shl(u32::try_from(slot).unwrap_or(u32::MAX)).unwrap_or(0)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -114,7 +114,7 @@ mod tests {
         gate.sleep(1, 0);
         gate.stay(2);
         assert_eq!(gate.wake_one(0b111), None);
-        // A seat that is not there sleeps no moment.
+        // A slot that is not there sleeps no moment.
         gate.sleep(64, 0);
     }
 
@@ -146,14 +146,14 @@ mod model {
     fn nobody_sleeps_through_what_there_is_to_do() {
         loom::model(|| {
             let shared = Arc::new((Gate::new(2), AtomicU64::new(0)));
-            let sleepers = [0, 1].map(|seat| {
+            let sleepers = [0, 1].map(|slot| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    shared.0.about_to_sleep(seat);
+                    shared.0.about_to_sleep(slot);
                     if shared.1.load(Ordering::Acquire) == 0 {
-                        shared.0.sleep(seat, 0);
+                        shared.0.sleep(slot, 0);
                     } else {
-                        shared.0.stay(seat);
+                        shared.0.stay(slot);
                     }
                     // Who may have been called wakes the next: a call may come to one that does not sleep after all.
                     shared.0.wake_one(0b11);

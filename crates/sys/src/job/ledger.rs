@@ -5,7 +5,7 @@ use super::primitive::{AtomicU64, Ordering};
 /// How many tasks are not gone.
 pub(super) struct Ledger<D> {
     pub(super) pending: AtomicU64,
-    /// The bit of the seat that waits.
+    /// The bit of the slot that waits.
     pub(super) waiter: u64,
     pub(super) data: D,
 }

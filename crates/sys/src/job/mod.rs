@@ -10,8 +10,8 @@ mod ring;
 mod scope;
 mod task;
 
-pub use gate::{Gate, SEATS_MAX};
+pub use gate::{Gate, SLOTS_MAX};
 pub use links::{Link, Links};
 pub use ring::{Claim, Ring, Sink, Source, one_to_many};
-pub use scope::{Left, Lender, open};
+pub use scope::{JobScope, Left, open};
 pub use task::{CAPTURED_BYTES_MAX, Tally, Task};

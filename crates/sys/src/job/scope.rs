@@ -14,7 +14,7 @@ use super::task::{Task, Words};
 const OPEN: u64 = 1 << 62;
 
 /// Makes tasks that may borrow for `'env`, on the thread that opened the scope or in a task of it.
-pub struct Lender<'env, D> {
+pub struct JobScope<'env, D> {
     ledger: *const Ledger<D>,
     /// What the opener has lent; none on other threads, and in tasks.
     own: Option<Cell<u64>>,
@@ -22,23 +22,23 @@ pub struct Lender<'env, D> {
     borrows: PhantomData<Cell<&'env ()>>,
 }
 
-impl<'env, D> Lender<'env, D> {
+impl<'env, D> JobScope<'env, D> {
     /// # Safety
     /// The ledger lives as long as this, and a task of it is not gone as long.
-    unsafe fn within(ledger: *const Ledger<D>) -> Lender<'env, D> {
-        Lender { ledger, own: None, borrows: PhantomData }
+    unsafe fn within(ledger: *const Ledger<D>) -> JobScope<'env, D> {
+        JobScope { ledger, own: None, borrows: PhantomData }
     }
 
     /// A task that may borrow.
     #[inline]
-    pub fn lend<S, F>(&self, label: u32, job: F) -> Task<S, D>
+    pub fn task<S, F>(&self, label: u32, job: F) -> Task<S, D>
     where
-        F: FnOnce(&S, &Lender<'env, D>) + Send + 'env,
+        F: FnOnce(&S, &JobScope<'env, D>) + Send + 'env,
         D: Sync + 'env,
     {
         match &self.own {
             Some(own) => own.set(own.get() + 1),
-            // SAFETY: the ledger lives as long as this lender. Relaxed: the task that we are in is counted, so the count is not near 0.
+            // SAFETY: the ledger lives as long as this scope. Relaxed: the task that we are in is counted, so the count is not near 0.
             None => _ = unsafe { &*self.ledger }.pending.fetch_add(1, Ordering::Relaxed),
         }
         // SAFETY: `call_lent` takes an `F` out; `'env` outlives the call of `open`, which waits until the task is gone.
@@ -48,29 +48,29 @@ impl<'env, D> Lender<'env, D> {
     /// What the opener keeps for all of its tasks.
     #[inline]
     pub fn data(&self) -> &D {
-        // SAFETY: the ledger lives as long as this lender.
+        // SAFETY: the ledger lives as long as this scope.
         &unsafe { &*self.ledger }.data
     }
 }
 
 /// # Safety
 /// The words hold an `F`, which is theirs no more afterwards; and the ledger lives.
-unsafe fn call_lent<'env, F, S, D>(words: *mut Words, seat: Option<&S>, ledger: *const Ledger<D>)
+unsafe fn call_lent<'env, F, S, D>(words: *mut Words, slot: Option<&S>, ledger: *const Ledger<D>)
 where
-    F: FnOnce(&S, &Lender<'env, D>),
+    F: FnOnce(&S, &JobScope<'env, D>),
     D: 'env,
 {
     // SAFETY: as the caller promises.
     let job = unsafe { words.cast::<F>().read() };
-    if let Some(seat) = seat {
+    if let Some(slot) = slot {
         // SAFETY: the ledger lives until this task is counted as gone, which is after this call.
-        job(seat, &unsafe { Lender::within(ledger) });
+        job(slot, &unsafe { JobScope::within(ledger) });
     }
 }
 
-impl<D> fmt::Debug for Lender<'_, D> {
+impl<D> fmt::Debug for JobScope<'_, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lender").finish_non_exhaustive()
+        f.debug_struct("JobScope").finish_non_exhaustive()
     }
 }
 
@@ -99,19 +99,19 @@ pub fn open<'env, D, R>(
     waiter: u64,
     data: D,
     settle: impl FnMut(&Left<'_>),
-    body: impl FnOnce(&Lender<'env, D>) -> R,
+    body: impl FnOnce(&JobScope<'env, D>) -> R,
 ) -> (R, D) {
     let ledger = Ledger { pending: AtomicU64::new(OPEN), waiter, data };
-    let lender = Lender { ledger: &raw const ledger, own: Some(Cell::new(0)), borrows: PhantomData };
-    let settling = Settling { lender, pending: &ledger.pending, settle };
-    let result = body(&settling.lender);
+    let scope = JobScope { ledger: &raw const ledger, own: Some(Cell::new(0)), borrows: PhantomData };
+    let settling = Settling { scope, pending: &ledger.pending, settle };
+    let result = body(&settling.scope);
     drop(settling);
     (result, ledger.data)
 }
 
 /// Waits when it is dropped.
 struct Settling<'env, 'l, D, F: FnMut(&Left<'_>)> {
-    lender: Lender<'env, D>,
+    scope: JobScope<'env, D>,
     pending: &'l AtomicU64,
     settle: F,
 }
@@ -120,7 +120,7 @@ impl<D, F: FnMut(&Left<'_>)> Drop for Settling<'_, '_, D, F> {
     fn drop(&mut self) {
         // To go on while tasks still borrow is out of the question, and so is not to go on: an unwinding `settle` leaves nothing else.
         let ends_the_process = EndOnDrop;
-        let own = self.lender.own.as_ref().map_or(0, Cell::get);
+        let own = self.scope.own.as_ref().map_or(0, Cell::get);
         self.pending.fetch_add(own.wrapping_sub(OPEN), Ordering::Relaxed);
         let left = Left(self.pending);
         while !left.is_nothing() {
@@ -168,14 +168,14 @@ mod tests {
             1,
             (),
             |_| run_all(&held),
-            |lender| {
+            |scope| {
                 for number in &mut numbers {
                     let held = &held;
-                    let task = lender.lend(0, move |seat: &u32, lender: &Lender<'_, ()>| {
-                        *number += *seat;
+                    let task = scope.task(0, move |slot: &u32, scope: &JobScope<'_, ()>| {
+                        *number += *slot;
                         held.lock()
                             .unwrap()
-                            .push(lender.lend(1, move |seat: &u32, _: &Lender<'_, ()>| *number += *seat));
+                            .push(scope.task(1, move |slot: &u32, _: &JobScope<'_, ()>| *number += *slot));
                     });
                     held.lock().unwrap().push(task);
                 }
@@ -202,9 +202,9 @@ mod tests {
                 1,
                 (),
                 |_| std::thread::yield_now(),
-                |lender| {
+                |scope| {
                     for sum in &mut sums {
-                        gives.send(lender.lend(0, move |seat: &u32, _: &Lender<'_, ()>| *sum += *seat)).unwrap();
+                        gives.send(scope.task(0, move |slot: &u32, _: &JobScope<'_, ()>| *sum += *slot)).unwrap();
                     }
                 },
             );
@@ -223,8 +223,8 @@ mod tests {
                 1,
                 (),
                 |_| run_all(&held),
-                |lender| {
-                    held.lock().unwrap().push(lender.lend(0, |_: &u32, _: &Lender<'_, ()>| ran = true));
+                |scope| {
+                    held.lock().unwrap().push(scope.task(0, |_: &u32, _: &JobScope<'_, ()>| ran = true));
                     panic!("the opener");
                 },
             )
@@ -240,10 +240,10 @@ mod tests {
             1,
             (),
             |_| run_all(&held),
-            |lender| {
+            |scope| {
                 let tasks = [(); 3].map(|()| {
                     let alive = std::sync::Arc::clone(&alive);
-                    lender.lend(0, move |_: &u32, _: &Lender<'_, ()>| {
+                    scope.task(0, move |_: &u32, _: &JobScope<'_, ()>| {
                         let _alive = alive;
                         panic!("a task");
                     })
@@ -290,10 +290,11 @@ mod model {
                     None => thread::yield_now(),
                 }
             };
-            open(1, (), settle, |lender| {
+            open(1, (), settle, |scope| {
                 for at in 0..2 {
                     let done = Arc::clone(&done);
-                    let task = lender.lend(0, move |&(): &(), _: &Lender<'_, ()>| done[at].store(1, Ordering::Relaxed));
+                    let task =
+                        scope.task(0, move |&(): &(), _: &JobScope<'_, ()>| done[at].store(1, Ordering::Relaxed));
                     assert!(ring.push(task).is_ok());
                 }
             });

@@ -1,5 +1,5 @@
 //! `Task`: a closure of a few words, held in place, that is run once or dropped. What it borrows is not in its type: it is made by a
-//! [`Lender`](super::Lender), behind which somebody waits until it is gone.
+//! [`JobScope`](super::JobScope), behind which somebody waits until it is gone.
 
 use std::cell::Cell;
 use std::fmt;
@@ -15,10 +15,10 @@ pub const CAPTURED_BYTES_MAX: usize = WORDS * size_of::<usize>();
 
 pub(super) type Words = MaybeUninit<[usize; WORDS]>;
 
-/// Moves the closure out of the words, and calls it, or drops it where there is no seat.
+/// Moves the closure out of the words, and calls it, or drops it where there is no slot.
 type Call<S, D> = unsafe fn(*mut Words, Option<&S>, *const Ledger<D>);
 
-/// A closure that is run once, by a thread that shows its seat `S`, or dropped. Who waits for it keeps data `D`.
+/// A closure that is run once, by a thread that shows its slot `S`, or dropped. Who waits for it keeps data `D`.
 pub struct Task<S, D> {
     words: Words,
     call: Call<S, D>,
@@ -72,8 +72,8 @@ impl<S, D> Task<S, D> {
 
     /// Runs it, and counts it as gone, also where it panics.
     #[inline]
-    pub fn run(self, seat: &S, tally: &Tally<D>) {
-        self.end(Some(seat), tally);
+    pub fn run(self, slot: &S, tally: &Tally<D>) {
+        self.end(Some(slot), tally);
     }
 
     /// Drops it unrun, and counts it as gone.
@@ -82,14 +82,14 @@ impl<S, D> Task<S, D> {
     }
 
     #[inline]
-    fn end(self, seat: Option<&S>, tally: &Tally<D>) {
+    fn end(self, slot: Option<&S>, tally: &Tally<D>) {
         let mut task = ManuallyDrop::new(self);
         // Who waits for others must not wait for this one too.
         tally.turn_to(task.ledger);
         let _gone = Gone { ledger: task.ledger, tally };
         // SAFETY: the closure is in the words, and nobody takes it out again: this task is not dropped. The ledger lives until it is
         // counted as gone, which `Gone` does last.
-        unsafe { (task.call)(&mut task.words, seat, task.ledger) };
+        unsafe { (task.call)(&mut task.words, slot, task.ledger) };
     }
 }
 
@@ -110,11 +110,11 @@ impl<S, D> fmt::Debug for Task<S, D> {
 
 /// # Safety
 /// The words hold an `F`, which is theirs no more afterwards.
-unsafe fn call_free<F: FnOnce(&S), S, D>(words: *mut Words, seat: Option<&S>, _: *const Ledger<D>) {
+unsafe fn call_free<F: FnOnce(&S), S, D>(words: *mut Words, slot: Option<&S>, _: *const Ledger<D>) {
     // SAFETY: as the caller promises.
     let job = unsafe { words.cast::<F>().read() };
-    if let Some(seat) = seat {
-        job(seat);
+    if let Some(slot) = slot {
+        job(slot);
     }
 }
 
@@ -138,7 +138,7 @@ pub struct Tally<D> {
     /// Whose tasks; it lives, since it is not told yet. Null if there are none.
     ledger: Cell<*const Ledger<D>>,
     count: Cell<u64>,
-    /// A bit for the seat of each that has nothing to wait for any more.
+    /// A bit for the slot of each that has nothing to wait for any more.
     released: Cell<u64>,
 }
 
@@ -181,7 +181,7 @@ impl<D> Tally<D> {
         self.count.get()
     }
 
-    /// A bit for the seat of each who has nothing to wait for any more, since this was asked last: they are to be woken.
+    /// A bit for the slot of each who has nothing to wait for any more, since this was asked last: they are to be woken.
     #[inline]
     pub fn take_released(&self) -> u64 {
         self.released.replace(0)

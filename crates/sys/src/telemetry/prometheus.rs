@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::layout::{BOUNDS_NS, Count};
-use super::snapshot::{PageHistogram, PageTurns, Snapshot};
+use super::snapshot::{PageHistogram, PageSlices, Snapshot};
 
 /// Every so many-th bound is told, counted within a tenfold: 1, 2 and 5.
 const TOLD: [usize; 3] = [0, 6, 14];
@@ -88,8 +88,8 @@ fn number(page: &Snapshot, count: Count) -> Option<f64> {
 
 fn turns(page: &Snapshot) -> Option<(u64, f64)> {
     match page.turns {
-        PageTurns::Slots { period_ns, share } | PageTurns::Bucket { period_ns, share } => Some((period_ns, share)),
-        PageTurns::Unknown | PageTurns::Whole => None,
+        PageSlices::Slots { period_ns, share } | PageSlices::Bucket { period_ns, share } => Some((period_ns, share)),
+        PageSlices::Unknown | PageSlices::Whole => None,
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Odd {
 
 /// How the CPU is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum PageTurns {
+pub enum PageSlices {
     /// Nobody told.
     #[default]
     Unknown,
@@ -54,25 +54,25 @@ pub enum PageTurns {
     },
 }
 
-impl PageTurns {
+impl PageSlices {
     pub(super) fn words(&self) -> (u64, u64, u64) {
         let millionths = |share: f64| (share.clamp(0.0, 1.0) * 1e6).round() as u64;
         match *self {
-            PageTurns::Unknown => (UNKNOWN, UNKNOWN, UNKNOWN),
-            PageTurns::Whole => (0, UNKNOWN, UNKNOWN),
-            PageTurns::Slots { period_ns, share } => (1, period_ns, millionths(share)),
-            PageTurns::Bucket { period_ns, share } => (2, period_ns, millionths(share)),
+            PageSlices::Unknown => (UNKNOWN, UNKNOWN, UNKNOWN),
+            PageSlices::Whole => (0, UNKNOWN, UNKNOWN),
+            PageSlices::Slots { period_ns, share } => (1, period_ns, millionths(share)),
+            PageSlices::Bucket { period_ns, share } => (2, period_ns, millionths(share)),
         }
     }
 
     /// What no writer of ours says is unknown.
-    fn of(model: u64, period_ns: u64, millionths: u64) -> PageTurns {
+    fn of(model: u64, period_ns: u64, millionths: u64) -> PageSlices {
         let share = millionths as f64 / 1e6;
         match (model, period_ns, millionths) {
-            (0, ..) => PageTurns::Whole,
-            (1, 1..=LONGEST_NS, 0..=1_000_000) => PageTurns::Slots { period_ns, share },
-            (2, 1..=LONGEST_NS, 0..=1_000_000) => PageTurns::Bucket { period_ns, share },
-            _ => PageTurns::Unknown,
+            (0, ..) => PageSlices::Whole,
+            (1, 1..=LONGEST_NS, 0..=1_000_000) => PageSlices::Slots { period_ns, share },
+            (2, 1..=LONGEST_NS, 0..=1_000_000) => PageSlices::Bucket { period_ns, share },
+            _ => PageSlices::Unknown,
         }
     }
 }
@@ -165,7 +165,7 @@ pub struct Snapshot {
     /// How often that changed.
     pub period_changes: u64,
     /// How the CPU is given.
-    pub turns: PageTurns,
+    pub turns: PageSlices,
     /// Page faults of the tick's thread.
     pub faults: Option<Faults>,
     /// Pages that the whole system read back from swap since the session began.
@@ -222,7 +222,7 @@ impl Snapshot {
             last,
             period_ns: known(tick(tick::PERIOD)),
             period_changes: tick(tick::PERIOD_CHANGES),
-            turns: PageTurns::of(tick(tick::TURNS_MODEL), tick(tick::TURNS_PERIOD), tick(tick::TURNS_SHARE)),
+            turns: PageSlices::of(tick(tick::TURNS_MODEL), tick(tick::TURNS_PERIOD), tick(tick::TURNS_SHARE)),
             faults: faults(tick::MINOR_FAULTS, tick::MAJOR_FAULTS),
             swapped_in: known(tick(tick::SWAPPED_IN)),
             counts: Count::ALL.map(|count| known(u64::from_ne_bytes(counts[count as usize]))),

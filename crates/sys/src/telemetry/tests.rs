@@ -19,7 +19,7 @@ fn entry(number: u64) -> TickEntry {
         began_ns: number * 20_000_000 + 60_000,
         done_ns: number * 20_000_000 + 4_060_000,
         period_ns: Some(20_000_000),
-        turns: PageTurns::Slots { period_ns: 10_000_000, share: 0.4 },
+        turns: PageSlices::Slots { period_ns: 10_000_000, share: 0.4 },
         faults: Some(Faults { minor: 2, major: 0 }),
         swapped_in: None,
     }
@@ -49,7 +49,7 @@ fn a_page_says_what_was_written() {
     let found = Snapshot::parse(&bytes(&words)).unwrap();
     assert_eq!((found.session.as_str(), found.owner), ("match 7", Owner::ours().unwrap()));
     assert_eq!((found.ticks, found.missed, found.period_ns, found.period_changes), (4, 5, Some(20_000_000), 0));
-    assert_eq!(found.turns, PageTurns::Slots { period_ns: 10_000_000, share: 0.4 });
+    assert_eq!(found.turns, PageSlices::Slots { period_ns: 10_000_000, share: 0.4 });
     assert_eq!((found.faults, found.swapped_in), (Some(Faults { minor: 8, major: 0 }), None));
     let counts = Count::ALL.map(|count| found.count(count));
     assert_eq!(counts, [None, Some(77), None, None, None, None, Some(0)], "unknown is not 0");
@@ -96,7 +96,7 @@ fn format_1_stays_readable() {
     let faults = Some(Faults { minor: 1, major: 0 });
     assert_eq!(page.last, Some(LastTick { number: 11, due_ns: 100, began_ns: 110, done_ns: 120, faults }));
     assert_eq!((page.ticks, page.missed, page.period_ns, page.period_changes), (10, 2, Some(20_000_000), 1));
-    assert_eq!(page.turns, PageTurns::Bucket { period_ns: 100_000_000, share: 0.4 });
+    assert_eq!(page.turns, PageSlices::Bucket { period_ns: 100_000_000, share: 0.4 });
     assert_eq!((page.faults, page.swapped_in), (Some(Faults { minor: 30, major: 31 }), None));
     assert_eq!(page.counts, [Some(1), Some(2), Some(3), Some(4), Some(5), None, Some(64)]);
     for histogram in [&page.lateness, &page.work, &page.due_to_done] {
@@ -139,7 +139,7 @@ fn what_is_wrong_with_a_page_is_told() {
     // A share that no CPU has is not believed, and costs nothing else.
     let mut words = sound;
     words[layout::TICK_AT + tick::TURNS_SHARE] = 1_000_001;
-    assert_eq!(Snapshot::parse(&bytes(&words)).unwrap().turns, PageTurns::Unknown);
+    assert_eq!(Snapshot::parse(&bytes(&words)).unwrap().turns, PageSlices::Unknown);
 }
 
 proptest! {
@@ -169,7 +169,7 @@ fn prometheus_reads_it() {
     let mut second = Snapshot::parse(&bytes(&page("b"))).unwrap();
     (first.owner.pid, second.owner.pid) = (7, 8);
     (first.began_realtime_ns, second.began_realtime_ns) = (1_700_000_000_500_000_000, 0);
-    (second.faults, second.turns) = (None, PageTurns::Whole);
+    (second.faults, second.turns) = (None, PageSlices::Whole);
     let text = prometheus(&[first, second]);
     // What has buckets is checked by rule in another test; one of them here is enough.
     let plain: Vec<&str> = text.lines().filter(|line| !line.contains("_bucket") || line.contains("work")).collect();

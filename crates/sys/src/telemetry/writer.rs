@@ -9,7 +9,7 @@ use super::layout::{self, Count, UNKNOWN, head, histogram, tick};
 use super::owner::{Owner, State};
 use super::reader::{self, PREFIX, PageError};
 use super::sequence;
-use super::snapshot::{Faults, PageTurns};
+use super::snapshot::{Faults, PageSlices};
 use crate::clock;
 use crate::shared_page::{Access, SharedPage};
 
@@ -32,7 +32,7 @@ pub struct TickEntry {
     /// The time from one tick to the next, in nanoseconds, if it is told.
     pub period_ns: Option<u64>,
     /// How the CPU is given.
-    pub turns: PageTurns,
+    pub turns: PageSlices,
     /// Page faults of this tick.
     pub faults: Option<Faults>,
     /// Pages that the system read back from swap since the session began.

@@ -264,7 +264,7 @@ fn within_bucket_ns(histogram: &PageHistogram, q: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use evenkeel_sys::shared_page::Access;
-    use evenkeel_sys::telemetry::{PageTurns, PageWriter, TickEntry};
+    use evenkeel_sys::telemetry::{PageSlices, PageWriter, TickEntry};
 
     use super::*;
 
@@ -281,7 +281,7 @@ mod tests {
                 done_ns,
                 faults,
                 period_ns: None,
-                turns: PageTurns::Unknown,
+                turns: PageSlices::Unknown,
                 swapped_in: None,
             };
             writer.tick(&entry);

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use evenkeel_rt::{Align, Spinning, ThreadWishes, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{Align, Spinning, ThreadConfig, TickClock, TickSettings, TickThread};
 use evenkeel_stats::Histogram;
 use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::{Errno, clock, thread};
@@ -159,7 +159,7 @@ impl Beat {
         let period_ns = 1_000_000_000 / u64::from(settings.hz.max(1));
         let alarm = match settings.how {
             How::Steady => {
-                let thread = TickThread::set_up(&ThreadWishes::default());
+                let thread = TickThread::set_up(&ThreadConfig::default());
                 let period = Duration::from_nanos(period_ns);
                 let spinning = Spinning::WhereThereIsRoom;
                 let settings = TickSettings { period, spinning, align: Align::Measured, ..TickSettings::default() };

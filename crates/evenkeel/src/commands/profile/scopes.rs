@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_profile::scopes::{self, Long, Scopes, Which};
-use evenkeel_sys::telemetry::{PageTurns, TelemetryReader, folders, sessions};
+use evenkeel_sys::telemetry::{PageSlices, TelemetryReader, folders, sessions};
 use serde::Serialize;
 
 use super::input;
@@ -90,12 +90,12 @@ fn quantum(args: &Args, scopes: &Scopes) -> Result<Quantum, Failure> {
     Ok(told(found.unwrap_or_default()))
 }
 
-fn told(turns: PageTurns) -> Quantum {
+fn told(turns: PageSlices) -> Quantum {
     match turns {
-        PageTurns::Slots { period_ns, share } | PageTurns::Bucket { period_ns, share } => {
+        PageSlices::Slots { period_ns, share } | PageSlices::Bucket { period_ns, share } => {
             Quantum { quantum_ns: (period_ns as f64 * share).round() as u64, quantum_from: From::Telemetry }
         }
-        PageTurns::Whole => Quantum { quantum_ns: ASSUMED_NS, quantum_from: From::Whole },
-        PageTurns::Unknown => Quantum { quantum_ns: ASSUMED_NS, quantum_from: From::Assumed },
+        PageSlices::Whole => Quantum { quantum_ns: ASSUMED_NS, quantum_from: From::Whole },
+        PageSlices::Unknown => Quantum { quantum_ns: ASSUMED_NS, quantum_from: From::Assumed },
     }
 }

@@ -1,4 +1,4 @@
-//! `Seat`: what one thread of a job system does: take jobs in its order, run them, count, wake others, sleep.
+//! `WorkerSlot`: what one thread of a job system does: take jobs in its order, run them, count, wake others, sleep.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use evenkeel_sys::job::{Left, Link, Source, Tally};
 use evenkeel_sys::{clock, tsc};
 
-use super::parts::{CALLER, CLAIM_MOST, Counted, JobQueue, Seat, Shared, Sharing, Task, UNLINKED, drop_quietly};
-use super::settings::Kind;
+use super::parts::{CALLER, CLAIM_MOST, Counted, JobQueue, Shared, Sharing, Task, UNLINKED, WorkerSlot, drop_quietly};
+use super::settings::QueueKind;
 
 /// Set in a task's label, which is its link: what it waited for went wrong, so it is not run.
 const SPOILT: u32 = 1 << 31;
@@ -21,10 +21,10 @@ const UNTOLD_MAX: u64 = 16;
 /// that no job that has nothing to do with it comes on top.
 const DEPTH_MAX: u32 = 8;
 
-impl Seat {
-    pub(super) fn new(shared: &Arc<Shared>, id: usize, takes: Vec<u8>, sources: Vec<Source<Task>>) -> Seat {
-        let for_frames = |queue: &u8| shared.queues[usize::from(*queue)].settings.kind == Kind::Frame;
-        Seat {
+impl WorkerSlot {
+    pub(super) fn new(shared: &Arc<Shared>, id: usize, takes: Vec<u8>, sources: Vec<Source<Task>>) -> WorkerSlot {
+        let for_frames = |queue: &u8| shared.queues[usize::from(*queue)].settings.kind == QueueKind::Frame;
+        WorkerSlot {
             shared: Arc::clone(shared),
             id,
             takes_for_frames: takes.iter().copied().filter(for_frames).collect(),
@@ -275,7 +275,7 @@ impl Seat {
         self.tally.tell();
         let released = self.tally.take_released();
         if released & !self.bit() != 0 {
-            (0..u64::BITS).map(|seat| released & 1 << seat).filter(|bit| *bit != 0).for_each(|bit| self.wake(bit));
+            (0..u64::BITS).map(|slot| released & 1 << slot).filter(|bit| *bit != 0).for_each(|bit| self.wake(bit));
         }
     }
 
@@ -294,7 +294,7 @@ impl Seat {
     fn announce_to_idle(&self, queue: usize, takes_it: bool) {
         let shared = &self.shared;
         let Some(at) = shared.queues.get(queue) else { return };
-        if takes_it && at.settings.kind == Kind::Frame {
+        if takes_it && at.settings.kind == QueueKind::Frame {
             let stands = at.len() as u64;
             let takes_ticks = stands.saturating_mul(shared.mean_ticks.load(Ordering::Relaxed));
             if shared.sharing == Sharing::OneCpu || takes_ticks < shared.worth_waking_ticks {
@@ -346,9 +346,9 @@ impl Seat {
     }
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for WorkerSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("WorkerSlot").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
