@@ -42,8 +42,8 @@ fn why_not(stat: &Stat, folder: &dyn Fn() -> String) -> Option<String> {
     if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
         let (folder, mode) = (folder(), mode.as_raw_mode());
         return Some(format!(
-            "everybody may write to the folder {folder} above it (mode {mode:o}), and so can replace it: take that away with \
-             `chmod o-w {folder}`, or let only owners remove files there with `chmod +t {folder}`"
+            "anyone can write to its parent folder {folder} (mode {mode:o}) and so can replace it: remove that \
+                right with `chmod o-w {folder}`, or let only owners remove files there with `chmod +t {folder}`"
         ));
     }
     None
@@ -86,7 +86,7 @@ mod tests {
                     None => assert!(is_safe, "{mode:o}"),
                     Some(error) => {
                         let shown = folder.display();
-                        assert!(error.contains(&format!("folder {shown} above it (mode {mode:o})")), "{error}");
+                        assert!(error.contains(&format!("parent folder {shown} (mode {mode:o})")), "{error}");
                         assert!(error.contains(&format!("`chmod o-w {shown}`")) && !is_safe, "{error}");
                     }
                 }

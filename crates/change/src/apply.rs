@@ -48,12 +48,12 @@ impl HalfWay {
             return "; nothing was changed".to_owned();
         }
         if self.put_back.all_undone {
-            return "; everything that was changed before is put back".to_owned();
+            return "; all earlier changes are restored".to_owned();
         }
         let values = self.put_back.files.iter().filter(|file| !file.is_undone()).map(|file| file.path.as_str());
         let kept = self.put_back.persisted.iter().filter(|kept| !kept.is_undone()).map(|kept| kept.what.as_str());
         let left: Vec<&str> = values.chain(kept).collect();
-        format!("; not put back: {}; try `evenkeel revert`", left.join(", "))
+        format!("; not restored: {}; try `evenkeel revert`", left.join(", "))
     }
 }
 
@@ -148,7 +148,7 @@ fn put_one_back(effects: &mut Effects<'_>, txn: u64, index: usize) -> Result<(),
             owed.intent.paths().for_each(|path| effects.tidy(path));
             Ok(())
         }
-        Some(file) => Err(Failure::File { path: file.path, why: "its value could not be put back".to_owned() }),
+        Some(file) => Err(Failure::File { path: file.path, why: "its value could not be restored".to_owned() }),
     }
 }
 

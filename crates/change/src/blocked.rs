@@ -34,11 +34,17 @@ pub enum Capability {
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Blocker::Lockdown => "the kernel is locked down: it withholds this from root too until Secure Boot, or lockdown=, is off",
-            Blocker::Container => "it is the host's, and a container may not change it: set it on the host",
-            Blocker::ManagedIrq => "the kernel itself spreads this interrupt over the CPUs (a managed interrupt): its affinity can't be set",
-            Blocker::Capability(Capability::CapNetAdmin) => "this user may not: it takes CAP_NET_ADMIN, or root",
-            Blocker::Capability(Capability::CapDacOverride) => "this user may not: it takes root (CAP_DAC_OVERRIDE, since the file is root's)",
+            Blocker::Lockdown => {
+                "the kernel is locked down: it denies this even to root until Secure Boot, or lockdown=, is off"
+            }
+            Blocker::Container => "it belongs to the host, and a container may not change it: set it on the host",
+            Blocker::ManagedIrq => {
+                "the kernel manages this interrupt and spreads it over the CPUs: you cannot set its affinity"
+            }
+            Blocker::Capability(Capability::CapNetAdmin) => "this user may not: it needs CAP_NET_ADMIN or root",
+            Blocker::Capability(Capability::CapDacOverride) => {
+                "this user may not: it needs root (CAP_DAC_OVERRIDE, because root owns the file)"
+            }
         })
     }
 }

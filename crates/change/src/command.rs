@@ -37,7 +37,7 @@ pub(crate) fn run(argv: &[String]) -> Result<(), String> {
             Ok(None) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it did not end within {} s", TIME_LIMIT_NS / 1_000_000_000));
+                return Err(format!("it did not finish within {} s", TIME_LIMIT_NS / 1_000_000_000));
             }
             Err(error) => return Err(error.to_string()),
         }

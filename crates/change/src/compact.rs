@@ -67,7 +67,7 @@ pub(crate) fn compact(
             Ok(Line::Known(record)) => log.transaction(record.event.txn()).is_some(),
             // Only a newer program knows what it is about.
             Ok(Line::Unknown { .. }) => true,
-            Err(_) => return Err(journal.unwritable("it changed while it was read".to_owned())),
+            Err(_) => return Err(journal.unwritable("it changed during the read".to_owned())),
         };
         if stays && let Some(line) = renumbered(&line, next(seq)?) {
             seq += 1;

@@ -14,17 +14,18 @@ use crate::state_error::StateError;
 pub enum ConfirmError {
     /// No change waits for it.
     #[error(
-        "confirm: no change waits for it; one that was not confirmed in time is put back already: see `evenkeel history`"
+        "confirm: no change needs confirmation; evenkeel has already reverted a change that you did not confirm \
+            in time: see `evenkeel history`"
     )]
     Nothing,
     /// That change does not.
-    #[error("confirm transaction {id}: it does not wait for that; see `evenkeel history`")]
+    #[error("confirm transaction {id}: it needs no confirmation; see `evenkeel history`")]
     NotThis {
         /// The number given.
         id: u64,
     },
     /// The program that made it was killed half-way.
-    #[error("confirm transaction {id}: it was killed half-way; put it back with `evenkeel revert {id}`")]
+    #[error("confirm transaction {id}: it was killed half-way; revert it with `evenkeel revert {id}`")]
     Interrupted {
         /// The number.
         id: u64,

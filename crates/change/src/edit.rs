@@ -24,7 +24,7 @@ pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
     let text_of = || match before {
         Entry::File { text, mode } => Ok((text.as_str(), *mode)),
         Entry::Absent => Ok(("", NEW_MODE)),
-        Entry::Link { target } => Err(format!("it is a symbolic link to {target}, and only files are edited")),
+        Entry::Link { target } => Err(format!("it is a symbolic link to {target}; evenkeel edits only regular files")),
     };
     match content {
         Content::Whole { text, mode } => Ok(Entry::File { text: text.clone(), mode: *mode }),
@@ -37,7 +37,7 @@ pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
         }
         // A file of ours alone would be a kernel without its root.
         Content::KernelArguments { .. } if *before == Entry::Absent => {
-            Err("it is not there, and kernel arguments are only ever added to those of somebody else".to_owned())
+            Err("it does not exist, and evenkeel only adds kernel arguments to an existing file".to_owned())
         }
         Content::KernelArguments { arguments } => {
             let (text, mode) = text_of()?;

@@ -40,14 +40,14 @@ pub enum Failure {
     #[error("{0}")]
     Root(String),
     /// Who should undo it later could not be started.
-    #[error("start the watchdog that undoes it: {0}")]
+    #[error("start the watchdog that reverts the change: {0}")]
     Arm(String),
 }
 
 impl From<TreeError> for Failure {
     fn from(error: TreeError) -> Failure {
         let is_permission = matches!(error.errno, Errno::ACCESS | Errno::PERM);
-        let why = if is_permission { format!("{}; root may", error.why) } else { error.why };
+        let why = if is_permission { format!("{}; run it as root", error.why) } else { error.why };
         Failure::File { path: error.path, why }
     }
 }
@@ -92,7 +92,7 @@ impl fmt::Display for StepFailure {
             StepError::Refused { errno } => write!(f, "the kernel refused the write to {path}: {errno}"),
             StepError::Blocked { by, errno } => write!(f, "{path}: {errno}: {by}"),
             StepError::DidNotTake { found, read_from } => {
-                write!(f, "the kernel took the write to {path}, but {read_from} tells {found:?}")
+                write!(f, "the kernel accepted the write to {path}, but {read_from} reads {found:?}")
             }
             StepError::Unreadable { why } | StepError::NotPutBack { why } => f.write_str(why),
         }

@@ -174,7 +174,7 @@ fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
         Action::KernelArgument { argument } => Outcome::PendingReboot { todo: add_argument(argument) },
         Action::Hold { .. } if is_carried => Outcome::PendingStart { todo: format!("systemctl start {HOLDER}") },
         Action::Hold { path } => Outcome::NotApplicable {
-            instead: format!("it lasts while a process holds {path} open, as `evenkeel prove {setting}` does"),
+            instead: format!("it lasts only while a process keeps {path} open, as `evenkeel prove {setting}` does"),
         },
         Action::ByHand { .. } if is_carried => Outcome::PendingReboot { todo: "reboot".to_owned() },
         Action::ByHand { todo } => Outcome::NotApplicable { instead: todo.clone() },
@@ -184,12 +184,13 @@ fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
         }
         Action::Process => Outcome::NotApplicable {
             instead: format!(
-                "the server sets it when it starts (prctl, or TimerSlackNSec= of its systemd unit); `evenkeel prove {setting}` tries it"
+                "the server sets it when it starts (prctl, or TimerSlackNSec= of its systemd unit); `evenkeel \
+                    prove {setting}` tests it"
             ),
         },
     }
 }
 
 pub(crate) fn add_argument(argument: &str) -> String {
-    format!("add {argument} to the kernel's command line in the boot loader's configuration, and restart the machine")
+    format!("add {argument} to the kernel command line in the boot loader's configuration, and reboot")
 }

@@ -72,8 +72,8 @@ impl StateDir {
 fn in_image(image: &Image, doing: &'static str, folder: &str, errno: Errno) -> StateError {
     let path = image.shown(folder);
     let why = match errno {
-        Errno::XDEV => "a symbolic link on the way is absolute, or leads out of the image: make it a relative one",
-        Errno::NOTDIR | Errno::LOOP => "it is a symbolic link, or no directory: it could lead out of the image",
+        Errno::XDEV => "a symbolic link in the path is absolute, or points out of the image: make it relative",
+        Errno::NOTDIR | Errno::LOOP => "it is a symbolic link or not a directory, and could point out of the image",
         _ => return StateError::io(doing, &path, errno),
     };
     StateError::Unsafe { path: path.display().to_string(), why: why.to_owned() }
@@ -156,7 +156,7 @@ mod tests {
         symlink("/mnt/var", dir.path().join("var")).unwrap();
         for opened in [State::open_in(&image), State::open_to_revert_in(&image)] {
             let error = opened.map(drop).unwrap_err().to_string();
-            assert!(error.contains("is absolute, or leads out of the image"), "{error}");
+            assert!(error.contains("is absolute, or points out of the image"), "{error}");
         }
     }
 }

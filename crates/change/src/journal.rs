@@ -33,7 +33,7 @@ const NOTE_BYTES: usize = 21;
 
 const CHUNK_BYTES: u64 = 1 << 16;
 
-pub(crate) const RUN_OUT: &str = "the numbers have run out; move the file away once everything is put back";
+pub(crate) const RUN_OUT: &str = "it has no record numbers left; move the file away once everything is reverted";
 
 pub(crate) struct Journal {
     pub(crate) dir: StateDir,
@@ -197,12 +197,12 @@ impl Journal {
             self.copy_torn(out, file, &copy)
                 .and_then(|()| out.sync(&copy))
                 .and_then(|()| Ok(rustix::fs::fsync(&self.dir.dir)?))
-                .map_err(|errno| StateError::io("set the torn end of the journal aside in", &path, errno))?;
+                .map_err(|errno| StateError::io("save the torn end of the journal in", &path, errno))?;
         }
         if self.torn > 0 || self.dirty {
             out.truncate(file, self.end)
                 .and_then(|()| out.sync(file))
-                .map_err(|errno| self.io("cut the torn end off", errno))?;
+                .map_err(|errno| self.io("cut off the torn end", errno))?;
             self.torn = 0;
             self.dirty = false;
         }
@@ -231,7 +231,7 @@ impl Journal {
                 opened => return Ok((opened?, self.dir.path.join(name))),
             }
         }
-        let why = format!("it has {MAX_TORN_FILES} files journal.torn-N: look at them and move them away");
+        let why = format!("it has {MAX_TORN_FILES} files journal.torn-N: check them and move them away");
         Err(StateError::Unsafe { path: self.dir.path.display().to_string(), why })
     }
 

@@ -285,7 +285,7 @@ impl Logged {
             id,
             at_ns: 0,
             kind: Kind::Apply,
-            title: "not known: the record that begins it is missing".to_owned(),
+            title: "unknown: the record that begins it is missing".to_owned(),
             boot_id: None,
             steps: Vec::new(),
             settings: Vec::new(),

@@ -65,7 +65,7 @@ impl fmt::Display for Loss {
                 }
                 write!(f, " was before")?;
                 if let Some(wanted) = wanted {
-                    write!(f, " it became {wanted:?}")?;
+                    write!(f, " now has {wanted:?}")?;
                 }
                 f.write_str(" is missing")
             }

@@ -148,6 +148,6 @@ mod errno_name {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Errno, D::Error> {
         let name = String::deserialize(deserializer)?;
-        Errno::parse(&name).ok_or_else(|| de::Error::custom(format!("{name:?} is no error name such as EINVAL")))
+        Errno::parse(&name).ok_or_else(|| de::Error::custom(format!("{name:?} is not an error name such as EINVAL")))
     }
 }

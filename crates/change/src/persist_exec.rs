@@ -127,7 +127,7 @@ fn take_file(
     }
     effects.state.outside.put(tree, path, &after)?;
     if tree.look(path)? != after {
-        return Err(Failure::File { path: path.clone(), why: "it does not read as it was written".to_owned() });
+        return Err(Failure::File { path: path.clone(), why: "it does not contain what evenkeel wrote".to_owned() });
     }
     effects.done(part.txn, part.index)?;
     Ok(true)

@@ -166,13 +166,16 @@ impl ReadError {
 
 fn odd(path: &str, text: &str) -> String {
     let start: String = text.chars().take(200).collect();
-    format!("read {path}: {start:?} tells no value")
+    format!("read {path}: {start:?} is not a value")
 }
 
 /// A value that the writer could not put back must not be overwritten.
 fn restorable(path: &str, text: &str, value: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT_BYTES || value.contains(['\n', '\0']) {
-        return Err(format!("change {path}: its {} bytes are more than one line that could be put back", text.len()));
+        return Err(format!(
+            "change {path}: its {} bytes are not one line, so evenkeel could not restore them",
+            text.len()
+        ));
     }
     Ok(())
 }

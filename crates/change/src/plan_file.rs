@@ -91,8 +91,8 @@ pub enum PlanFileError {
     Plan(#[from] PlanError),
     /// This machine needs other steps.
     #[error(
-        "apply the plan: it is not what its settings come to on this machine: {what}. It was made on another machine, or \
-         changed, or the machine was; plan anew: evenkeel plan {settings}"
+        "apply the plan: its settings give another plan on this machine: {what}. It was made on another machine, \
+            or the plan or the machine changed. Make it again: evenkeel plan {settings}"
     )]
     Differs {
         /// The first difference.
@@ -108,7 +108,7 @@ impl PlanFileError {
         match self {
             PlanFileError::Text(what) => what.clone(),
             PlanFileError::Format(other) => {
-                format!("format {other} is not known to this evenkeel; use the one that wrote it")
+                format!("this evenkeel does not know format {other}; use the version that wrote it")
             }
             PlanFileError::Unit(error) => error.to_string(),
             other => other.to_string(),
@@ -242,7 +242,7 @@ impl PlanFile {
         for (ours, theirs) in self.steps.iter().zip(&now.steps) {
             let place = format!("{} at {}", ours.step.knob, ours.step.place);
             if ours.step != theirs.step {
-                return differs(format!("the step for {place} is another"));
+                return differs(format!("the step for {place} differs"));
             }
             if ours.seen != theirs.seen {
                 let shown = |seen: &Option<String>| seen.clone().unwrap_or_else(|| "unknown".to_owned());
@@ -250,7 +250,7 @@ impl PlanFile {
             }
         }
         if self.persist != now.persist {
-            return differs("other files or commands make it outlive a boot".to_owned());
+            return differs("other files or commands persist it".to_owned());
         }
         Ok(())
     }

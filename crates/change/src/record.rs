@@ -250,7 +250,7 @@ pub(crate) fn decode(line: &[u8]) -> Result<Line, Bad> {
         None => return Err(Bad::Content("it has no format number".to_owned())),
     }
     let Some(kind) = value.get("record").and_then(|kind| kind.as_str()) else {
-        return Err(Bad::Content("it does not say which kind of record it is".to_owned()));
+        return Err(Bad::Content("it has no record kind".to_owned()));
     };
     if !KINDS.contains(&kind) {
         let seq = value.get("seq").and_then(serde_json::Value::as_u64);

@@ -103,10 +103,10 @@ impl Register {
         }
         let register: Register = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if register.format != FORMAT {
-            return Err(format!("format {} is not known to this evenkeel", register.format));
+            return Err(format!("this evenkeel does not know format {}", register.format));
         }
         if register.path != path {
-            return Err(format!("it is that of {:?}", register.path));
+            return Err(format!("it belongs to {:?}", register.path));
         }
         Ok(if register.boot_id == boot_id { register } else { Register::new(boot_id, path) })
     }

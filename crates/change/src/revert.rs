@@ -38,7 +38,7 @@ pub struct RevertReport {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevertError {
     /// The journal has no such transaction.
-    #[error("revert transaction {id}: there is none with this number; `evenkeel history` lists them")]
+    #[error("revert transaction {id}: it does not exist; `evenkeel history` lists all transactions")]
     Unknown {
         /// The number given.
         id: u64,

@@ -12,7 +12,7 @@ pub struct ServiceName(String);
 
 /// A text that names no service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} names no service: give a name like memcached.service, of letters, digits and `:-_.@`")]
+#[error("{0:?} is not a service name: give a name like memcached.service, of letters, digits and `:-_.@`")]
 pub struct ServiceNameError(String);
 
 impl ServiceName {
@@ -77,6 +77,6 @@ mod tests {
             assert!(name.parse::<ServiceName>().is_err(), "{name}");
         }
         let error = "../../x".parse::<ServiceName>().unwrap_err().to_string();
-        assert!(error.starts_with("\"../../x\" names no service"), "{error}");
+        assert!(error.starts_with("\"../../x\" is not a service name"), "{error}");
     }
 }

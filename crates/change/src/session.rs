@@ -33,7 +33,7 @@ pub enum SessionError {
     #[error(transparent)]
     Target(#[from] Box<StepFailure>),
     /// The knob is no file that can be switched while the machine runs.
-    #[error("try {knob} at {place} while the machine runs: it is not set by writing a file")]
+    #[error("try {knob} at {place} while the machine runs: it cannot be set by writing a file")]
     NotAFile {
         /// The knob's id.
         knob: String,

@@ -45,7 +45,7 @@ impl StateDir {
         let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(dir) => File::from(dir),
             Err(rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
-                return Err(not_ours("it is a symbolic link, or no directory".to_owned()));
+                return Err(not_ours("it is a symbolic link or not a directory".to_owned()));
             }
             Err(errno) => return Err(StateError::io("open the state directory", &path, errno)),
         };
@@ -90,7 +90,7 @@ impl StateDir {
                 let mut holder = String::new();
                 let read = (&lock).take(MAX_HOLDER_BYTES).read_to_string(&mut holder);
                 let known = read.is_ok() && !holder.trim().is_empty();
-                let holder = if known { holder.trim().to_owned() } else { "its process is not known".to_owned() };
+                let holder = if known { holder.trim().to_owned() } else { "its process is unknown".to_owned() };
                 Err(StateError::Busy { path: path.display().to_string(), holder })
             }
             Err(errno) => Err(StateError::io("lock", &path, errno)),
@@ -133,7 +133,7 @@ pub(crate) fn refuse_if_shared(file: &File, path: &Path) -> Result<(), StateErro
     let why = if stat.st_uid != 0 && stat.st_uid != owner {
         format!("it belongs to user {}: only root or user {owner} may own it", stat.st_uid)
     } else if mode.intersects(Mode::WGRP | Mode::WOTH) {
-        format!("others may write to it (mode {:o}): take that away with `chmod go-w`", mode.as_raw_mode())
+        format!("others may write to it (mode {:o}): remove that right with `chmod go-w`", mode.as_raw_mode())
     } else if !is_file_or_dir(stat.st_mode) {
         "it is neither a regular file nor a directory".to_owned()
     } else {

@@ -37,7 +37,7 @@ pub enum StateError {
         why: String,
     },
     /// Another evenkeel holds the lock.
-    #[error("lock {path}: another evenkeel ({holder}) is changing this host; wait until it ends, or end it")]
+    #[error("lock {path}: another evenkeel ({holder}) is changing this host; wait until it ends, or stop it")]
     Busy {
         /// The lock.
         path: String,
@@ -46,8 +46,9 @@ pub enum StateError {
     },
     /// The journal lost something, or a part of it can't be read.
     #[error(
-        "read the journal {path}: {}. Nothing was changed. `evenkeel revert` puts back what the rest of it tells; each line tells under \
-         \"undo\" which shell command undoes it. Then move it and journal.last-record away",
+        "read the journal {path}: {}. Nothing was changed. `evenkeel revert` restores what the remaining records \
+            describe; \"undo\" in each line is the shell command that undoes it. Then move the journal and \
+            journal.last-record away",
         listed(losses)
     )]
     Damaged {
@@ -66,8 +67,9 @@ pub enum StateError {
     },
     /// A setting is not as we left it, and the register does not have our change of it any more.
     #[error(
-        "put {before:?} back in {path}: it is {found:?}, which this journal did not set, and no register in /run/evenkeel has the change any \
-         more. Nothing was written. If {before:?} is right, write it by hand, then revert again"
+        "restore {before:?} in {path}: it is {found:?}, which this journal did not set, and no register in \
+            /run/evenkeel still has the change. Nothing was written. If {before:?} is right, write it yourself, then \
+            revert again"
     )]
     Doubt {
         /// The file of the setting.
@@ -87,7 +89,8 @@ pub enum StateError {
     },
     /// A newer evenkeel wrote the journal.
     #[error(
-        "read the journal {path}: byte {offset}: format {format} is not known to this evenkeel; use the one that wrote it"
+        "read the journal {path}: byte {offset}: this evenkeel does not know format {format}; use the version \
+            that wrote it"
     )]
     UnknownFormat {
         /// The journal.
@@ -99,8 +102,8 @@ pub enum StateError {
     },
     /// The journal is as long as it may be.
     #[error(
-        "add to the journal {path}: it may not grow over {MAX_JOURNAL_BYTES} bytes, and all of it is still in force; put it back with \
-         `evenkeel revert`"
+        "add to the journal {path}: it may not exceed {MAX_JOURNAL_BYTES} bytes, and all its changes are still in \
+            force; revert some with `evenkeel revert`"
     )]
     Full {
         /// The journal.
@@ -108,7 +111,8 @@ pub enum StateError {
     },
     /// A record would be longer than it may be.
     #[error(
-        "add to the journal: the record would have {len_bytes} bytes, and may have {MAX_RECORD_BYTES}; change less at once"
+        "add to the journal: the record would have {len_bytes} bytes, and the limit is {MAX_RECORD_BYTES}; change \
+            less at once"
     )]
     TooLong {
         /// How long it would be.

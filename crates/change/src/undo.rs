@@ -238,7 +238,7 @@ impl<'a> Sheet<'a> {
         }
         match look(effects.root, self.path, self.reading) {
             Ok(now) if same(&now, &self.before) => self.restored(found),
-            Ok(now) => Undo::Failed { why: format!("put {:?} back in {}: it reads {now:?}", self.before, self.path) },
+            Ok(now) => Undo::Failed { why: format!("restore {:?} in {}: it reads {now:?}", self.before, self.path) },
             Err(error) => Undo::Failed { why: error.why() },
         }
     }

@@ -200,10 +200,10 @@ impl Judge<'_> {
             Ok(EffectiveValue::Other { found, read_from }) => {
                 let mut why = match target.path == read_from {
                     _ if !self.is_this_boot => {
-                        format!("the boot did not bring {read_from} back to what was set in transaction {id}")
+                        format!("after the boot, {read_from} does not have the value of transaction {id}")
                     }
                     true => format!("somebody changed {read_from} after transaction {id}"),
-                    false => format!("{read_from} does not follow what was set after transaction {id}"),
+                    false => format!("{read_from} does not follow the value that was set after transaction {id}"),
                 };
                 if let Some(culprit) = culprit(self.facts, step, &found) {
                     why += &format!("; {culprit}");
@@ -212,7 +212,7 @@ impl Judge<'_> {
             }
             Err(ReadError::Odd { text, why }) => (Fact::Known(text), why),
             Err(ReadError::Refused(refusal)) => {
-                let why = format!("what transaction {id} set can't be read any more: {refusal}");
+                let why = format!("evenkeel can no longer read what transaction {id} set: {refusal}");
                 (Fact::from(refusal), why)
             }
         };
@@ -229,8 +229,8 @@ impl Judge<'_> {
             Some(by) if !self.is_this_boot => {
                 let line = self.root.text("/proc/cmdline").unwrap_or_default();
                 let why = format!(
-                    "the machine was booted without it, though {by} has it: the boot loader's configuration was not made anew, \
-                     or another one started the machine"
+                    "the machine booted without it, although {by} has it: the boot loader's configuration was not \
+                        regenerated, or another boot loader started the machine"
                 );
                 Found::Drift(self.drift(step, Fact::Known(line.trim().to_owned()), why))
             }
@@ -258,7 +258,8 @@ impl Judge<'_> {
             Some(true) => Found::Holds,
             Some(false) => Found::Pending(pending(step, WaitsFor::Start, format!("systemctl restart {unit}"))),
             None => {
-                let todo = format!("systemctl restart {unit}; whether process {pid} has it already can't be read");
+                let todo =
+                    format!("systemctl restart {unit}; evenkeel cannot read whether process {pid} already has it");
                 Found::Pending(pending(step, WaitsFor::Start, todo))
             }
         }
@@ -271,12 +272,12 @@ impl Judge<'_> {
         match current {
             Some(current) if same(&current, &step.wanted) => Found::Holds,
             Some(current) if !self.is_this_boot => {
-                let why = "the boot did not bring it about".to_owned();
+                let why = "the boot did not set it".to_owned();
                 Found::Drift(self.drift(step, Fact::Known(current), why))
             }
             Some(_) => Found::Pending(pending(step, WaitsFor::Reboot, "reboot".to_owned())),
             None => {
-                let todo = "reboot; whether it is so already can't be read here".to_owned();
+                let todo = "reboot; evenkeel cannot read here whether it is already in force".to_owned();
                 Found::Pending(pending(step, WaitsFor::Reboot, todo))
             }
         }
@@ -285,7 +286,7 @@ impl Judge<'_> {
     fn hold(&self, step: &Step) -> Found {
         match self.logged.carrier(step) {
             None => {
-                let todo = "hold the device open from the server, or apply with --persist".to_owned();
+                let todo = "let the server keep the device open, or apply with --persist".to_owned();
                 Found::Pending(pending(step, WaitsFor::Hand, todo))
             }
             Some(_) if server::main_process(self.root, HOLDER).is_some() => Found::Holds,
@@ -332,7 +333,7 @@ fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, fil
         }
         Ok(evenkeel_hostfs::Entry::Absent) => {
             let why = format!("somebody removed the file that transaction {} wrote", logged.id);
-            (Fact::absent("the file is not there"), why)
+            (Fact::absent("the file does not exist"), why)
         }
         Ok(_) => {
             let why = format!("somebody changed the file that transaction {} wrote", logged.id);

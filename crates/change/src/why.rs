@@ -22,7 +22,7 @@ fn sysctl_file(facts: &Facts, path: &str, wanted: &str, found: &str) -> Option<S
     let (file, last) = all.rfind(|(_, setting)| setting.key == key && setting.value.is_some())?;
     let value = last.value.as_deref().unwrap_or_default();
     (same(value, found) && !same(value, wanted)).then(|| {
-        format!("{} sets it to {value} in line {}, at each boot and at each `sysctl --system`", file.path, last.line)
+        format!("{} sets it to {value} in line {}, at each boot and each `sysctl --system`", file.path, last.line)
     })
 }
 
@@ -36,7 +36,7 @@ fn irqbalance(facts: &Facts, path: &str) -> Option<String> {
 fn multiqueue(facts: &Facts, path: &str) -> Option<String> {
     let is_there = facts.owners.google_set_multiqueue.known() == Some(&true);
     let is_its = path.starts_with("/proc/irq/") || path.ends_with("/xps_cpus");
-    (is_there && is_its).then(|| "google_set_multiqueue gives each queue a CPU at boot".to_owned())
+    (is_there && is_its).then(|| "google_set_multiqueue assigns each queue a CPU at boot".to_owned())
 }
 
 fn tuned(facts: &Facts) -> Option<String> {
@@ -46,5 +46,5 @@ fn tuned(facts: &Facts) -> Option<String> {
 
 fn bpftune(facts: &Facts, path: &str) -> Option<String> {
     let runs = facts.owners.bpftune.known() == Some(&true);
-    (runs && path.starts_with("/proc/sys/")).then(|| "bpftune runs, and changes sysctls when it sees cause".to_owned())
+    (runs && path.starts_with("/proc/sys/")).then(|| "bpftune runs, and changes sysctls when it decides to".to_owned())
 }

@@ -106,7 +106,7 @@ fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
         return Finding { state: State::Blocked, reason, ..finding };
     }
     if let Some(profile) = tuned_sets(facts, knob) {
-        let reason = format!("TuneD's profile {profile} sets it: change it there; {}", finding.reason);
+        let reason = format!("TuneD's profile {profile} sets it: change it in TuneD; {}", finding.reason);
         return Finding { state: State::OwnedBy, reason, ..finding };
     }
     let notes = undone_at_boot(facts, &finding).into_iter().chain(others(facts, knob, &finding));
@@ -145,13 +145,13 @@ mod tests {
             ],
             expect![[r#"
                 no container (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 docker (latency)
-                  blocked /proc/sys/net/core/rmem_max "212992" -> "4194304": in a Docker container /proc/sys and /sys are read only: set it on the machine that runs it; there: the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  blocked /proc/sys/net/core/rmem_max "212992" -> "4194304": in a Docker container, /proc/sys and /sys are read-only: set it on the machine that runs the Docker container; there: a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 lxc, nothing to set (latency)
-                  keep /proc/sys/net/core/rmem_max "4194304": a server that asks for it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
+                  keep /proc/sys/net/core/rmem_max "4194304": a server that requests it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
                 unknown (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
             "#]],
         );
         let deep = with_idle("intel_idle", &[("C6", 133)]);
@@ -163,25 +163,25 @@ mod tests {
             knob("cmdline.intel_idle.max_cstate"),
             &[("pod", Goal::Latency, &deep_in_a_pod)],
             expect![[r#"
-            pod (latency)
-              blocked intel_idle.max_cstate ? -> "1": a Kubernetes container has no kernel of its own: set it on the machine that runs it; there: C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
-        "#]],
+                pod (latency)
+                  blocked intel_idle.max_cstate ? -> "1": a Kubernetes container does not have its own kernel: set it on the machine that runs the Kubernetes container; there: C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot
+            "#]],
         );
         check(
             knob("cpuidle.dma_latency_us"),
             &[("pod", Goal::Latency, &deep_in_a_pod)],
             expect![[r#"
                 pod (latency)
-                  blocked /dev/cpu_dma_latency "2000000000" -> "2": a Kubernetes container has no /dev/cpu_dma_latency unless it is passed in; there: C6 of intel_idle takes 133 us to leave
+                  blocked /dev/cpu_dma_latency "2000000000" -> "2": a Kubernetes container has no /dev/cpu_dma_latency unless you pass it in; there: C6 of intel_idle takes 133 us to leave
             "#]],
         );
         check(
             knob("process.timer_slack_ns"),
             &[("pod", Goal::Latency, &deep_in_a_pod)],
             expect![[r#"
-            pod (latency)
-              set server ? -> "1": unless the server is started otherwise its sleeps end up to 50000 ns late; real-time threads and timerfd have no slack
-        "#]],
+                pod (latency)
+                  set server ? -> "1": by default the server's sleeps end up to 50000 ns late; real-time threads and timerfd have no slack
+            "#]],
         );
     }
 
@@ -198,11 +198,11 @@ mod tests {
             ],
             expect![[r#"
                 sets it (latency)
-                  owned-by /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": TuneD's profile network-latency sets it: change it there; any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                  owned-by /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": TuneD's profile network-latency sets it: change it in TuneD; any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD recommends never, rpk always: run `evenkeel prove thp.enabled=madvise` to measure
                 does not (latency)
-                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD recommends never, rpk always: run `evenkeel prove thp.enabled=madvise` to measure
                 one's own (latency)
-                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD recommends never, rpk always: run `evenkeel prove thp.enabled=madvise` to measure
             "#]],
         );
     }
@@ -232,17 +232,17 @@ mod tests {
             ],
             expect![[r#"
                 another value (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; /etc/sysctl.d/60-net.conf (line 3) sets 212992 at boot, which would undo it: change it there too
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; /etc/sysctl.d/60-net.conf (line 3) sets 212992 at boot, which would undo the change: change that line too
                 the same value (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 by a pattern (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; /etc/sysctl.d/60-net.conf (line 3) sets 16777216 at boot, which would undo it: change it there too
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; /etc/sysctl.d/60-net.conf (line 3) sets 16777216 at boot, which would undo the change: change that line too
                 another key (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 not known (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 kept (latency)
-                  keep /proc/sys/net/core/rmem_max "4194304": a server that asks for it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
+                  keep /proc/sys/net/core/rmem_max "4194304": a server that requests it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
             "#]],
         );
     }
@@ -265,13 +265,13 @@ mod tests {
             ],
             expect![[r#"
                 bpftune (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; bpftune runs and sets network sysctls whenever it sees cause: stop it, or leave this to it
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; bpftune runs and sets network sysctls when it decides to: stop it, or leave this setting to it
                 bpftune from the next boot on (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; bpftune starts at the next boot and sets network sysctls whenever it sees cause
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; bpftune starts at the next boot and sets network sysctls when it decides to
                 saptune (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; saptune applies HANA, 941735 at boot and may set this too: set it there
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; saptune applies HANA, 941735 at boot and may set this too: set it in saptune
                 saptune without a solution (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
             "#]],
         );
         let small_table = |facts: &mut Facts| {
@@ -284,7 +284,7 @@ mod tests {
             &[("container networks", Goal::Latency, &small_table)],
             expect![[r#"
                 container networks (latency)
-                  set /proc/sys/net/netfilter/nf_conntrack_buckets "16384" -> "65536": 16384 buckets for 262144 flows: in a full table each packet goes through 16 entries; a container network is set up here (10-aws.conflist), whose agents may set this too
+                  set /proc/sys/net/netfilter/nf_conntrack_buckets "16384" -> "65536": 16384 buckets for 262144 flows: in a full table each packet searches 16 entries; a container network is set up here (10-aws.conflist), and its agents may set this too
             "#]],
         );
     }
@@ -317,23 +317,23 @@ mod tests {
             ],
             expect![[r#"
                 drop-ins (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot
                 grubby (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot
                 GRUB alone (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; GRUB reads no drop-ins here: GRUB_CMDLINE_LINUX of /etc/default/grub has to be changed by hand
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot; GRUB reads no drop-ins here: change GRUB_CMDLINE_LINUX in /etc/default/grub yourself
                 old GRUB (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; a GRUB before version 2 starts this machine, which evenkeel does not change
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot; a GRUB before version 2 starts this machine, and evenkeel does not change it
                 systemd-boot (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; systemd-boot takes it from /etc/kernel/cmdline when an entry is made: by hand
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot; systemd-boot copies /etc/kernel/cmdline when it creates an entry: change that file yourself
                 UKI (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; it can't be made to last from here: the arguments are part of a signed image (UKI), and who builds that sets them
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot; evenkeel cannot make it persist: the arguments are part of a signed image (UKI), and whoever builds the image sets them
                 ostree (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; ostree keeps the arguments: `rpm-ostree kargs --append=` adds one
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot; ostree manages the arguments: `rpm-ostree kargs --append=` adds one
                 none (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; it can't be made to last from here: no boot loader is in this root, and who starts the machine gives its kernel the arguments
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot; evenkeel cannot make it persist: this root has no boot loader, and whoever starts the machine passes the kernel arguments
                 unknown (latency)
-                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs; whether it can be made to last is not known, since the boot loader is not: /boot: permission denied (EACCES)
+                  set intel_idle.max_cstate ? -> "1": C6 takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot; evenkeel does not know the boot loader, so it does not know whether it can persist this: /boot: permission denied (EACCES)
             "#]],
         );
     }
@@ -342,7 +342,7 @@ mod tests {
     fn what_is_worth_acting_on_comes_first() {
         let advice = advise(&base(), &Goal::Latency.into());
         let (worth, rest) = advice.split_at(advice.partition_point(|advice| advice.state <= State::Unknown));
-        let told: String =
+        let as_text: String =
             worth.iter().map(|advice| format!("{:?} {} {}\n", advice.state, advice.knob, advice.place)).collect();
         expect![[r#"
             Set thp.enabled /sys/kernel/mm/transparent_hugepage/enabled
@@ -356,7 +356,7 @@ mod tests {
             Set vm.watermark_boost_factor /proc/sys/vm/watermark_boost_factor
             Set vm.stat_interval /proc/sys/vm/stat_interval
         "#]]
-        .assert_eq(&told);
+        .assert_eq(&as_text);
         let as_listed = |advice: &Advice| knobs::ALL.iter().position(|knob| knob.id == advice.knob);
         assert!(rest.is_sorted_by_key(|advice| (advice.state, as_listed(advice))), "{rest:?}");
         assert!(rest.iter().any(|advice| advice.state == State::Keep) && rest.len() > worth.len());

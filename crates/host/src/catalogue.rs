@@ -91,12 +91,12 @@ macro_rules! kinds {
 kinds! {
     Vcpus = "vcpus", Count, "virtual CPUs", "";
     Cores = "cores", Count, "cores", "";
-    ThreadsPerCore = "threads_per_core", Count, "threads a core", "";
+    ThreadsPerCore = "threads_per_core", Count, "threads per core", "";
     MemoryGib = "memory_gib", Number, "memory", "GiB";
     Network = "network", Words, "network", "";
-    NetworkMbpsBaseline = "network_mbps_baseline", Number, "network that lasts", "Mbit/s";
-    EbsMbps = "ebs_mbps", Count, "EBS that lasts", "Mbit/s";
-    EbsMbpsMax = "ebs_mbps_max", Count, "EBS at most", "Mbit/s";
+    NetworkMbpsBaseline = "network_mbps_baseline", Number, "sustained network", "Mbit/s";
+    EbsMbps = "ebs_mbps", Count, "sustained EBS", "Mbit/s";
+    EbsMbpsMax = "ebs_mbps_max", Count, "maximum EBS", "Mbit/s";
     Queues = "queues", Count, "network queues", "";
     NumaNodes = "numa_nodes", Count, "memory nodes", "";
     ClockGhzBase = "clock_ghz_base", Number, "base clock", "GHz";
@@ -106,8 +106,8 @@ kinds! {
     CStates = "c_states", State, "C states", "";
     PStates = "p_states", State, "P states", "";
     BaselinePercentPerVcpu = "baseline_percent_per_vcpu", Number, "baseline", "% of each CPU";
-    CreditsPerHour = "credits_per_hour", Number, "credits an hour", "";
-    CreditsMax = "credits_max", Number, "credits at most", "";
+    CreditsPerHour = "credits_per_hour", Number, "credits per hour", "";
+    CreditsMax = "credits_max", Number, "maximum credits", "";
 }
 
 /// What every instance type has, whether a document gives it or not.
@@ -426,9 +426,9 @@ mod tests {
         let shown = |name: &&str| {
             let instance = of(name);
             let instance = instance.known().unwrap();
-            let told = instance.figures.iter().map(|figure| format!("{}={}", figure.figure.name(), figure.value));
+            let as_text = instance.figures.iter().map(|figure| format!("{}={}", figure.figure.name(), figure.value));
             let not_given: Vec<&str> = instance.not_given.iter().map(|kind| kind.name()).collect();
-            format!("{name}: {}; not given: {}", told.collect::<Vec<_>>().join(", "), not_given.join(", "))
+            format!("{name}: {}; not given: {}", as_text.collect::<Vec<_>>().join(", "), not_given.join(", "))
         };
         let names = ["c4.8xlarge", "c7g.2xlarge", "c7i.metal-24xl", "t3.micro", "Standard_D4s_v5", "n2-standard-8"];
         let seen: Vec<String> = names.iter().map(shown).collect();

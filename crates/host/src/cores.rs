@@ -19,8 +19,8 @@ impl Cores {
                 cores.push(core);
             }
         }
-        let told: usize = cores.iter().map(CpuSet::len).sum();
-        (told == online.len()).then_some(Cores(cores))
+        let as_text: usize = cores.iter().map(CpuSet::len).sum();
+        (as_text == online.len()).then_some(Cores(cores))
     }
 
     /// How many there are.

@@ -70,17 +70,17 @@ impl Finding {
 
     /// For want of a fact that the decision hangs on; `what` names the fact.
     pub(crate) fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
-        let why = fact.unknown_why().unwrap_or("it is not what it should be");
+        let why = fact.unknown_why().unwrap_or("it is not in the expected form");
         let unseen = match fact {
-            Fact::Unseen { .. } => ", which was taken before evenkeel looked at it: capture the machine anew",
+            Fact::Unseen { .. } => ", which is older than this check: capture the machine again",
             _ => "",
         };
         Finding::new(State::Unknown, place, format!("{what} is not known: {why}{unseen}"))
     }
 
     /// With what a counter reads behind the reason; it never decides.
-    pub(crate) fn counting(self, told: &str) -> Finding {
-        Finding { reason: self.reason + told, ..self }
+    pub(crate) fn counting(self, as_text: &str) -> Finding {
+        Finding { reason: self.reason + as_text, ..self }
     }
 
     pub(crate) fn at(self, current: impl ToString) -> Finding {
@@ -92,7 +92,7 @@ impl Finding {
 pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
     match fact {
         Fact::Known(value) => Ok(value.clone()),
-        Fact::Absent { why } => Err(Finding::not_here(place, format!("not found here: {why}"))),
+        Fact::Absent { why } => Err(Finding::not_here(place, format!("not present here: {why}"))),
         _ => Err(Finding::unknown(place, "the value in force", fact)),
     }
 }
@@ -101,7 +101,7 @@ pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
 pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     let text = own(path, &facts.sysctl(path))?;
     text.parse().map_err(|_| {
-        Finding::new(State::Unknown, path, format!("the value in force is no whole number: {:?}", shown(&text)))
+        Finding::new(State::Unknown, path, format!("the value in force is not a whole number: {:?}", shown(&text)))
     })
 }
 

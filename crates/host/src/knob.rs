@@ -204,15 +204,15 @@ impl fmt::Display for Place {
                 write!(f, "{folder}/{file}, for each {each}; a place is {place}")
             }
             Place::ByHandEach { how, .. } => {
-                write!(f, "by hand, for each device: {}", how.replace("{device}", "DEVICE").replace("{}", "VALUE"))
+                write!(f, "manually, for each device: {}", how.replace("{device}", "DEVICE").replace("{}", "VALUE"))
             }
             Place::EachNetworkIrq => {
                 f.write_str("/proc/irq/N/smp_affinity_list, for each interrupt of a network interface; a place is N")
             }
-            Place::KernelArgument { name } => write!(f, "the argument {name}= of the kernel's command line"),
+            Place::KernelArgument { name } => write!(f, "the argument {name}= on the kernel command line"),
             Place::Process => f.write_str("the server's own process, when it starts"),
-            Place::Held { path } => write!(f, "{path}, for as long as a process holds it open"),
-            Place::ByHand { how } => write!(f, "by hand: {}", how.replace("{}", "VALUE")),
+            Place::Held { path } => write!(f, "{path}, while a process holds it open"),
+            Place::ByHand { how } => write!(f, "manually: {}", how.replace("{}", "VALUE")),
         }
     }
 }

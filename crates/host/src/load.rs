@@ -22,17 +22,17 @@ pub(crate) struct Load {
     /// Packets a second.
     pub(crate) pps: u64,
     /// How they were told, for reasons.
-    pub(crate) told: String,
+    pub(crate) label: String,
 }
 
 impl Load {
     /// `None` where neither packets nor players are told: they are not guessed.
     pub(crate) fn of(server: &Server) -> Option<Load> {
         match (server.pps, server.players) {
-            (Some(pps), _) => Some(Load { pps, told: format!("{pps} packets/s") }),
+            (Some(pps), _) => Some(Load { pps, label: format!("{pps} packets/s") }),
             (None, Some(players)) => {
                 let pps = players.saturating_mul(PPS_A_PLAYER);
-                Some(Load { pps, told: format!("{players} players who send {PPS_A_PLAYER}/s each") })
+                Some(Load { pps, label: format!("{players} players that send {PPS_A_PLAYER}/s each") })
             }
             (None, None) => None,
         }
@@ -60,11 +60,11 @@ mod tests {
 
     #[test]
     fn the_sum_is_of_what_was_told() {
-        let sums = |told: &str| {
-            let load = Load::of(&told.parse().unwrap())?;
+        let sums = |as_text: &str| {
+            let load = Load::of(&as_text.parse().unwrap())?;
             Some((load.pps, load.stalled_packets(), load.stalled_bytes()))
         };
-        for (told, expected) in [
+        for (as_text, expected) in [
             ("", None),
             ("cpus=4", None),
             ("pps=3840", Some((3840, 384, 319_488))),
@@ -73,7 +73,7 @@ mod tests {
             ("pps=1", Some((1, 1, 832))),
             ("players=1000000000", Some((60_000_000_000, 6_000_000_000, 4_992_000_000_000))),
         ] {
-            assert_eq!(sums(told), expected, "{told}");
+            assert_eq!(sums(as_text), expected, "{as_text}");
         }
     }
 

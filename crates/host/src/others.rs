@@ -15,35 +15,35 @@ pub(crate) fn others(facts: &Facts, knob: &Knob, finding: &Finding) -> Vec<Strin
     if finding.place.starts_with("/proc/sys/net/") {
         if owners.bpftune.known() == Some(&true) {
             notes.push(
-                "bpftune runs and sets network sysctls whenever it sees cause: stop it, or leave this to it".to_owned(),
+                "bpftune runs and sets network sysctls when it decides to: stop it, or leave this setting to it"
+                    .to_owned(),
             );
         } else if owners.bpftune_enabled.known() == Some(&true) {
-            notes.push("bpftune starts at the next boot and sets network sysctls whenever it sees cause".to_owned());
+            notes.push("bpftune starts at the next boot and sets network sysctls when it decides to".to_owned());
         }
     }
     if let Some(applied) = owners.saptune.known().filter(|applied| is_sysctl && !applied.is_empty()) {
-        notes.push(format!("saptune applies {} at boot and may set this too: set it there", applied.join(", ")));
+        notes.push(format!("saptune applies {} at boot and may set this too: set it in saptune", applied.join(", ")));
     }
     for program in knob.extras.set_by {
         match program {
             Program::ContainerNetwork => {
                 if let Some(files) = owners.cni.known().filter(|files| !files.is_empty()) {
                     notes.push(format!(
-                        "a container network is set up here ({}), whose agents may set this too",
+                        "a container network is set up here ({}), and its agents may set this too",
                         files.join(", ")
                     ));
                 }
             }
-            Program::GoogleMultiqueue if owners.google_set_multiqueue.known() == Some(&true) => notes.push(
-                "google_set_multiqueue gives each queue a CPU at every boot: this has to come after it".to_owned(),
-            ),
+            Program::GoogleMultiqueue if owners.google_set_multiqueue.known() == Some(&true) => notes
+                .push("google_set_multiqueue assigns each queue a CPU at every boot: apply this after it".to_owned()),
             Program::GoogleMultiqueue => {}
         }
     }
     let is_own = |profile: &&String| is_sysctl && TunedProfile::named(profile).is_none();
     if let Some(profile) = owners.tuned_profile.known().filter(is_own) {
         notes.push(format!(
-            "TuneD's profile {profile} is active, and evenkeel does not know what it sets: look there first"
+            "TuneD's profile {profile} is active, and evenkeel does not know what it sets: check the profile first"
         ));
     }
     notes
@@ -57,24 +57,28 @@ pub(crate) fn lasts(facts: &Facts, place: Place) -> Option<String> {
     let why = match &facts.boot.loader {
         Fact::Known(BootLoader::GrubDropIns | BootLoader::Grubby) => return None,
         Fact::Known(BootLoader::Grub) => {
-            "GRUB reads no drop-ins here: GRUB_CMDLINE_LINUX of /etc/default/grub has to be changed by hand"
+            "GRUB reads no drop-ins here: change GRUB_CMDLINE_LINUX in /etc/default/grub yourself"
         }
         Fact::Known(BootLoader::GrubLegacy) => {
-            "a GRUB before version 2 starts this machine, which evenkeel does not change"
+            "a GRUB before version 2 starts this machine, and evenkeel does not change it"
         }
         Fact::Known(BootLoader::SystemdBoot) => {
-            "systemd-boot takes it from /etc/kernel/cmdline when an entry is made: by hand"
+            "systemd-boot copies /etc/kernel/cmdline when it creates an entry: change that file yourself"
         }
         Fact::Known(BootLoader::Uki) => {
-            "it can't be made to last from here: the arguments are part of a signed image (UKI), and who builds that sets them"
+            "evenkeel cannot make it persist: the arguments are part of a signed image (UKI), and whoever builds \
+                the image sets them"
         }
-        Fact::Known(BootLoader::Ostree) => "ostree keeps the arguments: `rpm-ostree kargs --append=` adds one",
+        Fact::Known(BootLoader::Ostree) => "ostree manages the arguments: `rpm-ostree kargs --append=` adds one",
         Fact::Known(BootLoader::None) => {
-            "it can't be made to last from here: no boot loader is in this root, and who starts the machine gives its kernel the arguments"
+            "evenkeel cannot make it persist: this root has no boot loader, and whoever starts the machine passes \
+                the kernel arguments"
         }
         unknown => {
             let why = unknown.unknown_why().unwrap_or_default();
-            return Some(format!("whether it can be made to last is not known, since the boot loader is not: {why}"));
+            return Some(format!(
+                "evenkeel does not know the boot loader, so it does not know whether it can persist this: {why}"
+            ));
         }
     };
     Some(why.to_owned())
@@ -89,7 +93,7 @@ pub(crate) fn undone_at_boot(facts: &Facts, finding: &Finding) -> Option<String>
         return None;
     }
     let (path, line) = (&file.path, setting.line);
-    Some(format!("{path} (line {line}) sets {value} at boot, which would undo it: change it there too"))
+    Some(format!("{path} (line {line}) sets {value} at boot, which would undo the change: change that line too"))
 }
 
 /// Why a container may not change this place; the server's own process is its to change.
@@ -102,13 +106,13 @@ pub(crate) fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
         Container::Kubernetes => "Kubernetes container".to_owned(),
     };
     match place {
-        Place::File { .. } | Place::FileSince { .. } | Place::Each { .. } | Place::EachNetworkIrq => {
-            Some(format!("in a {container} /proc/sys and /sys are read only: set it on the machine that runs it"))
-        }
+        Place::File { .. } | Place::FileSince { .. } | Place::Each { .. } | Place::EachNetworkIrq => Some(format!(
+            "in a {container}, /proc/sys and /sys are read-only: set it on the machine that runs the {container}"
+        )),
         Place::KernelArgument { .. } => {
-            Some(format!("a {container} has no kernel of its own: set it on the machine that runs it"))
+            Some(format!("a {container} does not have its own kernel: set it on the machine that runs the {container}"))
         }
-        Place::Held { path } => Some(format!("a {container} has no {path} unless it is passed in")),
+        Place::Held { path } => Some(format!("a {container} has no {path} unless you pass it in")),
         Place::Process | Place::ByHand { .. } | Place::ByHandEach { .. } => None,
     }
 }

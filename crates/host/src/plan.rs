@@ -114,7 +114,7 @@ fn no_place(facts: &Facts, setting: &Setting) -> PlanError {
     let places: Vec<String> = steps_of(facts, setting).into_iter().map(|step| step.place).collect();
     let why = match (&setting.place, places.is_empty()) {
         (Some(place), false) => {
-            format!("{} has no place {place:?} here; it has {}", setting.knob.id, places.join(", "))
+            format!("{} has no place {place:?} here; its places are {}", setting.knob.id, places.join(", "))
         }
         _ => format!("this machine has no place for {}", setting.knob.id),
     };
@@ -276,11 +276,11 @@ mod tests {
         let mut facts = base();
         nics(&mut facts).push(nic("ens6", 2, 40));
         let settings: Vec<Setting> = settings.iter().map(|text| Setting::parse(text).unwrap()).collect();
-        let told = match Plan::of(&facts, &settings) {
+        let as_text = match Plan::of(&facts, &settings) {
             Ok(plan) => plan.steps.iter().map(|step| serde_json::to_string(step).unwrap() + "\n").collect(),
             Err(error) => format!("{error}\n"),
         };
-        expected.assert_eq(&told);
+        expected.assert_eq(&as_text);
     }
 
     #[test]
@@ -315,7 +315,7 @@ mod tests {
         check(
             &["vm.swappiness=10", "vm.nr_hugepages=2147483647"],
             expect![[r#"
-                plan vm.nr_hugepages=2147483647: 2147483647 pages of 2 MiB are 4194304.0 GiB, and this machine has 8.0 GiB: at most three quarters of that may be set aside, 3072 pages
+                plan vm.nr_hugepages=2147483647: 2147483647 pages of 2 MiB are 4194304.0 GiB, and this machine has 8.0 GiB: you may reserve at most three quarters of that, 3072 pages
             "#]],
         );
     }
@@ -356,20 +356,20 @@ mod tests {
         check(
             &["vm.swappiness=10", "net.rps_cpus@eth0/rx-7=1"],
             expect![[r#"
-            plan net.rps_cpus@eth0/rx-7=1: net.rps_cpus has no place "eth0/rx-7" here; it has eth0/rx-0, ens6/rx-0, ens6/rx-1
-        "#]],
+                plan net.rps_cpus@eth0/rx-7=1: net.rps_cpus has no place "eth0/rx-7" here; its places are eth0/rx-0, ens6/rx-0, ens6/rx-1
+            "#]],
         );
         check(
             &["irq.affinity@=1"],
             expect![[r#"
-            plan irq.affinity@=1: irq.affinity has no place "" here; it has 24, 40, 41
-        "#]],
+                plan irq.affinity@=1: irq.affinity has no place "" here; its places are 24, 40, 41
+            "#]],
         );
         check(
             &["process.timer_slack_ns@bots=1"],
             expect![[r#"
-            plan process.timer_slack_ns@bots=1: process.timer_slack_ns has no place "bots" here; it has server
-        "#]],
+                plan process.timer_slack_ns@bots=1: process.timer_slack_ns has no place "bots" here; its places are server
+            "#]],
         );
         let mut facts = base();
         nics(&mut facts).retain(|nic| nic.name == "lo");
@@ -392,12 +392,12 @@ mod tests {
 
     #[test]
     fn files_of_a_knob_are_those_its_steps_write_and_their_side_effects() {
-        let told = |id| files_of(knobs::find(id).unwrap(), &base()).join(" ");
-        assert_eq!(told("net.rps_cpus"), "/sys/class/net/eth0/queues/rx-0/rps_cpus");
-        assert_eq!(told("irq.affinity"), "/proc/irq/24/smp_affinity_list");
+        let as_text = |id| files_of(knobs::find(id).unwrap(), &base()).join(" ");
+        assert_eq!(as_text("net.rps_cpus"), "/sys/class/net/eth0/queues/rx-0/rps_cpus");
+        assert_eq!(as_text("irq.affinity"), "/proc/irq/24/smp_affinity_list");
         let thp = "/sys/kernel/mm/transparent_hugepage/enabled /proc/sys/vm/min_free_kbytes";
-        assert_eq!(told("thp.enabled"), thp);
-        assert_eq!(told("process.timer_slack_ns"), "");
+        assert_eq!(as_text("thp.enabled"), thp);
+        assert_eq!(as_text("process.timer_slack_ns"), "");
     }
 
     #[test]

@@ -70,7 +70,7 @@ mod tests {
         ];
         let mut ranked = ids.map(|id| knobs::find(id).map(|knob| (knob.effect(), knob.when(), id)).unwrap());
         ranked.sort_unstable();
-        let told: String = ranked.map(|(effect, when, id)| format!("{effect:?} {when:?} {id}\n")).concat();
+        let as_text: String = ranked.map(|(effect, when, id)| format!("{effect:?} {when:?} {id}\n")).concat();
         expect![[r#"
             Large AtOnce vm.swappiness
             Large NewSockets net.core.rmem_max
@@ -79,7 +79,7 @@ mod tests {
             Medium ServerRestart process.timer_slack_ns
             Medium Reboot cmdline.intel_idle.max_cstate
         "#]]
-        .assert_eq(&told);
+        .assert_eq(&as_text);
     }
 
     #[test]

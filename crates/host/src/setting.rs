@@ -100,7 +100,7 @@ mod tests {
             "vm.swapiness=30",
             "kernel.panic=1",
         ];
-        let told = |text: &str| match Setting::parse(text) {
+        let as_text = |text: &str| match Setting::parse(text) {
             Ok(setting) => format!("{text:?}: {setting}\n"),
             Err(error) => format!("{text:?}: {error}\n"),
         };
@@ -110,47 +110,47 @@ mod tests {
             "vm.swappiness= 030 ": vm.swappiness=30
             "vm.swappiness=+7": vm.swappiness=7
             "vm.swappiness=200": vm.swappiness=200
-            "vm.swappiness=201": vm.swappiness does not take "201": it takes a whole number from 0 to 200
-            "vm.swappiness=-1": vm.swappiness does not take "-1": it takes a whole number from 0 to 200
-            "vm.swappiness=30%": vm.swappiness does not take "30%": it takes a whole number from 0 to 200
-            "vm.swappiness=": vm.swappiness does not take "": it takes a whole number from 0 to 200
-            "vm.swappiness=99999999999999999999": vm.swappiness does not take "99999999999999999999": it takes a whole number from 0 to 200
-            "vm.swappiness": "vm.swappiness" is no setting: expected KNOB=VALUE
-            "": "" is no setting: expected KNOB=VALUE
+            "vm.swappiness=201": vm.swappiness does not accept "201": it accepts a whole number from 0 to 200
+            "vm.swappiness=-1": vm.swappiness does not accept "-1": it accepts a whole number from 0 to 200
+            "vm.swappiness=30%": vm.swappiness does not accept "30%": it accepts a whole number from 0 to 200
+            "vm.swappiness=": vm.swappiness does not accept "": it accepts a whole number from 0 to 200
+            "vm.swappiness=99999999999999999999": vm.swappiness does not accept "99999999999999999999": it accepts a whole number from 0 to 200
+            "vm.swappiness": "vm.swappiness" is not a setting: expected KNOB=VALUE
+            "": "" is not a setting: expected KNOB=VALUE
             "=5": unknown knob "": `evenkeel explain` lists the knobs
-            "net.core.rmem_max=4MiB": net.core.rmem_max does not take "4MiB": it takes a whole number of bytes from 2304 to 2147483647
+            "net.core.rmem_max=4MiB": net.core.rmem_max does not accept "4MiB": it accepts a whole number of bytes from 2304 to 2147483647
             "thp.enabled=madvise": thp.enabled=madvise
-            "thp.enabled=Always": thp.enabled does not take "Always": it takes one of always, madvise, never
+            "thp.enabled=Always": thp.enabled does not accept "Always": it accepts one of always, madvise, never
             "clocksource=hyperv_clocksource_tsc_page": clocksource=hyperv_clocksource_tsc_page
-            "clocksource=tsc;reboot": clocksource does not take "tsc;reboot": it takes a name of letters, digits, - and _ that the kernel offers
-            "clocksource=$(reboot)": clocksource does not take "$(reboot)": it takes a name of letters, digits, - and _ that the kernel offers
-            "clocksource=../../etc/passwd": clocksource does not take "../../etc/passwd": it takes a name of letters, digits, - and _ that the kernel offers
-            "clocksource=tsc\nkvm-clock": clocksource does not take "tsc\nkvm-clock": it takes a name of letters, digits, - and _ that the kernel offers
+            "clocksource=tsc;reboot": clocksource does not accept "tsc;reboot": it accepts a name of letters, digits, - and _ that the kernel offers
+            "clocksource=$(reboot)": clocksource does not accept "$(reboot)": it accepts a name of letters, digits, - and _ that the kernel offers
+            "clocksource=../../etc/passwd": clocksource does not accept "../../etc/passwd": it accepts a name of letters, digits, - and _ that the kernel offers
+            "clocksource=tsc\nkvm-clock": clocksource does not accept "tsc\nkvm-clock": it accepts a name of letters, digits, - and _ that the kernel offers
             "net.rps_cpus=3,1,2": net.rps_cpus=1-3
             "net.rps_cpus=": net.rps_cpus=
             "net.rps_cpus@eth0/rx-0=1-3": net.rps_cpus@eth0/rx-0=1-3
-            "net.rps_cpus=0-4294967295": net.rps_cpus does not take "0-4294967295": it takes a list of CPUs such as 0-3,8, or nothing for none
+            "net.rps_cpus=0-4294967295": net.rps_cpus does not accept "0-4294967295": it accepts a list of CPUs such as 0-3,8, or nothing for none
             "net.rps_cpus=8191": net.rps_cpus=8191
-            "net.rps_cpus=8192": net.rps_cpus does not take "8192": it takes a list of CPUs such as 0-3,8, or nothing for none
+            "net.rps_cpus=8192": net.rps_cpus does not accept "8192": it accepts a list of CPUs such as 0-3,8, or nothing for none
             "net.ipv4.udp_mem=1 2 3": net.ipv4.udp_mem=1 2 3
             "net.ipv4.udp_mem=\t1  02\t3\n": net.ipv4.udp_mem=1 2 3
-            "net.ipv4.udp_mem=1 2": net.ipv4.udp_mem does not take "1 2": it takes 3 whole numbers of pages, each from 0 to 9223372036854775807, with spaces between them
-            "net.ipv4.udp_mem=1 2 3 4": net.ipv4.udp_mem does not take "1 2 3 4": it takes 3 whole numbers of pages, each from 0 to 9223372036854775807, with spaces between them
-            "net.ipv4.udp_mem=1 2 -3": net.ipv4.udp_mem does not take "1 2 -3": it takes 3 whole numbers of pages, each from 0 to 9223372036854775807, with spaces between them
-            "net.ipv4.udp_mem=": net.ipv4.udp_mem does not take "": it takes 3 whole numbers of pages, each from 0 to 9223372036854775807, with spaces between them
+            "net.ipv4.udp_mem=1 2": net.ipv4.udp_mem does not accept "1 2": it accepts 3 whole numbers of pages, each from 0 to 9223372036854775807, separated by spaces
+            "net.ipv4.udp_mem=1 2 3 4": net.ipv4.udp_mem does not accept "1 2 3 4": it accepts 3 whole numbers of pages, each from 0 to 9223372036854775807, separated by spaces
+            "net.ipv4.udp_mem=1 2 -3": net.ipv4.udp_mem does not accept "1 2 -3": it accepts 3 whole numbers of pages, each from 0 to 9223372036854775807, separated by spaces
+            "net.ipv4.udp_mem=": net.ipv4.udp_mem does not accept "": it accepts 3 whole numbers of pages, each from 0 to 9223372036854775807, separated by spaces
             "irq.affinity@24=0": irq.affinity@24=0
             "irq.affinity@=0": irq.affinity@=0
-            "irq.affinity=": irq.affinity does not take "": it takes a list of CPUs such as 0-3,8
-            "irq.affinity=3-1": irq.affinity does not take "3-1": it takes a list of CPUs such as 0-3,8
-            "irq.affinity=f": irq.affinity does not take "f": it takes a list of CPUs such as 0-3,8
+            "irq.affinity=": irq.affinity does not accept "": it accepts a list of CPUs such as 0-3,8
+            "irq.affinity=3-1": irq.affinity does not accept "3-1": it accepts a list of CPUs such as 0-3,8
+            "irq.affinity=f": irq.affinity does not accept "f": it accepts a list of CPUs such as 0-3,8
             "cmdline.intel_idle.max_cstate=1": cmdline.intel_idle.max_cstate=1
-            "cmdline.intel_idle.max_cstate=1 init=/bin/sh": cmdline.intel_idle.max_cstate does not take "1 init=/bin/sh": it takes a whole number from 0 to 9
+            "cmdline.intel_idle.max_cstate=1 init=/bin/sh": cmdline.intel_idle.max_cstate does not accept "1 init=/bin/sh": it accepts a whole number from 0 to 9
             "cpuidle.dma_latency_us=0": cpuidle.dma_latency_us=0
-            "haltpoll.guest_halt_poll_ns=4294967296": haltpoll.guest_halt_poll_ns does not take "4294967296": it takes a whole number of ns from 0 to 4294967295
-            "process.timer_slack_ns=0": process.timer_slack_ns does not take "0": it takes a whole number of ns from 1 to 1000000000
+            "haltpoll.guest_halt_poll_ns=4294967296": haltpoll.guest_halt_poll_ns does not accept "4294967296": it accepts a whole number of ns from 0 to 4294967295
+            "process.timer_slack_ns=0": process.timer_slack_ns does not accept "0": it accepts a whole number of ns from 1 to 1000000000
             "vm.swapiness=30": unknown knob "vm.swapiness": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
             "kernel.panic=1": unknown knob "kernel.panic": `evenkeel explain` lists the knobs
-        "#]].assert_eq(&texts.map(told).concat());
+        "#]].assert_eq(&texts.map(as_text).concat());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::knob::{Knob, Place, file_in};
 /// from root too, so that `candidate`, what one would try, is blocked. Also the place.
 pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
     let Place::FileSince { files, .. } = knob.place else {
-        return Err(Finding::new(State::Unknown, knob.id, "it has no place"));
+        return Err(Finding::new(State::Unknown, knob.id, "it has no places"));
     };
     let Some(version) = facts.kernel.version.known() else {
         return Err(Finding::unknown(knob.id, "the kernel's version", &facts.kernel.version));
@@ -21,7 +21,7 @@ pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Re
             Some((major, minor)) if (version.major, version.minor) >= (major, minor) => {
                 Finding::new(State::Removed, knob.id, format!("removed in Linux {major}.{minor}; {}", knob.kernels))
             }
-            _ => Finding::not_here(knob.id, "this kernel does not have it yet"),
+            _ => Finding::not_here(knob.id, "this kernel is too old to have it"),
         });
     };
     let fact = facts.sysctl(path);
@@ -29,10 +29,10 @@ pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Re
     match &fact {
         Fact::Forbidden { why } => Err(shut(path, candidate, why)),
         Fact::Denied { why } if is_locked => Err(shut(path, candidate, why)),
-        Fact::Denied { why } => Err(Finding::new(State::Unknown, path, format!("only root may read it: {why}"))),
+        Fact::Denied { why } => Err(Finding::new(State::Unknown, path, format!("you need root to read it: {why}"))),
         Fact::Absent { .. } if path.starts_with("/sys/kernel/debug/") => Err(Finding::not_here(
             path,
-            "not found here: debugfs is not mounted, or the kernel does not show its scheduler there",
+            "not present here: debugfs is not mounted, or the kernel does not show its scheduler there",
         )),
         _ => Ok((path, own_number(facts, path)?)),
     }
@@ -41,7 +41,7 @@ pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Re
 /// What the kernel's lockdown keeps from everybody.
 fn shut(path: &str, candidate: i64, why: &str) -> Finding {
     let finding =
-        Finding::new(State::Blocked, path, format!("the kernel's lockdown shuts debugfs, from root too: {why}"));
+        Finding::new(State::Blocked, path, format!("the kernel's lockdown disables debugfs, even for root: {why}"));
     Finding { wanted: Some(candidate.to_string()), ..finding }
 }
 
@@ -64,9 +64,9 @@ pub(crate) fn times_by_cpus(facts: &Facts, knob: &Knob, unscaled_ns: i64) -> Res
 pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result<Finding, Finding> {
     let current = own_number(facts, path)?;
     let reason = match u64::try_from(current) {
-        Ok(0) => format!("{share} is the spelling in use"),
-        Ok(bytes) => format!("this is the spelling in use, with {}", size(bytes)),
-        Err(_) => "a number of bytes below 0 is none".to_owned(),
+        Ok(0) => format!("{share} is in use instead"),
+        Ok(bytes) => format!("this one is in use, with {}", size(bytes)),
+        Err(_) => "a number of bytes below 0 is not a limit".to_owned(),
     };
     Ok(Finding::keep(path, reason).at(current))
 }
@@ -75,10 +75,10 @@ pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result
 pub(crate) fn boosted(path: &str, switch: &Fact<bool>, fast: bool) -> Result<Finding, Finding> {
     let on = own(path, switch)?;
     let finding = if on == fast {
-        Finding::keep(path, "cores may run above their nominal frequency, as a server with one busy thread wants")
+        Finding::keep(path, "cores may run above their nominal frequency, which suits a server with one busy thread")
     } else {
         let wanted = u8::from(fast);
-        Finding::set(path, wanted, "cores are kept to their nominal frequency, which every tick pays for")
+        Finding::set(path, wanted, "cores stay at or below their nominal frequency, which slows every tick")
     };
     Ok(finding.at(u8::from(on)))
 }
@@ -87,7 +87,7 @@ pub(crate) fn boosted(path: &str, switch: &Fact<bool>, fast: bool) -> Result<Fin
 pub(crate) fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [Node], Finding> {
     match &facts.numa.nodes {
         Fact::Known(nodes) if nodes.len() > 1 => Ok(nodes),
-        Fact::Known(_) => Err(Finding::inert(place, "there is one memory node: all memory is equally near")),
+        Fact::Known(_) => Err(Finding::inert(place, "there is one memory node: all memory is equally close")),
         unknown => Err(Finding::unknown(place, "how many memory nodes there are", unknown)),
     }
 }
@@ -110,7 +110,7 @@ pub(crate) fn each_policy(
         Fact::Known(_) | Fact::Absent { .. } => {
             vec![Finding::not_here(
                 knob.id,
-                "there is no frequency driver here: the hypervisor or the firmware decides",
+                "there is no frequency driver here: the hypervisor or the firmware controls the frequency",
             )]
         }
         unknown => vec![Finding::unknown(knob.id, "which CPUs share a frequency", unknown)],
@@ -144,7 +144,7 @@ pub(crate) fn each_interface(
     let findings: Vec<Finding> =
         facts.network.hardware().map(|nic| decide(nic).unwrap_or_else(|finding| finding)).collect();
     if findings.is_empty() {
-        return vec![Finding::not_here(id, "no interface has hardware behind it")];
+        return vec![Finding::not_here(id, "no interface has hardware")];
     }
     findings
 }
@@ -152,7 +152,12 @@ pub(crate) fn each_interface(
 /// What the counter of full socket buffers reads.
 pub(crate) fn full_buffers(facts: &Facts) -> String {
     let count = facts.counters.udp_sum(|udp| Some(udp.rcvbuf_errors));
-    reads("RcvbufErrors", count, "no packet was lost so", "so many packets found a socket's buffer full")
+    reads(
+        "RcvbufErrors",
+        count,
+        "no packet was lost this way",
+        "this many packets were dropped because a socket's buffer was full",
+    )
 }
 
 /// How many CPUs a server may use here: those that run, within what the control group allows.

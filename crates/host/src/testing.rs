@@ -67,7 +67,7 @@ pub(crate) fn base() -> Facts {
             disks: Known(vec![disk("vda")]),
             root: Known("vda".into()),
             mounted: Known(vec!["vda".into()]),
-            xen_persistent_grants: Fact::absent("no disk is Xen's"),
+            xen_persistent_grants: Fact::absent("no disk is a Xen disk"),
         },
         network: Network { nics: Known(vec![nic("eth0", 1, 24), loopback()]) },
         limits: Limits { cpu: Known(CpuLimit::Unlimited), cpus_allowed: Known(set("0-3")) },
@@ -127,7 +127,7 @@ fn machine() -> Machine {
 fn owners() -> Owners {
     Owners {
         irqbalance: Known(false),
-        irqbalance_version: Fact::absent("irqbalance is not seen to run"),
+        irqbalance_version: Fact::absent("irqbalance is not visible"),
         irqbalance_options: Fact::absent("irqbalance is not installed"),
         tuned_profile: Fact::absent("TuneD is not installed"),
         bpftune: Known(false),
@@ -148,7 +148,7 @@ fn kernel() -> Kernel {
         command_line: Known(vec!["root=/dev/vda1".into(), "ro".into(), "quiet".into()]),
         lockdown: Known(Lockdown::None),
         timer_hz: Known(250),
-        config: Fact::absent("there is no file of it"),
+        config: Fact::absent("its file does not exist"),
     }
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
     Nic {
         name: name.into(),
         kind: NicKind::Hardware,
-        master: Fact::absent("it is no part of another interface"),
+        master: Fact::absent("it is not part of another interface"),
         lower: vec![],
         bond_mode: None,
         vlan_id: None,
@@ -251,7 +251,7 @@ pub(crate) fn disk(name: &str) -> Disk {
     Disk {
         name: name.into(),
         kind: DiskKind::Virtio,
-        model: Fact::absent("such a disk tells no model"),
+        model: Fact::absent("this kind of disk reports no model"),
         scheduler: Known(Scheduler {
             chosen: "mq-deadline".into(),
             available: ["none", "mq-deadline", "kyber", "bfq"].map(str::to_owned).into(),
@@ -322,21 +322,25 @@ pub(crate) type Row<'a> = (&'a str, Goal, &'a dyn Fn(&mut Facts));
 pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
     let rows =
         rows.iter().map(|(label, goal, alter)| (format!("{label} ({goal})"), AdviceContext::from(*goal), *alter));
-    check_wishes(knob, rows.collect(), &expected);
+    check_contexts(knob, rows.collect(), &expected);
 }
 
 /// What is told of a server (`pps=3840`), and what one alters of the base machine.
-pub(crate) type Told<'a> = (&'a str, &'a dyn Fn(&mut Facts));
+pub(crate) type ServerRow<'a> = (&'a str, &'a dyn Fn(&mut Facts));
 
 /// As [`check`], for latency and a server of which something is told.
 #[track_caller]
-pub(crate) fn check_told(knob: &'static Knob, rows: &[Told<'_>], expected: Expect) {
-    let context = |told: &str| AdviceContext { goal: Goal::Latency, server: told.parse::<Server>().unwrap() };
-    check_wishes(
+pub(crate) fn check_server(knob: &'static Knob, rows: &[ServerRow<'_>], expected: Expect) {
+    let context = |as_text: &str| AdviceContext { goal: Goal::Latency, server: as_text.parse::<Server>().unwrap() };
+    check_contexts(
         knob,
         rows.iter()
-            .map(|(told, alter)| {
-                (if told.is_empty() { "nothing told".to_owned() } else { (*told).to_owned() }, context(told), *alter)
+            .map(|(as_text, alter)| {
+                (
+                    if as_text.is_empty() { "nothing known".to_owned() } else { (*as_text).to_owned() },
+                    context(as_text),
+                    *alter,
+                )
             })
             .collect(),
         &expected,
@@ -344,10 +348,10 @@ pub(crate) fn check_told(knob: &'static Knob, rows: &[Told<'_>], expected: Expec
 }
 
 /// A row with what is wished: its label, the wish, the alteration.
-type Wished<'a> = (String, AdviceContext, &'a dyn Fn(&mut Facts));
+type ContextRow<'a> = (String, AdviceContext, &'a dyn Fn(&mut Facts));
 
 #[track_caller]
-fn check_wishes(knob: &'static Knob, rows: Vec<Wished<'_>>, expected: &Expect) {
+fn check_contexts(knob: &'static Knob, rows: Vec<ContextRow<'_>>, expected: &Expect) {
     let mut found = String::new();
     for (label, context, alter) in rows {
         let mut facts = base();
@@ -416,7 +420,7 @@ pub(crate) fn with_policies(
 pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize) {
     fn hole<T>(fact: &mut Fact<T>, how: usize) {
         *fact = match how {
-            0 => Fact::absent("it was left out"),
+            0 => Fact::absent("it was omitted"),
             1 => Fact::Denied { why: "EACCES".into() },
             2 => Fact::Unseen { why: "it is not in the capture".into() },
             _ => Fact::odd("/sys/x", "12 monkeys", "no number"),

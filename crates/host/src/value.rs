@@ -84,7 +84,7 @@ impl fmt::Display for Values {
             Values::Number { min, max, unit: "" } => write!(f, "a whole number from {min} to {max}"),
             Values::Number { min, max, unit } => write!(f, "a whole number of {unit} from {min} to {max}"),
             Values::Numbers { count, min, max, unit } => {
-                write!(f, "{count} whole numbers of {unit}, each from {min} to {max}, with spaces between them")
+                write!(f, "{count} whole numbers of {unit}, each from {min} to {max}, separated by spaces")
             }
             Values::Words(words) => write!(f, "one of {}", words.join(", ")),
             Values::Name => f.write_str("a name of letters, digits, - and _ that the kernel offers"),
@@ -97,7 +97,7 @@ impl fmt::Display for Values {
 impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SettingError::NoValue { text } => write!(f, "{text:?} is no setting: expected KNOB=VALUE"),
+            SettingError::NoValue { text } => write!(f, "{text:?} is not a setting: expected KNOB=VALUE"),
             SettingError::UnknownKnob { id, nearest: None } => {
                 write!(f, "unknown knob {id:?}: `evenkeel explain` lists the knobs")
             }
@@ -105,7 +105,7 @@ impl fmt::Display for SettingError {
                 write!(f, "unknown knob {id:?}: did you mean {nearest:?}? `evenkeel explain` lists the knobs")
             }
             SettingError::BadValue { knob, value, takes } => {
-                write!(f, "{knob} does not take {value:?}: it takes {takes}")
+                write!(f, "{knob} does not accept {value:?}: it accepts {takes}")
             }
         }
     }

@@ -72,7 +72,7 @@ pub enum LoadError {
         error: UserFileError,
     },
     /// The file is longer than [`MAX_CAPTURE_BYTES`].
-    #[error("read the capture {path}: it is longer than {MAX_CAPTURE_BYTES} bytes, the most a capture may have")]
+    #[error("read the capture {path}: it is longer than the limit of {MAX_CAPTURE_BYTES} bytes")]
     TooLong {
         /// The file.
         path: String,
@@ -286,13 +286,10 @@ impl Parser {
         match lines.next() {
             Some((_, HEADER)) => {}
             Some((_, other)) if other.starts_with("evenkeel-capture ") => {
-                return Err(error(
-                    1,
-                    format!("format {other:?} is not known to this evenkeel, which reads {HEADER:?}"),
-                ));
+                return Err(error(1, format!("this evenkeel does not know format {other:?}; it reads {HEADER:?}")));
             }
             _ => {
-                return Err(error(1, format!("no capture: its first line must be {HEADER:?}")));
+                return Err(error(1, format!("not a capture: the first line must be {HEADER:?}")));
             }
         }
         let mut last = 1;
@@ -304,7 +301,7 @@ impl Parser {
             }
             self.line(line).map_err(|what| error(number, what))?;
         }
-        Err(error(last, format!("the text stops without {FOOTER:?}: the capture was cut short; take or copy it again")))
+        Err(error(last, format!("the text ends without {FOOTER:?}: the capture is truncated; take or copy it again")))
     }
 
     fn line(&mut self, line: &str) -> Result<(), String> {
@@ -332,7 +329,7 @@ impl Parser {
         }
         let errno = || -> Result<Errno, String> {
             let name = value.unwrap_or_default();
-            Errno::parse(name).ok_or_else(|| format!("{name:?} is no error name such as ENOENT or E524"))
+            Errno::parse(name).ok_or_else(|| format!("{name:?} is not an error name such as ENOENT or E524"))
         };
         let plain = |text: &str| unescape(text).ok_or_else(|| "bad escape after a backslash".to_owned());
         match (operator, path.strip_suffix('/')) {
@@ -435,15 +432,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_line() {
         let table = [
-            ("", "line 1: no capture"),
-            ("hello\n", "line 1: no capture"),
-            ("evenkeel-capture 2\nend\n", "line 1: format \"evenkeel-capture 2\" is not known"),
-            ("evenkeel-capture 1\n/a = 1\n", "line 2: the text stops without \"end\""),
+            ("", "line 1: not a capture"),
+            ("hello\n", "line 1: not a capture"),
+            ("evenkeel-capture 2\nend\n", "line 1: this evenkeel does not know format \"evenkeel-capture 2\""),
+            ("evenkeel-capture 1\n/a = 1\n", "line 2: the text ends without \"end\""),
             ("evenkeel-capture 1\n| x\nend\n", "line 2: a `|` line belongs below"),
             ("evenkeel-capture 1\n/a\nend\n", "line 2: expected `PATH = VALUE`"),
             ("evenkeel-capture 1\na = 1\nend\n", "line 2: the path \"a\" must begin"),
             ("evenkeel-capture 1\n/a ? 1\nend\n", "line 2: unknown operator \"?\""),
-            ("evenkeel-capture 1\n/a ! EWHAT\nend\n", "line 2: \"EWHAT\" is no error name"),
+            ("evenkeel-capture 1\n/a ! EWHAT\nend\n", "line 2: \"EWHAT\" is not an error name"),
             ("evenkeel-capture 1\n/a = \\q\nend\n", "line 2: bad escape"),
             ("evenkeel-capture 1\n/a = \\xé0\nend\n", "line 2: bad escape"),
         ];

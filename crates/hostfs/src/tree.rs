@@ -215,14 +215,18 @@ fn checked(path: &str) -> Result<&str, TreeError> {
 
 fn error(doing: &'static str, path: &str, errno: Errno) -> TreeError {
     let why = match errno {
-        Errno::XDEV => "a symbolic link on the way leads out of the root; nothing outside it is touched".to_owned(),
-        Errno::ROFS => "the file system is mounted read only".to_owned(),
-        Errno::EXIST => {
-            "every name of its draft, .NAME.evenkeel-draft and so on, is taken beside it: move them away".to_owned()
+        Errno::XDEV => {
+            "a symbolic link in the path points out of the root; evenkeel changes nothing outside the root".to_owned()
         }
-        Errno::FBIG => format!("it has more than {MAX_FILE_BYTES} bytes, which is no configuration"),
-        Errno::ILSEQ => "it is no UTF-8 text".to_owned(),
-        Errno::INVAL if doing == "touch" => "only plain paths below /etc and /boot are touched".to_owned(),
+        Errno::ROFS => "the file system is mounted read-only".to_owned(),
+        Errno::EXIST => {
+            "every name for its draft file, .NAME.evenkeel-draft and so on, already exists in its folder: move \
+                them away"
+                .to_owned()
+        }
+        Errno::FBIG => format!("it has more than {MAX_FILE_BYTES} bytes, so it is not a configuration file"),
+        Errno::ILSEQ => "it is not UTF-8 text".to_owned(),
+        Errno::INVAL if doing == "touch" => "evenkeel changes only plain paths below /etc and /boot".to_owned(),
         Errno::INVAL => "it is neither a regular file nor a symbolic link".to_owned(),
         _ => errno.to_string(),
     };
@@ -380,7 +384,7 @@ mod tests {
         for path in ["/etc/out/x", "/etc/climb/x"] {
             let refused = tree.put(path, &file("x")).unwrap_err();
             assert_eq!(refused.errno, Errno::XDEV, "{refused}");
-            assert!(refused.to_string().contains("leads out of the root"), "{refused}");
+            assert!(refused.to_string().contains("points out of the root"), "{refused}");
         }
         // A link at the end is replaced, never followed.
         symlink(outside.path().join("x"), dir.path().join("etc/end")).unwrap();

@@ -39,13 +39,13 @@ pub enum UserFileError {
     #[error("{0}")]
     Kernel(Errno),
     /// To open it may do something to hardware.
-    #[error("it is a device; only files and pipes are read")]
+    #[error("it is a device; evenkeel reads only files and pipes")]
     Device,
     /// It is a pipe with a name, and nobody writes to it.
     #[error("it is a pipe that no program has open for writing; start the program that writes to it first")]
     NoWriter,
     /// The kernel adds to it as things happen, and what one program reads no other gets: `/proc/kmsg`, `trace_pipe`.
-    #[error("the kernel adds to it for as long as this machine runs; only files with an end are read")]
+    #[error("the kernel adds to it while this machine runs; evenkeel reads only files with an end")]
     Endless,
     /// It is longer than the caller allows.
     #[error("longer than {limit_bytes} bytes")]
@@ -64,10 +64,10 @@ pub enum UserFileError {
         length_bytes: u64,
     },
     /// It can't be written in place, as a file can that is gone on with.
-    #[error("it is no ordinary file")]
+    #[error("it is not a regular file")]
     NoFile,
     /// It is not UTF-8.
-    #[error("it is no text")]
+    #[error("it is not text")]
     NoText,
 }
 

@@ -26,7 +26,7 @@ enum Target {
 
 /// This root is read-only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write to a mounted root: it is read only; write to the live machine or to a capture")]
+#[error("write to a mounted root: it is read-only; write to the live machine or to a capture")]
 pub struct ReadOnlyHost;
 
 /// A write that the kernel refused.

@@ -188,10 +188,10 @@ fn what_an_earlier_version_put_elsewhere_is_taken_out() {
 
 #[test]
 fn a_file_that_is_not_there_is_not_made_for_arguments() {
-    expect![[r#"it is not there, and kernel arguments are only ever added to those of somebody else"#]]
+    expect!["it does not exist, and evenkeel only adds kernel arguments to an existing file"]
         .assert_eq(&with(&Entry::Absent, &arguments(&["a=b"])).unwrap_err());
     let link = Entry::Link { target: "/elsewhere".to_owned() };
-    expect![[r#"it is a symbolic link to /elsewhere, and only files are edited"#]]
+    expect!["it is a symbolic link to /elsewhere; evenkeel edits only regular files"]
         .assert_eq(&with(&link, &arguments(&["a=b"])).unwrap_err());
 }
 

@@ -28,7 +28,7 @@ pub fn boot_files(root: &Root) -> Vec<BootFile> {
     paths.extend([CMDLINE, DEFAULTS].map(str::to_owned));
     paths.extend(in_folder(DROP_INS, ".cfg"));
     paths.extend(VARIABLES.map(str::to_owned));
-    let long = || Err(format!("it has more than {MAX_FILE_BYTES} bytes, which is no configuration"));
+    let long = || Err(format!("it has more than {MAX_FILE_BYTES} bytes, so it is not a configuration file"));
     let read = |path: String| match root.text(&path) {
         Err(refusal) => match refusal.why {
             Why::NotCaptured => None,
@@ -94,7 +94,9 @@ fn in_defaults<'a>(context: &PersistContext<'a>, argument: &str, ours: &'a str) 
     for file in files {
         match &file.text {
             Ok(text) => texts.push((file.path.as_str(), text.as_str())),
-            Err(why) => return Some(Obstacle::Closed { path: &file.path, why: format!("it can't be read: {why}") }),
+            Err(why) => {
+                return Some(Obstacle::Closed { path: &file.path, why: format!("evenkeel cannot read it: {why}") });
+            }
         }
     }
     let line = grub_defaults::line(&texts, ours);
@@ -120,7 +122,7 @@ fn in_entry<'a>(
     let path = file.path.as_str();
     let text = match &file.text {
         Ok(text) => text,
-        Err(why) => return Some(Obstacle::Closed { path, why: format!("it can't be read: {why}") }),
+        Err(why) => return Some(Obstacle::Closed { path, why: format!("evenkeel cannot read it: {why}") }),
     };
     if let Err(why) = edit::with_arguments(text, &[argument.to_owned()]) {
         return Some(Obstacle::Closed { path, why });

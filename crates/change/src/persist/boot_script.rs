@@ -33,12 +33,12 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
             plan.cannot.push(refuse(
                 setting,
                 why,
-                format!("leave it out; evenkeel explain {} says since when", setting.knob.id),
+                format!("do not set it; `evenkeel explain {}` shows since when", setting.knob.id),
             ));
             continue;
         }
         let call = match units::other_init(context) {
-            Some(init) => Err(format!("{init} starts this system, and only units of systemd are known")),
+            Some(init) => Err(format!("this system uses {init}, and evenkeel can only create systemd units")),
             None => call(context, setting),
         };
         match call {
@@ -126,7 +126,7 @@ fn call(context: &PersistContext<'_>, setting: &Setting) -> Result<String, Strin
                 None => Ok(format!("each {} {text} {}/{file}", kind(reading), folders(device)?.pattern)),
                 Some(place) => {
                     let folder = (folders(device)?.folder)(place);
-                    let folder = folder.ok_or_else(|| format!("{place:?} is no name of such a device"))?;
+                    let folder = folder.ok_or_else(|| format!("{place:?} is not the name of such a device"))?;
                     Ok(format!("put {} {} {text}", kind(reading), word(&format!("{folder}/{file}"))))
                 }
             }
@@ -138,7 +138,7 @@ fn call(context: &PersistContext<'_>, setting: &Setting) -> Result<String, Strin
                 Ok(format!("serve {} {} {}", word(nic), word(name), word(&setting.value)))
             }
         },
-        _ => Err("it is no file".to_owned()),
+        _ => Err("it is not a file".to_owned()),
     }
 }
 
@@ -198,7 +198,7 @@ const FOLDERS: &[Folders] = &[
 
 fn folders(device: Device) -> Result<&'static Folders, String> {
     let found = FOLDERS.iter().find(|folders| folders.device == device);
-    found.ok_or_else(|| "the script at boot does not know where such devices are".to_owned())
+    found.ok_or_else(|| "the boot script cannot find such devices".to_owned())
 }
 
 fn is_name(name: &str) -> bool {
@@ -230,11 +230,14 @@ fn interrupt<'a>(context: &PersistContext<'a>, number: &str) -> Result<(&'a str,
             format!("no interrupt {number} of a network interface is known, and the number alone would not last")
         })?;
     if nic.irqs.iter().filter(|other| other.name == irq.name).count() > 1 {
-        return Err(format!("{} has several interrupts named {:?}, and numbers do not last", nic.name, irq.name));
+        return Err(format!(
+            "{} has several interrupts named {:?}, and their numbers can change at boot",
+            nic.name, irq.name
+        ));
     }
     let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     if !is_plain(&nic.name) || !is_plain(&irq.name) {
-        return Err(format!("the name {:?} is none that a script can look for", irq.name));
+        return Err(format!("the boot script cannot search for the name {:?}", irq.name));
     }
     Ok((&nic.name, &irq.name))
 }

@@ -19,7 +19,9 @@ pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Resu
     let context =
         PersistContext { facts, unit: None, program: None, is_image: false, boot_files: &[], own_arguments: &[] };
     if let Some(init) = units::other_init(&context) {
-        return Err(format!("go on after a boot: {init} starts this machine, and only units of systemd are known"));
+        return Err(format!(
+            "continue after a boot: this machine uses {init}, and evenkeel can only create systemd units"
+        ));
     }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
     let mut paths = Vec::new();
@@ -33,7 +35,7 @@ pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Resu
             )
         })?);
     }
-    let [program, dir, file] = paths[..] else { return Err("go on after a boot: a path is missing".to_owned()) };
+    let [program, dir, file] = paths[..] else { return Err("continue after a boot: a path is missing".to_owned()) };
     // Not oneshot: its start would last as long as its measuring, the boot with it; and once the trial has put its own unit away, the start
     // would have systemd's usual limit again, and be ended in the middle of what is left to do.
     let text = format!(
@@ -111,6 +113,6 @@ mod tests {
         }
         assert!(of(&format!("/{}", "a".repeat(2000)), "/var/lib/evenkeel").is_err());
         let other = boots_unit(&facts("ENOENT"), "/usr/bin/evenkeel", Path::new("/v"), Path::new("/v/b"));
-        assert!(other.unwrap_err().contains("runit starts this machine"));
+        assert!(other.unwrap_err().contains("this machine uses runit"));
     }
 }

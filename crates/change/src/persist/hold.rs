@@ -20,13 +20,13 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
         let todo = format!("start at boot: sh -c '{}'", shell(0).replace("0x00000000", "VALUE"));
         plan.cannot.push(refuse(
             setting,
-            format!("{init} starts this system, and only units of systemd are known"),
+            format!("this system uses {init}, and evenkeel can only create systemd units"),
             todo,
         ));
         return plan;
     }
     let Ok(value_us) = setting.value.parse::<i32>() else {
-        plan.cannot.push(refuse(setting, format!("{DEVICE} takes a whole number of us"), "give it one"));
+        plan.cannot.push(refuse(setting, format!("{DEVICE} accepts a whole number of us"), "give a whole number"));
         return plan;
     };
     plan.files.extend(units::files(UNIT, unit(context, value_us)));
@@ -37,7 +37,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
         argv: systemctl("restart"),
         undo: systemctl("stop"),
         after: vec![path.clone()],
-        why: format!("the service holds {DEVICE} open from now on"),
+        why: format!("starts the service that keeps {DEVICE} open"),
         only_booted: true,
     });
     plan.carried.push(Carried { setting: setting.to_string(), by: path, takes_effect: TakesEffect::AtOnce });

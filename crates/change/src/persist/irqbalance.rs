@@ -19,7 +19,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
     let Some((setting, _)) = settings.split_last() else { return plan };
     let Some(path) = file(context) else {
-        let why = "where irqbalance of this distribution reads its variables is not known";
+        let why = "evenkeel does not know where irqbalance of this distribution reads its variables";
         plan.cannot.push(refuse(
             setting,
             why,
@@ -28,12 +28,12 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
         return plan;
     };
     if let Fact::Absent { .. } = context.facts.owners.irqbalance_options {
-        let why = format!("{path} is not there: irqbalance is not installed, so that nothing moves interrupts");
+        let why = format!("{path} does not exist: irqbalance is not installed, so nothing moves interrupts");
         plan.cannot.push(refuse(setting, why, "nothing, unless irqbalance is installed later"));
         return plan;
     }
     let Some(cpus) = CpuSet::parse_list(&setting.value) else {
-        plan.cannot.push(refuse(setting, "the value is no list of CPUs", "give one, such as 2-3"));
+        plan.cannot.push(refuse(setting, "the value is not a list of CPUs", "give one, such as 2-3"));
         return plan;
     };
     let mut lines = format!("IRQBALANCE_BANNED_CPULIST={cpus}\n");

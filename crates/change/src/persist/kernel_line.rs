@@ -36,13 +36,16 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
         }
         let argument = format!("{name}={}", setting.value);
         if !is_plain(&argument) {
-            let why = "its value has characters that boot loaders and shells read as their own";
-            plan.cannot.push(refuse(setting, why, format!("add {argument:?} to the kernel's command line by hand")));
+            let why = "its value has characters that are special for boot loaders and shells";
+            plan.cannot.push(refuse(setting, why, format!("add {argument:?} to the kernel command line yourself")));
         } else if let Some(other) = others(context, name, &argument) {
             plan.cannot.push(refuse(
                 setting,
-                format!("this kernel was started with {other}, which is not from a setting that is kept"),
-                format!("take {other} out of the boot loader's configuration, or reboot if it is out already; then apply {setting} again"),
+                format!("this kernel was started with {other}, which evenkeel did not set"),
+                format!(
+                    "remove {other} from the boot loader's configuration, or reboot if it is already removed; then \
+                    apply {setting} again"
+                ),
             ));
         } else if let Some(obstacle) = in_image(context, &argument) {
             let (why, todo) = words_of(&obstacle, &argument);
@@ -98,23 +101,25 @@ fn words_of(obstacle: &Obstacle<'_>, ours: &str) -> (String, String) {
     match obstacle {
         Obstacle::Other { argument, origin } => (
             format!("{origin} of the image gives the kernel {argument}, which evenkeel did not add"),
-            format!("take {argument} out of {}", origin.path),
+            format!("remove {argument} from {}", origin.path),
         ),
         Obstacle::Ended(origin) => (
             format!(
-                "{origin} of the image has the word `--` before our argument: the kernel hands all words behind it to init"
+                "{origin} of the image has the word `--` before evenkeel's argument: the kernel passes all words \
+                    after it to init"
             ),
-            format!("take `--` out of {}, or move it behind the kernel's own arguments", origin.path),
+            format!("remove `--` from {}, or move it behind the kernel arguments", origin.path),
         ),
         Obstacle::Replaced(origin) => (
-            format!("{origin} of the image sets {LINUX} anew after {GRUB_DROP_IN}, which drops {ours}"),
+            format!("{origin} of the image sets {LINUX} again after {GRUB_DROP_IN}, which drops {ours}"),
             format!(
-                "let its value begin with ${LINUX} and a space, or rename the file to be read before {GRUB_DROP_IN}"
+                "start its value with ${LINUX} and a space, or rename the file so that it is read before \
+                    {GRUB_DROP_IN}"
             ),
         ),
         Obstacle::Closed { path, why } => (
-            format!("{path} of the image takes no argument of ours: {why}"),
-            format!("mend {path}, or remove it if nothing boots by it"),
+            format!("evenkeel cannot add an argument to {path} of the image: {why}"),
+            format!("correct {path}, or remove it if nothing boots with it"),
         ),
     }
 }
@@ -135,7 +140,7 @@ fn grub_drop_in(arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
         argv: vec!["update-grub".to_owned()],
         undo: vec!["update-grub".to_owned()],
         after: vec![GRUB_DROP_IN.to_owned()],
-        why: "GRUB's menu is written anew, with the arguments in each entry".to_owned(),
+        why: "writes GRUB's menu again, with the arguments in each entry".to_owned(),
         only_booted: false,
     });
 }
@@ -148,7 +153,7 @@ fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: 
         if booted.contains(argument) && !context.own_arguments.contains(argument) {
             plan.carried.push(Carried {
                 setting: setting.to_string(),
-                by: "the boot loader, which gives it already".to_owned(),
+                by: "the boot loader, which already passes it".to_owned(),
                 takes_effect: TakesEffect::AtOnce,
             });
             continue;
@@ -172,7 +177,7 @@ fn entries(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan:
     let paths: Vec<&String> = boot_files::entries(context).map(|file| &file.path).collect();
     if paths.is_empty() {
         for (setting, argument) in arguments {
-            let why = "the image has no boot entries yet: its first boot makes them, or the tool that builds it";
+            let why = "the image has no boot entries yet: its first boot or its build tool creates them";
             let todo = format!(
                 "give {argument} to that tool, or run on the machine: grubby --update-kernel=ALL --args={argument}"
             );
@@ -195,35 +200,38 @@ fn carried(setting: &Setting, by: &str) -> Carried {
 fn by_hand(context: &PersistContext<'_>, loader: Option<&BootLoader>, argument: &str) -> (String, String) {
     let (why, todo) = match loader {
         Some(BootLoader::Grub) => (
-            "GRUB reads /etc/default/grub alone here, which is somebody else's shell script",
+            "GRUB reads only /etc/default/grub here, a shell script that evenkeel does not edit",
             format!("add {argument} to GRUB_CMDLINE_LINUX in it, then run: grub-mkconfig -o /boot/grub/grub.cfg"),
         ),
         Some(BootLoader::GrubLegacy) => (
-            "a GRUB before 2 starts this machine, whose grub.conf is not edited",
+            "a GRUB before 2 starts this machine, and evenkeel does not edit its grub.conf",
             format!("add {argument} to the kernel lines of /boot/grub/grub.conf"),
         ),
         Some(BootLoader::SystemdBoot) => (
-            "systemd-boot starts this machine, and what makes its entries differs from one distribution to the next",
+            "systemd-boot starts this machine, and each distribution creates its entries in another way",
             format!(
-                "kernelstub --add-options {argument} where there is kernelstub; else add it to /etc/kernel/cmdline and run: \
-                 kernel-install add \"$(uname -r)\" \"/lib/modules/$(uname -r)/vmlinuz\""
+                "run kernelstub --add-options {argument} if kernelstub exists; else add it to /etc/kernel/cmdline \
+                    and run: kernel-install add \"$(uname -r)\" \"/lib/modules/$(uname -r)/vmlinuz\""
             ),
         ),
         Some(BootLoader::Uki) => (
             "the arguments are part of a unified kernel image, which may be signed",
             format!(
-                "add {argument} to /etc/kernel/cmdline, build the image anew with ukify or kernel-install, and sign it"
+                "add {argument} to /etc/kernel/cmdline, build the image again with ukify or kernel-install, and \
+                    sign it"
             ),
         ),
-        Some(BootLoader::Ostree) => ("ostree makes the boot entries", format!("rpm-ostree kargs --append={argument}")),
+        Some(BootLoader::Ostree) => {
+            ("ostree creates the boot entries", format!("rpm-ostree kargs --append={argument}"))
+        }
         Some(BootLoader::None) => (
-            "no boot loader is in this root: who starts the machine gives the kernel its arguments",
-            format!("add {argument} where the machine is defined: the microVM's boot_args, or QEMU's -append"),
+            "this root has no boot loader: whoever starts the machine passes the kernel its arguments",
+            format!("add {argument} to the definition of the machine: the microVM's boot_args, or QEMU's -append"),
         ),
         _ => {
             let why = context.facts.boot.loader.unknown_why().unwrap_or("nothing tells");
-            let why = format!("which boot loader starts this machine is not known: {why}");
-            return (why, format!("as root it may be; else add {argument} to the kernel's command line by hand"));
+            let why = format!("evenkeel does not know which boot loader starts this machine: {why}");
+            return (why, format!("run it as root; else add {argument} to the kernel command line yourself"));
         }
     };
     (why.to_owned(), todo)

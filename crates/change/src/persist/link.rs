@@ -88,23 +88,23 @@ fn why_not(context: &PersistContext<'_>, nics: &[&Nic], setting: &Setting) -> Op
         };
         let command =
             how.replace("{device}", setting.place.as_deref().unwrap_or("DEVICE")).replace("{}", &setting.value);
-        format!("run at each boot, as a udev rule or a unit of yours: {command}")
+        format!("run at each boot, in your own udev rule or unit: {command}")
     };
     if let Some(version) = systemd_version(context).filter(|version| *version < since) {
-        let why = format!("systemd {version} of this distribution does not know it in .link files, which {since} does");
+        let why = format!("systemd {version} of this distribution does not support it in .link files; {since} does");
         return Some((why, by_rule()));
     }
     match &setting.place {
         Some(place) => match nics.iter().find(|nic| nic.name == *place) {
-            None => Some((format!("no interface {place:?} with hardware behind it is known"), by_rule())),
+            None => Some((format!("there is no interface {place:?} with hardware"), by_rule())),
             Some(nic) if name_match(nic).is_none() => Some((
-                format!("nothing that lasts tells {place} from other interfaces: its name is somebody's choice"),
+                format!("nothing permanent distinguishes {place} from other interfaces: somebody chose its name"),
                 by_rule(),
             )),
             Some(_) => None,
         },
         None if drivers(context, nics).next().is_none() => {
-            Some(("no driver of an interface is known to match by".to_owned(), by_rule()))
+            Some(("evenkeel knows no interface driver to match".to_owned(), by_rule()))
         }
         None => None,
     }

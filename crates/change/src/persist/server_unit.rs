@@ -44,7 +44,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
             takes_effect: TakesEffect::ProcessStart,
         });
         if let Some(UnitLimit { why, todo }) = of_knob.only_permits {
-            let why = format!("{path} only permits it: {why}");
+            let why = format!("{path} only allows it: {why}");
             plan.cannot.push(refuse(setting, why, todo.unwrap_or_default()));
         }
     }
@@ -63,11 +63,11 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
 /// The server's unit, or why there is none and what to do.
 fn unit<'a>(context: &PersistContext<'a>) -> Result<&'a str, (String, String)> {
     if let Some(init) = units::other_init(context) {
-        return Err((format!("{init} starts this system, and only units of systemd are known"), String::new()));
+        return Err((format!("this system uses {init}, and evenkeel can only create systemd units"), String::new()));
     }
     let todo = "name the server's systemd unit: --unit NAME.service".to_owned();
     match context.unit {
-        None => Err(("it belongs to the server's process, and nobody said which unit starts that".to_owned(), todo)),
+        None => Err(("it belongs to the server's process, and you gave no unit that starts it".to_owned(), todo)),
         Some(unit) => Ok(unit.as_str()),
     }
 }
@@ -91,6 +91,6 @@ fn no_line(setting: &Setting, unit: &ServerUnit) -> crate::persist_plan::Cannot 
     let by_hand = || by_hand(setting, "");
     match unit.without_lines {
         Some(without) => refuse(setting, without.why, without.todo.map_or_else(by_hand, str::to_owned)),
-        None => refuse(setting, "no line of a unit brings this value about", by_hand()),
+        None => refuse(setting, "no line of a unit can set this value", by_hand()),
     }
 }

@@ -37,8 +37,8 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
         if let Some(later) = later_owner(context, key) {
             plan.cannot.push(Cannot {
                 setting: setting.to_string(),
-                why: format!("{later} sets {key} too, and is read after {PATH}"),
-                todo: format!("change it in {later}, which belongs to somebody else"),
+                why: format!("{later} also sets {key}, and is read after {PATH}"),
+                todo: format!("change it in {later}, which evenkeel does not own"),
             });
             continue;
         }

@@ -28,7 +28,7 @@ pub(super) fn daemon_reload(after: &str) -> PersistedCommand {
         undo: argv.clone(),
         argv,
         after: vec![after.to_owned()],
-        why: "systemd reads its units anew".to_owned(),
+        why: "systemd reads its units again".to_owned(),
         only_booted: true,
     }
 }

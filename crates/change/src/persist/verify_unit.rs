@@ -20,7 +20,7 @@ pub(super) fn plan(context: &PersistContext<'_>, kept: &PersistPlan) -> PersistP
         plan.cannot.push(Cannot {
             setting: "evenkeel verify, after a boot".to_owned(),
             why: format!(
-                "the program's path {program:?} is not absolute or has characters that systemd reads as its own"
+                "the program's path {program:?} is not absolute or has characters that are special for systemd"
             ),
             todo: "install the program as /usr/local/bin/evenkeel".to_owned(),
         });

@@ -68,7 +68,7 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
             Action::KernelArgument { argument } => {
                 format!("add {argument} to the kernel's command line, and reboot")
             }
-            Action::Hold { path } => format!("let a process hold {path} open for as long as it is wanted"),
+            Action::Hold { path } => format!("let a process keep {path} open as long as you need it"),
             Action::Process => "start the server so".to_owned(),
             Action::ByHand { todo } => todo.clone(),
         };
@@ -78,7 +78,7 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
     for cannot in persist.into_iter().flat_map(|persist| &persist.cannot) {
         // What is done by hand in any case is not told twice.
         if !all.iter().any(|todo| todo.setting == cannot.setting) {
-            let todo = format!("nothing makes it outlive a boot: {}; {}", cannot.why, cannot.todo);
+            let todo = format!("it does not persist over a boot: {}; {}", cannot.why, cannot.todo);
             all.push(ToDo { setting: cannot.setting.clone(), todo });
         }
     }
@@ -112,7 +112,7 @@ fn is_plain(letter: char) -> bool {
 /// One line of letters, as a value or a word of a command must be.
 fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     if text.len() > MAX_VALUE_BYTES {
-        return Err(refused(what, text, "it is longer than a file of the kernel takes"));
+        return Err(refused(what, text, "it is too long for a file of the kernel"));
     }
     if !text.chars().all(|letter| is_plain(letter) || letter == '\t') {
         return Err(refused(what, text, "it must be one line without control characters"));
@@ -123,7 +123,7 @@ fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
 /// Lines of letters, as a configuration file must be.
 fn lines<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     if text.len() > evenkeel_hostfs::MAX_FILE_BYTES {
-        return Err(refused(what, text, "it is longer than a configuration file may be"));
+        return Err(refused(what, text, "it is too long for a configuration file"));
     }
     if !text.chars().all(|letter| is_plain(letter) || letter == '\t' || letter == '\n') {
         return Err(refused(what, text, "it must be lines without control characters"));
@@ -133,12 +133,12 @@ fn lines<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> 
 
 /// A file of the kernel.
 fn kernel_path(path: &str) -> Result<&str, RenderError> {
-    below(path, &["/proc/", "/sys/"], "only plain paths below /proc and /sys are written")
+    below(path, &["/proc/", "/sys/"], "evenkeel writes only plain paths below /proc and /sys")
 }
 
 /// A configuration file.
 fn config_path(path: &str) -> Result<&str, RenderError> {
-    below(path, &["/etc/", "/boot/"], "only plain paths below /etc and /boot are written")
+    below(path, &["/etc/", "/boot/"], "evenkeel writes only plain paths below /etc and /boot")
 }
 
 fn below<'a>(path: &'a str, tops: &[&str], why: &'static str) -> Result<&'a str, RenderError> {

@@ -69,10 +69,10 @@ fn what_becomes_of_steps() {
         ],
         expect![[r#"
             in-force
-            {"knob":"cmdline.intel_idle.max_cstate","place":"intel_idle.max_cstate","wanted":"0","outcome":"pending-reboot","todo":"add intel_idle.max_cstate=0 to the kernel's command line in the boot loader's configuration, and restart the machine"}
+            {"knob":"cmdline.intel_idle.max_cstate","place":"intel_idle.max_cstate","wanted":"0","outcome":"pending-reboot","todo":"add intel_idle.max_cstate=0 to the kernel command line in the boot loader's configuration, and reboot"}
             {"knob":"cmdline.intel_idle.max_cstate","place":"intel_idle.max_cstate","wanted":"1","outcome":"already-so"}
-            {"knob":"cpuidle.dma_latency_us","place":"/dev/cpu_dma_latency","wanted":"0","outcome":"not-applicable","instead":"it lasts while a process holds /dev/cpu_dma_latency open, as `evenkeel prove cpuidle.dma_latency_us=0` does"}
-            {"knob":"process.timer_slack_ns","place":"server","wanted":"1","outcome":"not-applicable","instead":"the server sets it when it starts (prctl, or TimerSlackNSec= of its systemd unit); `evenkeel prove process.timer_slack_ns=1` tries it"}
+            {"knob":"cpuidle.dma_latency_us","place":"/dev/cpu_dma_latency","wanted":"0","outcome":"not-applicable","instead":"it lasts only while a process keeps /dev/cpu_dma_latency open, as `evenkeel prove cpuidle.dma_latency_us=0` does"}
+            {"knob":"process.timer_slack_ns","place":"server","wanted":"1","outcome":"not-applicable","instead":"the server sets it when it starts (prctl, or TimerSlackNSec= of its systemd unit); `evenkeel prove process.timer_slack_ns=1` tests it"}
         "#]],
     );
     check(
@@ -88,12 +88,12 @@ fn a_step_that_fails_takes_the_others_with_it() {
     check(
         &["thp.enabled=never", "vm.swappiness=201", "net.core.busy_poll=50"],
         expect![[r#"
-        rolled-back
-        {"knob":"thp.enabled","place":"/sys/kernel/mm/transparent_hugepage/enabled","wanted":"never","outcome":"rolled-back","before":"madvise"}
-        {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"201","outcome":"refused","errno":"EINVAL"}
-        {"knob":"net.core.busy_poll","place":"/proc/sys/net/core/busy_poll","wanted":"50","outcome":"not-reached"}
-        failed to set vm.swappiness to "201": the kernel refused the write to /proc/sys/vm/swappiness: invalid argument (EINVAL); everything that was changed before is put back
-    "#]],
+            rolled-back
+            {"knob":"thp.enabled","place":"/sys/kernel/mm/transparent_hugepage/enabled","wanted":"never","outcome":"rolled-back","before":"madvise"}
+            {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"201","outcome":"refused","errno":"EINVAL"}
+            {"knob":"net.core.busy_poll","place":"/proc/sys/net/core/busy_poll","wanted":"50","outcome":"not-reached"}
+            failed to set vm.swappiness to "201": the kernel refused the write to /proc/sys/vm/swappiness: invalid argument (EINVAL); all earlier changes are restored
+        "#]],
     );
     check(
         &["vm.swappiness=10", "irq.affinity@26=1"],
@@ -101,43 +101,43 @@ fn a_step_that_fails_takes_the_others_with_it() {
             rolled-back
             {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
             {"knob":"irq.affinity@26","place":"26","wanted":"1","outcome":"blocked","by":"managed-irq","errno":"EIO"}
-            failed to set irq.affinity@26 to "1": /proc/irq/26/smp_affinity_list: input/output error (EIO): the kernel itself spreads this interrupt over the CPUs (a managed interrupt): its affinity can't be set; everything that was changed before is put back
+            failed to set irq.affinity@26 to "1": /proc/irq/26/smp_affinity_list: input/output error (EIO): the kernel manages this interrupt and spreads it over the CPUs: you cannot set its affinity; all earlier changes are restored
         "#]],
     );
     check(
         &["vm.swappiness=10", "clocksource=xen"],
         expect![[r#"
-        rolled-back
-        {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
-        {"knob":"clocksource","place":"/sys/devices/system/clocksource/clocksource0/current_clocksource","wanted":"xen","outcome":"did-not-take","found":"tsc","read_from":"/sys/devices/system/clocksource/clocksource0/current_clocksource"}
-        failed to set clocksource to "xen": the kernel took the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource tells "tsc"; everything that was changed before is put back
-    "#]],
+            rolled-back
+            {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
+            {"knob":"clocksource","place":"/sys/devices/system/clocksource/clocksource0/current_clocksource","wanted":"xen","outcome":"did-not-take","found":"tsc","read_from":"/sys/devices/system/clocksource/clocksource0/current_clocksource"}
+            failed to set clocksource to "xen": the kernel accepted the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource reads "tsc"; all earlier changes are restored
+        "#]],
     );
     check(
         &["vm.swappiness=10", "/proc/sys/vm/nothing=1"],
         expect![[r#"
-        rolled-back
-        {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
-        {"knob":"/proc/sys/vm/nothing","place":"/proc/sys/vm/nothing","wanted":"1","outcome":"unreadable","why":"read /proc/sys/vm/nothing: not in the capture"}
-        failed to set /proc/sys/vm/nothing to "1": read /proc/sys/vm/nothing: not in the capture; everything that was changed before is put back
-    "#]],
+            rolled-back
+            {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
+            {"knob":"/proc/sys/vm/nothing","place":"/proc/sys/vm/nothing","wanted":"1","outcome":"unreadable","why":"read /proc/sys/vm/nothing: not in the capture"}
+            failed to set /proc/sys/vm/nothing to "1": read /proc/sys/vm/nothing: not in the capture; all earlier changes are restored
+        "#]],
     );
     check(
         &["clocksource=xen"],
         expect![[r#"
             rolled-back
             {"knob":"clocksource","place":"/sys/devices/system/clocksource/clocksource0/current_clocksource","wanted":"xen","outcome":"did-not-take","found":"tsc","read_from":"/sys/devices/system/clocksource/clocksource0/current_clocksource"}
-            failed to set clocksource to "xen": the kernel took the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource tells "tsc"; nothing was changed
+            failed to set clocksource to "xen": the kernel accepted the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource reads "tsc"; nothing was changed
         "#]],
     );
     check(
         &["vm.swappiness=10", "/proc/meminfo=1"],
         expect![[r#"
-        rolled-back
-        {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
-        {"knob":"/proc/meminfo","place":"/proc/meminfo","wanted":"1","outcome":"refused","errno":"EACCES"}
-        failed to set /proc/meminfo to "1": the kernel refused the write to /proc/meminfo: permission denied (EACCES); everything that was changed before is put back
-    "#]],
+            rolled-back
+            {"knob":"vm.swappiness","place":"/proc/sys/vm/swappiness","wanted":"10","outcome":"rolled-back","before":"60"}
+            {"knob":"/proc/meminfo","place":"/proc/meminfo","wanted":"1","outcome":"refused","errno":"EACCES"}
+            failed to set /proc/meminfo to "1": the kernel refused the write to /proc/meminfo: permission denied (EACCES); all earlier changes are restored
+        "#]],
     );
 }
 
@@ -163,7 +163,7 @@ fn what_is_in_force_counts_not_what_was_asked() {
     *in_force = Some("/proc/irq/26/smp_affinity_list".into());
     settings.steps[0].wanted = "0".into();
     let error = apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "t").unwrap_err();
-    assert!(error.to_string().contains("/proc/irq/26/smp_affinity_list tells \"0-1\""), "{error}");
+    assert!(error.to_string().contains("/proc/irq/26/smp_affinity_list reads \"0-1\""), "{error}");
     assert_eq!(stage.text("/proc/irq/25/smp_affinity_list"), "1");
 }
 

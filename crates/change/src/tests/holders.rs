@@ -332,10 +332,7 @@ fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     std::fs::remove_file(register(&host)).unwrap();
     let report = host.revert(0);
     let Undo::Failed { why } = host.undo(&report, SWAPPINESS) else { panic!("{report:?}") };
-    assert!(
-        why.contains("\"60\" back in /proc/sys/vm/swappiness: it is \"20\", which this journal did not set"),
-        "{why}"
-    );
+    assert!(why.contains("\"60\" in /proc/sys/vm/swappiness: it is \"20\", which this journal did not set"), "{why}");
     assert_eq!(host.stage.text(SWAPPINESS), "20");
     // The one whose value it is puts back what it found, and then the other does.
     assert!(host.revert(1).all_undone && host.revert(0).all_undone);

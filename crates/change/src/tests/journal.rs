@@ -102,7 +102,7 @@ fn records_that_do_not_fit_together_are_damage() {
     let stage = Stage::new();
     put(&stage, begin(u64::MAX));
     let error = apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&[]), "t").unwrap_err();
-    assert!(error.to_string().contains("run out"), "{error}");
+    assert!(error.to_string().contains("no record numbers left"), "{error}");
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn after_a_boot_what_is_in_force_counts() {
     reboot(&mut stage, "60", "quiet");
     let drift = check(&stage).drift;
     let why: Vec<&str> = drift.iter().map(|drift| drift.why.as_str()).collect();
-    assert!(why[0].starts_with("the boot did not bring /proc/sys/vm/swappiness back"), "{why:?}");
+    assert!(why[0].starts_with("after the boot, /proc/sys/vm/swappiness does not have the value"), "{why:?}");
     assert!(why[1].contains("booted without it") && why[1].contains(GRUB), "{why:?}");
 
     let report = revert(&stage.root, &stage.writer, &mut stage.state(), Which::All).unwrap();
@@ -280,7 +280,12 @@ fn what_nobody_confirms_is_put_back() {
     let report = expire(&stage.root, &stage.writer, &mut stage.state(), id).unwrap();
     assert!(report.is_some_and(|report| report.all_undone) && stage.is_as(&before));
     assert!(expire(&stage.root, &stage.writer, &mut stage.state(), id).unwrap().is_none());
-    assert!(confirm(&stage.root, &mut stage.state(), None).unwrap_err().to_string().contains("no change waits"));
+    assert!(
+        confirm(&stage.root, &mut stage.state(), None)
+            .unwrap_err()
+            .to_string()
+            .contains("no change needs confirmation")
+    );
 }
 
 #[test]
@@ -302,7 +307,10 @@ fn without_its_watchdog_nothing_is_changed() {
     let job = Job { until: Some(Until { boottime_ns: 5, seconds: 60 }), ..Job::of(&plan, "try") };
     let refused = carry_out(&stage.root, &stage.writer, &mut stage.state(), &job, |_| Err("no more processes".into()));
     assert!(
-        refused.unwrap_err().to_string().contains("watchdog that undoes it: no more processes; nothing was changed")
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("watchdog that reverts the change: no more processes; nothing was changed")
     );
     assert!(stage.is_as(&before));
 }

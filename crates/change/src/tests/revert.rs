@@ -202,7 +202,7 @@ fn history_tells_what_was_done() {
                 "place": "/dev/cpu_dma_latency",
                 "wanted": "0",
                 "outcome": "not-applicable",
-                "instead": "it lasts while a process holds /dev/cpu_dma_latency open, as `evenkeel prove cpuidle.dma_latency_us=0` does"
+                "instead": "it lasts only while a process keeps /dev/cpu_dma_latency open, as `evenkeel prove cpuidle.dma_latency_us=0` does"
               }
             ]
           },

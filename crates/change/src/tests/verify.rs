@@ -50,7 +50,7 @@ fn drift_says_what_was_found_and_what_mends_it() {
               "place": "/sys/kernel/mm/transparent_hugepage/enabled",
               "wanted": "never",
               "found": "always madvise never",
-              "why": "read /sys/kernel/mm/transparent_hugepage/enabled: \"always madvise never\\n\" tells no value",
+              "why": "read /sys/kernel/mm/transparent_hugepage/enabled: \"always madvise never\\n\" is not a value",
               "mend": "evenkeel apply thp.enabled@/sys/kernel/mm/transparent_hugepage/enabled=never"
             },
             {
@@ -61,7 +61,7 @@ fn drift_says_what_was_found_and_what_mends_it() {
                 "unknown": "absent",
                 "why": "/sys/class/net/eth0/queues/rx-0/rps_cpus: no such file or directory (ENOENT)"
               },
-              "why": "what transaction 1 set can't be read any more: read /sys/class/net/eth0/queues/rx-0/rps_cpus: no such file or directory (ENOENT)",
+              "why": "evenkeel can no longer read what transaction 1 set: read /sys/class/net/eth0/queues/rx-0/rps_cpus: no such file or directory (ENOENT)",
               "mend": "evenkeel apply net.rps_cpus@eth0/rx-0=0-1"
             },
             {
@@ -69,7 +69,7 @@ fn drift_says_what_was_found_and_what_mends_it() {
               "place": "25",
               "wanted": "1",
               "found": "0",
-              "why": "/proc/irq/25/effective_affinity_list does not follow what was set after transaction 1",
+              "why": "/proc/irq/25/effective_affinity_list does not follow the value that was set after transaction 1",
               "mend": "evenkeel apply irq.affinity@25=1"
             },
             {
@@ -117,7 +117,7 @@ fn what_waits_for_a_boot_is_no_drift() {
               "place": "intel_idle.max_cstate",
               "wanted": "0",
               "waits_for": "hand",
-              "todo": "add intel_idle.max_cstate=0 to the kernel's command line in the boot loader's configuration, and restart the machine"
+              "todo": "add intel_idle.max_cstate=0 to the kernel command line in the boot loader's configuration, and reboot"
             }
           ],
           "interrupted": [],

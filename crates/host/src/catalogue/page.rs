@@ -8,15 +8,16 @@ use super::{Kind, Row, TEXTS, row, source};
 const HEAD: &str = "\
 # Instance types
 
-What documents say of the instance types that evenkeel knows. `evenkeel inspect` shows the row of the machine it runs on, with
-its sources: a machine can't see its share of the network, nor its baseline of CPU time. What a machine says of itself goes
-before, and no advice rests on these figures alone. A `?` is a figure that no document here gives; none is from memory.
+This page lists what the documentation of the clouds says about the instance types that evenkeel knows. A machine cannot see its
+share of the network, nor its baseline of CPU time. So `evenkeel inspect` shows the row of its own instance type, with the sources.
+Values that the machine reports take precedence, and no advice depends only on these figures. A `?` means that no source here
+gives the figure. No figure is from memory.
 
-Network and EBS without a unit are in Mbit/s, *lasting* what may be had for as long as one likes. *C, P* tells whether the guest
-may choose idle and frequency states. *Burst* is the share of each CPU that lasts; a credit is a minute of one CPU.
+Network and EBS figures without a unit are in Mbit/s. *Sustained* is the rate without a time limit. *C, P* says whether the guest may
+select idle and frequency states. *Burst* is the sustained share of each CPU. A credit is one minute of one CPU.
 
-This page is generated from the texts in `crates/host/src/catalogue`: `UPDATE_EXPECT=1 cargo test -p evenkeel-host` writes it
-anew.
+This page is generated from the texts in `crates/host/src/catalogue`. To regenerate it, run
+`UPDATE_EXPECT=1 cargo test -p evenkeel-host`.
 ";
 
 /// The page, in Markdown.
@@ -43,7 +44,7 @@ fn write_cloud(page: &mut String, cloud: &str, text: &'static str) -> fmt::Resul
     }
     writeln!(
         page,
-        "\n| type | vCPUs | threads a core | GiB | network | EBS | queues | nodes | GHz | C, P | burst | sources |"
+        "\n| type | vCPUs | threads per core | GiB | network | EBS | queues | nodes | GHz | C, P | burst | sources |"
     )?;
     writeln!(page, "|---|---|---|---|---|---|---|---|---|---|---|---|")?;
     let rows: Vec<Row> = text.lines().filter_map(row).collect();
@@ -80,14 +81,14 @@ fn cells(of_type: &Type) -> Vec<String> {
     let given = clocks.iter().filter_map(|(what, kind)| Some(format!("{what} {}", of_type.figures.get(kind)?)));
     let clock = given.collect::<Vec<_>>().join(", ");
     let states = [cell(Kind::CStates), cell(Kind::PStates)].join(", ");
-    let credits = |per_hour: &&str| format!(", {per_hour} credits an hour");
+    let credits = |per_hour: &&str| format!(", {per_hour} credits per hour");
     let credits = of_type.figures.get(&Kind::CreditsPerHour).map(credits).unwrap_or_default();
     let burst = of_type.figures.get(&Kind::BaselinePercentPerVcpu).map(|percent| format!("{percent} %{credits}"));
     vec![
         cell(Kind::Vcpus),
         cell(Kind::ThreadsPerCore),
         cell(Kind::MemoryGib),
-        with(Kind::Network, Kind::NetworkMbpsBaseline, "lasting"),
+        with(Kind::Network, Kind::NetworkMbpsBaseline, "sustained"),
         with(Kind::EbsMbps, Kind::EbsMbpsMax, "at most"),
         cell(Kind::Queues),
         cell(Kind::NumaNodes),

@@ -57,7 +57,7 @@ impl Group {
         let is_outside = self.path.split('/').any(|part| part == "..");
         let ends: Vec<usize> = self.path.match_indices('/').map(|(at, _)| at).take(DEPTH_MAX + 1).collect();
         if is_outside || ends.len() > DEPTH_MAX {
-            return Fact::odd("/proc/self/cgroup", &self.path, "our control group is out of sight or too deep");
+            return Fact::odd("/proc/self/cgroup", &self.path, "evenkeel's control group is not visible or too deep");
         }
         let inner = (!self.path.is_empty()).then_some(self.path.len());
         let ends = inner.into_iter().chain(ends.into_iter().rev().filter(|end| *end > 0)).chain([0]);

@@ -51,7 +51,7 @@ impl Clock {
         let available = probe.words("/sys/devices/system/clocksource/clocksource0/available_clocksource");
         let tsc = and_then(cpuinfo.clone(), |text| match parse_tsc_flags(&text) {
             Some(flags) => Fact::Known(flags),
-            None => Fact::absent("/proc/cpuinfo has no line of flags: this is no x86 processor"),
+            None => Fact::absent("/proc/cpuinfo has no line of flags: this is not an x86 processor"),
         });
         Clock {
             arguments: kernel.command_line.clone().map(|arguments| on_clocks(&arguments)),

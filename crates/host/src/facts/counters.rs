@@ -120,9 +120,9 @@ impl Counters {
             name: nic.name.clone(),
         });
         Counters {
-            softnet: probe.parse(&format!("{net}/softnet_stat"), "hexadecimal counts, a line a CPU", parse_softnet),
+            softnet: probe.parse(&format!("{net}/softnet_stat"), "hexadecimal counts, one line per CPU", parse_softnet),
             udp: probe.parse(&format!("{net}/snmp"), "a line of names and one of numbers for Udp", parse_snmp),
-            udp6: probe.parse(&format!("{net}/snmp6"), "a name and a number a line", parse_snmp6),
+            udp6: probe.parse(&format!("{net}/snmp6"), "one name and number per line", parse_snmp6),
             udp_memory: probe.parse(&format!("{net}/sockstat"), "sockets and pages of UDP", parse_sockstat),
             irqs: interrupts.clone().map(|text| parse_counts(&text, &numbers)),
             nodes: numa
@@ -233,7 +233,7 @@ fn parse_counts(text: &str, numbers: &[u32]) -> Vec<IrqCounts> {
 
 fn probe_node(probe: Probe<'_>, node: u32) -> Option<NodeCounters> {
     let path = format!("/sys/devices/system/node/node{node}/numastat");
-    let counters = probe.parse(&path, "a name and a count of pages a line", |text| parse_numastat(node, text));
+    let counters = probe.parse(&path, "one name and count of pages per line", |text| parse_numastat(node, text));
     counters.known().copied()
 }
 

@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    fn told(lines: &str, container: Container, init: Init) -> String {
+    fn as_text(lines: &str, container: Container, init: Init) -> String {
         let root = Root::captured(Capture::parse(&format!("evenkeel-capture 1\n{lines}\nend\n")).unwrap());
         let daemons = Daemons::probe(Probe(&root), &Fact::Known(container), &Fact::Known(init));
         serde_json::to_string(&daemons).unwrap() + "\n"
@@ -142,11 +142,11 @@ mod tests {
                 format!("{all}\n/sys/fs/cgroup/{group} ! ENOENT\n/sys/fs/cgroup/systemd/{group} ! ENOENT")
             });
         let seen = [
-            told(&both, Container::None, Init::Systemd),
-            told(&neither, Container::None, Init::Systemd),
-            told(&format!("{etc} :! EACCES"), Container::None, Init::Systemd),
-            told(&both, Container::Docker, Init::Systemd),
-            told(&both, Container::None, Init::Other("runit".into())),
+            as_text(&both, Container::None, Init::Systemd),
+            as_text(&neither, Container::None, Init::Systemd),
+            as_text(&format!("{etc} :! EACCES"), Container::None, Init::Systemd),
+            as_text(&both, Container::Docker, Init::Systemd),
+            as_text(&both, Container::None, Init::Other("runit".into())),
         ];
         expect![[r#"
             {"background_timers":["apt-daily","man-db","logrotate"],"clock_keepers":["chrony"],"auditd":true}

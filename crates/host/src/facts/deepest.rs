@@ -38,12 +38,12 @@ fn allowed(idle: &Idle, kernel: &Kernel) -> Fact<DeepestAllowed> {
             continue;
         };
         match state.disabled {
-            Fact::Known(true) => limited_by.push(format!("{name} is switched off")),
+            Fact::Known(true) => limited_by.push(format!("{name} is disabled")),
             Fact::Known(false) if bound_us.is_none_or(|bound| exit_us <= bound) => {
                 best = best.filter(|(_, other)| *other > exit_us).or(Some((name, exit_us)));
             }
             Fact::Known(false) => {}
-            _ => unseen.push(format!("whether {name} is switched off")),
+            _ => unseen.push(format!("whether {name} is disabled")),
         }
     }
     let (name, exit_latency_us) = best.unwrap_or(("none".to_owned(), 0));
@@ -116,7 +116,7 @@ mod tests {
     use crate::testing::{base, with_idle};
 
     /// What is allowed on an Intel machine with three states, under these arguments, bounds and switches.
-    fn told(arguments: &str, held: Fact<u64>, own: &str, off: &[usize]) -> String {
+    fn as_text(arguments: &str, held: Fact<u64>, own: &str, off: &[usize]) -> String {
         let mut facts = base();
         with_idle("intel_idle", &[("POLL", 0), ("C1", 2), ("C6", 133)])(&mut facts);
         facts.kernel.command_line = Fact::Known(arguments.split_whitespace().map(str::to_owned).collect());
@@ -132,30 +132,30 @@ mod tests {
         let free = || Fact::Known(2_000_000_000);
         let denied = Fact::Denied { why: "/dev/cpu_dma_latency: permission denied (EACCES)".to_owned() };
         let seen = [
-            told("", free(), "0", &[]),
-            told("intel_idle.max_cstate=1 processor.max_cstate=1", free(), "0", &[2]),
-            told("", Fact::Known(2), "0", &[]),
-            told("", free(), "1", &[]),
-            told("", free(), "n/a", &[]),
-            told("", free(), "n/a", &[0]),
-            told("idle=nomwait", denied, "0", &[2]),
-            told("", Fact::absent("no such device"), "strange", &[]),
+            as_text("", free(), "0", &[]),
+            as_text("intel_idle.max_cstate=1 processor.max_cstate=1", free(), "0", &[2]),
+            as_text("", Fact::Known(2), "0", &[]),
+            as_text("", free(), "1", &[]),
+            as_text("", free(), "n/a", &[]),
+            as_text("", free(), "n/a", &[0]),
+            as_text("idle=nomwait", denied, "0", &[2]),
+            as_text("", Fact::absent("no such device"), "strange", &[]),
         ];
         expect![[r#"
             {"name":"C6","exit_latency_us":133,"limited_by":[],"unseen":[]}
-            {"name":"C1","exit_latency_us":2,"limited_by":["intel_idle.max_cstate=1 on the kernel's command line","C6 is switched off"],"unseen":[]}
+            {"name":"C1","exit_latency_us":2,"limited_by":["intel_idle.max_cstate=1 on the kernel's command line","C6 is disabled"],"unseen":[]}
             {"name":"C1","exit_latency_us":2,"limited_by":["a process holds /dev/cpu_dma_latency at 2 us"],"unseen":[]}
             {"name":"POLL","exit_latency_us":0,"limited_by":["pm_qos_resume_latency_us of CPU 0 allows 1 us"],"unseen":[]}
             {"name":"POLL","exit_latency_us":0,"limited_by":["pm_qos_resume_latency_us of CPU 0 allows 0 us"],"unseen":[]}
-            {"name":"none","exit_latency_us":0,"limited_by":["pm_qos_resume_latency_us of CPU 0 allows 0 us","POLL is switched off"],"unseen":[]}
-            {"name":"C1","exit_latency_us":2,"limited_by":["idle=nomwait on the kernel's command line","C6 is switched off"],"unseen":["/dev/cpu_dma_latency: permission denied (EACCES)"]}
+            {"name":"none","exit_latency_us":0,"limited_by":["pm_qos_resume_latency_us of CPU 0 allows 0 us","POLL is disabled"],"unseen":[]}
+            {"name":"C1","exit_latency_us":2,"limited_by":["idle=nomwait on the kernel's command line","C6 is disabled"],"unseen":["/dev/cpu_dma_latency: permission denied (EACCES)"]}
             {"name":"C6","exit_latency_us":133,"limited_by":[],"unseen":["pm_qos_resume_latency_us says \"strange\""]}
         "#]].assert_eq(&seen.concat());
     }
 
     #[test]
     fn without_a_driver_nothing_is_allowed_or_forbidden() {
-        let told = |driver: Fact<String>, arguments: &str| {
+        let as_text = |driver: Fact<String>, arguments: &str| {
             let mut facts = base();
             facts.idle.driver = driver;
             facts.kernel.command_line = Fact::Known(arguments.split_whitespace().map(str::to_owned).collect());
@@ -163,11 +163,11 @@ mod tests {
         };
         let none = || Fact::Known("none".to_owned());
         let seen = [
-            told(none(), ""),
-            told(none(), "idle=poll"),
-            told(none(), "intel_idle.max_cstate=1"),
-            told(Fact::absent("no cpuidle"), ""),
-            told(Fact::Unseen { why: "it is not in the capture".to_owned() }, ""),
+            as_text(none(), ""),
+            as_text(none(), "idle=poll"),
+            as_text(none(), "intel_idle.max_cstate=1"),
+            as_text(Fact::absent("no cpuidle"), ""),
+            as_text(Fact::Unseen { why: "it is not in the capture".to_owned() }, ""),
         ];
         expect![[r#"
             {"unknown":"absent","why":"there is no idle driver: the hypervisor decides how deep CPUs sleep"}

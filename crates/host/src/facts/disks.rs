@@ -83,7 +83,7 @@ impl Disks {
             Fact::Known(disks) if disks.iter().any(|disk| disk.kind == DiskKind::Xen) => {
                 probe.parse("/sys/module/xen_blkfront/parameters/feature_persistent", "Y or N", parse_flag)
             }
-            Fact::Known(_) => Fact::absent("no disk is Xen's"),
+            Fact::Known(_) => Fact::absent("no disk is a Xen disk"),
             unknown => unknown.clone().map(|_| false),
         };
         Disks { disks, root, mounted, xen_persistent_grants }
@@ -105,7 +105,7 @@ impl Disk {
         let dir = format!("/sys/block/{name}");
         let model = match kind(&name, None) {
             DiskKind::Nvme | DiskKind::Scsi => probe.text(&format!("{dir}/device/model")),
-            _ => Fact::absent("such a disk tells no model"),
+            _ => Fact::absent("this kind of disk reports no model"),
         };
         Disk {
             kind: kind(&name, model.known().map(String::as_str)),
@@ -308,12 +308,12 @@ mod tests {
 
     #[test]
     fn schedulers_are_told_with_and_without_a_choice() {
-        let told = |text| parse_schedulers(text).map(|found| (found.chosen, found.available.join(" ")));
+        let as_text = |text| parse_schedulers(text).map(|found| (found.chosen, found.available.join(" ")));
         let some = |chosen: &str, available: &str| Some((chosen.to_owned(), available.to_owned()));
-        assert_eq!(told("none [mq-deadline] kyber bfq"), some("mq-deadline", "none mq-deadline kyber bfq"));
-        assert_eq!(told("none"), some("none", "none"));
-        assert_eq!(told("noop deadline"), None);
-        assert_eq!(told(""), None);
+        assert_eq!(as_text("none [mq-deadline] kyber bfq"), some("mq-deadline", "none mq-deadline kyber bfq"));
+        assert_eq!(as_text("none"), some("none", "none"));
+        assert_eq!(as_text("noop deadline"), None);
+        assert_eq!(as_text(""), None);
     }
 
     proptest! {

@@ -17,7 +17,7 @@ fn by_metadata(probe: Probe<'_>, path: &str, whose: &str) -> Fact<String> {
     let asked = probe.text(&format!("@metadata/{path}"));
     match asked {
         Fact::Absent { .. } | Fact::Unseen { .. } => {
-            Fact::absent(format!("{whose} tells it only by instance metadata, which --metadata asks"))
+            Fact::absent(format!("{whose} provides it only through instance metadata: use --metadata to query it"))
         }
         answered => answered,
     }
@@ -56,7 +56,7 @@ impl Dmi {
     }
 
     pub(super) fn instance_type(&self, probe: Probe<'_>, cloud: &Fact<Cloud>) -> Fact<String> {
-        let untold = |whose: &str| Fact::absent(format!("{whose} tells it only by instance metadata"));
+        let untold = |whose: &str| Fact::absent(format!("{whose} provides it only through instance metadata"));
         match (cloud, &self.product) {
             // Nitro's product is the instance type, such as c5n.xlarge; Xen's is "HVM domU".
             (Fact::Known(Cloud::Aws), Fact::Known(product)) if product.contains('.') => Fact::Known(product.clone()),
@@ -67,7 +67,7 @@ impl Dmi {
             (Fact::Known(Cloud::Oracle), _) => untold("Oracle Cloud"),
             (Fact::Known(Cloud::Hetzner), _) => untold("Hetzner"),
             (Fact::Known(Cloud::DigitalOcean), _) => untold("DigitalOcean"),
-            (Fact::Known(Cloud::None), _) => Fact::absent("no cloud that we know by its DMI strings"),
+            (Fact::Known(Cloud::None), _) => Fact::absent("the DMI strings match no cloud that evenkeel knows"),
             (unknown, _) => and_then(unknown.clone(), |_| Fact::absent("no cloud")),
         }
     }

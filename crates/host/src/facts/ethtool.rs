@@ -128,8 +128,8 @@ fn parse_offloads(text: &str) -> Option<Offloads> {
 impl Rss {
     pub(super) fn probe(probe: Probe<'_>, interface: &str) -> Fact<Rss> {
         let path = format!("@ethtool/{interface}/rss");
-        probe.parse(&path, "how packets are spread", |text| {
-            let untold = |key: &str| format!("the driver of {interface} does not tell {key}");
+        probe.parse(&path, "how the device spreads packets", |text| {
+            let untold = |key: &str| format!("the driver of {interface} does not report {key}");
             let number = |key: &str| match field(text, key, '=') {
                 None => Some(Fact::absent(untold(key))),
                 Some(number) => number.parse().ok().map(Fact::Known),
@@ -179,7 +179,7 @@ impl Rings {
 
 impl Coalesce {
     pub(super) fn probe(probe: Probe<'_>, interface: &str) -> Fact<Coalesce> {
-        probe.parse(&format!("@ethtool/{interface}/coalesce"), "waits of interrupts", |text| {
+        probe.parse(&format!("@ethtool/{interface}/coalesce"), "delays of interrupts", |text| {
             Some(Coalesce {
                 rx_us: number(text, "rx_us")?,
                 rx_frames: number(text, "rx_frames")?,
@@ -218,13 +218,13 @@ mod tests {
     fn offloads_that_matter_are_told() {
         let text =
             "rx-checksum=on,fixed\nrx-gro=on\ntx-udp-segmentation=off,fixed\ntx-tcp6-segmentation=on\nrx-lro=off";
-        let told: Vec<String> = parse_offloads(text)
+        let as_text: Vec<String> = parse_offloads(text)
             .unwrap()
             .iter()
             .map(|(name, offload)| format!("{name} {} {}", offload.on, offload.fixed))
             .collect();
         assert_eq!(
-            told,
+            as_text,
             ["rx-checksum true true", "rx-gro true false", "rx-lro false false", "tx-udp-segmentation false true"]
         );
         for text in ["rx-gro", "rx-gro=", "rx-gro=maybe", "rx-gro=on,stuck"] {

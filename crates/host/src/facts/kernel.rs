@@ -115,7 +115,7 @@ fn probe_lockdown(probe: Probe<'_>) -> Fact<Lockdown> {
     const PATH: &str = "/sys/kernel/security/lockdown";
     match probe.parse(PATH, "lockdown levels with the chosen one in brackets", parse_lockdown) {
         Fact::Absent { .. } if probe.says_absent(PATH) => {
-            Fact::absent(format!("{PATH} is not there: securityfs is not mounted, or the kernel has no lockdown"))
+            Fact::absent(format!("{PATH} does not exist: securityfs is not mounted, or the kernel has no lockdown"))
         }
         lockdown => lockdown,
     }

@@ -42,7 +42,7 @@ impl KernelConfig {
         let config = probe.parse(CONFIG, "lines of a kernel's configuration, CONFIG_HZ among them", parse);
         match config {
             Fact::Absent { .. } if probe.says_absent(CONFIG) => {
-                Fact::absent("there is neither /proc/config.gz nor /boot/config-RELEASE for the kernel that runs")
+                Fact::absent("neither /proc/config.gz nor /boot/config-RELEASE exists for the running kernel")
             }
             config => config,
         }
@@ -55,7 +55,7 @@ pub(super) fn probe_timer_hz(probe: Probe<'_>, config: &Fact<KernelConfig>) -> F
     match (probe.parse(TICK, "the length of a tick, in nanoseconds", parse_tick), config) {
         (Fact::Absent { .. } | Fact::Unseen { .. }, Fact::Known(config)) => Fact::Known(config.timer_hz),
         (Fact::Absent { .. }, unknown) => unknown.clone().map(|config| config.timer_hz),
-        (told, _) => told,
+        (as_text, _) => as_text,
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    fn told(lines: &str) -> String {
+    fn as_text(lines: &str) -> String {
         let root = Root::captured(Capture::parse(&format!("evenkeel-capture 1\n{lines}\nend\n")).unwrap());
         let config = KernelConfig::probe(Probe(&root));
         let hz = probe_timer_hz(Probe(&root), &config);
@@ -108,16 +108,16 @@ mod tests {
         let config = "@kernel-config =\n| source=/boot/config-6.1.0\n| CONFIG_HZ=1000\n| CONFIG_NO_HZ_FULL=y\n\
                       | CONFIG_PREEMPT_VOLUNTARY=y\n| CONFIG_PREEMPT_DYNAMIC=y";
         let seen = [
-            told(&format!("@tick_ns = 4000000\n{config}")),
-            told("@tick_ns = 3333333\n@kernel-config ! ENOENT"),
-            told(&format!("@tick_ns ! ENOENT\n{config}")),
-            told("@tick_ns ! ENOENT\n@kernel-config ! EACCES"),
-            told("@tick_ns = 0\n@kernel-config = CONFIG_HZ=250"),
-            told(""),
+            as_text(&format!("@tick_ns = 4000000\n{config}")),
+            as_text("@tick_ns = 3333333\n@kernel-config ! ENOENT"),
+            as_text(&format!("@tick_ns ! ENOENT\n{config}")),
+            as_text("@tick_ns ! ENOENT\n@kernel-config ! EACCES"),
+            as_text("@tick_ns = 0\n@kernel-config = CONFIG_HZ=250"),
+            as_text(""),
         ];
         expect![[r#"
             [250,{"source":"/boot/config-6.1.0","timer_hz":1000,"tick":"stops-on-nohz-full","preemption":"voluntary","dynamic":true}]
-            [300,{"unknown":"absent","why":"there is neither /proc/config.gz nor /boot/config-RELEASE for the kernel that runs"}]
+            [300,{"unknown":"absent","why":"neither /proc/config.gz nor /boot/config-RELEASE exists for the running kernel"}]
             [1000,{"source":"/boot/config-6.1.0","timer_hz":1000,"tick":"stops-on-nohz-full","preemption":"voluntary","dynamic":true}]
             [{"unknown":"denied","why":"@kernel-config: permission denied (EACCES)"},{"unknown":"denied","why":"@kernel-config: permission denied (EACCES)"}]
             [{"unknown":"odd","why":"@tick_ns should hold the length of a tick, in nanoseconds","path":"@tick_ns","raw":"0\n"},{"unknown":"odd","why":"@kernel-config should hold lines of a kernel's configuration, CONFIG_HZ among them","path":"@kernel-config","raw":"CONFIG_HZ=250\n"}]

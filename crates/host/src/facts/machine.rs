@@ -289,7 +289,7 @@ mod tests {
         let seen: String = table.iter().map(|lines| format!("{}\n", machine(lines).instance_type)).collect();
         expect![[r#"
             Standard_D2s_v3
-            absent (Azure tells it only by instance metadata, which --metadata asks)
+            absent (Azure provides it only through instance metadata: use --metadata to query it)
             odd (@metadata/azure/vm-size: connection timed out (ETIMEDOUT): "")
             denied (@metadata/azure/vm-size: permission denied (EACCES))
             m4.xlarge
@@ -322,15 +322,15 @@ mod tests {
         }
         expect![[r#"
             Amazon EC2: "aws", c5n.xlarge
-            Xen: "aws", absent (Amazon's Xen tells it only by instance metadata, which --metadata asks)
-            Xen: "none", absent (no cloud that we know by its DMI strings)
-            Microsoft Corporation: "azure", absent (Azure tells it only by instance metadata, which --metadata asks)
-            Microsoft Corporation: "none", absent (no cloud that we know by its DMI strings)
-            Google: "gcp", absent (Google Cloud tells it only by instance metadata, which --metadata asks)
-            QEMU: "oracle", absent (Oracle Cloud tells it only by instance metadata)
-            Hetzner: "hetzner", absent (Hetzner tells it only by instance metadata)
-            DigitalOcean: "digital-ocean", absent (DigitalOcean tells it only by instance metadata)
-            Dell Inc.: "none", absent (no cloud that we know by its DMI strings)
+            Xen: "aws", absent (Amazon's Xen provides it only through instance metadata: use --metadata to query it)
+            Xen: "none", absent (the DMI strings match no cloud that evenkeel knows)
+            Microsoft Corporation: "azure", absent (Azure provides it only through instance metadata: use --metadata to query it)
+            Microsoft Corporation: "none", absent (the DMI strings match no cloud that evenkeel knows)
+            Google: "gcp", absent (Google Cloud provides it only through instance metadata: use --metadata to query it)
+            QEMU: "oracle", absent (Oracle Cloud provides it only through instance metadata)
+            Hetzner: "hetzner", absent (Hetzner provides it only through instance metadata)
+            DigitalOcean: "digital-ocean", absent (DigitalOcean provides it only through instance metadata)
+            Dell Inc.: "none", absent (the DMI strings match no cloud that evenkeel knows)
         "#]]
         .assert_eq(&seen);
     }

@@ -132,7 +132,7 @@ impl Facts {
     pub fn sysctl(&self, path: &str) -> Fact<String> {
         match self.sysctls.get(path) {
             Some(fact) => fact.clone(),
-            None => Fact::absent(format!("{path} is not among the facts")),
+            None => Fact::absent(format!("the facts do not include {path}")),
         }
     }
 }

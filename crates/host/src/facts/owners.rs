@@ -132,7 +132,7 @@ fn runs_as_unit(probe: Probe<'_>, service: &str) -> bool {
 }
 
 fn hidden(program: &str) -> Fact<bool> {
-    Fact::absent(format!("nothing of {program} shows, but a container does not show the programs of its host"))
+    Fact::absent(format!("{program} is not visible, but a container does not show the programs of its host"))
 }
 
 /// The distributions' two places; a machine has one of them.
@@ -232,9 +232,10 @@ mod tests {
             false
             {"unknown":"absent","why":"bpftune is installed, and without systemd nothing shows whether it runs"}
             false
-            {"unknown":"absent","why":"nothing of bpftune shows, but a container does not show the programs of its host"}
+            {"unknown":"absent","why":"bpftune is not visible, but a container does not show the programs of its host"}
             {"unknown":"absent","why":"/usr/sbin/bpftune is not in the capture"}
-        "#]].assert_eq(&(seen.join("\n") + "\n"));
+        "#]]
+        .assert_eq(&(seen.join("\n") + "\n"));
     }
 
     #[test]
@@ -308,7 +309,7 @@ mod tests {
             true "virtual-guest"
             false {"unknown":"absent","why":"/etc/tuned/active_profile names virtual-guest, but without /run/tuned TuneD does not run"}
             true {"unknown":"absent","why":"/etc/tuned/active_profile is empty: no profile is active"}
-            {"unknown":"absent","why":"nothing of irqbalance shows, but a container does not show the programs of its host"} {"unknown":"absent","why":"/etc/tuned/active_profile: no such file or directory (ENOENT)"}
+            {"unknown":"absent","why":"irqbalance is not visible, but a container does not show the programs of its host"} {"unknown":"absent","why":"/etc/tuned/active_profile: no such file or directory (ENOENT)"}
             {"unknown":"absent","why":"/run/irqbalance is not in the capture"} {"unknown":"absent","why":"/etc/tuned/active_profile is not in the capture"}
         "#]].assert_eq(&(seen.join("\n") + "\n"));
     }

@@ -23,7 +23,8 @@ pub struct Preemption {
 impl Preemption {
     pub(super) fn probe(probe: Probe<'_>, config: &Fact<KernelConfig>) -> Preemption {
         let modes = probe.parse(DEBUGFS, "preemption models with the chosen one in parentheses", parse_modes);
-        let built = probe.parse("/proc/version", "what the kernel was built with", |text| Some(Built::of(text)));
+        let built =
+            probe.parse("/proc/version", "the model that the kernel was built with", |text| Some(Built::of(text)));
         let model = match (&modes, &built) {
             (_, Fact::Known(Built::RealTime)) => Fact::Known("rt".to_owned()),
             (Fact::Known(modes), _) => Fact::Known(modes.chosen.clone()),
@@ -34,7 +35,7 @@ impl Preemption {
             }
             (unknown, Fact::Known(built)) => {
                 let why = unknown.unknown_why().unwrap_or_default();
-                Fact::absent(format!("{}, and only debugfs tells which ({why})", built.leaves_open()))
+                Fact::absent(format!("{}, and only debugfs shows which ({why})", built.leaves_open()))
             }
             (_, unknown) => unknown.clone().map(|_| String::new()),
         };
@@ -73,7 +74,7 @@ impl Built {
     fn leaves_open(self) -> &'static str {
         match self {
             Built::Not => "it was built as none or voluntary",
-            _ => "it is chosen at boot",
+            _ => "it is selected at boot",
         }
     }
 }
@@ -111,7 +112,7 @@ mod tests {
             ("#1 SMP PREEMPT Thu", "! ENOENT"),
             ("#1 SMP Thu", "! ENOENT"),
         ];
-        let told = table.map(|(version, debugfs)| {
+        let as_text = table.map(|(version, debugfs)| {
             let text = format!("evenkeel-capture 1\n/proc/version = {version}\n{DEBUGFS} {debugfs}\nend\n");
             let root = Root::captured(Capture::parse(&text).unwrap());
             serde_json::to_string(&Preemption::probe(Probe(&root), &Fact::absent("not asked"))).unwrap() + "\n"
@@ -119,12 +120,12 @@ mod tests {
         expect_test::expect![[r#"
             {"model":"full","dynamic":true,"on_offer":["none","voluntary","full"]}
             {"model":"lazy","dynamic":true,"on_offer":["full","lazy"]}
-            {"model":{"unknown":"absent","why":"it is chosen at boot, and only debugfs tells which (/sys/kernel/debug/sched/preempt: operation not permitted (EPERM))"},"dynamic":true,"on_offer":{"unknown":"denied","why":"/sys/kernel/debug/sched/preempt: operation not permitted (EPERM)"}}
-            {"model":{"unknown":"absent","why":"it is chosen at boot, and only debugfs tells which (/sys/kernel/debug/sched/preempt should hold preemption models with the chosen one in parentheses)"},"dynamic":true,"on_offer":{"unknown":"odd","why":"/sys/kernel/debug/sched/preempt should hold preemption models with the chosen one in parentheses","path":"/sys/kernel/debug/sched/preempt","raw":"none voluntary\n"}}
+            {"model":{"unknown":"absent","why":"it is selected at boot, and only debugfs shows which (/sys/kernel/debug/sched/preempt: operation not permitted (EPERM))"},"dynamic":true,"on_offer":{"unknown":"denied","why":"/sys/kernel/debug/sched/preempt: operation not permitted (EPERM)"}}
+            {"model":{"unknown":"absent","why":"it is selected at boot, and only debugfs shows which (/sys/kernel/debug/sched/preempt should hold preemption models with the chosen one in parentheses)"},"dynamic":true,"on_offer":{"unknown":"odd","why":"/sys/kernel/debug/sched/preempt should hold preemption models with the chosen one in parentheses","path":"/sys/kernel/debug/sched/preempt","raw":"none voluntary\n"}}
             {"model":"rt","dynamic":true,"on_offer":["full","lazy"]}
             {"model":"full","dynamic":false,"on_offer":{"unknown":"absent","why":"/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT)"}}
-            {"model":{"unknown":"absent","why":"it was built as none or voluntary, and only debugfs tells which (/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT))"},"dynamic":false,"on_offer":{"unknown":"absent","why":"/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT)"}}
-        "#]].assert_eq(&told.concat());
+            {"model":{"unknown":"absent","why":"it was built as none or voluntary, and only debugfs shows which (/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT))"},"dynamic":false,"on_offer":{"unknown":"absent","why":"/sys/kernel/debug/sched/preempt: no such file or directory (ENOENT)"}}
+        "#]].assert_eq(&as_text.concat());
     }
 
     #[test]

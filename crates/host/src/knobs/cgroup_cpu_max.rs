@@ -16,13 +16,13 @@ pub(super) const KNOB: Knob = Knob {
         how: "write {} to cpu.max of the server's control group (systemd: an empty CPUQuota=; Kubernetes: no CPU limit, or whole CPUs by the static CPU manager)",
     },
     values: Values::Words(&["max"]),
-    default: "max: no limit",
+    default: "max (no limit)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A group with a limit runs until its time of the period is spent, and then all its threads stand still \
-                until the next one, in the middle of a tick too: with 50 ms of each 100, up to 50 ms. cpu.max.burst \
-                lets time that was not used before be spent later, so that a tick that takes longer for once is not \
-                cut.",
-    risk: "without a limit a server gone wrong takes all CPUs of the machine",
+    mechanism: "A control group with a limit may use its quota of CPU time in each period. When the quota is used up, the \
+        kernel stops all its threads until the next period, even in the middle of a tick. With 50 ms of each 100 ms, \
+        the stop lasts up to 50 ms. cpu.max.burst lets the group save unused time, so a single longer tick is not \
+        stopped.",
+    risk: "without a limit, a runaway server takes all CPUs of the machine",
     shows_in: "nr_throttled and throttled_usec in cpu.stat of the group",
     kernels: "cpu.max with control groups 2, cpu.cfs_quota_us with 1; cpu.max.burst since 5.14",
     sources: &[
@@ -52,16 +52,19 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     match &facts.limits.cpu {
         Fact::Known(CpuLimit::Unlimited) => {
-            Ok(Finding::keep(KNOB.id, "no control group above us limits CPU time").at("max"))
+            Ok(Finding::keep(KNOB.id, "no control group above evenkeel limits CPU time").at("max"))
         }
         Fact::Known(CpuLimit::Quota { quota_us, period_us }) => {
             let wait_us = period_us.saturating_sub(*quota_us);
             let stall = match wait_us {
-                0 => "all threads stand still for the rest of each period in which they have used it up".to_owned(),
-                _ => format!("one thread that uses it up stands still for up to {wait_us} us, several for longer"),
+                0 => "when the quota is used up, all threads stop for the rest of the period".to_owned(),
+                _ => format!(
+                    "one thread that uses up the quota stops for up to {wait_us} us, several threads for longer"
+                ),
             };
             let reason = format!(
-                "the group gets {quota_us} us of each {period_us} us: {stall}; where a limit must be, cpu.max.burst spares ticks that are long for once"
+                "the group gets {quota_us} us of each {period_us} us: {stall}; if you need a limit, cpu.max.burst \
+                    helps single long ticks"
             );
             Ok(Finding::set(KNOB.id, "max", reason).at(format!("{quota_us} {period_us}")))
         }
@@ -90,11 +93,11 @@ mod tests {
             ],
             expect![[r#"
                 none (latency)
-                  keep cgroup.cpu_max "max": no control group above us limits CPU time
+                  keep cgroup.cpu_max "max": no control group above evenkeel limits CPU time
                 half a CPU (latency)
-                  set cgroup.cpu_max "50000 100000" -> "max": the group gets 50000 us of each 100000 us: one thread that uses it up stands still for up to 50000 us, several for longer; where a limit must be, cpu.max.burst spares ticks that are long for once
+                  set cgroup.cpu_max "50000 100000" -> "max": the group gets 50000 us of each 100000 us: one thread that uses up the quota stops for up to 50000 us, several threads for longer; if you need a limit, cpu.max.burst helps single long ticks
                 two CPUs (density)
-                  set cgroup.cpu_max "200000 100000" -> "max": the group gets 200000 us of each 100000 us: all threads stand still for the rest of each period in which they have used it up; where a limit must be, cpu.max.burst spares ticks that are long for once
+                  set cgroup.cpu_max "200000 100000" -> "max": the group gets 200000 us of each 100000 us: when the quota is used up, all threads stop for the rest of the period; if you need a limit, cpu.max.burst helps single long ticks
                 denied (latency)
                   unknown cgroup.cpu_max: the limit on CPU time is not known: EACCES
             "#]],

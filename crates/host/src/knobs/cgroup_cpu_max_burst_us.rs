@@ -12,18 +12,18 @@ const PLACE: &str = "cgroup.cpu_max_burst_us";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cgroup.cpu_max_burst_us",
-    title: "CPU time saved up under a limit",
+    title: "unused CPU time that a limited group may save",
     area: Area::Process,
     place: Place::ByHand { how: "write {} to cpu.max.burst of the server's control group" },
     values: Values::Number { min: 0, max: 1_000_000_000, unit: "us" },
     default: "0",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Under cpu.max a group that has used up its quota stands still until the period ends, all its threads at once. What it \
-                leaves of its quota in quiet periods it may save up to this much, and use on top in a busy one, so that a tick with \
-                much to do is not cut off. On average the limit holds. No limit at all (cgroup.cpu_max) is better still.",
-    risk: "neighbours in the same machine see bursts above the limit; at most the quota itself is taken",
+    mechanism: "Under cpu.max, a group that has used its quota stops until the period ends, with all its threads. With a burst \
+        it saves up to this much unused quota in quiet periods and spends it in a busy one. A tick with more work is \
+        then not stopped. The limit still holds on average. No limit at all (cgroup.cpu_max) is better still.",
+    risk: "neighbors in the same machine see bursts above the limit, of at most the quota itself",
     shows_in: "nr_bursts, burst_usec and nr_throttled in cpu.stat of the group",
-    kernels: "6.1 on surely (5.14, from memory), with version 2 of control groups",
+    kernels: "verified in 6.1 and later (5.14 from memory), with control groups version 2",
     sources: &[Source {
         title: "Linux Documentation/admin-guide/cgroup-v2.rst, cpu.max.burst",
         says: "the burst in the range from 0 to the quota",
@@ -34,14 +34,12 @@ pub(super) const KNOB: Knob = Knob {
 
 fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match &facts.limits.cpu {
-        Fact::Known(CpuLimit::Unlimited) => {
-            Finding::not_here(PLACE, "no limit holds CPU time back: there is nothing to save up")
-        }
+        Fact::Known(CpuLimit::Unlimited) => Finding::not_here(PLACE, "no limit applies, so there is no quota to save"),
         Fact::Known(CpuLimit::Quota { quota_us, period_us }) => Finding::keep(
             PLACE,
             format!(
-                "the limit is {quota_us} us in each {period_us} us: without any limit no tick is cut off (cgroup.cpu_max); where it \
-                 has to stay, a burst of up to {quota_us} us softens it"
+                "the limit is {quota_us} us in each {period_us} us: without a limit no tick is stopped \
+                    (cgroup.cpu_max); if the limit must stay, a burst of up to {quota_us} us helps"
             ),
         ),
         Fact::Absent { .. } => Finding::not_here(PLACE, "no control group limits CPU time here"),
@@ -70,9 +68,9 @@ mod tests {
             ],
             expect![[r#"
                 no limit (latency)
-                  not-here cgroup.cpu_max_burst_us: no limit holds CPU time back: there is nothing to save up
+                  not-here cgroup.cpu_max_burst_us: no limit applies, so there is no quota to save
                 half a CPU (latency)
-                  keep cgroup.cpu_max_burst_us: the limit is 50000 us in each 100000 us: without any limit no tick is cut off (cgroup.cpu_max); where it has to stay, a burst of up to 50000 us softens it
+                  keep cgroup.cpu_max_burst_us: the limit is 50000 us in each 100000 us: without a limit no tick is stopped (cgroup.cpu_max); if the limit must stay, a burst of up to 50000 us helps
                 no group (latency)
                   not-here cgroup.cpu_max_burst_us: no control group limits CPU time here
                 unknown (latency)

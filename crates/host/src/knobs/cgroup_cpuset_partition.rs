@@ -11,7 +11,7 @@ const PLACE: &str = "cgroup.cpuset_partition";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cgroup.cpuset_partition",
-    title: "CPUs kept apart without a reboot",
+    title: "CPUs reserved for a group without a reboot",
     area: Area::Process,
     place: Place::ByHand {
         how: "in the server's control group, which has the CPUs in cpuset.cpus: write {} to cpuset.cpus.partition",
@@ -19,13 +19,13 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Words(&["isolated", "root", "member"]),
     default: "member",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A control group that is a partition has its CPUs to itself: nobody else's threads run there. isolated also takes \
-                them out of load balancing, as isolcpus= does, but can be undone. Threads in an isolated partition stay where \
-                they are put: a server with several has to pin each, or they pile up on one CPU. root keeps balancing among its \
-                CPUs, and suits a server with many threads.",
-    risk: "threads of an unpinned server pile up on one CPU of an isolated partition",
-    shows_in: "cpuset.cpus.partition reads the word back, with invalid behind it where it could not be had",
-    kernels: "6.1 on, with version 2 of control groups; isolcpus= before",
+    mechanism: "A control group that is a partition has its CPUs to itself: no other group's threads run there. isolated also \
+        takes them out of load balancing, like isolcpus=, but you can undo it. Threads in an isolated partition stay \
+        where they are put. A server with several threads must pin each of them, or they all share one CPU. root keeps \
+        load balancing among its CPUs, so it suits a server with many threads.",
+    risk: "the threads of a server that does not pin them share one CPU of an isolated partition",
+    shows_in: "cpuset.cpus.partition shows the word, followed by invalid if the kernel could not make the partition",
+    kernels: "6.1 and later, with control groups version 2; use isolcpus= before",
     sources: &[Source {
         title: "Linux Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition",
         says: "the words, what makes a partition invalid, and that isolated is not balanced",
@@ -39,13 +39,14 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
         (_, Some(false)) => Finding::not_here(PLACE, "this kernel is older than 6.1, which isolates CPUs only at boot"),
         (None, _) => Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online),
         (_, None) => Finding::unknown(PLACE, "the kernel's version", &facts.kernel.version),
-        (Some(..4), _) => Finding::not_here(PLACE, "fewer than 4 CPUs leave none to keep apart"),
+        (Some(..4), _) => Finding::not_here(PLACE, "with fewer than 4 CPUs there is none to reserve"),
         _ if context.goal != Goal::Latency => {
-            Finding::keep(PLACE, format!("CPUs that others may not use stand idle, against the goal {}", context.goal))
+            Finding::keep(PLACE, format!("reserved CPUs are idle at times, against the goal {}", context.goal))
         }
         _ => Finding::keep(
             PLACE,
-            "a pinned server can have CPUs to itself without a reboot: root for many threads, isolated where each is pinned",
+            "a pinned server can reserve CPUs without a reboot: use root for many threads, isolated if each \
+                thread is pinned",
         ),
     }]
 }
@@ -72,11 +73,11 @@ mod tests {
             ],
             expect![[r#"
                 4 CPUs (latency)
-                  keep cgroup.cpuset_partition: a pinned server can have CPUs to itself without a reboot: root for many threads, isolated where each is pinned
+                  keep cgroup.cpuset_partition: a pinned server can reserve CPUs without a reboot: use root for many threads, isolated if each thread is pinned
                 4 CPUs (density)
-                  keep cgroup.cpuset_partition: CPUs that others may not use stand idle, against the goal density
+                  keep cgroup.cpuset_partition: reserved CPUs are idle at times, against the goal density
                 2 CPUs (latency)
-                  not-here cgroup.cpuset_partition: fewer than 4 CPUs leave none to keep apart
+                  not-here cgroup.cpuset_partition: with fewer than 4 CPUs there is none to reserve
                 old kernel (latency)
                   not-here cgroup.cpuset_partition: this kernel is older than 6.1, which isolates CPUs only at boot
                 version unknown (latency)

@@ -12,19 +12,19 @@ const PLACE: &str = "clock.discipline";
 
 pub(super) const KNOB: Knob = Knob {
     id: "clock.discipline",
-    title: "which service keeps the clock right",
+    title: "the service that keeps the clock correct",
     area: Area::Clock,
     place: Place::ByHand { how: "install {} and enable its service; see the reason for its clock" },
     values: Values::Words(&["chrony"]),
-    default: "systemd-timesyncd or chrony, by the distribution",
+    default: "systemd-timesyncd or chrony, depending on the distribution",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A guest's clock drifts, and stands still while the guest does. A service that slews it keeps the time of day even; \
-                one that steps it makes the time jump, which a server feels whose ticks go by the time of day (ticks belong \
-                on the monotonic clock, which never steps). Where the host offers its own clock as a PTP device, \
-                chrony reads it without any network: refclock PHC /dev/ptp0 poll 2.",
-    risk: "a clock that is stepped during a match: makestep should be allowed at the start of the service only",
+    mechanism: "A guest's clock drifts, and it stops while the guest is stopped. A service that slews the clock changes the \
+        time of day smoothly. A service that steps it makes the time jump. Jumps disturb a server whose ticks follow \
+        the time of day; ticks should use the monotonic clock, which never steps. If the host offers its own clock as \
+        a PTP device, chrony can read it without a network: refclock PHC /dev/ptp0 poll 2.",
+    risk: "a step during a match: allow makestep only when the service starts",
     shows_in: "chronyc tracking, timedatectl; /sys/class/ptp/ptp0/clock_name",
-    kernels: "all; a PTP clock of the host with ptp_kvm, hv_utils, or the ena driver where it offers one",
+    kernels: "all; a PTP clock of the host needs ptp_kvm, hv_utils, or the ena driver where it offers one",
     sources: &[
         Source {
             title: "Linux drivers/ptp/ptp_kvm_common.c",
@@ -50,15 +50,17 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         unknown => return Err(Finding::unknown(PLACE, "which service keeps the clock", unknown)),
     };
     let clock = match facts.clock.ptp.known().and_then(|names| names.first()) {
-        Some(name) => format!("; the clock {name:?} is there to be read without a network (refclock PHC /dev/ptp0)"),
+        Some(name) => format!("; chrony can read the clock {name:?} without a network (refclock PHC /dev/ptp0)"),
         None => String::new(),
     };
     let chrony = keepers.iter().any(|name| name.starts_with("chrony"));
     Ok(match keepers.as_slice() {
-        [] => Finding::set(PLACE, "chrony", format!("no service keeps the clock, which drifts{clock}")),
+        [] => Finding::set(PLACE, "chrony", format!("no service corrects the clock, so it drifts{clock}")),
         _ if chrony => Finding::keep(PLACE, format!("chrony slews the clock{clock}")),
-        [one] => Finding::keep(PLACE, format!("{one} keeps the clock; chrony slews where others may step{clock}")),
-        several => Finding::keep(PLACE, format!("{} keep the clock: one is enough, and two fight", several.join(", "))),
+        [one] => Finding::keep(PLACE, format!("{one} corrects the clock; chrony slews, while others may step{clock}")),
+        several => {
+            Finding::keep(PLACE, format!("{} correct the clock: one is enough, and two conflict", several.join(", ")))
+        }
     })
 }
 
@@ -89,13 +91,13 @@ mod tests {
             ],
             expect![[r#"
                 chrony (latency)
-                  keep clock.discipline: chrony slews the clock; the clock "KVM virtual PTP" is there to be read without a network (refclock PHC /dev/ptp0)
+                  keep clock.discipline: chrony slews the clock; chrony can read the clock "KVM virtual PTP" without a network (refclock PHC /dev/ptp0)
                 timesyncd (latency)
-                  keep clock.discipline: systemd-timesyncd keeps the clock; chrony slews where others may step
+                  keep clock.discipline: systemd-timesyncd corrects the clock; chrony slews, while others may step
                 two (latency)
-                  keep clock.discipline: systemd-timesyncd, ntpd keep the clock: one is enough, and two fight
+                  keep clock.discipline: systemd-timesyncd, ntpd correct the clock: one is enough, and two conflict
                 none (latency)
-                  set clock.discipline ? -> "chrony": no service keeps the clock, which drifts; the clock "hyperv" is there to be read without a network (refclock PHC /dev/ptp0)
+                  set clock.discipline ? -> "chrony": no service corrects the clock, so it drifts; chrony can read the clock "hyperv" without a network (refclock PHC /dev/ptp0)
                 unknown (latency)
                   unknown clock.discipline: which service keeps the clock is not known: in a container
             "#]],

@@ -13,10 +13,10 @@ const PATH: &str = "/sys/devices/system/clocksource/clocksource0/current_clockso
 
 /// Sources that a process reads without entering the kernel, with what there is to say of each; the best first.
 const IN_USER_SPACE: [(&str, &str); 4] = [
-    ("tsc", "it is read in user space"),
-    ("kvm-clock", "it is read in user space, as tsc is, and KVM corrects it for the host; AWS recommends it"),
-    ("hyperv_clocksource_tsc_page", "it is read in user space, and Hyper-V corrects it for the host"),
-    ("arch_sys_counter", "it is read in user space, and ARM has no other"),
+    ("tsc", "a process reads it in user space"),
+    ("kvm-clock", "a process reads it in user space, like tsc, and KVM corrects it for the host; AWS recommends it"),
+    ("hyperv_clocksource_tsc_page", "a process reads it in user space, and Hyper-V corrects it for the host"),
+    ("arch_sys_counter", "a process reads it in user space, and ARM has no other source"),
 ];
 
 /// Sources that take a system call to read, and some a slow device or the hypervisor.
@@ -24,19 +24,18 @@ const IN_THE_KERNEL: [&str; 5] = ["hpet", "acpi_pm", "xen", "jiffies", "refined-
 
 pub(super) const KNOB: Knob = Knob {
     id: "clocksource",
-    title: "where the kernel takes the time from",
+    title: "the clock that the kernel reads",
     area: Area::Clock,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Name,
     default: "the source that the kernel rates highest",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A game server reads the clock many times a tick. From tsc, kvm-clock, Hyper-V's page and ARM's counter \
-                a process reads it itself, in tens of nanoseconds; from hpet, acpi_pm or xen each read enters the \
-                kernel, and may wait for a device or the hypervisor. Since Linux 5.10 the kernel itself prefers tsc to \
-                kvm-clock where the processor promises that it counts evenly; Azure's older sizes do not offer tsc at \
-                all.",
-    risk: "with a tsc that is not invariant, the time is wrong after a frequency change or a live migration",
-    shows_in: "the cost of a clock read, which `evenkeel measure` tells",
+    mechanism: "A game server reads the clock many times per tick. With tsc, kvm-clock, the Hyper-V page and the ARM counter, \
+        a process reads it itself in tens of nanoseconds. With hpet, acpi_pm or xen, each read enters the kernel and \
+        may wait for a device or the hypervisor. Since Linux 5.10 the kernel prefers tsc to kvm-clock if the processor \
+        guarantees that it counts evenly. Older Azure sizes do not offer tsc.",
+    risk: "if the tsc is not invariant, the time is wrong after a frequency change or a live migration",
+    shows_in: "the cost of a clock read, which `evenkeel measure` reports",
     kernels: "all",
     sources: &[
         Source {
@@ -57,7 +56,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "redpanda-data/redpanda issue 6290, scylladb/seastar issue 1778",
-            says: "Azure offers only Hyper-V's page: tsc can't be forced",
+            says: "Azure offers only Hyper-V's page: you cannot force tsc",
         },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
@@ -83,11 +82,12 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let finding = if let Some((_, why)) = IN_USER_SPACE.iter().find(|(name, _)| *name == current) {
         let offers = |name: &str| facts.clock.offers(name) == Some(true);
         let prove = if current == "kvm-clock" && offers("tsc") && is_invariant(facts) == Some(true) {
-            "; the kernel since 5.10 prefers tsc: `evenkeel prove clocksource=tsc` settles it"
+            "; since 5.10 the kernel prefers tsc: run `evenkeel prove clocksource=tsc` to compare"
         } else if current == "tsc" && offers("kvm-clock") && is_on_aws(facts) {
-            "; AWS recommends kvm-clock on Nitro, against the kernel's own order: `evenkeel prove clocksource=kvm-clock` settles it"
+            "; AWS recommends kvm-clock on Nitro, against the kernel's order: run `evenkeel prove \
+                clocksource=kvm-clock` to compare"
         } else if current == "hyperv_clocksource_tsc_page" && offers("tsc") && is_invariant(facts) == Some(true) {
-            "; tsc is on offer and invariant too: `evenkeel prove clocksource=tsc` tells which costs less"
+            "; tsc is also available and invariant: run `evenkeel prove clocksource=tsc` to see which costs less"
         } else {
             ""
         };
@@ -95,7 +95,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     } else if IN_THE_KERNEL.contains(&current.as_str()) {
         from_the_kernel(facts, &current)
     } else {
-        Finding::new(State::Unknown, PATH, format!("nothing is known of the clock source {current:?}"))
+        Finding::new(State::Unknown, PATH, format!("evenkeel does not know the clock source {current:?}"))
     };
     Ok(finding.at(current))
 }
@@ -106,29 +106,31 @@ fn is_invariant(facts: &Facts) -> Option<bool> {
 
 fn from_the_kernel(facts: &Facts, current: &str) -> Finding {
     let Some(available) = facts.clock.available.known() else {
-        return Finding::unknown(PATH, "which sources are on offer", &facts.clock.available);
+        return Finding::unknown(PATH, "which clock sources are available", &facts.clock.available);
     };
     let offered = |name: &str| available.iter().any(|offered| offered == name);
     let slow = format!("each read of {current} enters the kernel");
     let on_xen = facts.machine.hypervisor.known() == Some(&Hypervisor::Xen);
     match is_invariant(facts) {
         Some(true) if offered("tsc") => {
-            Finding::set(PATH, "tsc", format!("{slow}; tsc is on offer, constant and nonstop"))
+            Finding::set(PATH, "tsc", format!("{slow}; tsc is available, constant and nonstop"))
         }
         _ if offered("tsc") && on_xen && is_on_aws(facts) => {
             let reason = format!(
-                "{slow}; tsc is on offer, and Amazon says to use it on Xen, though nothing promises that it is invariant: check \
-                 the time after the instance was moved"
+                "{slow}; tsc is available, and Amazon recommends it on Xen, but nothing guarantees that it is \
+                    invariant: check the time after the instance has moved"
             );
             Finding::set(PATH, "tsc", reason)
         }
         invariant => match IN_USER_SPACE[1..].iter().find(|(name, _)| offered(name)) {
-            Some((name, _)) => Finding::set(PATH, name, format!("{slow}; {name} is on offer and read in user space")),
+            Some((name, _)) => {
+                Finding::set(PATH, name, format!("{slow}; {name} is available, and a process reads it in user space"))
+            }
             None if !offered("tsc") => {
                 let why = no_tsc(facts).map_or(String::new(), |why| format!("; {why}"));
                 Finding::not_here(
                     PATH,
-                    format!("{slow}, but nothing better is on offer: {}{why}", available.join(", ")),
+                    format!("{slow}, but no better source is available: {}{why}", available.join(", ")),
                 )
             }
             None if invariant == Some(false) => {
@@ -136,8 +138,8 @@ fn from_the_kernel(facts: &Facts, current: &str) -> Finding {
                 Finding::keep(
                     PATH,
                     format!(
-                        "{slow}, but the tsc on offer is not invariant ({missing}): on a machine that may be moved to another host \
-                         its time would be wrong from then on, so that it is not to be forced"
+                        "{slow}, but the available tsc is not invariant ({missing}): do not force it, because the \
+                            time would be wrong after a move to another host"
                     ),
                 )
             }
@@ -164,21 +166,20 @@ fn missing(facts: &Facts) -> Vec<&'static str> {
 /// kernel said when it gave it up.
 fn no_tsc(facts: &Facts) -> Option<String> {
     if let Some(argument) = facts.clock.argument_against_tsc() {
-        return Some(format!("{argument} on the kernel's command line takes tsc away: take it out"));
+        return Some(format!("{argument} on the kernel command line disables tsc: remove it"));
     }
     let said = facts.clock.tsc_log.known().and_then(|lines| lines.iter().find(|line| line.contains("unstable")));
     if let Some(line) = said {
         let line: String = line.chars().take(120).collect();
-        return Some(format!("the kernel gave tsc up: {line:?}"));
+        return Some(format!("the kernel stopped using tsc: {line:?}"));
     }
     let missing = missing(facts);
     if !missing.is_empty() {
-        return Some(format!("the processor does not promise enough of tsc: {}", missing.join(" and ")));
+        return Some(format!("the processor does not guarantee enough for tsc: {}", missing.join(" and ")));
     }
     let tsc = facts.clock.tsc.known()?;
     tsc.is_invariant().then(|| {
-        "tsc is invariant, and the kernel gave it up all the same: `dmesg` (as root) has its reason under TSC"
-            .to_owned()
+        "tsc is invariant, but the kernel stopped using it: `dmesg` (as root) shows the reason under TSC".to_owned()
     })
 }
 
@@ -260,53 +261,53 @@ mod tests {
             ],
             expect![[r#"
                 tsc (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "tsc": it is read in user space
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "tsc": a process reads it in user space
                 kvm-clock, invariant (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": it is read in user space, as tsc is, and KVM corrects it for the host; AWS recommends it; the kernel since 5.10 prefers tsc: `evenkeel prove clocksource=tsc` settles it
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": a process reads it in user space, like tsc, and KVM corrects it for the host; AWS recommends it; since 5.10 the kernel prefers tsc: run `evenkeel prove clocksource=tsc` to compare
                 kvm-clock, not invariant (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": it is read in user space, as tsc is, and KVM corrects it for the host; AWS recommends it
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": a process reads it in user space, like tsc, and KVM corrects it for the host; AWS recommends it
                 kvm-clock alone (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": it is read in user space, as tsc is, and KVM corrects it for the host; AWS recommends it
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "kvm-clock": a process reads it in user space, like tsc, and KVM corrects it for the host; AWS recommends it
                 Azure (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hyperv_clocksource_tsc_page": it is read in user space, and Hyper-V corrects it for the host
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hyperv_clocksource_tsc_page": a process reads it in user space, and Hyper-V corrects it for the host
                 arm (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "arch_sys_counter": it is read in user space, and ARM has no other
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "arch_sys_counter": a process reads it in user space, and ARM has no other source
                 hpet, tsc on offer (density)
-                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet" -> "tsc": each read of hpet enters the kernel; tsc is on offer, constant and nonstop
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet" -> "tsc": each read of hpet enters the kernel; tsc is available, constant and nonstop
                 hpet, tsc not invariant (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but the tsc on offer is not invariant (nonstop_tsc is missing: it halts in idle): on a machine that may be moved to another host its time would be wrong from then on, so that it is not to be forced
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but the available tsc is not invariant (nonstop_tsc is missing: it halts in idle): do not force it, because the time would be wrong after a move to another host
                 hpet, flags unknown (latency)
                   unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": whether tsc is invariant is not known: no flags in /proc/cpuinfo
                 hpet, nothing better (latency)
-                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm; tsc is invariant, and the kernel gave it up all the same: `dmesg` (as root) has its reason under TSC
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but no better source is available: hpet, acpi_pm; tsc is invariant, but the kernel stopped using it: `dmesg` (as root) shows the reason under TSC
                 acpi_pm, kvm-clock on offer (latency)
-                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "acpi_pm" -> "kvm-clock": each read of acpi_pm enters the kernel; kvm-clock is on offer and read in user space
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "acpi_pm" -> "kvm-clock": each read of acpi_pm enters the kernel; kvm-clock is available, and a process reads it in user space
                 xen (latency)
-                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, constant and nonstop
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is available, constant and nonstop
                 xen, not invariant (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": each read of xen enters the kernel, but the tsc on offer is not invariant (nonstop_tsc is missing: it halts in idle): on a machine that may be moved to another host its time would be wrong from then on, so that it is not to be forced
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": each read of xen enters the kernel, but the available tsc is not invariant (nonstop_tsc is missing: it halts in idle): do not force it, because the time would be wrong after a move to another host
                 xen, flags unknown (latency)
                   unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": whether tsc is invariant is not known: no flags in /proc/cpuinfo
                 xen at Amazon, not invariant (latency)
-                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is on offer, and Amazon says to use it on Xen, though nothing promises that it is invariant: check the time after the instance was moved
+                  set /sys/devices/system/clocksource/clocksource0/current_clocksource "xen" -> "tsc": each read of xen enters the kernel; tsc is available, and Amazon recommends it on Xen, but nothing guarantees that it is invariant: check the time after the instance has moved
                 tsc at Amazon (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "tsc": it is read in user space; AWS recommends kvm-clock on Nitro, against the kernel's own order: `evenkeel prove clocksource=kvm-clock` settles it
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "tsc": a process reads it in user space; AWS recommends kvm-clock on Nitro, against the kernel's order: run `evenkeel prove clocksource=kvm-clock` to compare
                 Azure, tsc on offer (latency)
-                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hyperv_clocksource_tsc_page": it is read in user space, and Hyper-V corrects it for the host; tsc is on offer and invariant too: `evenkeel prove clocksource=tsc` tells which costs less
+                  keep /sys/devices/system/clocksource/clocksource0/current_clocksource "hyperv_clocksource_tsc_page": a process reads it in user space, and Hyper-V corrects it for the host; tsc is also available and invariant: run `evenkeel prove clocksource=tsc` to see which costs less
                 notsc (latency)
-                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm; notsc on the kernel's command line takes tsc away: take it out
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but no better source is available: hpet, acpi_pm; notsc on the kernel command line disables tsc: remove it
                 halts in idle (latency)
-                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm; the processor does not promise enough of tsc: nonstop_tsc is missing: it halts in idle
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but no better source is available: hpet, acpi_pm; the processor does not guarantee enough for tsc: nonstop_tsc is missing: it halts in idle
                 given up (latency)
-                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but nothing better is on offer: hpet, acpi_pm; the kernel gave tsc up: "tsc: Marking TSC unstable due to TSC halts in idle"
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "hpet": each read of hpet enters the kernel, but no better source is available: hpet, acpi_pm; the kernel stopped using tsc: "tsc: Marking TSC unstable due to TSC halts in idle"
                 xen without tsc (latency)
-                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": each read of xen enters the kernel, but nothing better is on offer: xen; tsc is invariant, and the kernel gave it up all the same: `dmesg` (as root) has its reason under TSC
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource "xen": each read of xen enters the kernel, but no better source is available: xen; tsc is invariant, but the kernel stopped using it: `dmesg` (as root) shows the reason under TSC
                 offer unknown (latency)
-                  unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "jiffies": which sources are on offer is not known: EACCES
+                  unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "jiffies": which clock sources are available is not known: EACCES
                 another (latency)
-                  unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "riscv_clocksource": nothing is known of the clock source "riscv_clocksource"
+                  unknown /sys/devices/system/clocksource/clocksource0/current_clocksource "riscv_clocksource": evenkeel does not know the clock source "riscv_clocksource"
                 not there (latency)
-                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource: not found here: no such file
+                  not-here /sys/devices/system/clocksource/clocksource0/current_clocksource: not present here: no such file
             "#]],
         );
     }

@@ -20,12 +20,12 @@ pub(super) const KNOB: Knob = Knob {
     default: "unlimited from T3 on, standard for T2",
     takes_effect: TakesEffect::AtOnce,
     mechanism: "Instances of Amazon's T families earn CPU credits at a steady rate and spend them when they are busy. In \
-                standard mode one without credits is held to its baseline, a fraction of a CPU: a server that was smooth for \
-                hours then misses every tick. In unlimited mode it goes on, and what it takes beyond is billed. No setting \
-                within the machine changes that; another family does.",
-    risk: "what is used beyond the credits costs extra",
+        standard mode, an instance without credits is limited to its baseline, a fraction of a CPU. A server that ran \
+        smoothly for hours then misses every tick. In unlimited mode it continues, and Amazon bills the extra CPU \
+        time. No setting inside the machine changes that; an instance of another family does.",
+    risk: "CPU time beyond the credits costs extra",
     shows_in: "steal in /proc/stat, CPUCreditBalance and CPUSurplusCreditBalance in CloudWatch",
-    kernels: "all: the cloud's own setting",
+    kernels: "all: this is a setting of the cloud",
     sources: &[
         Source {
             title: "Amazon EC2 User Guide, Unlimited mode for burstable performance instances",
@@ -45,18 +45,20 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
         return vec![Finding::unknown(PLACE, "the type of the instance", &facts.machine.instance_type)];
     }
     vec![match burstable(facts) {
-        None => Finding::not_here(PLACE, "only Amazon's T families live on CPU credits"),
+        None => Finding::not_here(PLACE, "only Amazon's T families use CPU credits"),
         Some(instance) if instance.starts_with("t2.") => Finding::set(
             PLACE,
             "unlimited",
             format!(
-                "a {instance} is standard unless it was launched otherwise: out of credits it is held to its baseline and misses ticks"
+                "a {instance} is standard unless you launched it otherwise: without credits it is limited to its \
+                    baseline and misses ticks"
             ),
         ),
         Some(instance) => Finding::keep(
             PLACE,
             format!(
-                "a {instance} is unlimited unless it was launched otherwise; a server that is always busy is better off on a family without credits"
+                "a {instance} is unlimited unless you launched it otherwise; for a server that is always busy, \
+                    use a family without credits"
             ),
         ),
     }]
@@ -95,13 +97,13 @@ mod tests {
             ],
             expect![[r#"
                 no cloud (latency)
-                  not-here cloud.t_unlimited: only Amazon's T families live on CPU credits
+                  not-here cloud.t_unlimited: only Amazon's T families use CPU credits
                 c5n (latency)
-                  not-here cloud.t_unlimited: only Amazon's T families live on CPU credits
+                  not-here cloud.t_unlimited: only Amazon's T families use CPU credits
                 t2 (latency)
-                  set cloud.t_unlimited ? -> "unlimited": a t2.small is standard unless it was launched otherwise: out of credits it is held to its baseline and misses ticks
+                  set cloud.t_unlimited ? -> "unlimited": a t2.small is standard unless you launched it otherwise: without credits it is limited to its baseline and misses ticks
                 t4g (density)
-                  keep cloud.t_unlimited: a t4g.small is unlimited unless it was launched otherwise; a server that is always busy is better off on a family without credits
+                  keep cloud.t_unlimited: a t4g.small is unlimited unless you launched it otherwise; for a server that is always busy, use a family without credits
                 unknown (latency)
                   unknown cloud.t_unlimited: the type of the instance is not known: not in the capture
             "#]],

@@ -13,18 +13,19 @@ const PLACE: &str = "cloud.threads_per_core";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cloud.threads_per_core",
-    title: "threads of a core that the cloud gives",
+    title: "threads per core that the cloud provides",
     area: Area::Cpu,
     place: Place::ByHand {
-        how: "launch the machine anew with {} thread a core (EC2: --cpu-options CoreCount=CORES,ThreadsPerCore={}; Google Cloud: --threads-per-core={})",
+        how: "launch a new machine with {} thread per core (EC2: --cpu-options CoreCount=CORES,ThreadsPerCore={}; Google \
+                Cloud: --threads-per-core={})",
     },
     values: Values::Number { min: 1, max: 1, unit: "" },
-    default: "2, where the processor has two",
+    default: "2, if the processor has two",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "The cloud can leave second threads out when a machine is launched. Each CPU is then a core, numbered \
-                without gaps, and nothing inside the machine has to be switched off after each boot. The price is \
-                that of the whole instance type.",
-    risk: "half of the CPUs, for the same price",
+    mechanism: "The cloud can leave out the second threads when it launches a machine. Each CPU is then a whole core, the \
+        numbers have no gaps, and you need not switch anything off after a boot. The price stays that of the whole \
+        instance type.",
+    risk: "half the CPUs for the same price",
     shows_in: "thread_siblings_list of each CPU",
     kernels: "any",
     sources: &[
@@ -41,14 +42,14 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 
 fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let Some(cores) = Cores::of(facts) else {
-        return Err(Finding::new(State::Unknown, PLACE, "which CPUs share a core is not known"));
+        return Err(Finding::new(State::Unknown, PLACE, "evenkeel does not know which CPUs share a core"));
     };
     if cores.threads() == 1 {
-        return Ok(Finding::not_here(PLACE, "each CPU is a core already").at(1));
+        return Ok(Finding::not_here(PLACE, "each CPU is already a core").at(1));
     }
     match facts.machine.cloud.known() {
         Some(Cloud::Aws | Cloud::Gcp) => {}
-        Some(_) => return Ok(Finding::not_here(PLACE, "it is an option of EC2 and of Google Cloud")),
+        Some(_) => return Ok(Finding::not_here(PLACE, "only EC2 and Google Cloud offer this option")),
         None => return Err(Finding::unknown(PLACE, "which cloud this is", &facts.machine.cloud)),
     }
     let (threads, count) = (cores.threads(), cores.len());
@@ -57,14 +58,15 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
             PLACE,
             1,
             format!(
-                "{count} cores suffice for a server that needs {}, and no tick waits for a sibling",
+                "{count} cores are enough for a server that needs {}, and no sibling slows a tick",
                 cpus(needs as usize)
             ),
         ),
         _ => Finding::keep(
             PLACE,
             format!(
-                "{count} cores with {threads} threads each: whether cores alone suffice depends on the server, and smt.control tries it without a new machine"
+                "{count} cores with {threads} threads each: whether the cores alone are enough depends on the \
+                    server; smt.control tests that without a new machine"
             ),
         ),
     };
@@ -95,11 +97,11 @@ mod tests {
             ],
             expect![[r#"
                 no cloud (latency)
-                  not-here cloud.threads_per_core: it is an option of EC2 and of Google Cloud
+                  not-here cloud.threads_per_core: only EC2 and Google Cloud offer this option
                 EC2 (latency)
-                  keep cloud.threads_per_core "2": 2 cores with 2 threads each: whether cores alone suffice depends on the server, and smt.control tries it without a new machine
+                  keep cloud.threads_per_core "2": 2 cores with 2 threads each: whether the cores alone are enough depends on the server; smt.control tests that without a new machine
                 Graviton (latency)
-                  not-here cloud.threads_per_core "1": each CPU is a core already
+                  not-here cloud.threads_per_core "1": each CPU is already a core
                 unknown (density)
                   unknown cloud.threads_per_core: which cloud this is is not known: no DMI
             "#]],

@@ -12,17 +12,17 @@ const ARGUMENT: &str = "clocksource";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.clocksource",
-    title: "which clock the kernel takes at boot",
+    title: "the clock source that the kernel selects at boot",
     area: Area::Clock,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Name,
-    default: "none: the kernel takes the one that it rates highest",
+    default: "none: the kernel selects the source that it rates highest",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "The named source is used if it is on offer when the kernel boots; one that is not is passed over without a word. \
-                The knob clocksource chooses while the machine runs, needs no reboot and is what a trial uses; \
-                this makes a choice that proved itself last. It brings back no source that another argument \
-                (notsc, tsc=unstable) or the kernel's own checks took away.",
-    risk: "with a tsc that is not invariant, the time is wrong after a frequency change or a live migration",
+    mechanism: "The kernel uses the named source if it is available at boot, and silently ignores one that is not. The knob \
+        clocksource selects a source while the machine runs. It needs no reboot, and trials use it. This argument \
+        makes a proven choice persist. It does not bring back a source that another argument (notsc, tsc=unstable) or \
+        the kernel's own checks removed.",
+    risk: "if the tsc is not invariant, the time is wrong after a frequency change or a live migration",
     shows_in: "/sys/devices/system/clocksource/clocksource0/current_clocksource after the boot",
     kernels: "all",
     sources: &[
@@ -53,7 +53,8 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let Some(asked) = facts.kernel.argument(ARGUMENT) else {
         return Ok(Finding::keep(
             ARGUMENT,
-            "the kernel chooses; the knob clocksource changes that without a reboot, and this would make it last",
+            "the kernel selects the source; the knob clocksource changes it without a reboot, and this argument \
+                makes it persist",
         ));
     };
     let current = match &facts.clock.current {
@@ -64,15 +65,19 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         _ if current == asked => Finding::keep(ARGUMENT, "it is in use, as the argument says"),
         Some(false) => {
             let why = match facts.clock.argument_against_tsc() {
-                Some(argument) if asked == "tsc" => format!("{argument} takes it away: take that out"),
-                _ => "the kernel passed it over: take it out".to_owned(),
+                Some(argument) if asked == "tsc" => format!("{argument} disables it: remove that argument"),
+                _ => "the kernel ignored it: remove it".to_owned(),
             };
-            Finding::keep(ARGUMENT, format!("{asked} is not on offer, and {current} is in use; {why}"))
+            Finding::keep(ARGUMENT, format!("{asked} is not available, and {current} is in use; {why}"))
         }
         Some(true) => {
-            Finding::keep(ARGUMENT, format!("{asked} is on offer, but somebody chose {current} since the boot"))
+            Finding::keep(ARGUMENT, format!("{asked} is available, but somebody selected {current} since the boot"))
         }
-        None => return Err(Finding::unknown(ARGUMENT, "which sources are on offer", &facts.clock.available).at(asked)),
+        None => {
+            return Err(
+                Finding::unknown(ARGUMENT, "which clock sources are available", &facts.clock.available).at(asked)
+            );
+        }
     };
     Ok(finding.at(asked))
 }
@@ -108,15 +113,15 @@ mod tests {
             ],
             expect![[r#"
                 none (latency)
-                  keep clocksource: the kernel chooses; the knob clocksource changes that without a reboot, and this would make it last
+                  keep clocksource: the kernel selects the source; the knob clocksource changes it without a reboot, and this argument makes it persist
                 in use (latency)
                   keep clocksource "tsc": it is in use, as the argument says
                 not on offer (latency)
-                  keep clocksource "tsc": tsc is not on offer, and hpet is in use; the kernel passed it over: take it out
+                  keep clocksource "tsc": tsc is not available, and hpet is in use; the kernel ignored it: remove it
                 taken away (latency)
-                  keep clocksource "tsc": tsc is not on offer, and hpet is in use; notsc takes it away: take that out
+                  keep clocksource "tsc": tsc is not available, and hpet is in use; notsc disables it: remove that argument
                 changed since (latency)
-                  keep clocksource "hpet": hpet is on offer, but somebody chose tsc since the boot
+                  keep clocksource "hpet": hpet is available, but somebody selected tsc since the boot
                 line unknown (latency)
                   unknown clocksource: the kernel's command line is not known: no
             "#]],

@@ -19,17 +19,16 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Words(&["poll", "halt", "nomwait"]),
     default: "chosen by the kernel",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "idle=poll makes every CPU spin while it has nothing to do. It then wakes at once, but takes the time \
-                of its sibling, keeps the others from turbo frequencies, and shows a load of 100 % to whoever watches \
-                from outside. cpuidle.dma_latency_us keeps CPUs from deep states for as long as a server runs, and no \
-                longer.",
-    risk: "power and heat of a full load at all times; CPU credits are spent by doing nothing",
-    shows_in: "load as the cloud shows it; scaling_cur_freq",
+    mechanism: "idle=poll makes every CPU spin while it has no work. It then wakes immediately. But it takes time from its \
+        sibling, prevents turbo frequencies on other cores, and shows a load of 100 % to outside monitoring. \
+        cpuidle.dma_latency_us keeps CPUs out of deep states only while a server runs.",
+    risk: "power and heat of full load at all times; idle time spends CPU credits",
+    shows_in: "the load that the cloud reports; scaling_cur_freq",
     kernels: "all on x86",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt",
-            says: "idle=poll: no advantage over MWAIT, bad with two threads a core",
+            says: "idle=poll: no advantage over MWAIT, bad with two threads per core",
         },
         Source {
             title: "a post on C-states and P-states of a c4.8xlarge under Ubuntu 14.04",
@@ -45,17 +44,17 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 }
 
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
-    let mut harm = vec!["every idle CPU would spin, keep others from turbo and look fully loaded".to_owned()];
+    let mut harm = vec!["every idle CPU would spin, prevent turbo on other cores and look fully loaded".to_owned()];
     if Cores::of(facts).is_some_and(|cores| cores.threads() > 1) {
-        harm.push("each would take time from its sibling".to_owned());
+        harm.push("each CPU would take time from its sibling".to_owned());
     }
     if let Some(instance) = burstable(facts) {
         harm.push(format!("{instance} would spend its CPU credits"));
     }
-    let reason = format!("{}; cpuidle.dma_latency_us does it while the server runs", harm.join("; "));
+    let reason = format!("{}; cpuidle.dma_latency_us does the same only while the server runs", harm.join("; "));
     Ok(match facts.kernel.argument(ARGUMENT) {
-        Some("poll") => Finding::not_here(ARGUMENT, format!("take idle=poll out: {reason}")).at("poll"),
-        Some(other) => Finding::keep(ARGUMENT, format!("as asked; do not ask for poll: {reason}")).at(other),
+        Some("poll") => Finding::not_here(ARGUMENT, format!("remove idle=poll: {reason}")).at("poll"),
+        Some(other) => Finding::keep(ARGUMENT, format!("as configured; do not use poll: {reason}")).at(other),
         None => Finding::not_here(ARGUMENT, format!("idle=poll: {reason}")),
     })
 }
@@ -90,15 +89,15 @@ mod tests {
             ],
             expect![[r#"
                 siblings (latency)
-                  not-here idle: idle=poll: every idle CPU would spin, keep others from turbo and look fully loaded; each would take time from its sibling; cpuidle.dma_latency_us does it while the server runs
+                  not-here idle: idle=poll: every idle CPU would spin, prevent turbo on other cores and look fully loaded; each CPU would take time from its sibling; cpuidle.dma_latency_us does the same only while the server runs
                 one thread a core (latency)
-                  not-here idle: idle=poll: every idle CPU would spin, keep others from turbo and look fully loaded; cpuidle.dma_latency_us does it while the server runs
+                  not-here idle: idle=poll: every idle CPU would spin, prevent turbo on other cores and look fully loaded; cpuidle.dma_latency_us does the same only while the server runs
                 T family (latency)
-                  not-here idle: idle=poll: every idle CPU would spin, keep others from turbo and look fully loaded; each would take time from its sibling; t3.large would spend its CPU credits; cpuidle.dma_latency_us does it while the server runs
+                  not-here idle: idle=poll: every idle CPU would spin, prevent turbo on other cores and look fully loaded; each CPU would take time from its sibling; t3.large would spend its CPU credits; cpuidle.dma_latency_us does the same only while the server runs
                 asked for (latency)
-                  not-here idle "poll": take idle=poll out: every idle CPU would spin, keep others from turbo and look fully loaded; each would take time from its sibling; cpuidle.dma_latency_us does it while the server runs
+                  not-here idle "poll": remove idle=poll: every idle CPU would spin, prevent turbo on other cores and look fully loaded; each CPU would take time from its sibling; cpuidle.dma_latency_us does the same only while the server runs
                 another (density)
-                  keep idle "nomwait": as asked; do not ask for poll: every idle CPU would spin, keep others from turbo and look fully loaded; each would take time from its sibling; cpuidle.dma_latency_us does it while the server runs
+                  keep idle "nomwait": as configured; do not use poll: every idle CPU would spin, prevent turbo on other cores and look fully loaded; each CPU would take time from its sibling; cpuidle.dma_latency_us does the same only while the server runs
             "#]],
         );
     }

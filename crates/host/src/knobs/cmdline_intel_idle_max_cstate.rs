@@ -24,13 +24,12 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 0, max: 9, unit: "" },
     default: "9 (every state that the driver knows)",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "A CPU with nothing to do sleeps, the deeper the longer it expects to; the deeper it sleeps, the longer \
-                it takes to answer a packet or a timer. This bounds the depth: 1 leaves only the first state of the \
-                driver's list. The number is an index into that list, not the C of a state's name; 0 switches the \
-                driver off, and acpi_idle takes over. Most virtual machines have no idle driver, so that there is \
-                nothing to bound.",
-    risk: "the highest turbo needs idle cores asleep (on a c4.8xlarge 3.5 GHz fell to 3.2 GHz); more power; \
-           cpuidle.dma_latency_us does the same at runtime, without a reboot",
+    mechanism: "A CPU without work sleeps. The longer it expects to be idle, the deeper it sleeps, and the longer it takes to \
+        answer a packet or a timer. This argument limits the depth: 1 leaves only the first state in the driver's \
+        list. The number is an index into that list, not the C number in a state's name. 0 disables the driver, and \
+        acpi_idle takes over. Most virtual machines have no idle driver, so the argument has no effect there.",
+    risk: "the highest turbo needs idle cores in deep sleep (on a c4.8xlarge 3.5 GHz fell to 3.2 GHz); more power; \
+        cpuidle.dma_latency_us does the same at runtime, without a reboot",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu0/cpuidle/state*",
     kernels: "all, with the intel_idle driver",
     sources: &[
@@ -59,7 +58,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     if let Some(architecture) = facts.kernel.architecture.known().filter(|name| !is_x86(name)) {
         return Ok(Finding::not_here(
             ARGUMENT,
-            format!("intel_idle drives Intel processors, and this is {architecture}"),
+            format!("intel_idle is for Intel processors, and this is {architecture}"),
         ));
     }
     match &facts.idle.driver {
@@ -73,26 +72,26 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     };
     let finding = match deepest(states) {
         _ if limit.is_some_and(|limit| limit <= WANTED) => {
-            Finding::keep(ARGUMENT, "idle states are already bounded to C1")
+            Finding::keep(ARGUMENT, "idle states are already limited to C1")
         }
         Some((name, exit_us)) if exit_us > EXIT_US_MAX => {
             let slow = format!("{name} takes {exit_us} us to leave");
             match goal {
                 Goal::Latency => {
                     let reason = format!(
-                        "{slow}; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs"
+                        "{slow}; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot"
                     );
                     Finding::set(ARGUMENT, WANTED, reason)
                 }
                 Goal::Throughput | Goal::Density => {
-                    Finding::keep(ARGUMENT, format!("{slow}, but sleeping cores let the others run faster"))
+                    Finding::keep(ARGUMENT, format!("{slow}, but sleeping cores let the other cores run faster"))
                 }
             }
         }
         Some((name, exit_us)) => {
             Finding::keep(ARGUMENT, format!("the deepest state, {name}, takes only {exit_us} us to leave"))
         }
-        None => Finding::keep(ARGUMENT, "no idle state tells how long it takes to leave"),
+        None => Finding::keep(ARGUMENT, "no idle state reports its exit latency"),
     };
     Ok(Finding { current: limit.map(|limit| limit.to_string()), ..finding })
 }
@@ -106,8 +105,8 @@ fn other_driver(driver: &Fact<String>) -> Finding {
         Fact::Known(driver) => match driver.as_str() {
             "none" => "there is no idle driver here: the hypervisor decides how deep CPUs sleep".to_owned(),
             "haltpoll" => "haltpoll polls and then halts: the guest has no deeper state".to_owned(),
-            "acpi_idle" => "acpi_idle chooses here: its argument is processor.max_cstate".to_owned(),
-            other => format!("{other:?} chooses here, not intel_idle"),
+            "acpi_idle" => "acpi_idle controls idle states here: its argument is processor.max_cstate".to_owned(),
+            other => format!("{other:?} controls idle states here, not intel_idle"),
         },
         Fact::Absent { .. } => "there is no idle driver here: the hypervisor decides how deep CPUs sleep".to_owned(),
         _ => return Finding::unknown(ARGUMENT, "the idle driver", driver),
@@ -175,33 +174,33 @@ mod tests {
                 no driver (latency)
                   not-here intel_idle.max_cstate: there is no idle driver here: the hypervisor decides how deep CPUs sleep
                 c4.8xlarge (latency)
-                  set intel_idle.max_cstate ? -> "1": C6-HSW takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                  set intel_idle.max_cstate ? -> "1": C6-HSW takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot
                 c4.8xlarge (density)
-                  keep intel_idle.max_cstate: C6-HSW takes 133 us to leave, but sleeping cores let the others run faster
+                  keep intel_idle.max_cstate: C6-HSW takes 133 us to leave, but sleeping cores let the other cores run faster
                 C1E at the deepest (latency)
                   keep intel_idle.max_cstate: the deepest state, C1E-HSW, takes only 10 us to leave
                 deep states switched off (latency)
                   keep intel_idle.max_cstate: the deepest state, C1E-HSW, takes only 10 us to leave
                 bounded by argument, the last wins (latency)
-                  keep intel_idle.max_cstate "1": idle states are already bounded to C1
+                  keep intel_idle.max_cstate "1": idle states are already limited to C1
                 bounded to 2 (latency)
-                  set intel_idle.max_cstate "2" -> "1": C6-HSW takes 133 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                  set intel_idle.max_cstate "2" -> "1": C6-HSW takes 133 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot
                 states unknown (latency)
                   unknown intel_idle.max_cstate: how deep the idle states are is not known: EACCES
                 no state tells (latency)
-                  keep intel_idle.max_cstate: no idle state tells how long it takes to leave
+                  keep intel_idle.max_cstate: no idle state reports its exit latency
                 acpi_idle (latency)
-                  not-here intel_idle.max_cstate: acpi_idle chooses here: its argument is processor.max_cstate
+                  not-here intel_idle.max_cstate: acpi_idle controls idle states here: its argument is processor.max_cstate
                 haltpoll (latency)
                   not-here intel_idle.max_cstate: haltpoll polls and then halts: the guest has no deeper state
                 another driver (latency)
-                  not-here intel_idle.max_cstate: "psci_idle" chooses here, not intel_idle
+                  not-here intel_idle.max_cstate: "psci_idle" controls idle states here, not intel_idle
                 no cpuidle (latency)
                   not-here intel_idle.max_cstate: there is no idle driver here: the hypervisor decides how deep CPUs sleep
                 driver unreadable (latency)
                   unknown intel_idle.max_cstate: the idle driver is not known: empty
                 arm (latency)
-                  not-here intel_idle.max_cstate: intel_idle drives Intel processors, and this is aarch64
+                  not-here intel_idle.max_cstate: intel_idle is for Intel processors, and this is aarch64
             "#]],
         );
     }

@@ -23,20 +23,20 @@ const WORDS: &[&str] = &[
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.intel_pstate",
-    title: "how Intel processors choose their frequency",
+    title: "how Intel processors select their frequency",
     area: Area::Cpu,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Words(WORDS),
-    default: "active where the processor chooses by itself (HWP), else passive",
+    default: "active if the processor selects by itself (HWP), else passive",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "active lets the driver or the processor choose, passive makes it one driver among others under the general \
-                governors, disable hands over to acpi-cpufreq. The governor performance, which cpufreq.governor sets at \
-                once and cpufreq.default_governor= at boot, is what a server needs of either. enable is no value: it was \
-                an opt-in of Ubuntu's kernel 3.13, and others ignore it. Nearly all virtual machines have no frequency \
-                driver.",
-    risk: "another driver than the one that the distribution tested",
+    mechanism: "active lets the driver or the processor select the frequency. passive makes it one driver among others under \
+        the general governors. disable leaves the frequency to acpi-cpufreq. A server needs the governor performance \
+        with either driver: cpufreq.governor sets it immediately, and cpufreq.default_governor= sets it at boot. \
+        enable is not a value: Ubuntu's kernel 3.13 had it as an opt-in, and other kernels ignore it. Nearly all \
+        virtual machines have no frequency driver.",
+    risk: "the driver is not the one that the distribution tested",
     shows_in: "/sys/devices/system/cpu/intel_pstate/status, scaling_driver of each policy",
-    kernels: "all on x86; which words depends on the kernel",
+    kernels: "all on x86; the accepted words depend on the kernel",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt, intel_pstate=",
@@ -59,28 +59,29 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     if let Some(asked) = facts.kernel.argument(ARGUMENT) {
         let finding = match WORDS.iter().find(|word| asked == **word) {
-            Some(_) => {
-                Finding::keep(ARGUMENT, "somebody chose it; cpufreq.governor is what a server needs of either driver")
-            }
+            Some(_) => Finding::keep(
+                ARGUMENT,
+                "somebody selected it; with either driver, a server needs the right cpufreq.governor",
+            ),
             None => {
                 let given: String = asked.chars().take(32).collect();
-                let reason = format!("the kernel ignores {given:?}, which is none of its words: take it out");
+                let reason = format!("the kernel ignores {given:?}, which it does not know: remove it");
                 Finding::keep(ARGUMENT, reason)
             }
         };
         return Ok(finding.at(asked));
     }
     match &facts.frequency.driver {
-        Fact::Known(driver) if driver.starts_with("intel") => Ok(Finding::keep(
-            ARGUMENT,
-            "the kernel chose the mode; the governor performance is what a server needs of it",
-        )),
+        Fact::Known(driver) if driver.starts_with("intel") => {
+            Ok(Finding::keep(ARGUMENT, "the kernel selected the mode; a server needs the governor performance in it"))
+        }
         Fact::Known(driver) => {
             Ok(Finding::not_here(ARGUMENT, format!("{driver} sets the frequency, not intel_pstate")))
         }
-        Fact::Absent { .. } => {
-            Ok(Finding::not_here(ARGUMENT, "there is no frequency driver here: the hypervisor or the firmware decides"))
-        }
+        Fact::Absent { .. } => Ok(Finding::not_here(
+            ARGUMENT,
+            "there is no frequency driver here: the hypervisor or the firmware controls the frequency",
+        )),
         unknown => Err(Finding::unknown(ARGUMENT, "the frequency driver", unknown)),
     }
 }
@@ -110,13 +111,13 @@ mod tests {
             ],
             expect![[r#"
                 a guest (latency)
-                  not-here intel_pstate: there is no frequency driver here: the hypervisor or the firmware decides
+                  not-here intel_pstate: there is no frequency driver here: the hypervisor or the firmware controls the frequency
                 ubuntu's old word (latency)
-                  keep intel_pstate "enable": the kernel ignores "enable", which is none of its words: take it out
+                  keep intel_pstate "enable": the kernel ignores "enable", which it does not know: remove it
                 passive (latency)
-                  keep intel_pstate "passive": somebody chose it; cpufreq.governor is what a server needs of either driver
+                  keep intel_pstate "passive": somebody selected it; with either driver, a server needs the right cpufreq.governor
                 intel (latency)
-                  keep intel_pstate: the kernel chose the mode; the governor performance is what a server needs of it
+                  keep intel_pstate: the kernel selected the mode; a server needs the governor performance in it
                 another driver (latency)
                   not-here intel_pstate: acpi-cpufreq sets the frequency, not intel_pstate
                 unknown (latency)

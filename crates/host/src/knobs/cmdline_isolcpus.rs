@@ -18,31 +18,30 @@ const CPUS_MIN: usize = 4;
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.isolcpus",
-    title: "CPUs that the scheduler leaves alone",
+    title: "CPUs that the scheduler does not use",
     area: Area::Cpu,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Cpus { may_be_empty: false },
     default: "none",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "Nothing runs on an isolated CPU but what is pinned there, and what the kernel must run on each CPU. \
-                The scheduler does not balance there either: threads of a server that pins itself to several isolated \
-                CPUs as a set all stay on one of them, so each thread must be pinned on its own. irqbalance keeps \
-                interrupts away from isolated CPUs by itself. A control group with cpuset.cpus.partition=isolated \
-                does the same without a reboot, and can be undone.",
-    risk: "a server with several threads piles up on one CPU unless it pins each; the CPUs are lost to everything \
-           else until the next reboot",
-    shows_in: "/sys/devices/system/cpu/isolated, the gaps in the server's time",
+    mechanism: "An isolated CPU runs only threads that are pinned to it, and work that the kernel must do on each CPU. The \
+        scheduler does not balance load there. If a server pins itself to a set of several isolated CPUs, all its \
+        threads stay on one of them. So it must pin each thread separately. irqbalance avoids isolated CPUs. A control \
+        group with cpuset.cpus.partition=isolated does the same without a reboot, and you can undo it.",
+    risk: "a server with several threads uses one CPU unless it pins each thread; nothing else can use the CPUs until the \
+        next reboot",
+    shows_in: "/sys/devices/system/cpu/isolated, the gaps that the server sees",
     kernels: "all; cpuset.cpus.partition=isolated since 6.1",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt",
-            says: "isolcpus= is irreversible: use cpusets",
+            says: "isolcpus= cannot be undone at runtime: use cpusets",
         },
         Source {
             title: "Linux Documentation/admin-guide/cgroup-v2.rst, cpuset.cpus.partition",
             says: "isolated partitions, without a reboot",
         },
-        Source { title: "irqbalance(1)", says: "IRQBALANCE_BANNED_CPULIST; isolated CPUs are left out by default" },
+        Source { title: "irqbalance(1)", says: "IRQBALANCE_BANNED_CPULIST; isolated CPUs are excluded by default" },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
             says: "isolcpus, with a ban for irqbalance; its example writes a mask of CPUs in decimal",
@@ -65,32 +64,32 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         return Err(Finding::unknown(ARGUMENT, "how many CPUs there are", &facts.cpus.online));
     };
     if count < CPUS_MIN {
-        let reason = format!("{}: what is left of them would be too little for everything else", cpus(count));
+        let reason = format!("{}: the remaining CPUs would be too few for everything else", cpus(count));
         return Ok(Finding::not_here(ARGUMENT, reason));
     }
     if context.goal != Goal::Latency {
         return Ok(Finding::keep(
             ARGUMENT,
-            format!("isolated CPUs idle while others queue, against the goal {}", context.goal),
+            format!("isolated CPUs are idle while threads wait elsewhere, against the goal {}", context.goal),
         ));
     }
     let Some(needs) = context.server.cpus else {
-        return Ok(Finding::keep(ARGUMENT, "which CPUs depends on the server: tell `--server cpus=N`"));
+        return Ok(Finding::keep(ARGUMENT, "the CPUs depend on the server: give `--server cpus=N`"));
     };
     let Some(cores) = Cores::of(facts) else {
-        return Err(Finding::new(State::Unknown, ARGUMENT, "which CPUs share a core is not known"));
+        return Err(Finding::new(State::Unknown, ARGUMENT, "evenkeel does not know which CPUs share a core"));
     };
     let needs = usize::try_from(needs).unwrap_or(usize::MAX);
     let Some(apart) = cores.apart(needs, &network_cpus(facts)) else {
         let reason = format!(
-            "a server that needs {} leaves no core of {} for the rest and the network's interrupts",
+            "a server that needs {} leaves no core of {} for other work and the network interrupts",
             cpus(needs),
             cores.len()
         );
         return Ok(Finding::not_here(ARGUMENT, reason));
     };
     let reason = format!(
-        "whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; {}{}",
+        "whole cores without CPU 0 and the network interrupts, if the server pins each thread; {}{}",
         ban(&apart),
         partition(facts)
     );
@@ -124,19 +123,19 @@ mod tests {
         check(
             &KNOB,
             &[
-                ("not told", Goal::Latency, &|_| {}),
-                ("not told", Goal::Density, &|_| {}),
+                ("server unknown", Goal::Latency, &|_| {}),
+                ("server unknown", Goal::Density, &|_| {}),
                 ("2 CPUs", Goal::Latency, &with_cpus(2)),
                 ("isolated", Goal::Latency, &|facts| facts.cpus.isolated = Fact::Known(set("2-3"))),
                 ("CPUs unknown", Goal::Latency, &|facts| facts.cpus.online = Fact::absent("no such file")),
             ],
             expect![[r#"
-                not told (latency)
-                  keep isolcpus: which CPUs depends on the server: tell `--server cpus=N`
-                not told (density)
-                  keep isolcpus: isolated CPUs idle while others queue, against the goal density
+                server unknown (latency)
+                  keep isolcpus: the CPUs depend on the server: give `--server cpus=N`
+                server unknown (density)
+                  keep isolcpus: isolated CPUs are idle while threads wait elsewhere, against the goal density
                 2 CPUs (latency)
-                  not-here isolcpus: 2 CPUs: what is left of them would be too little for everything else
+                  not-here isolcpus: 2 CPUs: the remaining CPUs would be too few for everything else
                 isolated (latency)
                   keep isolcpus "2-3": pin each thread of the server to one of them; irqbalance: IRQBALANCE_BANNED_CPULIST=2-3, before 1.8 IRQBALANCE_BANNED_CPUS=c
                 CPUs unknown (latency)
@@ -147,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_server_gets_whole_cores_away_from_interrupts() {
-        let told = |alter: &dyn Fn(&mut Facts), cpus| {
+        let as_text = |alter: &dyn Fn(&mut Facts), cpus| {
             let mut facts = base();
             alter(&mut facts);
             let server = Server { cpus: Some(cpus), ..Server::default() };
@@ -159,13 +158,14 @@ mod tests {
             two_nodes(facts);
             facts.kernel.version = Fact::Known(Version { major: 4, minor: 4, patch: 0 });
         };
-        let rows = [told(&|_| {}, 1), told(&|_| {}, 3), told(&sixteen, 2), told(&sixteen, 14), told(&old, 4)];
+        let rows =
+            [as_text(&|_| {}, 1), as_text(&|_| {}, 3), as_text(&sixteen, 2), as_text(&sixteen, 14), as_text(&old, 4)];
         expect![[r#"
-            Set 1,3: whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=1,3, before 1.8 IRQBALANCE_BANNED_CPUS=a; this kernel does it without a reboot by cpuset.cpus.partition=isolated
-            NotHere : a server that needs 3 CPUs leaves no core of 2 for the rest and the network's interrupts
-            Set 14-15: whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=14-15, before 1.8 IRQBALANCE_BANNED_CPUS=c000; this kernel does it without a reboot by cpuset.cpus.partition=isolated
-            Set 2-15: whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=2-15, before 1.8 IRQBALANCE_BANNED_CPUS=fffc; this kernel does it without a reboot by cpuset.cpus.partition=isolated
-            Set 16-17,34-35: whole cores away from CPU 0 and the network's interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=16-17,34-35, before 1.8 IRQBALANCE_BANNED_CPUS=c,00030000
+            Set 1,3: whole cores without CPU 0 and the network interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=1,3, before 1.8 IRQBALANCE_BANNED_CPUS=a; this kernel does it without a reboot by cpuset.cpus.partition=isolated
+            NotHere : a server that needs 3 CPUs leaves no core of 2 for other work and the network interrupts
+            Set 14-15: whole cores without CPU 0 and the network interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=14-15, before 1.8 IRQBALANCE_BANNED_CPUS=c000; this kernel does it without a reboot by cpuset.cpus.partition=isolated
+            Set 2-15: whole cores without CPU 0 and the network interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=2-15, before 1.8 IRQBALANCE_BANNED_CPUS=fffc; this kernel does it without a reboot by cpuset.cpus.partition=isolated
+            Set 16-17,34-35: whole cores without CPU 0 and the network interrupts, if the server pins each thread; irqbalance: IRQBALANCE_BANNED_CPULIST=16-17,34-35, before 1.8 IRQBALANCE_BANNED_CPUS=c,00030000
         "#]].assert_eq(&rows.concat());
     }
 

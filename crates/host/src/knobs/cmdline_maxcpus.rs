@@ -19,11 +19,11 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 1, max: 8192, unit: "" },
     default: "all that are present",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "The kernel starts the CPUs 0 to N-1 and leaves the others off, though anything may switch them on \
-                later. It knows nothing of cores: guides that use it to switch second threads off count on siblings \
-                being N and N plus half. Where siblings are neighbours, it switches off the wrong half: whole cores, \
-                with both their threads. smt.control goes by cores.",
-    risk: "udev rules of Hyper-V and Xen guests switch the CPUs on again (Ubuntu 24.04 has 40-vm-hotadd.rules)",
+    mechanism: "The kernel starts the CPUs 0 to N-1 and leaves the others offline, but any program may bring them online \
+        later. The argument does not know about cores. Guides that use it to disable second threads assume that the \
+        siblings are N and N plus half. If siblings have adjacent numbers, it disables the wrong half: whole cores \
+        with both their threads. smt.control works by cores.",
+    risk: "udev rules of Hyper-V and Xen guests bring the CPUs online again (Ubuntu 24.04 has 40-vm-hotadd.rules)",
     shows_in: "/sys/devices/system/cpu/online, thread_siblings_list of each CPU",
     kernels: "all",
     sources: &[
@@ -56,42 +56,47 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     if let Some(asked) = asked {
         let finding = if Cores::of(facts).is_some_and(|cores| has_neighbours(&cores)) {
             let reason = format!(
-                "{} of {present} were started, and siblings are neighbours here: both threads of some cores run, and none of \
-                 others; take it out, and `smt.control` leaves one thread of each core",
+                "{} of {present} were started, and siblings have adjacent numbers here: both threads of some \
+                    cores run, and none of others; remove it and use `smt.control`, which leaves one thread of each \
+                    core",
                 cpus(asked.min(present))
             );
             Finding::keep(ARGUMENT, reason)
         } else if 2 * (asked + 1) == present {
             let half = present / 2;
             let reason = format!(
-                "{asked} is one less than half of {present} CPUs: with two threads a core, one core is missing"
+                "{asked} is one less than half of {present} CPUs: with two threads per core, one core is missing"
             );
             Finding::set(ARGUMENT, half, reason)
         } else {
-            Finding::keep(ARGUMENT, format!("{} of {present} were started, as it says", cpus(asked.min(present))))
+            Finding::keep(
+                ARGUMENT,
+                format!("{} of {present} were started, as the argument says", cpus(asked.min(present))),
+            )
         };
         return Ok(finding.at(asked));
     }
     let Some(cores) = Cores::of(facts) else {
-        return Err(Finding::new(State::Unknown, ARGUMENT, "which CPUs share a core is not known"));
+        return Err(Finding::new(State::Unknown, ARGUMENT, "evenkeel does not know which CPUs share a core"));
     };
     if cores.threads() == 1 {
-        return Ok(Finding::not_here(ARGUMENT, "each core has one thread: every CPU left out is a core less"));
+        return Ok(Finding::not_here(ARGUMENT, "each core has one thread: every CPU left out is one core less"));
     }
     let (count, firsts) = (cores.len(), cores.first_threads());
     if has_neighbours(&cores) {
         let reason = format!(
             "{ARGUMENT}={count} would leave CPUs 0-{}, which are both threads of half of the cores; one thread of \
-             each core is {firsts}: `smt.control` switches off the others",
+                each core is {firsts}: `smt.control` disables the others",
             count - 1
         );
         return Ok(Finding::not_here(ARGUMENT, reason));
     }
     let reason = match goal {
         Goal::Latency => format!(
-            "all threads of {count} cores run; {ARGUMENT}={count} would leave one of each (CPUs {firsts}), as `smt.control` does without a reboot where the kernel has it"
+            "all threads of {count} cores run; {ARGUMENT}={count} would leave one of each (CPUs {firsts}); \
+                `smt.control` does that without a reboot, if the kernel has it"
         ),
-        Goal::Throughput | Goal::Density => format!("all threads of {count} cores run, as the goal {goal} wants"),
+        Goal::Throughput | Goal::Density => format!("all threads of {count} cores run, which suits the goal {goal}"),
     };
     Ok(Finding::keep(ARGUMENT, reason))
 }
@@ -143,21 +148,21 @@ mod tests {
             ],
             expect![[r#"
                 N and N+2 (latency)
-                  keep maxcpus: all threads of 2 cores run; maxcpus=2 would leave one of each (CPUs 0-1), as `smt.control` does without a reboot where the kernel has it
+                  keep maxcpus: all threads of 2 cores run; maxcpus=2 would leave one of each (CPUs 0-1); `smt.control` does that without a reboot, if the kernel has it
                 N and N+2 (density)
-                  keep maxcpus: all threads of 2 cores run, as the goal density wants
+                  keep maxcpus: all threads of 2 cores run, which suits the goal density
                 neighbours (latency)
-                  not-here maxcpus: maxcpus=2 would leave CPUs 0-1, which are both threads of half of the cores; one thread of each core is 0,2: `smt.control` switches off the others
+                  not-here maxcpus: maxcpus=2 would leave CPUs 0-1, which are both threads of half of the cores; one thread of each core is 0,2: `smt.control` disables the others
                 c4.8xlarge (latency)
-                  keep maxcpus: all threads of 18 cores run; maxcpus=18 would leave one of each (CPUs 0-17), as `smt.control` does without a reboot where the kernel has it
+                  keep maxcpus: all threads of 18 cores run; maxcpus=18 would leave one of each (CPUs 0-17); `smt.control` does that without a reboot, if the kernel has it
                 one thread a core (latency)
-                  not-here maxcpus: each core has one thread: every CPU left out is a core less
+                  not-here maxcpus: each core has one thread: every CPU left out is one core less
                 63 of 128 (latency)
-                  set maxcpus "63" -> "64": 63 is one less than half of 128 CPUs: with two threads a core, one core is missing
+                  set maxcpus "63" -> "64": 63 is one less than half of 128 CPUs: with two threads per core, one core is missing
                 64 of 128 (latency)
-                  keep maxcpus "64": 64 CPUs of 128 were started, as it says
+                  keep maxcpus "64": 64 CPUs of 128 were started, as the argument says
                 siblings unknown (latency)
-                  unknown maxcpus: which CPUs share a core is not known
+                  unknown maxcpus: evenkeel does not know which CPUs share a core
                 present unknown (latency)
                   unknown maxcpus: how many CPUs there are is not known: no such file
             "#]],

@@ -12,23 +12,22 @@ const ARGUMENT: &str = "mitigations";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.mitigations",
-    title: "measures against weaknesses of the processor",
+    title: "mitigations of processor vulnerabilities",
     area: Area::Cpu,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Words(&["auto", "auto,nosmt", "off"]),
     default: "auto",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "Each measure costs a little at system calls, interrupts or switches between threads, most on old \
-                processors, and a server of many small packets makes many system calls. off takes them all away, and \
-                any program on the machine may then read what it should not. A newer instance type has fewer \
-                weaknesses, and needs fewer measures.",
-    risk: "off: code of others on the machine, a plug-in or an exploited server may read the memory of everything \
-           else",
+    mechanism: "Each mitigation costs some time in system calls, interrupts or thread switches, most on old processors. A \
+        server with many small packets makes many system calls. off removes all mitigations, and any program on the \
+        machine may then read memory that it must not read. A newer instance type has fewer vulnerabilities and needs \
+        fewer mitigations.",
+    risk: "off: foreign code on the machine, such as a plug-in or an exploited server, may read all other memory",
     shows_in: "/sys/devices/system/cpu/vulnerabilities/*",
     kernels: "since 5.2, and in older kernels of distributions",
     sources: &[
         Source { title: "Linux Documentation/admin-guide/kernel-parameters.txt", says: "mitigations=" },
-        Source { title: "Linux Documentation/admin-guide/hw-vuln/", says: "each weakness, and what is done about it" },
+        Source { title: "Linux Documentation/admin-guide/hw-vuln/", says: "each vulnerability, and its mitigation" },
     ],
     extras: Extras { read_in: &[CounterPlace::Folder("/sys/devices/system/cpu/vulnerabilities")], ..Extras::NONE },
     advise,
@@ -47,17 +46,17 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let all = match &facts.cpus.vulnerabilities {
         Fact::Known(all) => all,
         Fact::Absent { .. } => {
-            return Ok(at(Finding::not_here(ARGUMENT, "this kernel does not tell of vulnerabilities")));
+            return Ok(at(Finding::not_here(ARGUMENT, "this kernel does not report vulnerabilities")));
         }
         unknown => return Err(at(Finding::unknown(ARGUMENT, "what the processor is vulnerable to", unknown))),
     };
     let at_work: Vec<&str> = all.iter().filter(|one| one.mitigation().is_some()).map(|one| one.name.as_str()).collect();
     let reason = match (asked, at_work.len()) {
-        (Some("off"), _) => "they are off: no code of others may ever run here".to_owned(),
-        (_, 0) => format!("no measure is at work against any of {} known weaknesses", all.len()),
+        (Some("off"), _) => "mitigations are off: never run foreign code here".to_owned(),
+        (_, 0) => format!("no mitigation is active for any of {} known vulnerabilities", all.len()),
         (_, count) => format!(
-            "{count} measures are at work ({}): they cost at each system call, and guard every program here; a newer \
-             processor needs fewer",
+            "{count} mitigations are active ({}): they cost time in each system call and protect every program \
+                here; a newer processor needs fewer",
             at_work.join(", ")
         ),
     };
@@ -103,13 +102,13 @@ mod tests {
             ],
             expect![[r#"
                 two at work (latency)
-                  keep mitigations: 2 measures are at work (meltdown, spectre_v1): they cost at each system call, and guard every program here; a newer processor needs fewer
+                  keep mitigations: 2 mitigations are active (meltdown, spectre_v1): they cost time in each system call and protect every program here; a newer processor needs fewer
                 none (latency)
-                  keep mitigations: no measure is at work against any of 1 known weaknesses
+                  keep mitigations: no mitigation is active for any of 1 known vulnerabilities
                 off (latency)
-                  keep mitigations "off": they are off: no code of others may ever run here
+                  keep mitigations "off": mitigations are off: never run foreign code here
                 old (density)
-                  not-here mitigations: this kernel does not tell of vulnerabilities
+                  not-here mitigations: this kernel does not report vulnerabilities
                 denied (density)
                   unknown mitigations: what the processor is vulnerable to is not known: EACCES
             "#]],

@@ -12,26 +12,25 @@ const ARGUMENT: &str = "nohz_full";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.nohz_full",
-    title: "CPUs without a tick while one thread runs",
+    title: "CPUs without a timer tick while one thread runs",
     area: Area::Cpu,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Cpus { may_be_empty: false },
     default: "none",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "The kernel interrupts a busy CPU 100 to 1000 times a second to keep its books. On these CPUs it does \
-                not, as long as a single thread can run there; it also moves the callbacks of RCU to others \
-                (rcu_nocbs). In return each entry to the kernel and each exit keeps books of its own. A thread that \
-                computes without end gains; a server that sleeps between its ticks enters the kernel all the time, \
-                and an idle CPU has no tick anyway.",
-    risk: "system calls cost more on these CPUs, others take over their housekeeping, and scheduling statistics are \
-           less exact",
+    mechanism: "The kernel interrupts a busy CPU 100 to 1000 times a second for its accounting. On these CPUs it does not, as \
+        long as only one thread can run there. It also moves RCU callbacks to other CPUs (rcu_nocbs). In return, every \
+        entry to the kernel and every exit does its own accounting. A thread that computes without pause gains. A \
+        server that sleeps between its ticks enters the kernel all the time, and an idle CPU has no timer tick anyway.",
+    risk: "system calls cost more on these CPUs, other CPUs do their housekeeping, and scheduling statistics are less \
+        exact",
     shows_in: "LOC in /proc/interrupts by CPU",
-    kernels: "with CONFIG_NO_HZ_FULL, which not every distribution builds",
+    kernels: "with CONFIG_NO_HZ_FULL, which not every distribution enables",
     sources: &[
-        Source { title: "Linux Documentation/timers/no_hz.rst", says: "when the tick stops, and what it costs" },
+        Source { title: "Linux Documentation/timers/no_hz.rst", says: "when the timer tick stops, and what it costs" },
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt",
-            says: "nohz_full=, which brings rcu_nocbs for its CPUs along",
+            says: "nohz_full=, which includes rcu_nocbs for its CPUs",
         },
         Source { title: "TuneD, profile cpu-partitioning", says: "nohz_full and rcu_nocbs for the isolated cores" },
     ],
@@ -52,15 +51,16 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         unknown => return Err(Finding::unknown(ARGUMENT, "which CPUs have no tick", unknown)),
     };
     if set.is_empty() {
-        let reason = "only a thread that never sleeps gains, alone on its CPU; a server that sleeps between ticks pays at each system call";
+        let reason = "only a thread that never sleeps and is alone on its CPU gains; a server that sleeps between ticks pays \
+            for each system call";
         return Ok(Finding::keep(ARGUMENT, reason));
     }
     let reason = match facts.cpus.isolated.known() {
         Some(isolated) if !set.is_subset(isolated) => format!(
-            "CPUs {} of them are not isolated: with more than one thread that can run there, the tick goes on",
+            "CPUs {} of them are not isolated: if more than one thread can run there, the timer tick continues",
             set.without(isolated)
         ),
-        _ => "the tick stops while one thread runs; system calls cost more".to_owned(),
+        _ => "the timer tick stops while one thread runs; system calls cost more".to_owned(),
     };
     Ok(Finding::keep(ARGUMENT, reason).at(set))
 }
@@ -90,11 +90,11 @@ mod tests {
             ],
             expect![[r#"
                 none (latency)
-                  keep nohz_full: only a thread that never sleeps gains, alone on its CPU; a server that sleeps between ticks pays at each system call
+                  keep nohz_full: only a thread that never sleeps and is alone on its CPU gains; a server that sleeps between ticks pays for each system call
                 not isolated (latency)
-                  keep nohz_full "2-3": CPUs 2-3 of them are not isolated: with more than one thread that can run there, the tick goes on
+                  keep nohz_full "2-3": CPUs 2-3 of them are not isolated: if more than one thread can run there, the timer tick continues
                 isolated (latency)
-                  keep nohz_full "2-3": the tick stops while one thread runs; system calls cost more
+                  keep nohz_full "2-3": the timer tick stops while one thread runs; system calls cost more
                 not built in (latency)
                   not-here nohz_full: this kernel is built without CONFIG_NO_HZ_FULL
                 odd (latency)

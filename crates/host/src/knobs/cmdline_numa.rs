@@ -11,18 +11,19 @@ const PLACE: &str = "cmdline.numa";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.numa",
-    title: "whether the kernel knows its memory nodes",
+    title: "whether the kernel distinguishes memory nodes",
     area: Area::Memory,
     place: Place::ByHand {
-        how: "take numa=off out of where the boot loader keeps the kernel's command line, so that NUMA is {} after a reboot",
+        how: "remove numa=off from the kernel command line in the boot loader's configuration, so that NUMA is {} after a \
+                reboot",
     },
     values: Values::Words(&["on"]),
     default: "on",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "With numa=off on its command line the kernel takes all memory for one node. The machine's nodes are as far \
-                apart as before, but nothing can be bound to one any more, and memory comes from either. Where there is \
-                one node the argument changes nothing. That is why the only value here is on.",
-    risk: "none beyond the reboot",
+    mechanism: "With numa=off on its command line, the kernel treats all memory as one node. The nodes are as far apart as \
+        before, but nothing can be bound to one node, and memory comes from any of them. On a machine with one node \
+        the argument has no effect. So the only value here is on.",
+    risk: "only the reboot",
     shows_in: "/sys/devices/system/node/online, numactl --hardware",
     kernels: "all that are built with CONFIG_NUMA",
     sources: &[
@@ -32,7 +33,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
-            says: "bind, balance or run numad where there are two nodes, which all need to know them",
+            says: "bind, balance or run numad with two nodes; each way needs the kernel to know the nodes",
         },
         Source {
             title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
@@ -49,10 +50,11 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     };
     let is_off = arguments.iter().any(|argument| argument == "numa=off");
     vec![if is_off {
-        let reason = "numa=off hides how far memory is: nothing can be bound to the node it runs on, and one node needs no hiding";
+        let reason = "numa=off hides the distance of memory: nothing can be bound to its node, and on one node it has no \
+            effect";
         Finding::set(PLACE, "on", reason).at("off")
     } else {
-        Finding::keep(PLACE, "the kernel knows which memory is near which CPU").at("on")
+        Finding::keep(PLACE, "the kernel knows which memory is local to which CPU").at("on")
     }]
 }
 
@@ -80,11 +82,11 @@ mod tests {
             ],
             expect![[r#"
                 one node (latency)
-                  keep cmdline.numa "on": the kernel knows which memory is near which CPU
+                  keep cmdline.numa "on": the kernel knows which memory is local to which CPU
                 two nodes (throughput)
-                  keep cmdline.numa "on": the kernel knows which memory is near which CPU
+                  keep cmdline.numa "on": the kernel knows which memory is local to which CPU
                 off (latency)
-                  set cmdline.numa "off" -> "on": numa=off hides how far memory is: nothing can be bound to the node it runs on, and one node needs no hiding
+                  set cmdline.numa "off" -> "on": numa=off hides the distance of memory: nothing can be bound to its node, and on one node it has no effect
                 unknown (latency)
                   unknown cmdline.numa: the kernel's command line is not known: no /proc/cmdline
             "#]],

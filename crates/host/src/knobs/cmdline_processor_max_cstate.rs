@@ -24,12 +24,12 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Cpu,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Number { min: 0, max: 9, unit: "" },
-    default: "8 (every state that the firmware tells of)",
+    default: "8 (every state that the firmware reports)",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "Where the firmware's tables drive idle states, as on AMD processors and where intel_idle is off, this \
-                bounds how deep a CPU sleeps: 1 leaves C1, and 0 means 1. Without the acpi_idle driver it does \
-                nothing.",
-    risk: "the highest turbo needs idle cores asleep; more power; cpuidle.dma_latency_us does the same at runtime",
+    mechanism: "If the firmware's tables control idle states, this argument limits how deep a CPU sleeps. That is so on AMD \
+        processors and if intel_idle is off. 1 leaves C1, and 0 means 1. Without the acpi_idle driver it has no \
+        effect.",
+    risk: "the highest turbo needs idle cores in deep sleep; more power; cpuidle.dma_latency_us does the same at runtime",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu0/cpuidle/state*",
     kernels: "all, with the acpi_idle driver",
     sources: &[
@@ -59,7 +59,9 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
                 "there is no idle driver here: the hypervisor decides how deep CPUs sleep",
             ));
         }
-        Fact::Known(driver) => return Ok(Finding::not_here(ARGUMENT, format!("{driver} chooses here, not acpi_idle"))),
+        Fact::Known(driver) => {
+            return Ok(Finding::not_here(ARGUMENT, format!("{driver} controls idle states here, not acpi_idle")));
+        }
         Fact::Absent { .. } => return Ok(Finding::not_here(ARGUMENT, "there is no idle driver here")),
         unknown => return Err(Finding::unknown(ARGUMENT, "the idle driver", unknown)),
     }
@@ -70,23 +72,24 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     };
     let finding = match deepest(states) {
         _ if limit.is_some_and(|limit| limit <= WANTED) => {
-            Finding::keep(ARGUMENT, "idle states are already bounded to C1")
+            Finding::keep(ARGUMENT, "idle states are already limited to C1")
         }
         Some((name, exit_us)) if exit_us > EXIT_US_MAX && goal == Goal::Latency => Finding::set(
             ARGUMENT,
             WANTED,
             format!(
-                "{name} takes {exit_us} us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs"
+                "{name} takes {exit_us} us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its \
+                    cost without a reboot"
             ),
         ),
         Some((name, exit_us)) if exit_us > EXIT_US_MAX => Finding::keep(
             ARGUMENT,
-            format!("{name} takes {exit_us} us to leave, but sleeping cores let the others run faster"),
+            format!("{name} takes {exit_us} us to leave, but sleeping cores let the other cores run faster"),
         ),
         Some((name, exit_us)) => {
             Finding::keep(ARGUMENT, format!("the deepest state, {name}, takes only {exit_us} us to leave"))
         }
-        None => Finding::keep(ARGUMENT, "no idle state tells how long it takes to leave"),
+        None => Finding::keep(ARGUMENT, "no idle state reports its exit latency"),
     };
     Ok(Finding { current: limit.map(|limit| limit.to_string()), ..finding })
 }
@@ -120,15 +123,15 @@ mod tests {
                 no driver (latency)
                   not-here processor.max_cstate: there is no idle driver here: the hypervisor decides how deep CPUs sleep
                 AMD (latency)
-                  set processor.max_cstate "9" -> "1": C2 takes 18 us to leave; `evenkeel prove cpuidle.dma_latency_us=2` tells without a reboot what that costs
+                  set processor.max_cstate "9" -> "1": C2 takes 18 us to leave; run `evenkeel prove cpuidle.dma_latency_us=2` to measure its cost without a reboot
                 AMD (density)
-                  keep processor.max_cstate "9": C2 takes 18 us to leave, but sleeping cores let the others run faster
+                  keep processor.max_cstate "9": C2 takes 18 us to leave, but sleeping cores let the other cores run faster
                 C1 at the deepest (latency)
                   keep processor.max_cstate "9": the deepest state, C1, takes only 1 us to leave
                 bounded (latency)
-                  keep processor.max_cstate "1": idle states are already bounded to C1
+                  keep processor.max_cstate "1": idle states are already limited to C1
                 intel_idle (latency)
-                  not-here processor.max_cstate: intel_idle chooses here, not acpi_idle
+                  not-here processor.max_cstate: intel_idle controls idle states here, not acpi_idle
                 denied (latency)
                   unknown processor.max_cstate: the idle driver is not known: EACCES
             "#]],

@@ -10,19 +10,19 @@ const ARGUMENT: &str = "rcu_nocbs";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.rcu_nocbs",
-    title: "CPUs that hand RCU's work to others",
+    title: "CPUs that offload RCU callbacks to other CPUs",
     area: Area::Cpu,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Cpus { may_be_empty: false },
     default: "none, or those of nohz_full=",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "What the kernel frees once nobody reads it any more is freed by callbacks in a soft interrupt of the CPU that asked \
-                for it, in batches. On these CPUs threads (rcuog, rcuop) do it, which may run elsewhere. A CPU that a server \
-                has to itself is interrupted less; in return each callback takes a wake-up. \
-                nohz_full= brings it along.",
-    risk: "the threads that do the work need CPUs to run on; they cost more than the callbacks they replace",
+    mechanism: "The kernel frees data once nobody reads it any more. Callbacks do this in batches, in a soft interrupt on the \
+        CPU that queued them. On these CPUs threads (rcuog, rcuop) run the callbacks instead, and those threads may \
+        run on another CPU. So a CPU reserved for a server is interrupted less. In return, each callback needs a \
+        wake-up. nohz_full= includes this.",
+    risk: "the threads that run the callbacks need CPU time, and they cost more than the callbacks that they replace",
     shows_in: "RCU in /proc/softirqs by CPU, threads named rcuop/N",
-    kernels: "with CONFIG_RCU_NOCB_CPU, which not every distribution builds",
+    kernels: "with CONFIG_RCU_NOCB_CPU, which not every distribution enables",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/kernel-parameters.txt, rcu_nocbs=",
@@ -38,15 +38,14 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match (facts.kernel.command_line.known(), facts.kernel.argument(ARGUMENT)) {
         (None, _) => Finding::unknown(ARGUMENT, "the kernel's command line", &facts.kernel.command_line),
         (_, Some(asked)) => {
-            Finding::keep(ARGUMENT, "others run the callbacks of these CPUs, which need CPUs of their own for it")
-                .at(asked)
+            Finding::keep(ARGUMENT, "other CPUs run the callbacks of these CPUs and need capacity for that").at(asked)
         }
         (_, None) if facts.kernel.argument("nohz_full").is_some() => {
-            Finding::keep(ARGUMENT, "nohz_full= brings it along for its CPUs")
+            Finding::keep(ARGUMENT, "nohz_full= includes it for its CPUs")
         }
         _ => Finding::keep(
             ARGUMENT,
-            "callbacks take a moment now and then; only CPUs that a server has to itself (isolcpus) could gain",
+            "callbacks rarely take time; only CPUs that are reserved for a server (isolcpus) could gain",
         ),
     }]
 }
@@ -75,11 +74,11 @@ mod tests {
             ],
             expect![[r#"
                 none (latency)
-                  keep rcu_nocbs: callbacks take a moment now and then; only CPUs that a server has to itself (isolcpus) could gain
+                  keep rcu_nocbs: callbacks rarely take time; only CPUs that are reserved for a server (isolcpus) could gain
                 asked for (latency)
-                  keep rcu_nocbs "2-3": others run the callbacks of these CPUs, which need CPUs of their own for it
+                  keep rcu_nocbs "2-3": other CPUs run the callbacks of these CPUs and need capacity for that
                 with nohz_full (latency)
-                  keep rcu_nocbs: nohz_full= brings it along for its CPUs
+                  keep rcu_nocbs: nohz_full= includes it for its CPUs
                 unknown (latency)
                   unknown rcu_nocbs: the kernel's command line is not known: no
             "#]],

@@ -12,16 +12,16 @@ const ARGUMENT: &str = "tsc";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cmdline.tsc",
-    title: "whether the TSC is trusted unchecked",
+    title: "whether the kernel trusts the TSC unchecked",
     area: Area::Clock,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Words(&["reliable", "nowatchdog", "unstable"]),
-    default: "checked against another clock where there is one",
+    default: "checked against another clock, if there is one",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "The kernel compares the time stamp counter with another clock and stops using it when they differ. \
-                reliable switches that off, at boot and later. Where the counter is constant and nonstop, and in use, \
-                there is nothing to gain but the check itself; where it is not, errors of the clock then stay unseen.",
-    risk: "time that jumps or drifts unseen, such as after a migration to another host",
+    mechanism: "The kernel compares the time stamp counter with another clock and stops using it when they differ. reliable \
+        disables this check, at boot and later. If the counter is constant and nonstop, and in use, you save only the \
+        check itself. If it is not, nobody notices errors of the clock.",
+    risk: "time that jumps or drifts unnoticed, for example after a migration to another host",
     shows_in: "the clock source in force, \"clocksource\" in the kernel's log",
     kernels: "all on x86; nowatchdog since 5.6",
     sources: &[
@@ -44,22 +44,23 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let finding = match (&facts.clock.tsc, facts.clock.current.known().map(String::as_str)) {
         (Fact::Known(tsc), Some("tsc")) if tsc.constant && tsc.nonstop => Finding::keep(
             ARGUMENT,
-            "tsc is in use, constant and nonstop: reliable would only end the check of it, which TuneD does",
+            "tsc is in use, constant and nonstop: reliable would only stop the check of it; TuneD sets it",
         ),
         (Fact::Known(tsc), Some(current)) if tsc.constant && tsc.nonstop => Finding::keep(
             ARGUMENT,
             format!(
-                "{current} is in use: the knob clocksource chooses, and reliable would only hide what keeps tsc away"
+                "{current} is in use: the knob clocksource selects the source, and reliable would only hide why \
+                    tsc is not used"
             ),
         ),
         (Fact::Known(_), Some(_)) => Finding::not_here(
             ARGUMENT,
-            "the counter is not constant and nonstop: trusted unchecked, its errors stay unseen",
+            "the counter is not constant and nonstop: without the check, nobody notices its errors",
         ),
         (Fact::Known(_), None) => {
             return Err(Finding::unknown(ARGUMENT, "the clock source in force", &facts.clock.current));
         }
-        (Fact::Absent { .. }, _) => Finding::not_here(ARGUMENT, "no time stamp counter shows here"),
+        (Fact::Absent { .. }, _) => Finding::not_here(ARGUMENT, "this machine shows no time stamp counter"),
         (unknown, _) => return Err(Finding::unknown(ARGUMENT, "whether tsc is invariant", unknown)),
     };
     Ok(match asked {
@@ -94,15 +95,15 @@ mod tests {
             ],
             expect![[r#"
                 in use (latency)
-                  keep tsc: tsc is in use, constant and nonstop: reliable would only end the check of it, which TuneD does
+                  keep tsc: tsc is in use, constant and nonstop: reliable would only stop the check of it; TuneD sets it
                 kvm-clock (latency)
-                  keep tsc: kvm-clock is in use: the knob clocksource chooses, and reliable would only hide what keeps tsc away
+                  keep tsc: kvm-clock is in use: the knob clocksource selects the source, and reliable would only hide why tsc is not used
                 not invariant (latency)
-                  not-here tsc: the counter is not constant and nonstop: trusted unchecked, its errors stay unseen
+                  not-here tsc: the counter is not constant and nonstop: without the check, nobody notices its errors
                 no counter (latency)
-                  not-here tsc: no time stamp counter shows here
+                  not-here tsc: this machine shows no time stamp counter
                 asked for (density)
-                  keep tsc "reliable": tsc is in use, constant and nonstop: reliable would only end the check of it, which TuneD does
+                  keep tsc "reliable": tsc is in use, constant and nonstop: reliable would only stop the check of it; TuneD sets it
             "#]],
         );
     }

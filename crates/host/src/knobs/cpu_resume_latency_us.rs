@@ -21,21 +21,21 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Cpu,
     place: Place::Each { device: Device::Cpu, file: FILE, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 2_147_483_646, unit: "us" },
-    default: "0 (no bound)",
+    default: "0 (no limit)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The governor of a CPU uses no idle state that takes longer to leave than this allows; 0 allows any, and the \
-                kernel's word n/a allows none, so that the CPU polls. Unlike /dev/cpu_dma_latency it bounds one CPU, \
-                so that those of the server wake fast while the others sleep deep and leave them their turbo; and it stays \
-                until it is written again, whoever wrote it.",
+    mechanism: "The idle governor of a CPU uses no idle state whose exit latency is above this value. 0 allows any state. The \
+        kernel's word n/a allows none, so the CPU polls. Unlike /dev/cpu_dma_latency, it limits one CPU. The server's \
+        CPUs wake fast, while the others sleep deeply and leave their turbo to them. The value stays until somebody \
+        writes another.",
     risk: "a CPU that does not sleep leaves less turbo to the others and uses power",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state*",
     kernels: "all, with an idle driver",
     sources: &[
         Source {
             title: "Linux Documentation/ABI/testing/sysfs-devices-power, pm_qos_resume_latency_us",
-            says: "microseconds; 0 is no bound, n/a allows no latency at all",
+            says: "microseconds; 0 is no limit, n/a allows no latency at all",
         },
-        Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors honour it for its CPU" },
+        Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors apply it to its CPU" },
     ],
     extras: Extras { read_in: &[CounterPlace::IdleUsage], counter: Some(Counter::IdleStates), ..Extras::NONE },
     advise,
@@ -45,7 +45,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let driver = match &facts.idle.driver {
         Fact::Known(driver) if driver != "none" => driver,
         Fact::Known(_) | Fact::Absent { .. } => {
-            return vec![Finding::not_here(KNOB.id, "there is no idle driver here: no state to rule out")];
+            return vec![Finding::not_here(KNOB.id, "there is no idle driver here: there are no states to exclude")];
         }
         unknown => return vec![Finding::unknown(KNOB.id, "the idle driver", unknown)],
     };
@@ -57,12 +57,14 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let slowest = facts.idle.states.known().and_then(|states| deepest(states)).filter(|(_, exit)| *exit > TRIED_US);
     let reason = match (context.goal, slowest) {
         (Goal::Latency, Some((name, exit_us))) => format!(
-            "no CPU is bounded, and {name} of {driver} takes {exit_us} us to leave; for the server's CPUs alone: \
-             `evenkeel prove {id}@cpuN={TRIED_US}`, for all: cpuidle.dma_latency_us",
+            "no CPU is limited, and {name} of {driver} takes {exit_us} us to leave; for the server's CPUs only, \
+                run `evenkeel prove {id}@cpuN={TRIED_US}`; for all CPUs, use cpuidle.dma_latency_us",
             id = KNOB.id
         ),
-        (Goal::Latency, None) => format!("no CPU is bounded, and no state of {driver} is known to take long to leave"),
-        (goal, _) => format!("CPUs that sleep leave time and power to others, as the goal {goal} wants"),
+        (Goal::Latency, None) => {
+            format!("no CPU is limited, and no state of {driver} is known to have a long exit latency")
+        }
+        (goal, _) => format!("CPUs that sleep leave time and power to others, which suits the goal {goal}"),
     };
     vec![Finding::keep(KNOB.id, reason)]
 }
@@ -75,12 +77,12 @@ fn decide(cpu: usize, bound: &Fact<String>) -> Option<Finding> {
         // Without the file there is nothing that could bound it.
         Fact::Absent { .. } => return None,
         Fact::Known(text) if text == "n/a" => {
-            Finding::keep(place, "somebody allows it no latency at all: it polls and never sleeps").at(text)
+            Finding::keep(place, "somebody set it to allow no latency: the CPU polls and never sleeps").at(text)
         }
         Fact::Known(text) => {
-            Finding::keep(place, format!("somebody bounds it to states that take {text} us to leave")).at(text)
+            Finding::keep(place, format!("somebody limited it to states that take {text} us to leave")).at(text)
         }
-        unknown => Finding::unknown(place, "how long it may take to wake", unknown),
+        unknown => Finding::unknown(place, "the limit on its wake-up time", unknown),
     })
 }
 
@@ -115,21 +117,21 @@ mod tests {
             ],
             expect![[r#"
                 no driver (latency)
-                  not-here cpu.resume_latency_us: there is no idle driver here: no state to rule out
+                  not-here cpu.resume_latency_us: there is no idle driver here: there are no states to exclude
                 deep (latency)
-                  keep cpu.resume_latency_us: no CPU is bounded, and C6 of intel_idle takes 133 us to leave; for the server's CPUs alone: `evenkeel prove cpu.resume_latency_us@cpuN=2`, for all: cpuidle.dma_latency_us
+                  keep cpu.resume_latency_us: no CPU is limited, and C6 of intel_idle takes 133 us to leave; for the server's CPUs only, run `evenkeel prove cpu.resume_latency_us@cpuN=2`; for all CPUs, use cpuidle.dma_latency_us
                 deep (density)
-                  keep cpu.resume_latency_us: CPUs that sleep leave time and power to others, as the goal density wants
+                  keep cpu.resume_latency_us: CPUs that sleep leave time and power to others, which suits the goal density
                 shallow (latency)
-                  keep cpu.resume_latency_us: no CPU is bounded, and no state of intel_idle is known to take long to leave
+                  keep cpu.resume_latency_us: no CPU is limited, and no state of intel_idle is known to have a long exit latency
                 bounded (latency)
-                  keep cpu2 "2": somebody bounds it to states that take 2 us to leave
+                  keep cpu2 "2": somebody limited it to states that take 2 us to leave
                 polls (latency)
-                  keep cpu2 "n/a": somebody allows it no latency at all: it polls and never sleeps
+                  keep cpu2 "n/a": somebody set it to allow no latency: the CPU polls and never sleeps
                 never looked at (latency)
-                  unknown cpu2: how long it may take to wake is not known: it is not in the capture, which was taken before evenkeel looked at it: capture the machine anew
+                  unknown cpu2: the limit on its wake-up time is not known: it is not in the capture, which is older than this check: capture the machine again
                 no file (latency)
-                  keep cpu.resume_latency_us: no CPU is bounded, and C6 of intel_idle takes 133 us to leave; for the server's CPUs alone: `evenkeel prove cpu.resume_latency_us@cpuN=2`, for all: cpuidle.dma_latency_us
+                  keep cpu.resume_latency_us: no CPU is limited, and C6 of intel_idle takes 133 us to leave; for the server's CPUs only, run `evenkeel prove cpu.resume_latency_us@cpuN=2`; for all CPUs, use cpuidle.dma_latency_us
                 driver unknown (latency)
                   unknown cpu.resume_latency_us: the idle driver is not known: EACCES
             "#]],

@@ -12,19 +12,18 @@ const PATH: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cpufreq.boost",
-    title: "frequencies above the nominal one",
+    title: "frequencies above the nominal frequency",
     area: Area::Cpu,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "1",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A core runs above its nominal frequency while heat and power allow it, which serves a server whose \
-                work is one thread a tick. Guides for 256-bit vector code switch it off for a frequency that never \
-                changes: steadier, and lower for everything. Nearly all virtual machines have no frequency driver: \
-                the host decides.",
-    risk: "the frequency varies with heat and with what the neighbours run",
+    mechanism: "A core runs above its nominal frequency while heat and power allow it. That helps a server whose work is one \
+        thread per tick. Guides for 256-bit vector code disable it to get a constant frequency: steadier, but lower \
+        for all code. Nearly all virtual machines have no frequency driver; the host decides.",
+    risk: "the frequency varies with heat and with the load of the neighbors",
     shows_in: "scaling_cur_freq of the policies while the server runs",
-    kernels: "all, with acpi-cpufreq, amd-pstate (since 6.11) or another driver that boosts",
+    kernels: "all, with acpi-cpufreq, amd-pstate (since 6.11) or another driver with boost",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/pm/cpufreq.rst",
@@ -66,11 +65,11 @@ mod tests {
             ],
             expect![[r#"
                 no driver (latency)
-                  not-here /sys/devices/system/cpu/cpufreq/boost: not found here: no frequency driver
+                  not-here /sys/devices/system/cpu/cpufreq/boost: not present here: no frequency driver
                 fast (latency)
-                  keep /sys/devices/system/cpu/cpufreq/boost "1": cores may run above their nominal frequency, as a server with one busy thread wants
+                  keep /sys/devices/system/cpu/cpufreq/boost "1": cores may run above their nominal frequency, which suits a server with one busy thread
                 slowed (density)
-                  set /sys/devices/system/cpu/cpufreq/boost "0" -> "1": cores are kept to their nominal frequency, which every tick pays for
+                  set /sys/devices/system/cpu/cpufreq/boost "0" -> "1": cores stay at or below their nominal frequency, which slows every tick
                 denied (latency)
                   unknown /sys/devices/system/cpu/cpufreq/boost: the value in force is not known: EACCES
             "#]],

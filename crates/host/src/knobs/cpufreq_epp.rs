@@ -12,7 +12,7 @@ const WANTED: &str = "performance";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cpufreq.epp",
-    title: "energy or performance, where CPUs choose frequencies",
+    title: "energy or performance preference of the processor",
     area: Area::Cpu,
     place: Place::Each {
         device: Device::FrequencyPolicy,
@@ -20,10 +20,10 @@ pub(super) const KNOB: Knob = Knob {
         reading: Reading::Plain,
     },
     values: Values::Name,
-    default: "set by the firmware, mostly balance_performance",
+    default: "set by the firmware, usually balance_performance",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Processors with hardware-managed frequencies choose their own; this hint says how readily they climb. \
-                Under the governor performance the driver sets it to performance by itself and refuses other values.",
+    mechanism: "Processors with hardware-managed frequencies select their own frequency. This hint sets how quickly they raise \
+        it. Under the governor performance, the driver sets the hint to performance and refuses other values.",
     risk: "more power and heat",
     shows_in: "scaling_cur_freq of the policies while the server runs",
     kernels: "since 4.14 with intel_pstate, since 6.3 with amd-pstate in active mode",
@@ -59,15 +59,15 @@ fn decide(facts: &Facts, goal: Goal, policy: &FrequencyPolicy) -> Result<Finding
     let finding = if current == WANTED || current == "0" {
         Finding::keep(place, "the processor prefers performance already")
     } else if policy.governor.known().is_some_and(|governor| governor == "performance") {
-        Finding::keep(place, "the governor performance overrules it")
+        Finding::keep(place, "the governor performance overrides it")
     } else if goal == Goal::Density {
-        Finding::keep(place, format!("many sessions keep the load steady, under which {current} runs fast as well"))
+        Finding::keep(place, format!("many sessions keep the load steady, and {current} then runs fast too"))
     } else if is_on_offer == Some(false) {
-        Finding::not_here(place, format!("{WANTED} is not among the preferences on offer"))
+        Finding::not_here(place, format!("{WANTED} is not an available preference"))
     } else if is_on_offer.is_none() {
-        Finding::unknown(place, "which preferences are on offer", &facts.frequency.available_preferences)
+        Finding::unknown(place, "which preferences are available", &facts.frequency.available_preferences)
     } else {
-        Finding::set(place, WANTED, format!("at {current} the processor climbs late in a tick's work"))
+        Finding::set(place, WANTED, format!("at {current} the processor raises its frequency late in a tick"))
     };
     Ok(finding.at(current))
 }
@@ -98,25 +98,25 @@ mod tests {
             ],
             expect![[r#"
                 no driver (latency)
-                  not-here cpufreq.epp: there is no frequency driver here: the hypervisor or the firmware decides
+                  not-here cpufreq.epp: there is no frequency driver here: the hypervisor or the firmware controls the frequency
                 no preferences (latency)
-                  not-here policy0: not found here: no preferences
-                  not-here policy1: not found here: no preferences
+                  not-here policy0: not present here: no preferences
+                  not-here policy1: not present here: no preferences
                 balanced (latency)
-                  set policy0 "balance_performance" -> "performance": at balance_performance the processor climbs late in a tick's work
-                  set policy1 "balance_performance" -> "performance": at balance_performance the processor climbs late in a tick's work
+                  set policy0 "balance_performance" -> "performance": at balance_performance the processor raises its frequency late in a tick
+                  set policy1 "balance_performance" -> "performance": at balance_performance the processor raises its frequency late in a tick
                 balanced (throughput)
-                  set policy0 "balance_power" -> "performance": at balance_power the processor climbs late in a tick's work
-                  set policy1 "balance_power" -> "performance": at balance_power the processor climbs late in a tick's work
+                  set policy0 "balance_power" -> "performance": at balance_power the processor raises its frequency late in a tick
+                  set policy1 "balance_power" -> "performance": at balance_power the processor raises its frequency late in a tick
                 overruled (latency)
-                  keep policy0 "balance_power": the governor performance overrules it
-                  keep policy1 "balance_power": the governor performance overrules it
+                  keep policy0 "balance_power": the governor performance overrides it
+                  keep policy1 "balance_power": the governor performance overrides it
                 performance (latency)
                   keep policy0 "performance": the processor prefers performance already
                   keep policy1 "performance": the processor prefers performance already
                 offer unknown (latency)
-                  unknown policy0 "power": which preferences are on offer is not known: EACCES
-                  unknown policy1 "power": which preferences are on offer is not known: EACCES
+                  unknown policy0 "power": which preferences are available is not known: EACCES
+                  unknown policy1 "power": which preferences are available is not known: EACCES
             "#]],
         );
     }

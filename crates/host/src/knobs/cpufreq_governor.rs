@@ -13,18 +13,17 @@ const WANTED: &str = "performance";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cpufreq.governor",
-    title: "who chooses the frequency of CPUs",
+    title: "the policy that selects CPU frequencies",
     area: Area::Cpu,
     place: Place::Each { device: Device::FrequencyPolicy, file: "scaling_governor", reading: Reading::Plain },
     values: Values::Name,
     default: "set when the kernel was built: ondemand, schedutil, powersave or performance",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A governor that follows the load raises the frequency only after the load has come: a server that \
-                works for a few milliseconds in each tick and sleeps in between is often served at a low one. \
-                performance keeps to the highest. With intel_pstate and amd-pstate in active mode, powersave is a \
-                governor that follows the load, not the lowest frequency. Nearly all virtual machines have no \
-                frequency driver: the host decides.",
-    risk: "more power and heat; boost of single cores may come out lower",
+    mechanism: "A governor that follows the load raises the frequency only after the load has come. A server that works for a \
+        few milliseconds per tick and sleeps in between often runs at a low frequency. performance always selects the \
+        highest. With intel_pstate and amd-pstate in active mode, powersave follows the load; it does not mean the \
+        lowest frequency. Nearly all virtual machines have no frequency driver; the host decides.",
+    risk: "more power and heat; single cores may boost less",
     shows_in: "scaling_cur_freq of the policies while the server runs",
     kernels: "all, with a frequency driver; cpufreq.default_governor= at boot since 5.9",
     sources: &[
@@ -43,7 +42,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "a post on C-states and P-states of a c4.8xlarge under Ubuntu 14.04",
-            says: "performance in place of ondemand",
+            says: "performance instead of ondemand",
         },
     ],
     extras: Extras {
@@ -64,9 +63,9 @@ fn decide(facts: &Facts, goal: Goal, policy: &FrequencyPolicy) -> Result<Finding
     let place = &policy.name;
     let current = own(place, &policy.governor)?;
     let finding = if current == WANTED {
-        Finding::keep(place, "it keeps to the highest frequency already")
+        Finding::keep(place, "it already keeps the highest frequency")
     } else if goal == Goal::Density {
-        Finding::keep(place, format!("many sessions keep the load steady, under which {current} runs fast as well"))
+        Finding::keep(place, format!("many sessions keep the load steady, and {current} then runs fast too"))
     } else {
         match facts.frequency.available_governors.known() {
             Some(on_offer) if on_offer.iter().any(|governor| governor == WANTED) => {
@@ -75,9 +74,9 @@ fn decide(facts: &Facts, goal: Goal, policy: &FrequencyPolicy) -> Result<Finding
             }
             Some(on_offer) => Finding::not_here(
                 place,
-                format!("{current} follows the load, but {WANTED} is not on offer: {}", on_offer.join(", ")),
+                format!("{current} follows the load, but {WANTED} is not available: {}", on_offer.join(", ")),
             ),
-            None => Finding::unknown(place, "which governors are on offer", &facts.frequency.available_governors),
+            None => Finding::unknown(place, "which governors are available", &facts.frequency.available_governors),
         }
     };
     Ok(finding.at(current))
@@ -111,22 +110,22 @@ mod tests {
             ],
             expect![[r#"
                 no driver (latency)
-                  not-here cpufreq.governor: there is no frequency driver here: the hypervisor or the firmware decides
+                  not-here cpufreq.governor: there is no frequency driver here: the hypervisor or the firmware controls the frequency
                 intel_pstate (latency)
                   set policy0 "powersave" -> "performance": powersave raises the frequency only after a tick's work has begun
                   set policy1 "powersave" -> "performance": powersave raises the frequency only after a tick's work has begun
                 intel_pstate (density)
-                  keep policy0 "powersave": many sessions keep the load steady, under which powersave runs fast as well
-                  keep policy1 "powersave": many sessions keep the load steady, under which powersave runs fast as well
+                  keep policy0 "powersave": many sessions keep the load steady, and powersave then runs fast too
+                  keep policy1 "powersave": many sessions keep the load steady, and powersave then runs fast too
                 acpi-cpufreq (latency)
                   set policy0 "ondemand" -> "performance": ondemand raises the frequency only after a tick's work has begun
                   set policy1 "ondemand" -> "performance": ondemand raises the frequency only after a tick's work has begun
                 performance (latency)
-                  keep policy0 "performance": it keeps to the highest frequency already
-                  keep policy1 "performance": it keeps to the highest frequency already
+                  keep policy0 "performance": it already keeps the highest frequency
+                  keep policy1 "performance": it already keeps the highest frequency
                 not on offer (latency)
-                  not-here policy0 "schedutil": schedutil follows the load, but performance is not on offer: schedutil
-                  not-here policy1 "schedutil": schedutil follows the load, but performance is not on offer: schedutil
+                  not-here policy0 "schedutil": schedutil follows the load, but performance is not available: schedutil
+                  not-here policy1 "schedutil": schedutil follows the load, but performance is not available: schedutil
                 denied (latency)
                   unknown cpufreq.governor: which CPUs share a frequency is not known: EACCES
             "#]],

@@ -12,17 +12,16 @@ const PATH: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cpufreq.no_turbo",
-    title: "whether intel_pstate keeps from turbo frequencies",
+    title: "whether intel_pstate avoids turbo frequencies",
     area: Area::Cpu,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "0",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A core runs above its nominal frequency while heat and power allow it, which serves a server whose \
-                work is one thread a tick. Guides for 256-bit vector code switch it off for a frequency that never \
-                changes: steadier, and lower for everything. Nearly all virtual machines have no frequency driver: \
-                the host decides.",
-    risk: "the frequency varies with heat and with what the neighbours run",
+    mechanism: "A core runs above its nominal frequency while heat and power allow it. That helps a server whose work is one \
+        thread per tick. Guides for 256-bit vector code disable it to get a constant frequency: steadier, but lower \
+        for all code. Nearly all virtual machines have no frequency driver; the host decides.",
+    risk: "the frequency varies with heat and with the load of the neighbors",
     shows_in: "scaling_cur_freq of the policies while the server runs",
     kernels: "all, with intel_pstate",
     sources: &[
@@ -33,7 +32,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "TuneD, profile latency-performance", says: "governor performance, boost 1" },
         Source {
             title: "AWS, Deep Dive on Amazon EC2 Instances (2016)",
-            says: "no_turbo 1 for AVX2 code: the opposite of what a game server wants",
+            says: "no_turbo 1 for AVX2 code: the opposite of what a game server needs",
         },
     ],
     extras: Extras { counter: Some(Counter::Frequency), ..Extras::NONE },
@@ -65,11 +64,11 @@ mod tests {
             ],
             expect![[r#"
                 no driver (latency)
-                  not-here /sys/devices/system/cpu/intel_pstate/no_turbo: not found here: no intel_pstate
+                  not-here /sys/devices/system/cpu/intel_pstate/no_turbo: not present here: no intel_pstate
                 fast (latency)
-                  keep /sys/devices/system/cpu/intel_pstate/no_turbo "0": cores may run above their nominal frequency, as a server with one busy thread wants
+                  keep /sys/devices/system/cpu/intel_pstate/no_turbo "0": cores may run above their nominal frequency, which suits a server with one busy thread
                 slowed (density)
-                  set /sys/devices/system/cpu/intel_pstate/no_turbo "1" -> "0": cores are kept to their nominal frequency, which every tick pays for
+                  set /sys/devices/system/cpu/intel_pstate/no_turbo "1" -> "0": cores stay at or below their nominal frequency, which slows every tick
                 denied (latency)
                   unknown /sys/devices/system/cpu/intel_pstate/no_turbo: the value in force is not known: EACCES
             "#]],

@@ -21,23 +21,23 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Cpu,
     place: Place::Held { path: PATH },
     values: Values::Number { min: 0, max: 2_000_000_000, unit: "us" },
-    default: "2000000000 (no bound)",
+    default: "2000000000 (no limit)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A process that opens the device and writes a number asks that no idle state be used which takes longer \
-                to leave; the least of all requests holds, until the process closes the device or ends. So it needs no \
-                reboot, and undoes itself. 0 leaves only polling: the CPU never sleeps, which in a guest also means \
-                that it never pays for a halt and a wake-up by the hypervisor.",
-    risk: "cores that do not sleep leave less turbo to the others and use power; in a guest that polls, CPU time of \
-           the host and credits of burstable instances",
+    mechanism: "A process opens the device and writes a number. The kernel then uses no idle state with a longer exit latency. \
+        The lowest of all requests holds until that process closes the device or ends. So it needs no reboot, and it \
+        undoes itself. 0 leaves only polling: the CPU never sleeps. In a guest, it then never pays for a halt and a \
+        wake-up by the hypervisor.",
+    risk: "cores that do not sleep leave less turbo to the others and use power; a guest that polls uses CPU time of the \
+        host and credits of burstable instances",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state*",
     kernels: "all, with an idle driver",
     sources: &[
         Source {
             title: "Linux Documentation/power/pm_qos_interface.rst",
-            says: "the request holds as long as the file is open; the least of all requests wins",
+            says: "the request holds while the file is open; the lowest of all requests wins",
         },
-        Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors honour the bound" },
-        Source { title: "TuneD, profile latency-performance", says: "holds 1 us, or 3 us where states can't be named" },
+        Source { title: "Linux Documentation/admin-guide/pm/cpuidle.rst", says: "governors apply the limit" },
+        Source { title: "TuneD, profile latency-performance", says: "holds 1 us, or 3 us if states cannot be named" },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
             says: "0 takes the median wake-up after 100 us of idle from 33.2 to 2.3 us, after 1 ms from 43.2 to 3.7 us",
@@ -63,7 +63,7 @@ fn as_held(facts: &Facts, finding: Finding) -> Finding {
     let Some(held_us) = facts.idle.dma_latency_us.known() else { return finding };
     let wanted: Option<u64> = finding.wanted.as_ref().and_then(|wanted| wanted.parse().ok());
     if finding.state == State::Set && wanted.is_some_and(|wanted| *held_us <= wanted) {
-        return Finding::keep(PATH, format!("a process holds it at {held_us} us already")).at(held_us);
+        return Finding::keep(PATH, format!("a process already holds it at {held_us} us")).at(held_us);
     }
     if finding.state == State::NotHere { finding } else { finding.at(held_us) }
 }
@@ -72,25 +72,25 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let driver = match &facts.idle.driver {
         Fact::Known(driver) if driver != "none" => driver,
         Fact::Known(_) | Fact::Absent { .. } => {
-            return Ok(Finding::inert(PATH, "there is no idle driver here: no state to rule out"));
+            return Ok(Finding::inert(PATH, "there is no idle driver here: there are no states to exclude"));
         }
         unknown => return Err(Finding::unknown(PATH, "the idle driver", unknown)),
     };
     if goal != Goal::Latency {
         return Ok(Finding::keep(
             PATH,
-            format!("CPUs that sleep leave time and power to others, as the goal {goal} wants"),
+            format!("CPUs that sleep leave time and power to others, which suits the goal {goal}"),
         ));
     }
     if driver == "haltpoll" {
         return Ok(match burstable(facts) {
             Some(instance) => {
-                Finding::keep(PATH, format!("polling all the time would burn the CPU credits of a {instance}"))
+                Finding::keep(PATH, format!("constant polling would spend the CPU credits of a {instance}"))
             }
             None => Finding::set(
                 PATH,
                 0,
-                "haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it",
+                "haltpoll halts the CPU, and the hypervisor needs long to wake it: polling avoids that",
             ),
         });
     }
@@ -104,7 +104,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         Some((name, exit_us)) => {
             Finding::keep(PATH, format!("the deepest state, {name}, takes only {exit_us} us to leave"))
         }
-        None => Finding::keep(PATH, "no idle state tells how long it takes to leave"),
+        None => Finding::keep(PATH, "no idle state reports its exit latency"),
     })
 }
 
@@ -156,17 +156,17 @@ mod tests {
             ],
             expect![[r#"
                 no driver (latency)
-                  not-here /dev/cpu_dma_latency: there is no idle driver here: no state to rule out
+                  not-here /dev/cpu_dma_latency: there is no idle driver here: there are no states to exclude
                 no cpuidle (latency)
-                  not-here /dev/cpu_dma_latency: there is no idle driver here: no state to rule out
+                  not-here /dev/cpu_dma_latency: there is no idle driver here: there are no states to exclude
                 driver unreadable (latency)
                   unknown /dev/cpu_dma_latency: the idle driver is not known: empty
                 c4.8xlarge (latency)
                   set /dev/cpu_dma_latency "2000000000" -> "2": C6-HSW of intel_idle takes 133 us to leave
                 c4.8xlarge (throughput)
-                  keep /dev/cpu_dma_latency "2000000000": CPUs that sleep leave time and power to others, as the goal throughput wants
+                  keep /dev/cpu_dma_latency "2000000000": CPUs that sleep leave time and power to others, which suits the goal throughput
                 held already (latency)
-                  keep /dev/cpu_dma_latency "2": a process holds it at 2 us already
+                  keep /dev/cpu_dma_latency "2": a process already holds it at 2 us
                 not ours to know (latency)
                   set /dev/cpu_dma_latency ? -> "2": C6-HSW of intel_idle takes 133 us to leave
                 C1 only (latency)
@@ -174,15 +174,15 @@ mod tests {
                 states unknown (latency)
                   unknown /dev/cpu_dma_latency: how deep the idle states are is not known: no states
                 no state tells (latency)
-                  keep /dev/cpu_dma_latency "2000000000": no idle state tells how long it takes to leave
+                  keep /dev/cpu_dma_latency "2000000000": no idle state reports its exit latency
                 haltpoll (latency)
-                  set /dev/cpu_dma_latency "2000000000" -> "0": haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it
+                  set /dev/cpu_dma_latency "2000000000" -> "0": haltpoll halts the CPU, and the hypervisor needs long to wake it: polling avoids that
                 haltpoll (density)
-                  keep /dev/cpu_dma_latency "2000000000": CPUs that sleep leave time and power to others, as the goal density wants
+                  keep /dev/cpu_dma_latency "2000000000": CPUs that sleep leave time and power to others, which suits the goal density
                 haltpoll on credits (latency)
-                  keep /dev/cpu_dma_latency "2000000000": polling all the time would burn the CPU credits of a t3.large
+                  keep /dev/cpu_dma_latency "2000000000": constant polling would spend the CPU credits of a t3.large
                 haltpoll without credits (latency)
-                  set /dev/cpu_dma_latency "2000000000" -> "0": haltpoll halts, and the hypervisor takes long to wake a halted CPU: polling avoids it
+                  set /dev/cpu_dma_latency "2000000000" -> "0": haltpoll halts the CPU, and the hypervisor needs long to wake it: polling avoids that
             "#]],
         );
     }

@@ -12,7 +12,7 @@ const PLACE: &str = "cpuidle.state_disable";
 
 pub(super) const KNOB: Knob = Knob {
     id: "cpuidle.state_disable",
-    title: "idle states switched off one by one",
+    title: "idle states disabled one by one",
     area: Area::Cpu,
     place: Place::ByHand {
         how: "echo {} > /sys/devices/system/cpu/cpuN/cpuidle/stateM/disable, for each CPU N and state M",
@@ -20,16 +20,17 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "0",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "1 takes one idle state from one CPU. States are numbered by each driver in its own way, and the numbers move \
-                with kernel and processor, so that a script for one machine takes another state on the next. A bound in \
-                microseconds says what is meant: cpuidle.dma_latency_us for all CPUs as long as it is held, \
-                cpu.resume_latency_us for one. Both rule out the same states.",
-    risk: "it outlives who wrote it until the next boot; with every state off the CPU still polls or halts",
+    mechanism: "1 disables one idle state of one CPU. Each driver numbers the states in its own way, and the numbers change \
+        with kernel and processor. A script for one machine can disable another state on the next. A limit in \
+        microseconds is independent of the numbers: cpuidle.dma_latency_us limits all CPUs while a process holds it, \
+        cpu.resume_latency_us limits one CPU. Both exclude the same states.",
+    risk: "it stays until the next boot, even when the program that wrote it has ended; with every state disabled the CPU \
+        still polls or halts",
     shows_in: "/sys/devices/system/cpu/cpu*/cpuidle/state*/disable",
     kernels: "all, with an idle driver",
     sources: &[Source {
         title: "Linux Documentation/admin-guide/pm/cpuidle.rst",
-        says: "disable takes a state from one CPU; states are numbered by the driver",
+        says: "disable removes a state from one CPU; the driver numbers the states",
     }],
     extras: Extras { read_in: &[CounterPlace::IdleUsage], counter: Some(Counter::IdleStates), ..Extras::NONE },
     advise,
@@ -43,7 +44,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     match &facts.idle.driver {
         Fact::Known(driver) if driver != "none" => {}
         Fact::Known(_) | Fact::Absent { .. } => {
-            return Ok(Finding::not_here(PLACE, "there is no idle driver here: no state to switch off"));
+            return Ok(Finding::not_here(PLACE, "there is no idle driver here: there are no states to disable"));
         }
         unknown => return Err(Finding::unknown(PLACE, "the idle driver", unknown)),
     }
@@ -59,12 +60,12 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     Ok(if off.is_empty() {
         Finding::keep(
             PLACE,
-            "no state is off; a bound in microseconds says better what is meant: cpuidle.dma_latency_us, cpu.resume_latency_us",
+            "no state is disabled; prefer a limit in microseconds: cpuidle.dma_latency_us, cpu.resume_latency_us",
         )
     } else {
         Finding::keep(
             PLACE,
-            format!("{} of CPU 0 is off until the next boot: whoever did that knows why", off.join(", ")),
+            format!("{} of CPU 0 is disabled until the next boot: ask whoever did that", off.join(", ")),
         )
     })
 }
@@ -99,11 +100,11 @@ mod tests {
             ],
             expect![[r#"
                 no driver (latency)
-                  not-here cpuidle.state_disable: there is no idle driver here: no state to switch off
+                  not-here cpuidle.state_disable: there is no idle driver here: there are no states to disable
                 all on (latency)
-                  keep cpuidle.state_disable: no state is off; a bound in microseconds says better what is meant: cpuidle.dma_latency_us, cpu.resume_latency_us
+                  keep cpuidle.state_disable: no state is disabled; prefer a limit in microseconds: cpuidle.dma_latency_us, cpu.resume_latency_us
                 one off (density)
-                  keep cpuidle.state_disable: C6 of CPU 0 is off until the next boot: whoever did that knows why
+                  keep cpuidle.state_disable: C6 of CPU 0 is disabled until the next boot: ask whoever did that
                 states unknown (latency)
                   unknown cpuidle.state_disable: which idle states there are is not known: EACCES
                 driver unknown (latency)

@@ -11,23 +11,24 @@ const PLACE: &str = "daemon.auditd";
 
 pub(super) const KNOB: Knob = Knob {
     id: "daemon.auditd",
-    title: "rules that each system call is held against",
+    title: "audit rules that the kernel checks on system calls",
     area: Area::Process,
     place: Place::ByHand {
-        how: "keep rules on system calls {}: take them out of /etc/audit/rules.d and load the rest with augenrules --load",
+        how: "keep rules on system calls {}: remove them from /etc/audit/rules.d and load the rest with augenrules --load",
     },
     values: Values::Words(&["off"]),
-    default: "none, unless the image was hardened",
+    default: "none, unless somebody hardened the image",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "With rules on system calls loaded, the kernel goes through them at the exit of each call and writes a record of what fits, \
-                which auditd writes to disk. A UDP server makes a call or two a packet, and pays for each. Rules on files \
-                (-w) that a server does not touch cost it little. Whether rules are loaded only root can ask: auditctl -l.",
-    risk: "what the rules were to record is no longer recorded: ask whoever is to answer for that",
+    mechanism: "If rules on system calls are loaded, the kernel checks them at the exit of each call. It writes a record for \
+        each match, and auditd writes that record to disk. A UDP server makes one or two calls per packet and pays for \
+        each. Rules on files (-w) that a server does not touch cost it little. Only root can list the rules: auditctl \
+        -l.",
+    risk: "the kernel no longer records what the rules covered: ask whoever is responsible for the audit",
     shows_in: "auditctl -l and auditctl -s; audit_filter_syscall in a profile of the server",
     kernels: "all, with CONFIG_AUDITSYSCALL",
     sources: &[Source {
         title: "auditctl(8), performance tips",
-        says: "system call rules are looked at for each call of each program; fewer rules, or exclusions first",
+        says: "the kernel checks system call rules on each call of each program; use fewer rules, or exclusions first",
     }],
     extras: Extras::NONE,
     advise,
@@ -35,10 +36,10 @@ pub(super) const KNOB: Knob = Knob {
 
 fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match &facts.daemons.auditd {
-        Fact::Known(false) => Finding::not_here(PLACE, "auditd does not run: nobody loads rules here"),
+        Fact::Known(false) => Finding::not_here(PLACE, "auditd does not run, so nothing loads rules here"),
         Fact::Known(true) => Finding::keep(
             PLACE,
-            "auditd runs; rules on system calls, which `auditctl -l` lists to root (-S), cost each call of the server",
+            "auditd runs; rules on system calls slow each call of the server; as root, `auditctl -l` lists them (-S)",
         ),
         unknown => Finding::unknown(PLACE, "whether auditd runs", unknown),
     }]
@@ -63,9 +64,9 @@ mod tests {
             ],
             expect![[r#"
                 not running (latency)
-                  not-here daemon.auditd: auditd does not run: nobody loads rules here
+                  not-here daemon.auditd: auditd does not run, so nothing loads rules here
                 running (latency)
-                  keep daemon.auditd: auditd runs; rules on system calls, which `auditctl -l` lists to root (-S), cost each call of the server
+                  keep daemon.auditd: auditd runs; rules on system calls slow each call of the server; as root, `auditctl -l` lists them (-S)
                 unknown (latency)
                   unknown daemon.auditd: whether auditd runs is not known: in a container
             "#]],

@@ -12,21 +12,21 @@ const PLACE: &str = "daemon.background_timers";
 
 pub(super) const KNOB: Knob = Knob {
     id: "daemon.background_timers",
-    title: "timers of the distribution that start work",
+    title: "timers of the distribution that start background jobs",
     area: Area::Process,
     place: Place::ByHand {
-        how: "keep background timers {}: systemctl disable --now NAME.timer for each, or give it an OnCalendar= of its own",
+        how: "keep background timers {}: systemctl disable --now NAME.timer for each, or give it its own OnCalendar=",
     },
     values: Values::Words(&["off"]),
     default: "on: each distribution enables some",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Distributions start upgrades, indexes, manual pages, trimming of disks and turning of logs by timers, most of them \
-                once a day at a random minute. Each reads or writes much for seconds to minutes, on the CPUs and \
-                the disk of the server. A drop-in with OnCalendar= moves one to an hour without players; an image that is \
-                replaced rather than upgraded needs none of them.",
-    risk: "security upgrades, trimming and the turning of logs have to be done otherwise",
+    mechanism: "Distributions use timers to start upgrades, file indexes, manual page updates, disk trimming and log rotation. \
+        Most run once a day at a random minute. Each reads or writes a lot for seconds to minutes, on the server's \
+        CPUs and disk. A drop-in with OnCalendar= moves a timer to an hour without players. An image that you replace \
+        instead of upgrading needs none of them.",
+    risk: "you must schedule security upgrades, trimming and log rotation in another way",
     shows_in: "systemctl list-timers; the journal at the time of a hitch",
-    kernels: "all: systemd's own",
+    kernels: "all: this is a setting of systemd",
     sources: &[
         Source { title: "systemd.timer(5)", says: "OnCalendar=, RandomizedDelaySec=, Persistent=" },
         Source {
@@ -55,8 +55,8 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         Goal::Latency => {
             let units: Vec<String> = timers.iter().map(|name| format!("{name}.timer")).collect();
             let reason = format!(
-                "work starts whenever it is due ({names}): `systemctl disable --now {}`, or give each an hour without players \
-                 by OnCalendar= in a drop-in",
+                "these start work whenever it is due ({names}): run `systemctl disable --now {}`, or move each to \
+                    an hour without players with OnCalendar= in a drop-in",
                 units.join(" ")
             );
             Finding::set(PLACE, "off", reason)
@@ -93,7 +93,7 @@ mod tests {
                 none (latency)
                   keep daemon.background_timers: no timer of the distribution that starts heavy work is enabled
                 two (latency)
-                  set daemon.background_timers ? -> "off": work starts whenever it is due (apt-daily, man-db): `systemctl disable --now apt-daily.timer man-db.timer`, or give each an hour without players by OnCalendar= in a drop-in
+                  set daemon.background_timers ? -> "off": these start work whenever it is due (apt-daily, man-db): run `systemctl disable --now apt-daily.timer man-db.timer`, or move each to an hour without players with OnCalendar= in a drop-in
                 two (throughput)
                   keep daemon.background_timers: seconds to minutes of work a day (apt-daily, man-db) matter little here
                 unknown (latency)

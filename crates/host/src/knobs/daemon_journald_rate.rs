@@ -12,23 +12,24 @@ const PLACE: &str = "daemon.journald_rate";
 
 pub(super) const KNOB: Knob = Knob {
     id: "daemon.journald_rate",
-    title: "lines a service may log before some are dropped",
+    title: "log lines that journald accepts from a service",
     area: Area::Process,
     place: Place::ByHand {
         how: "LogRateLimitBurst={} in a drop-in of the server's unit (systemctl edit), with LogRateLimitIntervalSec=",
     },
     values: Values::Number { min: 0, max: 1_000_000_000, unit: "lines" },
-    default: "10000 in 30 s, more with much free disk (from memory)",
+    default: "10000 in 30 s, more with much free disk space (from memory)",
     takes_effect: TakesEffect::ProcessStart,
-    mechanism: "What a service prints goes through a socket to journald, which takes CPU time for each line and writes to the disk that the \
-                server may write to as well. A server that prints in its tick waits when journald is behind, since the socket \
-                is then full. The limit drops lines and says so; better is to print less, from another thread.",
-    risk: "a higher limit lets the journal take CPU time and disk from the server; a lower one loses lines",
+    mechanism: "A service's output goes through a socket to journald, which uses CPU time for each line. It writes to disk, \
+        perhaps to the disk that the server also uses. When journald falls behind, the socket is full, and a server \
+        that prints in its tick waits. The limit drops lines and reports that. It is better to print less, from \
+        another thread.",
+    risk: "a higher limit lets journald take CPU time and disk bandwidth from the server; a lower one loses lines",
     shows_in: "\"Suppressed N messages\" in the journal; CPU time of systemd-journald",
-    kernels: "all: systemd's own",
+    kernels: "all: this is a setting of systemd",
     sources: &[Source {
         title: "journald.conf(5) and systemd.exec(5), RateLimitBurst= and LogRateLimitBurst=",
-        says: "what is dropped, for which service, and the defaults",
+        says: "what journald drops, for which service, and the defaults",
     }],
     extras: Extras::NONE,
     advise,
@@ -38,10 +39,11 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match &facts.boot.init {
         Fact::Known(Init::Systemd) => Finding::keep(
             PLACE,
-            "a server that prints within its tick waits for the journal: print from another thread; the limit only drops lines",
+            "a server that prints in its tick waits for journald: print from another thread; the limit only drops \
+                lines",
         ),
-        Fact::Known(Init::Other(name)) => Finding::not_here(PLACE, format!("{name} starts this machine, not systemd")),
-        unknown => Finding::unknown(PLACE, "what starts this machine", unknown),
+        Fact::Known(Init::Other(name)) => Finding::not_here(PLACE, format!("this machine uses {name}, not systemd")),
+        unknown => Finding::unknown(PLACE, "the init system of this machine", unknown),
     }]
 }
 
@@ -64,11 +66,11 @@ mod tests {
             ],
             expect![[r#"
                 systemd (latency)
-                  keep daemon.journald_rate: a server that prints within its tick waits for the journal: print from another thread; the limit only drops lines
+                  keep daemon.journald_rate: a server that prints in its tick waits for journald: print from another thread; the limit only drops lines
                 another (latency)
-                  not-here daemon.journald_rate: runit starts this machine, not systemd
+                  not-here daemon.journald_rate: this machine uses runit, not systemd
                 unknown (latency)
-                  unknown daemon.journald_rate: what starts this machine is not known: EACCES
+                  unknown daemon.journald_rate: the init system of this machine is not known: EACCES
             "#]],
         );
     }

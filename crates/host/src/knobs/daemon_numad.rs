@@ -15,20 +15,21 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Memory,
     place: Place::ByHand { how: "keep numad {}: systemctl disable --now numad where it is installed" },
     values: Values::Words(&["off"]),
-    default: "off: distributions do not install it by themselves",
+    default: "off: distributions do not install it by default",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "numad watches processes and binds each to the nodes that it thinks best, through their control group, moving \
-                their memory there. It moves while the server runs, and works against whoever binds it too: systemd, a \
-                container's CPU set, Kubernetes. To bind the server once, when it starts, has the gain without the moves.",
-    risk: "none, for a server that is bound",
+    mechanism: "numad watches processes and binds each to the nodes that it considers best. It does that through the control \
+        group, and moves the memory there. It moves memory while the server runs. It also overrides other bindings: \
+        those of systemd, of a container's CPU set, and of Kubernetes. Bind the server once at its start: you gain the \
+        same without the moves.",
+    risk: "none if the server is bound to a node",
     shows_in: "the process numad, /var/log/numad.log",
     kernels: "all that are built with CONFIG_NUMA",
     sources: &[
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
-            says: "the last of three ways, with balancing switched off; test which is best",
+            says: "the last of three ways, with balancing disabled; test which is best",
         },
-        Source { title: "numad(8)", says: "how it chooses, and that -i 0 ends it" },
+        Source { title: "numad(8)", says: "how it selects nodes, and that -i 0 stops it" },
     ],
     extras: Extras::NONE,
     advise,
@@ -42,7 +43,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let nodes = several_nodes(facts, PLACE)?;
     Ok(Finding::keep(
         PLACE,
-        format!("leave it out: bind the server to one of {} nodes when it starts (process.numa_policy)", nodes.len()),
+        format!("do not use it: bind the server to one of {} nodes when it starts (process.numa_policy)", nodes.len()),
     ))
 }
 
@@ -60,11 +61,11 @@ mod tests {
             &KNOB,
             &[("one node", Goal::Latency, &|_| {}), ("two nodes", Goal::Latency, &two_nodes)],
             expect![[r#"
-            one node (latency)
-              not-here daemon.numad: there is one memory node: all memory is equally near
-            two nodes (latency)
-              keep daemon.numad: leave it out: bind the server to one of 2 nodes when it starts (process.numa_policy)
-        "#]],
+                one node (latency)
+                  not-here daemon.numad: there is one memory node: all memory is equally close
+                two nodes (latency)
+                  keep daemon.numad: do not use it: bind the server to one of 2 nodes when it starts (process.numa_policy)
+            "#]],
         );
     }
 }

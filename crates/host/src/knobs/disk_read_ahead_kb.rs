@@ -19,10 +19,10 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 0, max: 1 << 20, unit: "KiB" },
     default: "128",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "When a program reads a file in order, the kernel reads so much beyond it in one go. More of it makes the \
-                loading of maps and assets faster on storage that is far away, and reads in no order pay for data that \
-                nobody wants. It matters while a server loads, not while it plays.",
-    risk: "more is read than is used, and pushes other files out of memory; files that are open keep what they had",
+    mechanism: "When a program reads a file in order, the kernel reads this much beyond it at once. A larger value loads maps \
+        and assets faster from distant storage. But reads in random order then transfer data that nobody uses. It \
+        matters while a server loads, not while people play.",
+    risk: "the kernel reads more than programs use, which evicts other files from memory; open files keep the old value",
     shows_in: "the time that a server takes to load, pgpgin in /proc/vmstat",
     kernels: "all",
     sources: &[
@@ -52,18 +52,19 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 
 fn decide(disk: &Disk, goal: Goal) -> Finding {
     let Fact::Known(kb) = disk.read_ahead_kb else {
-        return Finding::unknown(&disk.name, "how far it is read ahead", &disk.read_ahead_kb);
+        return Finding::unknown(&disk.name, "its read-ahead", &disk.read_ahead_kb);
     };
     let finding = match goal {
         Goal::Throughput if kb < ENOUGH_KB => Finding::keep(
             &disk.name,
             format!(
-                "TuneD raises {kb} to 4096; `evenkeel prove disk.read_ahead_kb=4096` tells whether the server reads enough for that"
+                "TuneD raises {kb} to 4096; run `evenkeel prove disk.read_ahead_kb=4096` to see whether the \
+                    server reads enough to gain"
             ),
         ),
-        Goal::Throughput => Finding::keep(&disk.name, "files are read far ahead"),
+        Goal::Throughput => Finding::keep(&disk.name, "the kernel reads files far ahead"),
         Goal::Latency | Goal::Density => {
-            Finding::keep(&disk.name, "it matters while a server loads, not while it plays")
+            Finding::keep(&disk.name, "it matters while a server loads, not while people play")
         }
     };
     finding.at(kb)
@@ -91,13 +92,13 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  keep vda "128": it matters while a server loads, not while it plays
+                  keep vda "128": it matters while a server loads, not while people play
                 default (throughput)
-                  keep vda "128": TuneD raises 128 to 4096; `evenkeel prove disk.read_ahead_kb=4096` tells whether the server reads enough for that
+                  keep vda "128": TuneD raises 128 to 4096; run `evenkeel prove disk.read_ahead_kb=4096` to see whether the server reads enough to gain
                 far (throughput)
-                  keep vda "8192": files are read far ahead
+                  keep vda "8192": the kernel reads files far ahead
                 dumb (density)
-                  unknown vda: how far it is read ahead is not known: no number
+                  unknown vda: its read-ahead is not known: no number
                 no disk (latency)
                   not-here any disk: there is no disk here
             "#]],

@@ -12,21 +12,22 @@ const FILE: &str = "queue/scheduler";
 
 pub(super) const KNOB: Knob = Knob {
     id: "disk.scheduler",
-    title: "who orders a disk's requests",
+    title: "the I/O scheduler of a disk",
     area: Area::Disk,
     place: Place::Each { device: Device::Disk, file: FILE, reading: Reading::ChosenWord },
     values: Values::Name,
     default: "none for NVMe and other disks with several queues, mq-deadline for those with one; cfq in old kernels",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A scheduler holds requests back to sort them, to bound how long each waits (mq-deadline), or to share the \
-                disk fairly between processes and control groups (bfq, and cfq before it), which includes waiting idly \
-                for a process's next request. Behind a virtual disk the host sorts again, so that what is gained in the \
-                guest is little. A game server that logs and loads maps seldom waits for a disk at all.",
-    risk: "without bfq the io.weight of control groups does nothing; another scheduler brings its own nr_requests",
+    mechanism: "A scheduler delays requests to sort them, to limit how long each waits (mq-deadline), or to share the disk \
+        fairly between processes and control groups. bfq, and cfq before it, share the disk, and wait idle for a \
+        process's next request. Behind a virtual disk the host sorts the requests again, so sorting in the guest gains \
+        little. A game server that logs and loads maps rarely waits for a disk.",
+    risk: "without bfq, the io.weight of control groups has no effect; another scheduler brings its own nr_requests",
     shows_in: "/sys/block/DISK/inflight, iostat -x, /proc/pressure/io",
-    kernels: "noop, deadline, cfq up to Linux 4.20; none, mq-deadline, kyber, bfq since, by what is built in",
+    kernels: "noop, deadline, cfq up to Linux 4.20; since then none, mq-deadline, kyber, bfq, depending on what the kernel \
+        includes",
     sources: &[
-        Source { title: "Linux Documentation/block/switching-sched.rst", says: "how a scheduler is chosen for a disk" },
+        Source { title: "Linux Documentation/block/switching-sched.rst", says: "how to select a scheduler for a disk" },
         Source { title: "Linux block/elevator.c", says: "none for several queues, mq-deadline for one" },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
@@ -50,33 +51,35 @@ fn decide(facts: &Facts, disk: &Disk, goal: Goal) -> Finding {
         return Finding::unknown(&disk.name, "its scheduler", &disk.scheduler);
     };
     let finding = match scheduler.chosen.as_str() {
-        "none" | "noop" => Finding::keep(&disk.name, "requests go to the device as they come"),
+        "none" | "noop" => Finding::keep(&disk.name, "requests go to the device immediately"),
         "mq-deadline" | "deadline" | "kyber" => Finding::keep(
             &disk.name,
-            "requests wait for no other process's: what sorting costs a server that is not bound by its disk is little",
+            "no request waits for another process's; sorting costs little for a server that is not disk-bound",
         ),
         fair @ ("bfq" | "cfq") if goal == Goal::Density => Finding::keep(
             &disk.name,
-            format!("{fair} shares the disk between sessions by the weights of their control groups"),
+            format!("{fair} shares the disk between sessions according to the weights of their control groups"),
         ),
         fair @ ("bfq" | "cfq") if is_virtual(facts, disk) => match without(scheduler) {
             Some(without) => Finding::set(
                 &disk.name,
                 without,
                 format!(
-                    "{fair} keeps the disk idle for a process's next request, and behind this {} the host sorts again",
+                    "{fair} keeps the disk idle to wait for a process's next request, and behind this {} the host \
+                        sorts the requests again",
                     what(disk)
                 ),
             ),
             None => Finding::keep(
                 &disk.name,
-                format!("{fair} waits for a process's next request, but nothing else is on offer"),
+                format!("{fair} waits for a process's next request, but no other scheduler is available"),
             ),
         },
-        "bfq" | "cfq" => {
-            Finding::keep(&disk.name, "the disk is not known to be virtual: here it is the one that sorts")
-        }
-        other => Finding::keep(&disk.name, format!("{other:?} was chosen; nothing is known against it")),
+        "bfq" | "cfq" => Finding::keep(
+            &disk.name,
+            "evenkeel does not know whether the disk is virtual; if not, only this scheduler sorts requests",
+        ),
+        other => Finding::keep(&disk.name, format!("somebody selected {other:?}; evenkeel knows nothing against it")),
     };
     finding.at(&scheduler.chosen)
 }
@@ -142,23 +145,23 @@ mod tests {
             ],
             expect![[r#"
                 virtio (latency)
-                  keep vda "mq-deadline": requests wait for no other process's: what sorting costs a server that is not bound by its disk is little
+                  keep vda "mq-deadline": no request waits for another process's; sorting costs little for a server that is not disk-bound
                 EBS (latency)
-                  keep sda "none": requests go to the device as they come
+                  keep sda "none": requests go to the device immediately
                 EBS with bfq (latency)
-                  set sda "bfq" -> "none": bfq keeps the disk idle for a process's next request, and behind this EBS volume the host sorts again
+                  set sda "bfq" -> "none": bfq keeps the disk idle to wait for a process's next request, and behind this EBS volume the host sorts the requests again
                 EBS with bfq (density)
-                  keep sda "bfq": bfq shares the disk between sessions by the weights of their control groups
+                  keep sda "bfq": bfq shares the disk between sessions according to the weights of their control groups
                 Xen with cfq (throughput)
-                  set sda "cfq" -> "noop": cfq keeps the disk idle for a process's next request, and behind this virtual disk the host sorts again
+                  set sda "cfq" -> "noop": cfq keeps the disk idle to wait for a process's next request, and behind this virtual disk the host sorts the requests again
                 bfq alone (latency)
-                  keep sda "bfq": bfq waits for a process's next request, but nothing else is on offer
+                  keep sda "bfq": bfq waits for a process's next request, but no other scheduler is available
                 SCSI with bfq (latency)
-                  set sda "bfq" -> "none": bfq keeps the disk idle for a process's next request, and behind this virtual disk the host sorts again
+                  set sda "bfq" -> "none": bfq keeps the disk idle to wait for a process's next request, and behind this virtual disk the host sorts the requests again
                 metal with bfq (latency)
-                  keep sda "bfq": the disk is not known to be virtual: here it is the one that sorts
+                  keep sda "bfq": evenkeel does not know whether the disk is virtual; if not, only this scheduler sorts requests
                 two disks, one dumb (latency)
-                  keep vda "mq-deadline": requests wait for no other process's: what sorting costs a server that is not bound by its disk is little
+                  keep vda "mq-deadline": no request waits for another process's; sorting costs little for a server that is not disk-bound
                   unknown vdb: its scheduler is not known: no such file
                 no disk (latency)
                   not-here any disk: there is no disk here

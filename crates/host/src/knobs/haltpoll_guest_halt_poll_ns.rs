@@ -22,12 +22,12 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 0, max: u32::MAX as i64, unit: "ns" },
     default: "200000",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A guest's CPU that halts goes back to the hypervisor, and is woken by it: tens of microseconds for a \
-                packet or a wake-up from another CPU. The haltpoll governor looks for work itself for up to so long \
-                first. It helps where work comes again sooner than that; where pauses are longer the poll ends before \
-                the work comes, and is wasted.",
-    risk: "burns CPU time of the host even when others there could run, takes time from the CPU's sibling, burns the \
-           credits of burstable instances",
+    mechanism: "When a guest's CPU halts, control goes back to the hypervisor, which must wake it later. That takes tens of \
+        microseconds for a packet or a wake-up from another CPU. The haltpoll governor first polls for work for up to \
+        this long. That helps if work comes again sooner. If pauses are longer, the poll ends before the work comes \
+        and is wasted.",
+    risk: "uses CPU time of the host even if others could run there, takes time from the CPU's sibling, spends the \
+        credits of burstable instances",
     shows_in: "usage and time of /sys/devices/system/cpu/cpu*/cpuidle/state0 (the polling state)",
     kernels: "since Linux 5.4, x86 guests of KVM with the haltpoll driver (cpuidle_haltpoll.force=1 loads it)",
     sources: &[
@@ -60,13 +60,13 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     match &facts.idle.driver {
         Fact::Known(driver) if driver == "haltpoll" => {}
         Fact::Known(driver) if driver == "none" => {
-            return Ok(Finding::inert(PATH, "there is no idle driver here: nothing polls before it halts"));
+            return Ok(Finding::inert(PATH, "there is no idle driver here, so no CPU polls before it halts"));
         }
         Fact::Known(driver) => {
             return Ok(Finding::inert(PATH, format!("the idle driver is {driver:?}, not haltpoll")));
         }
         Fact::Absent { .. } => {
-            return Ok(Finding::inert(PATH, "there is no idle driver here: nothing polls before it halts"));
+            return Ok(Finding::inert(PATH, "there is no idle driver here, so no CPU polls before it halts"));
         }
         unknown => return Err(Finding::unknown(PATH, "the idle driver", unknown)),
     }
@@ -75,15 +75,15 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     }
     let current = own(PATH, &facts.idle.guest_halt_poll_ns)?;
     let finding = if current >= WANTED_NS {
-        Finding::keep(PATH, format!("idle CPUs poll for up to {current} ns before they halt"))
+        Finding::keep(PATH, format!("idle CPUs already poll for up to {current} ns before they halt"))
     } else if goal != Goal::Latency {
-        Finding::keep(PATH, format!("CPUs that halt leave time to others, as the goal {goal} wants"))
+        Finding::keep(PATH, format!("CPUs that halt leave time to others, which suits the goal {goal}"))
     } else if let Some(instance) = burstable(facts) {
-        Finding::keep(PATH, format!("polling would burn the CPU credits of a {instance}"))
+        Finding::keep(PATH, format!("polling would spend the CPU credits of a {instance}"))
     } else {
         let reason = match current {
-            0 => "idle CPUs halt at once, and wait for the hypervisor to wake them".to_owned(),
-            _ => format!("idle CPUs halt after {current} ns, a part of what the kernel polls by default"),
+            0 => "idle CPUs halt immediately and wait for the hypervisor to wake them".to_owned(),
+            _ => format!("idle CPUs halt after {current} ns, less than the kernel polls by default"),
         };
         Finding::set(PATH, WANTED_NS, reason)
     };
@@ -136,29 +136,29 @@ mod tests {
             ],
             expect![[r#"
                 no driver (latency)
-                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: there is no idle driver here: nothing polls before it halts
+                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: there is no idle driver here, so no CPU polls before it halts
                 no cpuidle (latency)
-                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: there is no idle driver here: nothing polls before it halts
+                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: there is no idle driver here, so no CPU polls before it halts
                 driver unreadable (latency)
                   unknown /sys/module/haltpoll/parameters/guest_halt_poll_ns: the idle driver is not known: empty
                 intel_idle (latency)
                   not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: the idle driver is "intel_idle", not haltpoll
                 off (latency)
-                  set /sys/module/haltpoll/parameters/guest_halt_poll_ns "0" -> "200000": idle CPUs halt at once, and wait for the hypervisor to wake them
+                  set /sys/module/haltpoll/parameters/guest_halt_poll_ns "0" -> "200000": idle CPUs halt immediately and wait for the hypervisor to wake them
                 off (density)
-                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "0": CPUs that halt leave time to others, as the goal density wants
+                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "0": CPUs that halt leave time to others, which suits the goal density
                 short (latency)
-                  set /sys/module/haltpoll/parameters/guest_halt_poll_ns "50000" -> "200000": idle CPUs halt after 50000 ns, a part of what the kernel polls by default
+                  set /sys/module/haltpoll/parameters/guest_halt_poll_ns "50000" -> "200000": idle CPUs halt after 50000 ns, less than the kernel polls by default
                 the default (latency)
-                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "200000": idle CPUs poll for up to 200000 ns before they halt
+                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "200000": idle CPUs already poll for up to 200000 ns before they halt
                 2 ms (throughput)
-                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "2000000": idle CPUs poll for up to 2000000 ns before they halt
+                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "2000000": idle CPUs already poll for up to 2000000 ns before they halt
                 another governor (latency)
                   not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: the idle governor is "menu": only haltpoll reads it
                 not there (latency)
-                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: not found here: no such file
+                  not-here /sys/module/haltpoll/parameters/guest_halt_poll_ns: not present here: no such file
                 on credits (latency)
-                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "0": polling would burn the CPU credits of a t3a.xlarge
+                  keep /sys/module/haltpoll/parameters/guest_halt_poll_ns "0": polling would spend the CPU credits of a t3a.xlarge
             "#]],
         );
     }

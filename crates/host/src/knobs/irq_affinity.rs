@@ -16,12 +16,12 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Cpus { may_be_empty: false },
     default: "chosen by the driver and the kernel",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A network queue's interrupt, and the work that follows from it, take time from the CPU that serves it, \
-                at moments that the server does not choose. Pinned to a known CPU on the interface's node, they can be \
-                kept away from the CPUs where ticks run; spread, they disturb all of them. The kernel takes a set but \
-                serves from one CPU of it: effective_affinity_list tells which.",
+    mechanism: "The interrupt of a network queue, and the work that follows it, take time from a CPU at moments that the \
+        server does not choose. Pin the interrupts to a known CPU on the interface's node, and you keep them away from \
+        the CPUs that run ticks. Spread over all CPUs, they disturb all of them. The kernel accepts a set of CPUs but \
+        serves the interrupt on one of them; effective_affinity_list shows which.",
     risk: "one CPU for many interrupts saturates under load; a change of queues, a driver reset or a reboot renumbers \
-           interrupts; the kernel refuses (EIO) for interrupts that it manages itself",
+        interrupts; the kernel refuses (EIO) for interrupts that it manages itself",
     shows_in: "/proc/interrupts by CPU, /proc/irq/N/effective_affinity_list, NET_RX in /proc/softirqs",
     kernels: "all",
     sources: &[
@@ -66,12 +66,12 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let share = context.server.cpus.map(|needed| Share { needed, split: Split::of(facts, needed) });
     let findings: Vec<Finding> = facts.network.hardware().flat_map(|nic| of_nic(facts, share.as_ref(), nic)).collect();
     if findings.is_empty() {
-        return vec![Finding::not_here(KNOB.id, "no network interface has an interrupt of its own")];
+        return vec![Finding::not_here(KNOB.id, "no network interface has its own interrupt")];
     }
     findings
 }
 
-/// The CPUs that a server was told to need, and how they would be kept for it.
+/// The CPUs that a server was reason to need, and how they would be kept for it.
 struct Share {
     needed: u64,
     split: Option<Split>,
@@ -143,44 +143,44 @@ struct Choice<'a> {
     cpus: usize,
     /// The CPU that it would be pinned to.
     free: Option<usize>,
-    /// What is told of the server's CPUs.
+    /// What is reason of the server's CPUs.
     share: Option<&'a Share>,
 }
 
 fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice<'_>) -> Finding {
     let place = irq.number;
     if choice.cpus <= 1 {
-        return Finding::not_here(place, format!("{}: 1 CPU serves everything", irq.name));
+        return Finding::not_here(place, format!("{}: 1 CPU serves all interrupts", irq.name));
     }
     if facts.owners.irqbalance.known() == Some(&true) {
-        let reason =
-            format!("{}: irqbalance runs and moves it within 10 s; ban it there (--banirq={place}) first", irq.name);
+        let reason = format!(
+            "{}: irqbalance runs and moves it within 10 s; ban it in irqbalance first (--banirq={place})",
+            irq.name
+        );
         return Finding { state: crate::finding::State::OwnedBy, ..Finding::keep(place, reason) };
     }
     // Without effective_affinity_list only the set that was asked for is known, and a set of one says enough.
     if let Some(cpu) = irq.effective.known().or(irq.affinity.known()).and_then(only) {
-        let told = format!("{}: {}", irq.name, served_by(facts, cpu));
+        let reason = format!("{}: {}", irq.name, served_by(facts, cpu));
         return match choice.share {
-            None => Finding::keep(place, told),
-            Some(share) => with_share(Served { irq, cpu, told }, share, choice.free),
+            None => Finding::keep(place, reason),
+            Some(share) => with_share(Served { irq, cpu, reason }, share, choice.free),
         };
     }
     let served = match irq.effective.known() {
         Some(cpus) if !cpus.is_empty() => format!("any of CPUs {cpus} serves it"),
-        _ => "the CPU that serves it is not known".to_owned(),
+        _ => "evenkeel does not know which CPU serves it".to_owned(),
     };
     match choice.free {
         Some(cpu) => {
             let split = choice.share.and_then(|share| share.split.as_ref());
             let why = match split {
-                Some(split) => format!("CPU {cpu} leaves CPUs {} to the server", split.server),
-                None => format!("CPU {cpu} is the first of a core near {}", nic.name),
+                Some(split) => format!("on CPU {cpu} it leaves CPUs {} to the server", split.server),
+                None => format!("CPU {cpu} is the first CPU of a core near {}", nic.name),
             };
             Finding::set(place, cpu, format!("{}: {served}; {why}", irq.name))
         }
-        None => {
-            Finding::keep(place, format!("{}: {served}, and no CPU near {} is left to pin it to", irq.name, nic.name))
-        }
+        None => Finding::keep(place, format!("{}: {served}, and no CPU near {} is free for it", irq.name, nic.name)),
     }
 }
 
@@ -188,25 +188,28 @@ fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice<'_>) -> Finding {
 struct Served<'a> {
     irq: &'a Irq,
     cpu: usize,
-    told: String,
+    reason: String,
 }
 
 /// What becomes of an interrupt that is pinned, for a server that needs CPUs of its own.
 fn with_share(served: Served<'_>, share: &Share, free: Option<usize>) -> Finding {
-    let Served { irq, cpu, told } = served;
+    let Served { irq, cpu, reason } = served;
     let (place, needed) = (irq.number, share.needed);
     match (&share.split, free) {
         (Some(split), Some(free)) if split.server.contains(cpu) => {
             let reason = format!(
-                "{}: CPU {cpu} serves it, one of those that the server needs; on CPU {free} it leaves CPUs {} for its {needed}",
+                "{}: CPU {cpu} serves it, but the server needs that CPU; on CPU {free} it leaves CPUs {} for the \
+                    {needed} that the server needs",
                 irq.name, split.server
             );
             Finding::set(place, free, reason)
         }
         (Some(split), _) => {
-            Finding::keep(place, format!("{told}; CPUs {} remain for the server's {needed}", split.server))
+            Finding::keep(place, format!("{reason}; CPUs {} remain for the server's {needed}", split.server))
         }
-        (None, _) => Finding::keep(place, format!("{told}; {needed} CPUs for the server leave no core to interrupts")),
+        (None, _) => {
+            Finding::keep(place, format!("{reason}; {needed} CPUs for the server leave no core to interrupts"))
+        }
     }
 }
 
@@ -216,21 +219,21 @@ fn only(cpus: &CpuSet) -> Option<usize> {
 }
 
 fn served_by(facts: &Facts, cpu: usize) -> String {
-    let mut told = format!("CPU {cpu} serves it");
+    let mut reason = format!("CPU {cpu} serves it");
     let nodes = facts.numa.nodes.known().into_iter().flatten();
     if let Some(node) = nodes.clone().find(|node| node.cpus.known().is_some_and(|cpus| cpus.contains(cpu)))
         && nodes.count() > 1
     {
-        told.push_str(&format!(" on node {}", node.node));
+        reason.push_str(&format!(" on node {}", node.node));
     }
     let siblings = facts.cpus.cpus.iter().find(|known| known.cpu == cpu).and_then(|cpu| cpu.siblings.known());
     if let Some(siblings) =
         siblings.map(|core| core.without(&[cpu].into_iter().collect())).filter(|set| !set.is_empty())
     {
-        told.push_str(&format!(", and slows CPU {siblings} of the same core"));
+        reason.push_str(&format!(", and slows CPU {siblings} of the same core"));
     }
-    told.push_str(": keep ticks off it");
-    told
+    reason.push_str(": keep ticks off it");
+    reason
 }
 
 /// The CPUs of the node that the interface is attached to, where the machine tells.
@@ -258,7 +261,7 @@ mod tests {
     use super::*;
     use crate::fact::Fact;
     use crate::goal::Goal;
-    use crate::testing::{check, check_told, nic, nics, set, two_nodes, with_cpus};
+    use crate::testing::{check, check_server, nic, nics, set, two_nodes, with_cpus};
 
     fn unpinned(facts: &mut Facts) {
         for irq in nics(facts).iter_mut().flat_map(|nic| &mut nic.irqs) {
@@ -272,11 +275,11 @@ mod tests {
         facts.limits.cpus_allowed = facts.cpus.online.clone();
     }
 
-    /// Whatever is told of the server, what serves interrupts and what remains are disjoint, and none is cut in two.
+    /// Whatever is reason of the server, what serves interrupts and what remains are disjoint, and none is cut in two.
     #[test]
     fn a_server_is_told_which_cpus_remain() {
         let four_queues = |facts: &mut Facts| nics(facts)[0] = nic("eth0", 4, 24);
-        check_told(
+        check_server(
             &KNOB,
             &[
                 ("cpus=2", &|_| {}),
@@ -301,16 +304,16 @@ mod tests {
                   keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; 3 CPUs for the server leave no core to interrupts
                 cpus=2
                   keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it; CPUs 1,3 remain for the server's 2
-                  set 25 "1" -> "0": eth0-Tx-Rx-1: CPU 1 serves it, one of those that the server needs; on CPU 0 it leaves CPUs 1,3 for its 2
+                  set 25 "1" -> "0": eth0-Tx-Rx-1: CPU 1 serves it, but the server needs that CPU; on CPU 0 it leaves CPUs 1,3 for the 2 that the server needs
                   keep 26 "2": eth0-Tx-Rx-2: CPU 2 serves it, and slows CPU 0 of the same core: keep ticks off it; CPUs 1,3 remain for the server's 2
-                  set 27 "3" -> "0": eth0-Tx-Rx-3: CPU 3 serves it, one of those that the server needs; on CPU 0 it leaves CPUs 1,3 for its 2
+                  set 27 "3" -> "0": eth0-Tx-Rx-3: CPU 3 serves it, but the server needs that CPU; on CPU 0 it leaves CPUs 1,3 for the 2 that the server needs
                 cpus=6
                   keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it: keep ticks off it; CPUs 2-7 remain for the server's 6
                   keep 25 "1": eth0-Tx-Rx-1: CPU 1 serves it: keep ticks off it; CPUs 2-7 remain for the server's 6
-                  set 26 "2" -> "0": eth0-Tx-Rx-2: CPU 2 serves it, one of those that the server needs; on CPU 0 it leaves CPUs 2-7 for its 6
-                  set 27 "3" -> "1": eth0-Tx-Rx-3: CPU 3 serves it, one of those that the server needs; on CPU 1 it leaves CPUs 2-7 for its 6
+                  set 26 "2" -> "0": eth0-Tx-Rx-2: CPU 2 serves it, but the server needs that CPU; on CPU 0 it leaves CPUs 2-7 for the 6 that the server needs
+                  set 27 "3" -> "1": eth0-Tx-Rx-3: CPU 3 serves it, but the server needs that CPU; on CPU 1 it leaves CPUs 2-7 for the 6 that the server needs
                 cpus=3
-                  set 24 "0-3" -> "0": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; CPU 0 leaves CPUs 1-3 to the server
+                  set 24 "0-3" -> "0": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; on CPU 0 it leaves CPUs 1-3 to the server
                 cpus=32
                   keep 60 "23": eth0-Tx-Rx-0: CPU 23 serves it on node 0, and slows CPU 5 of the same core: keep ticks off it; CPUs 0-4,6-14,16-22,24-32,34-35 remain for the server's 32
                   keep 61 "33": eth0-Tx-Rx-1: CPU 33 serves it on node 1, and slows CPU 15 of the same core: keep ticks off it; CPUs 0-4,6-14,16-22,24-32,34-35 remain for the server's 32
@@ -380,32 +383,32 @@ mod tests {
                   keep 60 "23": eth0-Tx-Rx-0: CPU 23 serves it on node 0, and slows CPU 5 of the same core: keep ticks off it
                   keep 61 "33": eth0-Tx-Rx-1: CPU 33 serves it on node 1, and slows CPU 15 of the same core: keep ticks off it
                 c4.8xlarge, unpinned (latency)
-                  set 60 "0-3" -> "9": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; CPU 9 is the first of a core near eth0
-                  set 61 "0-3" -> "10": eth0-Tx-Rx-1: any of CPUs 0-3 serves it; CPU 10 is the first of a core near eth0
+                  set 60 "0-3" -> "9": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; CPU 9 is the first CPU of a core near eth0
+                  set 61 "0-3" -> "10": eth0-Tx-Rx-1: any of CPUs 0-3 serves it; CPU 10 is the first CPU of a core near eth0
                 1 queue, 4 CPUs, no siblings, unpinned (latency)
-                  set 24 "0-3" -> "0": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; CPU 0 is the first of a core near eth0
+                  set 24 "0-3" -> "0": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; CPU 0 is the first CPU of a core near eth0
                 3 queues, 2 cores, unpinned (throughput)
-                  set 24 "0-3" -> "0": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; CPU 0 is the first of a core near eth0
-                  set 25 "0-3" -> "1": eth0-Tx-Rx-1: any of CPUs 0-3 serves it; CPU 1 is the first of a core near eth0
-                  set 26 "0-3" -> "0": eth0-Tx-Rx-2: any of CPUs 0-3 serves it; CPU 0 is the first of a core near eth0
+                  set 24 "0-3" -> "0": eth0-Tx-Rx-0: any of CPUs 0-3 serves it; CPU 0 is the first CPU of a core near eth0
+                  set 25 "0-3" -> "1": eth0-Tx-Rx-1: any of CPUs 0-3 serves it; CPU 1 is the first CPU of a core near eth0
+                  set 26 "0-3" -> "0": eth0-Tx-Rx-2: any of CPUs 0-3 serves it; CPU 0 is the first CPU of a core near eth0
                 effective unknown, affinity of one (latency)
                   keep 24 "0": eth0-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the same core: keep ticks off it
                 nothing known (latency)
-                  set 24 ? -> "0": eth0-Tx-Rx-0: the CPU that serves it is not known; CPU 0 is the first of a core near eth0
+                  set 24 ? -> "0": eth0-Tx-Rx-0: evenkeel does not know which CPU serves it; CPU 0 is the first CPU of a core near eth0
                 all isolated (latency)
-                  keep 24 "0-3": eth0-Tx-Rx-0: any of CPUs 0-3 serves it, and no CPU near eth0 is left to pin it to
+                  keep 24 "0-3": eth0-Tx-Rx-0: any of CPUs 0-3 serves it, and no CPU near eth0 is free for it
                 irqbalance (latency)
-                  owned-by 24 "0": eth0-Tx-Rx-0: irqbalance runs and moves it within 10 s; ban it there (--banirq=24) first
+                  owned-by 24 "0": eth0-Tx-Rx-0: irqbalance runs and moves it within 10 s; ban it in irqbalance first (--banirq=24)
                 1 CPU (latency)
-                  not-here 24 "0": eth0-Tx-Rx-0: 1 CPU serves everything
+                  not-here 24 "0": eth0-Tx-Rx-0: 1 CPU serves all interrupts
                 CPUs unknown (latency)
                   unknown 24: how many CPUs there are is not known: no list
                 Hyper-V (latency)
-                  not-here irq.affinity: no network interface has an interrupt of its own
+                  not-here irq.affinity: no network interface has its own interrupt
                 interrupts not found (latency)
                   unknown eth0: which interrupts eth0 has is not known: no /proc/interrupts
                 loopback only (latency)
-                  not-here irq.affinity: no network interface has an interrupt of its own
+                  not-here irq.affinity: no network interface has its own interrupt
                 interfaces unknown (latency)
                   unknown irq.affinity: which network interfaces there are is not known: no /sys here
             "#]],

@@ -13,7 +13,7 @@ use super::irq_affinity::Split;
 
 pub(super) const KNOB: Knob = Knob {
     id: "irqbalance.banned_cpus",
-    title: "CPUs that irqbalance keeps interrupts off",
+    title: "CPUs that irqbalance does not give interrupts",
     area: Area::Network,
     place: Place::ByHand {
         how: "IRQBALANCE_BANNED_CPULIST={} (irqbalance 1.8.0 and newer; before that the same as a hexadecimal mask in \
@@ -23,17 +23,17 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Cpus { may_be_empty: false },
     default: "none but isolated CPUs",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "irqbalance looks every 10 s whether interrupts are spread as it likes, and moves them, those that were \
-                pinned by hand too. Banned CPUs are left alone, so the server's CPUs stay clear without stopping it. \
-                Version 1.8.0 reads a list; it discards the mask that older versions need, and those do not know the \
-                list.",
-    risk: "all interrupts share the CPUs that are left; the wrong variable for the version does nothing and says little",
+    mechanism: "Every 10 s irqbalance checks how interrupts are spread and moves some, including those that you pinned. It \
+        gives none to banned CPUs. So the server's CPUs stay free of interrupts while irqbalance runs. Version 1.8.0 \
+        reads a list and discards the mask. Older versions need the mask and do not know the list.",
+    risk: "all interrupts share the remaining CPUs; the wrong variable for the version has no effect and gives little \
+        warning",
     shows_in: "/proc/interrupts by CPU over more than 10 s; `systemctl status irqbalance`",
     kernels: "all; the variable depends on irqbalance's version",
     sources: &[
         Source {
             title: "irqbalance(1), environment variables",
-            says: "IRQBALANCE_BANNED_CPULIST since 1.8.0; isolated and nohz_full CPUs are banned without it",
+            says: "IRQBALANCE_BANNED_CPULIST since 1.8.0; irqbalance bans isolated and nohz_full CPUs by itself",
         },
         Source {
             title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
@@ -76,7 +76,8 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         return Err(Finding::not_here(KNOB.id, "1 CPU serves everything"));
     }
     let Some(needed) = context.server.cpus else {
-        let reason = "irqbalance moves interrupts among all CPUs; `--server cpus=N` tells which to ban for the server";
+        let reason =
+            "irqbalance moves interrupts among all CPUs; with `--server cpus=N` evenkeel computes which to ban";
         return Ok(Finding::keep(KNOB.id, reason));
     };
     if facts.cpus.online.known().is_none() {
@@ -98,12 +99,17 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
 fn already(facts: &Facts, server: &CpuSet) -> Option<Finding> {
     let options = facts.owners.irqbalance_options.known()?;
     if options.once {
-        let reason =
-            format!("{} has it move interrupts once, when it starts: what is pinned later stays", options.file);
+        let reason = format!(
+            "with {}, irqbalance moves interrupts only once, at its start: interrupts that you pin later stay",
+            options.file
+        );
         return Some(Finding::keep(KNOB.id, reason));
     }
     let banned = options.banned_cpus.known().filter(|banned| server.is_subset(banned))?;
-    Some(Finding::keep(KNOB.id, format!("{} bans CPUs {banned}, the server's among them", options.file)).at(banned))
+    Some(
+        Finding::keep(KNOB.id, format!("{} bans CPUs {banned}, including those of the server", options.file))
+            .at(banned),
+    )
 }
 
 /// Whether irqbalance takes a list, by its version: the mask until 1.7, the list alone from 1.8.0 on.
@@ -123,7 +129,7 @@ fn line(facts: &Facts, banned: &CpuSet) -> String {
     let file = match id {
         Some("debian" | "ubuntu") => "in /etc/default/irqbalance",
         Some("rhel" | "rocky" | "almalinux" | "centos" | "fedora" | "amzn" | "ol") => "in /etc/sysconfig/irqbalance",
-        _ => "where its service reads its environment from",
+        _ => "the environment file of its service",
     };
     let version = distribution.and_then(|distribution| distribution.version.as_deref());
     let major: Option<u32> = version.and_then(|version| version.split('.').next()?.parse().ok());
@@ -152,7 +158,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use crate::facts::{Distribution, IrqbalanceOptions};
-    use crate::testing::{check_told, set, two_nodes, with_cpus};
+    use crate::testing::{check_server, set, two_nodes, with_cpus};
 
     fn on(id: &'static str, version: &'static str) -> impl Fn(&mut Facts) {
         move |facts| {
@@ -175,7 +181,7 @@ mod tests {
         for (version, expected) in table {
             assert_eq!(takes_list(version), expected, "{version}");
         }
-        let told = |text: &'static str, once| {
+        let as_text = |text: &'static str, once| {
             move |facts: &mut Facts| {
                 with_cpus(8)(facts);
                 facts.owners.irqbalance = Fact::Known(true);
@@ -186,23 +192,23 @@ mod tests {
                 facts.owners.irqbalance_options = Fact::Known(options);
             }
         };
-        check_told(
+        check_server(
             &KNOB,
-            &[("cpus=2", &told("", false)), ("cpus=2", &told("4-7", false)), ("cpus=2", &told("", true))],
+            &[("cpus=2", &as_text("", false)), ("cpus=2", &as_text("4-7", false)), ("cpus=2", &as_text("", true))],
             expect![[r#"
                 cpus=2
                   set irqbalance.banned_cpus ? -> "6-7": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPUS=c0 in /etc/default/irqbalance
                 cpus=2
-                  keep irqbalance.banned_cpus "4-7": /etc/default/irqbalance bans CPUs 4-7, the server's among them
+                  keep irqbalance.banned_cpus "4-7": /etc/default/irqbalance bans CPUs 4-7, including those of the server
                 cpus=2
-                  keep irqbalance.banned_cpus: /etc/default/irqbalance has it move interrupts once, when it starts: what is pinned later stays
+                  keep irqbalance.banned_cpus: with /etc/default/irqbalance, irqbalance moves interrupts only once, at its start: interrupts that you pin later stay
             "#]],
         );
     }
 
     #[test]
     fn the_variable_follows_the_version() {
-        check_told(
+        check_server(
             &KNOB,
             &[
                 ("cpus=2", &|_| {}),
@@ -227,8 +233,8 @@ mod tests {
             expect![[r#"
                 cpus=2
                   not-here irqbalance.banned_cpus: irqbalance does not run
-                nothing told
-                  keep irqbalance.banned_cpus: irqbalance moves interrupts among all CPUs; `--server cpus=N` tells which to ban for the server
+                nothing known
+                  keep irqbalance.banned_cpus: irqbalance moves interrupts among all CPUs; with `--server cpus=N` evenkeel computes which to ban
                 cpus=2
                   set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3 in /etc/default/irqbalance
                 cpus=2
@@ -238,7 +244,7 @@ mod tests {
                 cpus=2
                   set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3, or before irqbalance 1.8.0 IRQBALANCE_BANNED_CPUS=a, in /etc/sysconfig/irqbalance
                 cpus=2
-                  set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3, or before irqbalance 1.8.0 IRQBALANCE_BANNED_CPUS=a, where its service reads its environment from
+                  set irqbalance.banned_cpus ? -> "1,3": irqbalance moves interrupts to the server's 2 CPUs within 10 s: IRQBALANCE_BANNED_CPULIST=1,3, or before irqbalance 1.8.0 IRQBALANCE_BANNED_CPUS=a, the environment file of its service
                 cpus=4
                   keep irqbalance.banned_cpus: 4 CPUs for the server leave no core to interrupts: there is none to ban
                 cpus=34

@@ -13,17 +13,17 @@ const PATH: &str = "/proc/sys/kernel/nmi_watchdog";
 
 pub(super) const KNOB: Knob = Knob {
     id: "kernel.nmi_watchdog",
-    title: "whether each CPU is watched for hard lockups",
+    title: "whether the kernel watches CPUs for hard lockups",
     area: Area::Cpu,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1, unit: "" },
-    default: "1 where there is a performance counter for it, which few guests have",
+    default: "1 if a performance counter is free for it, which few guests have",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A performance counter of each CPU raises an interrupt that can't be masked every few seconds of busy \
-                time, which looks whether the CPU still serves interrupts. Each costs the thread that runs a few \
-                microseconds, and the counter is lost to profilers. Without it a CPU that hangs with interrupts off \
-                goes unnoticed.",
-    risk: "a hard lockup is no longer told",
+    mechanism: "A performance counter of each CPU raises a non-maskable interrupt every few seconds of busy time. Its handler \
+        checks whether the CPU still serves interrupts. Each one costs the running thread a few microseconds, and \
+        profilers cannot use that counter. Without the watchdog, nobody notices a CPU that hangs with interrupts \
+        disabled.",
+    risk: "the kernel no longer reports hard lockups",
     shows_in: "NMI in /proc/interrupts",
     kernels: "all, on architectures with such a watchdog; guests without counters refuse 1",
     sources: &[
@@ -51,14 +51,14 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let finding = match (current, goal) {
-        (0, _) => Finding::keep(PATH, "no watchdog interrupts the threads that run"),
+        (0, _) => Finding::keep(PATH, "no watchdog interrupts running threads"),
         (_, Goal::Latency) => Finding::set(
             PATH,
             0,
-            "its interrupts can't be put off, not even by a tick; hard lockups go untold without it",
+            "a tick cannot delay its interrupts; without it the kernel does not report hard lockups",
         ),
         (_, Goal::Throughput | Goal::Density) => {
-            Finding::keep(PATH, "it costs too little to be missed, and tells of CPUs that hang")
+            Finding::keep(PATH, "it costs very little, and it reports CPUs that hang")
         }
     };
     Ok(finding.at(current))
@@ -83,13 +83,13 @@ mod tests {
             ],
             expect![[r#"
                 on (latency)
-                  set /proc/sys/kernel/nmi_watchdog "1" -> "0": its interrupts can't be put off, not even by a tick; hard lockups go untold without it
+                  set /proc/sys/kernel/nmi_watchdog "1" -> "0": a tick cannot delay its interrupts; without it the kernel does not report hard lockups
                 on (throughput)
-                  keep /proc/sys/kernel/nmi_watchdog "1": it costs too little to be missed, and tells of CPUs that hang
+                  keep /proc/sys/kernel/nmi_watchdog "1": it costs very little, and it reports CPUs that hang
                 off (latency)
-                  keep /proc/sys/kernel/nmi_watchdog "0": no watchdog interrupts the threads that run
+                  keep /proc/sys/kernel/nmi_watchdog "0": no watchdog interrupts running threads
                 not there (latency)
-                  not-here /proc/sys/kernel/nmi_watchdog: not found here: /proc/sys/kernel/nmi_watchdog is not among the facts
+                  not-here /proc/sys/kernel/nmi_watchdog: not present here: the facts do not include /proc/sys/kernel/nmi_watchdog
             "#]],
         );
     }

@@ -17,19 +17,19 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 3, unit: "" },
-    default: "1 where there are several nodes, 0 where there is one",
+    default: "1 with several nodes, 0 with one",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The kernel takes access to some of a process's memory away from time to time, to learn from the page faults \
-                which node uses it, and then moves the memory or the thread. The faults and the moves fall into ticks. A \
-                server that is bound to one node has all its memory there already and only pays. Of the bits, 1 moves \
-                between nodes and 2 between fast and slow memory.",
-    risk: "off, a server that is not bound keeps memory on the far node",
+    mechanism: "From time to time the kernel makes some of a process's memory inaccessible. The page faults show which node \
+        uses it, and the kernel then moves the memory or the thread. The faults and the moves happen during ticks. A \
+        server that is bound to one node already has all its memory there, so it only pays the cost. Bit 1 moves \
+        memory between nodes, bit 2 between fast and slow memory.",
+    risk: "off: a server that is not bound keeps memory on the far node",
     shows_in: "numa_hint_faults and numa_pages_migrated in /proc/vmstat, numastat -p PID",
     kernels: "all that are built with CONFIG_NUMA_BALANCING; 0 and 1 up to Linux 5.15, bits in 6.1 and later",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",
-            says: "what it costs; off where the workload is bound to nodes already",
+            says: "what it costs; off if the workload is already bound to nodes",
         },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
@@ -61,16 +61,18 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         (0, _) => Finding::keep(
             PATH,
             format!(
-                "off: memory stays on the one of {count} nodes that first touched it, so bind the server (process.numa_policy)"
+                "off: of {count} nodes, memory stays on the one that first touched it, so bind the server \
+                    (process.numa_policy)"
             ),
         ),
         (2, _) => Finding::keep(PATH, "it moves between fast and slow memory only"),
         (1 | 3, Some(node)) => {
-            let bound = format!("bound to one of {count} nodes by process.numa_policy");
+            let bound = format!("bound to one of {count} nodes with process.numa_policy");
             match context.server.cpus {
                 Some(needed) if needed <= node => {
                     let reason = format!(
-                        "the server's {} fit a node, which has {node}: {bound}, it only pays for the faults",
+                        "the server's {} fit on a node, which has {node}: if it is {bound}, it only pays for the \
+                            faults",
                         cpus(usize::try_from(needed).unwrap_or(usize::MAX))
                     );
                     Finding::set(PATH, current - 1, reason)
@@ -82,13 +84,14 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
                 None => Finding::keep(
                     PATH,
                     format!(
-                        "a server that is not bound needs it; once it is {bound}, `evenkeel prove kernel.numa_balancing=0` tells what it costs"
+                        "a server that is not bound needs it; once it is {bound}, run `evenkeel prove \
+                            kernel.numa_balancing=0` to measure its cost"
                     ),
                 ),
             }
         }
-        (1 | 3, None) => Finding::keep(PATH, "no node tells which CPUs it has: a server can't be bound to one"),
-        _ => Finding::new(State::Unknown, PATH, "nothing is known of this value"),
+        (1 | 3, None) => Finding::keep(PATH, "no node reports its CPUs, so evenkeel cannot bind a server to one"),
+        _ => Finding::new(State::Unknown, PATH, "evenkeel does not know this value"),
     };
     Ok(finding.at(current))
 }
@@ -125,21 +128,21 @@ mod tests {
             ],
             expect![[r#"
                 one node (latency)
-                  not-here /proc/sys/kernel/numa_balancing "0": there is one memory node: all memory is equally near
+                  not-here /proc/sys/kernel/numa_balancing "0": there is one memory node: all memory is equally close
                 one node, on (latency)
-                  not-here /proc/sys/kernel/numa_balancing "1": there is one memory node: all memory is equally near
+                  not-here /proc/sys/kernel/numa_balancing "1": there is one memory node: all memory is equally close
                 two nodes, off (latency)
-                  keep /proc/sys/kernel/numa_balancing "0": off: memory stays on the one of 2 nodes that first touched it, so bind the server (process.numa_policy)
+                  keep /proc/sys/kernel/numa_balancing "0": off: of 2 nodes, memory stays on the one that first touched it, so bind the server (process.numa_policy)
                 two nodes, on (latency)
-                  keep /proc/sys/kernel/numa_balancing "1": a server that is not bound needs it; once it is bound to one of 2 nodes by process.numa_policy, `evenkeel prove kernel.numa_balancing=0` tells what it costs
+                  keep /proc/sys/kernel/numa_balancing "1": a server that is not bound needs it; once it is bound to one of 2 nodes with process.numa_policy, run `evenkeel prove kernel.numa_balancing=0` to measure its cost
                 two nodes, tiers (latency)
                   keep /proc/sys/kernel/numa_balancing "2": it moves between fast and slow memory only
                 two nodes, odd (latency)
-                  unknown /proc/sys/kernel/numa_balancing "8": nothing is known of this value
+                  unknown /proc/sys/kernel/numa_balancing "8": evenkeel does not know this value
                 nodes unknown (latency)
                   unknown /proc/sys/kernel/numa_balancing "0": how many memory nodes there are is not known: no list
                 not built in (latency)
-                  not-here /proc/sys/kernel/numa_balancing: not found here: /proc/sys/kernel/numa_balancing is not among the facts
+                  not-here /proc/sys/kernel/numa_balancing: not present here: the facts do not include /proc/sys/kernel/numa_balancing
             "#]],
         );
     }
@@ -148,12 +151,16 @@ mod tests {
     fn it_is_off_for_a_server_that_fits_a_node() {
         let mut facts = base();
         on_two_nodes("3")(&mut facts);
-        let told = |cpus| {
+        let as_text = |cpus| {
             let context =
                 AdviceContext { goal: Goal::Latency, server: Server { cpus: Some(cpus), ..Server::default() } };
             advise(&facts, &context).remove(0)
         };
-        assert_eq!((told(18).state, told(18).wanted.as_deref()), (State::Set, Some("2")), "the bit for tiers stays");
-        assert_eq!(told(19).state, State::Keep);
+        assert_eq!(
+            (as_text(18).state, as_text(18).wanted.as_deref()),
+            (State::Set, Some("2")),
+            "the bit for tiers stays"
+        );
+        assert_eq!(as_text(19).state, State::Keep);
     }
 }

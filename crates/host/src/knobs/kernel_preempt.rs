@@ -11,27 +11,27 @@ const ARGUMENT: &str = "preempt";
 
 pub(super) const KNOB: Knob = Knob {
     id: "kernel.preempt",
-    title: "when kernel code yields a CPU to a thread",
+    title: "when kernel code yields the CPU to a thread",
     area: Area::Cpu,
     place: Place::KernelArgument { name: ARGUMENT },
     values: Values::Words(&["none", "voluntary", "full", "lazy"]),
     default: "set when the kernel was built; lazy since 7.0 where the architecture has it",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "A thread that wakes while the kernel works for another one on the same CPU waits until that work ends \
-                (none), reaches a point that yields (voluntary), or is interrupted (full). lazy interrupts at once \
-                for real-time threads, and for others at the next timer tick or return to user space. At runtime, \
-                /sys/kernel/debug/sched/preempt switches it where the kernel's lockdown allows.",
+    mechanism: "A thread wakes while the kernel works for another thread on the same CPU. With none it waits until that work \
+        ends. With voluntary it waits until the work reaches a point that yields. With full it interrupts the work. \
+        lazy interrupts immediately for real-time threads, and for others at the next timer tick or return to user \
+        space. At runtime, /sys/kernel/debug/sched/preempt switches the mode if the kernel's lockdown allows it.",
     risk: "full interrupts work more often, which lowers throughput",
-    shows_in: "the wake latency of the server under load on its CPU",
-    kernels: "since 5.12, where built with CONFIG_PREEMPT_DYNAMIC; from 7.0 on, x86 takes only full and lazy",
+    shows_in: "the wake latency of the server while its CPU is under load",
+    kernels: "since 5.12, if built with CONFIG_PREEMPT_DYNAMIC; from 7.0 on, x86 accepts only full and lazy",
     sources: &[
         Source {
             title: "Linux kernel/Kconfig.preempt",
-            says: "what each model is for; lazy is the default where the architecture has it",
+            says: "the purpose of each model; lazy is the default if the architecture has it",
         },
         Source {
             title: "Linux kernel/sched/core.c, sched_dynamic_mode",
-            says: "none and voluntary are refused where the architecture has lazy (7.x)",
+            says: "refuses none and voluntary if the architecture has lazy (7.x)",
         },
         Source { title: "AWS APerf, analytics rules", says: "advises preempt=none, which 7.x refuses on x86" },
     ],
@@ -54,39 +54,44 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         (_, Some("rt")) => return Ok(at(Finding::keep(ARGUMENT, "a real-time kernel yields nearly everywhere"))),
         (Some(false), _) => {
             let model = model.unwrap_or("none or voluntary");
-            return Ok(Finding::not_here(ARGUMENT, format!("this kernel was built as {model} and takes no other")));
+            return Ok(Finding::not_here(
+                ARGUMENT,
+                format!("this kernel was built as {model} and accepts no other model"),
+            ));
         }
         (None, _) => {
-            return Err(Finding::unknown(ARGUMENT, "what the kernel was built with", &facts.preemption.dynamic));
+            return Err(Finding::unknown(
+                ARGUMENT,
+                "the model that the kernel was built with",
+                &facts.preemption.dynamic,
+            ));
         }
         (Some(true), _) => {}
     }
     if let Some(word) = asked.filter(|word| is_refused(facts, word)) {
-        let reason = format!("this kernel refuses {word} and boots as if it were not there");
+        let reason = format!("this kernel ignores {word} at boot");
         return Ok(at(match goal {
             Goal::Latency => Finding::set(ARGUMENT, "full", reason),
-            Goal::Throughput | Goal::Density => Finding::keep(ARGUMENT, format!("{reason}: take it out")),
+            Goal::Throughput | Goal::Density => Finding::keep(ARGUMENT, format!("{reason}: remove it")),
         }));
     }
     let Some(model) = model else {
         return Err(at(Finding::unknown(ARGUMENT, "the model in force", &facts.preemption.model)));
     };
     Ok(at(match (model, goal) {
-        ("full", _) => Finding::keep(ARGUMENT, "kernel code yields to a thread that wakes"),
+        ("full", _) => Finding::keep(ARGUMENT, "kernel code yields to a waking thread"),
         (_, Goal::Throughput | Goal::Density) => {
-            Finding::keep(ARGUMENT, format!("{model} interrupts less work, as the goal {goal} wants"))
+            Finding::keep(ARGUMENT, format!("{model} interrupts less work, which suits the goal {goal}"))
         }
         ("lazy", Goal::Latency) => Finding::keep(
             ARGUMENT,
-            "real-time threads need no more; others wait up to a timer tick for a CPU that another thread has, and \
-             preempt=full would spare them that",
+            "real-time threads need no more; other threads wait up to a timer tick for a busy CPU, which \
+                preempt=full avoids",
         ),
         (_, Goal::Latency) => Finding::set(
             ARGUMENT,
             "full",
-            format!(
-                "under {model} a thread that wakes may wait for the kernel's work on its CPU to reach a point that yields"
-            ),
+            format!("with {model}, a waking thread may wait until kernel work on its CPU reaches a point that yields"),
         ),
     }))
 }
@@ -153,25 +158,25 @@ mod tests {
             ],
             expect![[r#"
                 voluntary (latency)
-                  set preempt "voluntary" -> "full": under voluntary a thread that wakes may wait for the kernel's work on its CPU to reach a point that yields
+                  set preempt "voluntary" -> "full": with voluntary, a waking thread may wait until kernel work on its CPU reaches a point that yields
                 voluntary (throughput)
-                  keep preempt "voluntary": voluntary interrupts less work, as the goal throughput wants
+                  keep preempt "voluntary": voluntary interrupts less work, which suits the goal throughput
                 full (latency)
-                  keep preempt "full": kernel code yields to a thread that wakes
+                  keep preempt "full": kernel code yields to a waking thread
                 7.3, lazy (latency)
-                  keep preempt "lazy": real-time threads need no more; others wait up to a timer tick for a CPU that another thread has, and preempt=full would spare them that
+                  keep preempt "lazy": real-time threads need no more; other threads wait up to a timer tick for a busy CPU, which preempt=full avoids
                 7.3, asked for none (latency)
-                  set preempt "none" -> "full": this kernel refuses none and boots as if it were not there
+                  set preempt "none" -> "full": this kernel ignores none at boot
                 7.3, asked for none under lockdown (density)
-                  keep preempt "none": this kernel refuses none and boots as if it were not there: take it out
+                  keep preempt "none": this kernel ignores none at boot: remove it
                 under lockdown (latency)
                   unknown preempt: the model in force is not known: chosen at boot, and only debugfs tells which
                 built as full (latency)
-                  not-here preempt: this kernel was built as full and takes no other
+                  not-here preempt: this kernel was built as full and accepts no other model
                 real-time (latency)
                   keep preempt "rt": a real-time kernel yields nearly everywhere
                 unknown (latency)
-                  unknown preempt: what the kernel was built with is not known: no /proc/version
+                  unknown preempt: the model that the kernel was built with is not known: no /proc/version
             "#]],
         );
     }

@@ -13,24 +13,23 @@ const PATH: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
 pub(super) const KNOB: Knob = Knob {
     id: "kernel.sched_autogroup_enabled",
-    title: "whether each terminal session shares CPUs as one",
+    title: "whether each terminal session is one scheduling group",
     area: Area::Cpu,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "1",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The threads of each session with a terminal share CPU time as one group, so that a build in one \
-                window does not starve the others. Services of systemd have no terminal, and are in control groups of \
-                their own: to them it does nothing. To a server that is started by hand from a terminal, nice then \
-                only counts within its own session.",
-    risk: "what is started from terminals shares CPUs differently",
+    mechanism: "The threads of each terminal session share CPU time as one group, so a build in one window does not starve the \
+        others. systemd services have no terminal and their own control groups, so this does not affect them. For a \
+        server that you start from a terminal, nice counts only within its own session.",
+    risk: "programs started from terminals share CPUs differently",
     shows_in: "/proc/PID/autogroup of the server",
     kernels: "with CONFIG_SCHED_AUTOGROUP",
     sources: &[
         Source { title: "sched(7), the autogroup feature", says: "what it groups, and what nice means then" },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
-            says: "switched off beside 4 busy processes, the ratio is 0.998: no effect",
+            says: "off with 4 busy processes, the ratio is 0.998: no effect",
         },
     ],
     extras: Extras {
@@ -51,8 +50,8 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let reason = match current {
-        0 => "threads share CPUs one by one; for a service of systemd that changes nothing",
-        _ => "it groups terminal sessions only: a service has none, and is grouped by its control group",
+        0 => "threads share CPUs individually; for a systemd service that changes nothing",
+        _ => "it groups only terminal sessions; a service has none, and its control group groups it",
     };
     Ok(Finding::keep(PATH, reason).at(current))
 }
@@ -76,11 +75,11 @@ mod tests {
             ],
             expect![[r#"
                 on (latency)
-                  keep /proc/sys/kernel/sched_autogroup_enabled "1": it groups terminal sessions only: a service has none, and is grouped by its control group
+                  keep /proc/sys/kernel/sched_autogroup_enabled "1": it groups only terminal sessions; a service has none, and its control group groups it
                 off (density)
-                  keep /proc/sys/kernel/sched_autogroup_enabled "0": threads share CPUs one by one; for a service of systemd that changes nothing
+                  keep /proc/sys/kernel/sched_autogroup_enabled "0": threads share CPUs individually; for a systemd service that changes nothing
                 not there (latency)
-                  not-here /proc/sys/kernel/sched_autogroup_enabled: not found here: /proc/sys/kernel/sched_autogroup_enabled is not among the facts
+                  not-here /proc/sys/kernel/sched_autogroup_enabled: not present here: the facts do not include /proc/sys/kernel/sched_autogroup_enabled
             "#]],
         );
     }

@@ -16,26 +16,25 @@ const DEFAULT_US: i64 = 950_000;
 
 pub(super) const KNOB: Knob = Knob {
     id: "kernel.sched_rt_runtime_us",
-    title: "how long real-time threads may hold CPUs",
+    title: "the CPU time limit of real-time threads",
     area: Area::Cpu,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: -1, max: 1_000_000, unit: "us" },
     default: "950000 of each 1000000",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Threads of real-time classes may take this much of each kernel.sched_rt_period_us, so that a loop \
-                gone wrong leaves time to end it. A real-time thread that never sleeps is stopped for the rest of \
-                each period: 50 ms a second at the default. -1 lifts the guard, and such a thread then takes its CPU \
-                for good.",
-    risk: "without the guard one endless loop in a real-time thread makes a CPU, and on small machines the machine, \
-           unreachable",
-    shows_in: "the longest gap of a busy real-time thread: 50 ms a second is the guard",
-    kernels: "all; since 6.12 a deadline server guards other threads as well",
+    mechanism: "Real-time threads may use this much of each kernel.sched_rt_period_us. So a runaway loop leaves you time to \
+        stop it. The kernel stops a real-time thread that never sleeps for the rest of each period: 50 ms per second \
+        at the default. -1 removes the limit, and such a thread then keeps its CPU forever.",
+    risk: "without the limit, one endless loop in a real-time thread makes a CPU unreachable, and on a small machine the \
+        whole machine",
+    shows_in: "the longest gap of a busy real-time thread: 50 ms per second is the limit at work",
+    kernels: "all; since 6.12 a deadline server also protects other threads",
     sources: &[
-        Source { title: "Linux Documentation/scheduler/sched-rt-group.rst", says: "the guard, and -1" },
+        Source { title: "Linux Documentation/scheduler/sched-rt-group.rst", says: "the limit, and -1" },
         Source { title: "TuneD, profile realtime", says: "-1" },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
-            says: "a spinning real-time thread sees gaps of up to 54 ms each second: the guard",
+            says: "a spinning real-time thread sees gaps of up to 54 ms each second: the limit at work",
         },
     ],
     extras: Extras {
@@ -56,11 +55,12 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let finding = match current {
-        -1 => Finding::set(PATH, DEFAULT_US, "nothing guards the machine from an endless loop in a real-time thread"),
-        0 => Finding::set(PATH, DEFAULT_US, "real-time threads may not run at all"),
+        -1 => Finding::set(PATH, DEFAULT_US, "nothing protects the machine from an endless loop in a real-time thread"),
+        0 => Finding::set(PATH, DEFAULT_US, "real-time threads cannot run at all"),
         _ => Finding::keep(
             PATH,
-            "the guard costs nothing to a server that sleeps between ticks, and ends an endless loop of a real-time thread",
+            "the limit costs a server that sleeps between ticks nothing, and it interrupts an endless loop of a \
+                real-time thread",
         ),
     };
     Ok(finding.at(current))
@@ -86,13 +86,13 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  keep /proc/sys/kernel/sched_rt_runtime_us "950000": the guard costs nothing to a server that sleeps between ticks, and ends an endless loop of a real-time thread
+                  keep /proc/sys/kernel/sched_rt_runtime_us "950000": the limit costs a server that sleeps between ticks nothing, and it interrupts an endless loop of a real-time thread
                 lifted (latency)
-                  set /proc/sys/kernel/sched_rt_runtime_us "-1" -> "950000": nothing guards the machine from an endless loop in a real-time thread
+                  set /proc/sys/kernel/sched_rt_runtime_us "-1" -> "950000": nothing protects the machine from an endless loop in a real-time thread
                 none at all (density)
-                  set /proc/sys/kernel/sched_rt_runtime_us "0" -> "950000": real-time threads may not run at all
+                  set /proc/sys/kernel/sched_rt_runtime_us "0" -> "950000": real-time threads cannot run at all
                 not there (latency)
-                  not-here /proc/sys/kernel/sched_rt_runtime_us: not found here: /proc/sys/kernel/sched_rt_runtime_us is not among the facts
+                  not-here /proc/sys/kernel/sched_rt_runtime_us: not present here: the facts do not include /proc/sys/kernel/sched_rt_runtime_us
             "#]],
         );
     }

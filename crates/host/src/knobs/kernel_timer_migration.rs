@@ -18,8 +18,8 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "1",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A timer that is set on an idle CPU may be moved to a busy one, so that the idle one sleeps on. The \
-                busy one may be where a tick runs, which the timer's work then interrupts.",
+    mechanism: "The kernel may move a timer that is set on an idle CPU to a busy one, so that the idle CPU can stay asleep. \
+        The busy CPU may be the one that runs a tick, and the timer's work then interrupts that tick.",
     risk: "idle CPUs wake more often, which costs power",
     shows_in: "LOC in /proc/interrupts by CPU",
     kernels: "all with CONFIG_NO_HZ_COMMON; before 4.17 with CONFIG_SCHED_DEBUG too",
@@ -43,20 +43,21 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     if usable_cpus(facts) == Some(1) {
-        return Ok(Finding::inert(PATH, "1 CPU: there is none to move timers to").at(current));
+        return Ok(Finding::inert(PATH, "1 CPU: there is no other CPU to move timers to").at(current));
     }
     let finding = match (current, goal) {
-        (0, _) => Finding::keep(PATH, "timers stay where they were set"),
+        (0, _) => Finding::keep(PATH, "timers stay on the CPU that set them"),
         (_, Goal::Latency) => Finding::set(
             PATH,
             0,
             format!(
-                "timers of idle CPUs move to busy ones, where ticks run; TuneD keeps them; `evenkeel prove {}=0` tells whether it shows",
+                "timers of idle CPUs move to busy CPUs, which run ticks; TuneD disables that; run `evenkeel prove \
+                    {}=0` to measure the effect",
                 KNOB.id
             ),
         ),
         (_, Goal::Throughput | Goal::Density) => {
-            Finding::keep(PATH, format!("idle CPUs sleep longer, and the goal {goal} does not mind"))
+            Finding::keep(PATH, format!("idle CPUs sleep longer, which suits the goal {goal}"))
         }
     };
     Ok(finding.at(current))
@@ -85,15 +86,15 @@ mod tests {
             ],
             expect![[r#"
                 on (latency)
-                  set /proc/sys/kernel/timer_migration "1" -> "0": timers of idle CPUs move to busy ones, where ticks run; TuneD keeps them; `evenkeel prove kernel.timer_migration=0` tells whether it shows
+                  set /proc/sys/kernel/timer_migration "1" -> "0": timers of idle CPUs move to busy CPUs, which run ticks; TuneD disables that; run `evenkeel prove kernel.timer_migration=0` to measure the effect
                 on (density)
-                  keep /proc/sys/kernel/timer_migration "1": idle CPUs sleep longer, and the goal density does not mind
+                  keep /proc/sys/kernel/timer_migration "1": idle CPUs sleep longer, which suits the goal density
                 off (latency)
-                  keep /proc/sys/kernel/timer_migration "0": timers stay where they were set
+                  keep /proc/sys/kernel/timer_migration "0": timers stay on the CPU that set them
                 1 CPU (latency)
-                  not-here /proc/sys/kernel/timer_migration "1": 1 CPU: there is none to move timers to
+                  not-here /proc/sys/kernel/timer_migration "1": 1 CPU: there is no other CPU to move timers to
                 not there (latency)
-                  not-here /proc/sys/kernel/timer_migration: not found here: /proc/sys/kernel/timer_migration is not among the facts
+                  not-here /proc/sys/kernel/timer_migration: not present here: the facts do not include /proc/sys/kernel/timer_migration
             "#]],
         );
     }

@@ -12,17 +12,17 @@ const PATH: &str = "/proc/sys/kernel/watchdog";
 
 pub(super) const KNOB: Knob = Knob {
     id: "kernel.watchdog",
-    title: "both watchdogs for CPUs that hang",
+    title: "both watchdogs for hung CPUs",
     area: Area::Cpu,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "1",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "It switches kernel.nmi_watchdog and kernel.soft_watchdog together. The soft one is a timer on each CPU every few \
-                seconds (two fifths of kernel.watchdog_thresh) that looks whether threads still get their turn, too short \
-                for a tick to notice. The other one raises an interrupt that can't be put off, and has a knob \
-                of its own, kernel.nmi_watchdog.",
-    risk: "a CPU that hangs is no longer told of, neither by soft nor by hard lockup messages",
+    mechanism: "It switches kernel.nmi_watchdog and kernel.soft_watchdog together. The soft watchdog is a timer on each CPU \
+        that checks every few seconds whether threads still run (two fifths of kernel.watchdog_thresh). It is too \
+        short to disturb a tick. The other watchdog raises a non-maskable interrupt and has its own knob, \
+        kernel.nmi_watchdog.",
+    risk: "the kernel no longer reports hung CPUs, neither soft nor hard lockups",
     shows_in: "\"soft lockup\" in the kernel's log",
     kernels: "all, with CONFIG_LOCKUP_DETECTOR",
     sources: &[Source {
@@ -45,8 +45,8 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let reason = match current {
-        0 => "no watchdog looks after CPUs that hang",
-        _ => "the soft watchdog costs no tick anything; kernel.nmi_watchdog is the one that may",
+        0 => "no watchdog detects CPUs that hang",
+        _ => "the soft watchdog disturbs no tick; only kernel.nmi_watchdog may",
     };
     Ok(Finding::keep(PATH, reason).at(current))
 }
@@ -70,11 +70,11 @@ mod tests {
             ],
             expect![[r#"
                 on (latency)
-                  keep /proc/sys/kernel/watchdog "1": the soft watchdog costs no tick anything; kernel.nmi_watchdog is the one that may
+                  keep /proc/sys/kernel/watchdog "1": the soft watchdog disturbs no tick; only kernel.nmi_watchdog may
                 off (latency)
-                  keep /proc/sys/kernel/watchdog "0": no watchdog looks after CPUs that hang
+                  keep /proc/sys/kernel/watchdog "0": no watchdog detects CPUs that hang
                 not there (latency)
-                  not-here /proc/sys/kernel/watchdog: not found here: /proc/sys/kernel/watchdog is not among the facts
+                  not-here /proc/sys/kernel/watchdog: not present here: the facts do not include /proc/sys/kernel/watchdog
             "#]],
         );
     }

@@ -265,7 +265,7 @@ mod tests {
             "kernel.sched_latency_ns",
             "$(reboot)",
         ];
-        let told = |id: &str| match find(id) {
+        let as_text = |id: &str| match find(id) {
             Ok(knob) => format!("{id}: {}\n", knob.id),
             Err(error) => format!("{error}\n"),
         };
@@ -287,7 +287,7 @@ mod tests {
             unknown knob "kernel.sched_latency_ns": `evenkeel explain` lists the knobs
             unknown knob "$(reboot)": `evenkeel explain` lists the knobs
         "#]]
-        .assert_eq(&given.map(told).concat());
+        .assert_eq(&given.map(as_text).concat());
         let long = "é".repeat(1 << 20);
         let Err(SettingError::UnknownKnob { id, nearest: None }) = find(&long) else { panic!("unknown") };
         assert_eq!(id.chars().count(), 100);
@@ -340,18 +340,18 @@ mod tests {
             let advice = advise_on(knob, facts, &goal.into());
             assert!(!advice.is_empty(), "{} has no advice", knob.id);
             for advice in advice {
-                let told = format!("{} {}: {}", knob.id, advice.place, advice.reason);
-                assert!(!advice.place.is_empty() && !advice.reason.is_empty(), "{told}");
-                assert!(!advice.reason.ends_with('.') && !advice.reason.contains('\n'), "{told}");
+                let as_text = format!("{} {}: {}", knob.id, advice.place, advice.reason);
+                assert!(!advice.place.is_empty() && !advice.reason.is_empty(), "{as_text}");
+                assert!(!advice.reason.ends_with('.') && !advice.reason.contains('\n'), "{as_text}");
                 let Some(wanted) = advice.wanted else {
-                    assert!(!matches!(advice.state, State::Set | State::Blocked), "{told}");
+                    assert!(!matches!(advice.state, State::Set | State::Blocked), "{as_text}");
                     continue;
                 };
-                assert_eq!(knob.check(&wanted).as_ref(), Ok(&wanted), "{told}");
-                assert_ne!(Some(&wanted), advice.current.as_ref(), "{told}");
+                assert_eq!(knob.check(&wanted).as_ref(), Ok(&wanted), "{as_text}");
+                assert_ne!(Some(&wanted), advice.current.as_ref(), "{as_text}");
                 let setting = Setting { knob, place: Some(advice.place.clone()), value: wanted };
                 let steps = Plan::of(facts, &[setting]).map(|plan| plan.steps.len());
-                assert_eq!(steps, Ok(1), "{told}");
+                assert_eq!(steps, Ok(1), "{as_text}");
             }
         }
     }

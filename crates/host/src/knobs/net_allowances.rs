@@ -16,21 +16,20 @@ const END: &str = "_allowance_exceeded";
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.allowances",
-    title: "packets over what the instance is allowed",
+    title: "packets beyond the instance's network allowance",
     area: Area::Network,
     place: Place::ByHandEach {
         device: Device::Interface,
-        how: "for {device}, a larger instance or security groups that track no connections, until {} packets exceed them",
+        how: "for {device}, use a larger instance or security groups that track no connections, until {} packets exceed them",
     },
     values: Values::Number { min: 0, max: 0, unit: "packets" },
-    default: "by the size of the instance",
+    default: "depends on the size of the instance",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Amazon allows each instance so many bytes and packets a second, so many tracked connections, and so many packets a \
-                second to the addresses of its own services. What goes beyond is queued or dropped outside the \
-                machine, where no counter of the kernel sees it; only ENA tells of it. Nothing within the machine changes \
-                that. A flow of UDP is not tracked if the rules of the security group let all addresses in for its port and \
-                everything out.",
-    risk: "a larger instance costs more; rules that let everybody in leave the filtering to the machine",
+    mechanism: "Amazon limits each instance: bytes and packets per second, tracked connections, and packets per second to the \
+        addresses of its own services. Traffic beyond a limit is queued or dropped outside the machine, and no kernel \
+        counter shows it. Only ENA reports it. No setting inside the machine changes the limits. A UDP flow is not \
+        tracked if the security group's rules allow all addresses in for its port and everything out.",
+    risk: "a larger instance costs more; with rules that allow all addresses, the machine must filter by itself",
     shows_in: "the counters that end in _allowance_exceeded in `ethtool -S`, and `evenkeel inspect --counters`",
     kernels: "ENA, from driver 2.2.10 on (from memory)",
     sources: &[
@@ -40,7 +39,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Amazon EC2 User Guide, Security group connection tracking",
-            says: "UDP is untracked only where the rules allow 0.0.0.0/0 in and all traffic out",
+            says: "UDP is untracked only if the rules allow 0.0.0.0/0 in and all traffic out",
         },
         Source { title: "APerf, its rules for ENA", says: "each of the counters is a finding when it rises" },
     ],
@@ -64,31 +63,31 @@ fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
     let exceeded: BTreeMap<String, u64> = match losses {
         Fact::Known(losses) => losses.into_iter().filter(|(name, _)| name.ends_with(END)).collect(),
         _ if !is_ena => BTreeMap::new(),
-        unknown => return Err(Finding::unknown(place, "what it lost to allowances", &unknown)),
+        unknown => return Err(Finding::unknown(place, "how much exceeded its allowances", &unknown)),
     };
     if exceeded.is_empty() {
-        return Err(Finding::not_here(place, "its driver counts no allowances: ENA alone does"));
+        return Err(Finding::not_here(place, "its driver does not count allowances; only ENA does"));
     }
     let total = exceeded.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
     let finding = match total {
-        0 => Finding::keep(place, "no allowance was exceeded since the driver was loaded"),
+        0 => Finding::keep(place, "traffic exceeded no allowance since the driver was loaded"),
         _ => {
-            let told: Vec<String> =
-                exceeded.iter().filter(|(_, count)| **count > 0).map(|(name, count)| told(name, *count)).collect();
-            Finding::set(place, 0, format!("held back or dropped since the driver was loaded: {}", told.join("; ")))
+            let as_text: Vec<String> =
+                exceeded.iter().filter(|(_, count)| **count > 0).map(|(name, count)| as_text(name, *count)).collect();
+            Finding::set(place, 0, format!("delayed or dropped since the driver was loaded: {}", as_text.join("; ")))
         }
     };
     Ok(finding.at(total))
 }
 
 /// A counter with what helps.
-fn told(name: &str, count: u64) -> String {
+fn as_text(name: &str, count: u64) -> String {
     let helps = match name.strip_suffix(END) {
         Some("bw_in" | "bw_out") => "a larger instance has more bandwidth",
-        Some("pps") => "a larger instance takes more packets a second, and fewer, fuller ones need less",
-        Some("conntrack") => "a security group that allows all addresses in and everything out tracks no UDP",
-        Some("linklocal") => "ask the cloud's name, time and metadata services less often, or keep their answers",
-        _ => "see the cloud's documents",
+        Some("pps") => "use a larger instance for more packets per second, or send fewer, fuller packets",
+        Some("conntrack") => "a security group that allows all addresses in and everything out does not track UDP",
+        Some("linklocal") => "query the cloud's DNS, time and metadata services less often, or cache their answers",
+        _ => "see the cloud's documentation",
     };
     format!("{count} by {name} ({helps})")
 }
@@ -136,17 +135,17 @@ mod tests {
             ],
             expect![[r#"
                 virtio (latency)
-                  not-here eth0: its driver counts no allowances: ENA alone does
+                  not-here eth0: its driver does not count allowances; only ENA does
                 quiet (latency)
-                  keep eth0 "0": no allowance was exceeded since the driver was loaded
+                  keep eth0 "0": traffic exceeded no allowance since the driver was loaded
                 loud (latency)
-                  set eth0 "18446744073709551615" -> "0": held back or dropped since the driver was loaded: 1 by bw_out_allowance_exceeded (a larger instance has more bandwidth); 2 by conntrack_allowance_exceeded (a security group that allows all addresses in and everything out tracks no UDP); 3 by linklocal_allowance_exceeded (ask the cloud's name, time and metadata services less often, or keep their answers); 18446744073709551615 by pps_allowance_exceeded (a larger instance takes more packets a second, and fewer, fuller ones need less)
+                  set eth0 "18446744073709551615" -> "0": delayed or dropped since the driver was loaded: 1 by bw_out_allowance_exceeded (a larger instance has more bandwidth); 2 by conntrack_allowance_exceeded (a security group that allows all addresses in and everything out does not track UDP); 3 by linklocal_allowance_exceeded (query the cloud's DNS, time and metadata services less often, or cache their answers); 18446744073709551615 by pps_allowance_exceeded (use a larger instance for more packets per second, or send fewer, fuller packets)
                 an old driver (latency)
-                  not-here eth0: its driver counts no allowances: ENA alone does
+                  not-here eth0: its driver does not count allowances; only ENA does
                 not captured (latency)
-                  unknown eth0: what it lost to allowances is not known: nobody counted
+                  unknown eth0: how much exceeded its allowances is not known: nobody counted
                 refused (latency)
-                  unknown eth0: what it lost to allowances is not known: EPERM
+                  unknown eth0: how much exceeded its allowances is not known: EPERM
             "#]],
         );
     }

@@ -13,14 +13,14 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Network,
     place: Place::ByHandEach { device: Device::Interface, how: "ethtool -L {device} combined {}" },
     values: Values::Number { min: 1, max: 4096, unit: "queues" },
-    default: "the driver's: as many as CPUs for ENA, up to 8 or 32",
+    default: "set by the driver: as many as CPUs for ENA, up to 8 or 32",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Each queue has an interrupt, and each interrupt a CPU that it takes time from. As many queues as CPUs \
-                spread the packets over all of them, and leave none to ticks alone; fewer queues keep the others clear. \
-                The change stops the device for a moment (less than 1 ms on ENA) and renumbers interrupts.",
-    risk: "a short stop; interrupts get new numbers, so their CPUs must be set again; too few saturate their CPUs",
+    mechanism: "Each queue has an interrupt, and each interrupt takes time from a CPU. As many queues as CPUs spread the \
+        packets over all CPUs, and no CPU runs only ticks. Fewer queues keep the other CPUs free. The change stops the \
+        device briefly (less than 1 ms on ENA) and renumbers interrupts.",
+    risk: "a short stop; interrupts get new numbers, so you must set their CPUs again; too few queues saturate their CPUs",
     shows_in: "`ethtool -l`; /proc/interrupts by CPU",
-    kernels: "as the driver has it",
+    kernels: "depends on the driver",
     sources: &[
         Source {
             title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
@@ -28,7 +28,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux Documentation/networking/scaling.rst, RSS",
-            says: "as few queues as serve without overflow, for fewer interrupts",
+            says: "as few queues as work without overflow, for fewer interrupts",
         },
     ],
     extras: Extras {
@@ -51,7 +51,7 @@ fn decide(facts: &Facts, context: &AdviceContext, nic: &Nic) -> Result<Finding, 
     let place = &nic.name;
     if channels.combined == 0 {
         let reason = format!(
-            "{} receive and {} transmit queues, which the driver counts on their own: `ethtool -L {place} rx N tx N`",
+            "{} receive and {} transmit queues, which the driver counts separately: `ethtool -L {place} rx N tx N`",
             channels.rx, channels.tx
         );
         return Ok(Finding::keep(place, reason));
@@ -63,19 +63,23 @@ fn decide(facts: &Facts, context: &AdviceContext, nic: &Nic) -> Result<Finding, 
     let finding = match spare {
         Some((needed, spare)) if spare > 0 && current > spare => {
             let reason = format!(
-                "{here}: with {spare} their interrupts leave the server the {needed} that it needs; by hand: `ethtool -L {place} combined {spare}`"
+                "{here}: with {spare}, their interrupts leave the server the {needed} that it needs; run `ethtool \
+                    -L {place} combined {spare}`"
             );
             Finding::set(place, spare, reason)
         }
         Some((needed, 0)) => {
-            Finding::keep(place, format!("{here}, and the server's {needed} leave none to interrupts"))
+            Finding::keep(place, format!("{here}, and the server's {needed} leave no CPU for interrupts"))
         }
         Some((needed, _)) => Finding::keep(place, format!("{here}: enough remain for the server's {needed}")),
         None if context.goal == Goal::Throughput && current < most.min(usable) => {
             let reason = format!("{here}: more would spread the packets over more CPUs");
             Finding::set(place, most.min(usable), reason)
         }
-        None => Finding::keep(place, format!("{here}; `--server cpus=N` tells whether they leave the server its own")),
+        None => Finding::keep(
+            place,
+            format!("{here}; with `--server cpus=N` evenkeel checks whether enough CPUs remain for the server"),
+        ),
     };
     Ok(finding.at(current))
 }
@@ -87,7 +91,7 @@ mod tests {
     use super::*;
     use crate::fact::Fact;
     use crate::facts::Channels;
-    use crate::testing::{check, check_told, nics, with_cpus};
+    use crate::testing::{check, check_server, nics, with_cpus};
 
     fn with(combined: u32, combined_max: u32) -> impl Fn(&mut Facts) {
         move |facts| {
@@ -98,7 +102,7 @@ mod tests {
 
     #[test]
     fn queues_leave_the_server_its_cpus() {
-        check_told(
+        check_server(
             &KNOB,
             &[
                 ("", &with(4, 4)),
@@ -108,16 +112,16 @@ mod tests {
                 ("cpus=9", &with(4, 4)),
             ],
             expect![[r#"
-                nothing told
-                  keep eth0 "4": 4 of 4 queues for 4 CPUs; `--server cpus=N` tells whether they leave the server its own
+                nothing known
+                  keep eth0 "4": 4 of 4 queues for 4 CPUs; with `--server cpus=N` evenkeel checks whether enough CPUs remain for the server
                 cpus=2
-                  set eth0 "4" -> "2": 4 of 4 queues for 4 CPUs: with 2 their interrupts leave the server the 2 that it needs; by hand: `ethtool -L eth0 combined 2`
+                  set eth0 "4" -> "2": 4 of 4 queues for 4 CPUs: with 2, their interrupts leave the server the 2 that it needs; run `ethtool -L eth0 combined 2`
                 cpus=2
                   keep eth0 "2": 2 of 4 queues for 4 CPUs: enough remain for the server's 2
                 cpus=4
-                  keep eth0 "4": 4 of 4 queues for 4 CPUs, and the server's 4 leave none to interrupts
+                  keep eth0 "4": 4 of 4 queues for 4 CPUs, and the server's 4 leave no CPU for interrupts
                 cpus=9
-                  keep eth0 "4": 4 of 4 queues for 4 CPUs, and the server's 9 leave none to interrupts
+                  keep eth0 "4": 4 of 4 queues for 4 CPUs, and the server's 9 leave no CPU for interrupts
             "#]],
         );
     }
@@ -135,21 +139,21 @@ mod tests {
                     let channels = Channels { rx: 4, tx: 4, combined: 0, rx_max: 4, tx_max: 4, combined_max: 0 };
                     nics(facts)[0].channels = Fact::Known(channels);
                 }),
-                ("not told", Goal::Throughput, &|facts| nics(facts)[0].channels = Fact::absent("EOPNOTSUPP")),
+                ("server unknown", Goal::Throughput, &|facts| nics(facts)[0].channels = Fact::absent("EOPNOTSUPP")),
             ],
             expect![[r#"
                 1 of 8, 4 CPUs (throughput)
                   set eth0 "1" -> "4": 1 of 8 queues for 4 CPUs: more would spread the packets over more CPUs
                 1 of 8, 4 CPUs (latency)
-                  keep eth0 "1": 1 of 8 queues for 4 CPUs; `--server cpus=N` tells whether they leave the server its own
+                  keep eth0 "1": 1 of 8 queues for 4 CPUs; with `--server cpus=N` evenkeel checks whether enough CPUs remain for the server
                 8 of 8, 4 CPUs (throughput)
-                  keep eth0 "8": 8 of 8 queues for 4 CPUs; `--server cpus=N` tells whether they leave the server its own
+                  keep eth0 "8": 8 of 8 queues for 4 CPUs; with `--server cpus=N` evenkeel checks whether enough CPUs remain for the server
                 1 of 8, 36 CPUs (throughput)
                   set eth0 "1" -> "8": 1 of 8 queues for 36 CPUs: more would spread the packets over more CPUs
                 counted on their own (throughput)
-                  keep eth0: 4 receive and 4 transmit queues, which the driver counts on their own: `ethtool -L eth0 rx N tx N`
-                not told (throughput)
-                  not-here eth0: not found here: EOPNOTSUPP
+                  keep eth0: 4 receive and 4 transmit queues, which the driver counts separately: `ethtool -L eth0 rx N tx N`
+                server unknown (throughput)
+                  not-here eth0: not present here: EOPNOTSUPP
             "#]],
         );
     }

@@ -9,20 +9,19 @@ use crate::shapes::each_interface;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.coalesce_rx_us",
-    title: "wait of receive interrupts for more packets",
+    title: "delay of receive interrupts to batch packets",
     area: Area::Network,
     place: Place::ByHandEach { device: Device::Interface, how: "ethtool -C {device} adaptive-rx off rx-usecs {}" },
     values: Values::Number { min: 0, max: 65_535, unit: "us" },
-    default: "the driver's: 20 for ENA in Linux 6.12, 0 in 6.1; some change it with the load (adaptive)",
+    default: "set by the driver: 20 for ENA in Linux 6.12, 0 in 6.1; some drivers adapt it to the load (adaptive)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A device may hold its interrupt back until so many microseconds have passed, so that one interrupt serves \
-                several packets. A single packet waits for all of it: that is its share of each round trip. With \
-                adaptive-rx the driver picks the wait by the load it sees, and a server's bursts look like load. A \
-                reboot forgets it; systemd's .link files (RxCoalesceSec=, UseAdaptiveRxCoalesce=) and nmcli keep it.",
-    risk: "an interrupt for each packet: fewer packets a second fit, and the CPU that serves them is stopped more often",
+    mechanism: "A device may delay its interrupt by this many microseconds, so that one interrupt serves several packets. A \
+        single packet waits the whole time, which adds to each round trip. With adaptive-rx the driver sets the delay \
+        by the load it measures, and a server's bursts look like load. A reboot resets it. systemd's .link files \
+        (RxCoalesceSec=, UseAdaptiveRxCoalesce=) and nmcli make it persist.",
+    risk: "one interrupt per packet: fewer packets per second fit, and the CPU that serves them is interrupted more often",
     shows_in: "`ethtool -c`; interrupts in /proc/interrupts against packets",
-    kernels: "as the driver has it: virtio not before 6.1 and only if the host offers it, gVNIC in 6.1 but not 5.15, Xen's \
-              never",
+    kernels: "depends on the driver: virtio since 6.1 and only if the host offers it, gVNIC in 6.1 but not 5.15, Xen never",
     sources: &[
         Source {
             title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
@@ -30,7 +29,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "AWS Graviton Getting Started, perfrunbook/optimization_recommendation.md",
-            says: "adaptive-rx off; keep it by a .link file or nmcli",
+            says: "adaptive-rx off; make it persist with a .link file or nmcli",
         },
     ],
     extras: Extras {
@@ -48,20 +47,17 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
     let coalesce = own(&nic.name, &nic.coalesce)?;
     let current = if coalesce.adaptive_rx { "adaptive".to_owned() } else { coalesce.rx_us.to_string() };
-    let command = format!("by hand: `ethtool -C {} adaptive-rx off rx-usecs 0`", nic.name);
+    let command = format!("run `ethtool -C {} adaptive-rx off rx-usecs 0`", nic.name);
     let finding = match (current.as_str(), goal) {
-        ("0", _) => Finding::keep(&nic.name, "interrupts wait for no further packet"),
+        ("0", _) => Finding::keep(&nic.name, "interrupts do not wait for more packets"),
         ("adaptive", Goal::Latency) => {
-            let reason =
-                format!("the driver makes packets wait by the load it sees, {} us now; {command}", coalesce.rx_us);
+            let reason = format!("the driver adapts the delay to the load, {} us now; {command}", coalesce.rx_us);
             Finding::set(&nic.name, 0, reason)
         }
-        (us, Goal::Latency) => Finding::set(
-            &nic.name,
-            0,
-            format!("a packet may wait {us} us for others before the interrupt tells of it; {command}"),
-        ),
-        _ => Finding::keep(&nic.name, format!("fewer interrupts for the same packets, which the goal {goal} wants")),
+        (us, Goal::Latency) => {
+            Finding::set(&nic.name, 0, format!("a packet may wait {us} us before its interrupt; {command}"))
+        }
+        _ => Finding::keep(&nic.name, format!("fewer interrupts for the same packets, which suits the goal {goal}")),
     };
     Ok(finding.at(current))
 }
@@ -97,19 +93,19 @@ mod tests {
             ],
             expect![[r#"
                 no such thing (latency)
-                  not-here eth0: not found here: operation not supported (EOPNOTSUPP)
+                  not-here eth0: not present here: operation not supported (EOPNOTSUPP)
                 none (latency)
-                  keep eth0 "0": interrupts wait for no further packet
+                  keep eth0 "0": interrupts do not wait for more packets
                 ENA in 6.12 (latency)
-                  set eth0 "20" -> "0": a packet may wait 20 us for others before the interrupt tells of it; by hand: `ethtool -C eth0 adaptive-rx off rx-usecs 0`
+                  set eth0 "20" -> "0": a packet may wait 20 us before its interrupt; run `ethtool -C eth0 adaptive-rx off rx-usecs 0`
                 ENA in 6.12 (throughput)
-                  keep eth0 "20": fewer interrupts for the same packets, which the goal throughput wants
+                  keep eth0 "20": fewer interrupts for the same packets, which suits the goal throughput
                 adaptive (latency)
-                  set eth0 "adaptive" -> "0": the driver makes packets wait by the load it sees, 0 us now; by hand: `ethtool -C eth0 adaptive-rx off rx-usecs 0`
+                  set eth0 "adaptive" -> "0": the driver adapts the delay to the load, 0 us now; run `ethtool -C eth0 adaptive-rx off rx-usecs 0`
                 adaptive (density)
-                  keep eth0 "adaptive": fewer interrupts for the same packets, which the goal density wants
+                  keep eth0 "adaptive": fewer interrupts for the same packets, which suits the goal density
                 loopback only (latency)
-                  not-here net.coalesce_rx_us: no interface has hardware behind it
+                  not-here net.coalesce_rx_us: no interface has hardware
             "#]],
         );
     }

@@ -18,18 +18,18 @@ const CPUS_MIN: usize = 4;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.core.busy_poll",
-    title: "polling of the device by poll, select and epoll",
+    title: "device polling in poll, select and epoll",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: i32::MAX as i64, unit: "us" },
     default: "0 (off)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A server that waits for packets sleeps until the device interrupts. With this set, the waiting thread \
-                asks the device's receive queue itself for so many microseconds first, which saves the interrupt and \
-                the wake-up. It works in poll, select and epoll_wait only: a server that just calls recv gets nothing \
-                of it. poll and select also need SO_BUSY_POLL on the socket, which net.core.busy_read gives to new \
-                sockets. A socket without a NAPI queue behind it (loopback, veth) has nothing to poll.",
-    risk: "spins a CPU for every waiting thread, takes time from the CPU's sibling, uses power",
+    mechanism: "A server that waits for packets sleeps until the device interrupts. With this setting, the waiting thread \
+        first polls the device's receive queue for this many microseconds. That saves the interrupt and the wake-up. \
+        It works only in poll, select and epoll_wait; a server that only calls recv gains nothing. poll and select \
+        also need SO_BUSY_POLL on the socket, which net.core.busy_read sets for new sockets. A socket without a NAPI \
+        queue (loopback, veth) has nothing to poll.",
+    risk: "each waiting thread spins on a CPU, takes time from the CPU's sibling, and uses power",
     shows_in: "BusyPollRxPackets in /proc/net/netstat",
     kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
     sources: &[
@@ -61,7 +61,9 @@ pub(super) const KNOB: Knob = Knob {
 
 fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let on = |us| format!("waiting threads already poll for {us} us");
-    let suits = |us| format!("sources name {us}, 70 and 100 us, so settle it by `evenkeel prove {}={us}`", KNOB.id);
+    let suits = |us| {
+        format!("sources recommend {us}, 70 and 100 us: run `evenkeel prove {}={us}` to measure the effect", KNOB.id)
+    };
     one(decide(facts, context.goal, Polling { path: PATH, on, suits }))
 }
 
@@ -93,23 +95,19 @@ pub(super) fn decide(facts: &Facts, goal: Goal, polling: Polling) -> Result<Find
         return Ok(off(
             current,
             Finding::not_here,
-            "1 CPU: polling would take the time of the server that it waits for".to_owned(),
+            "1 CPU: polling would take CPU time from the server itself".to_owned(),
         ));
     }
     if let Some(CpuLimit::Quota { quota_us, period_us }) = facts.limits.cpu.known() {
         let why =
-            format!("the control group gives {quota_us} us of CPU in each {period_us} us: polling would spend it");
+            format!("the control group gives {quota_us} us of CPU in each {period_us} us, and polling would use it up");
         return Ok(off(current, Finding::not_here, why));
     }
     if goal != Goal::Latency {
-        return Ok(off(current, Finding::keep, format!("polling spends CPU time that the goal {goal} wants for work")));
+        return Ok(off(current, Finding::keep, format!("polling uses CPU time that the goal {goal} needs for work")));
     }
     if count < CPUS_MIN {
-        return Ok(off(
-            current,
-            Finding::keep,
-            format!("{}: the one that polls is one that the server needs", cpus(count)),
-        ));
+        return Ok(off(current, Finding::keep, format!("{}: the server needs the CPU that would poll", cpus(count))));
     }
     if current > 0 {
         return Ok(Finding::keep(path, (polling.on)(current)).at(current));
@@ -169,23 +167,23 @@ mod tests {
             ],
             expect![[r#"
                 4 CPUs (latency)
-                  set /proc/sys/net/core/busy_poll "0" -> "50": 4 CPUs and eth0, a device with queues to poll: sources name 50, 70 and 100 us, so settle it by `evenkeel prove net.core.busy_poll=50`
+                  set /proc/sys/net/core/busy_poll "0" -> "50": 4 CPUs and eth0, a device with queues to poll: sources recommend 50, 70 and 100 us: run `evenkeel prove net.core.busy_poll=50` to measure the effect
                 4 CPUs (throughput)
-                  keep /proc/sys/net/core/busy_poll "0": polling spends CPU time that the goal throughput wants for work
+                  keep /proc/sys/net/core/busy_poll "0": polling uses CPU time that the goal throughput needs for work
                 already on (latency)
                   keep /proc/sys/net/core/busy_poll "70": waiting threads already poll for 70 us
                 already on (density)
-                  set /proc/sys/net/core/busy_poll "50" -> "0": polling spends CPU time that the goal density wants for work
+                  set /proc/sys/net/core/busy_poll "50" -> "0": polling uses CPU time that the goal density needs for work
                 2 CPUs (latency)
-                  keep /proc/sys/net/core/busy_poll "0": 2 CPUs: the one that polls is one that the server needs
+                  keep /proc/sys/net/core/busy_poll "0": 2 CPUs: the server needs the CPU that would poll
                 1 CPU (latency)
-                  not-here /proc/sys/net/core/busy_poll "0": 1 CPU: polling would take the time of the server that it waits for
+                  not-here /proc/sys/net/core/busy_poll "0": 1 CPU: polling would take CPU time from the server itself
                 a set of 1 CPU of 4 (latency)
-                  not-here /proc/sys/net/core/busy_poll "0": 1 CPU: polling would take the time of the server that it waits for
+                  not-here /proc/sys/net/core/busy_poll "0": 1 CPU: polling would take CPU time from the server itself
                 a quota (latency)
-                  not-here /proc/sys/net/core/busy_poll "0": the control group gives 150000 us of CPU in each 100000 us: polling would spend it
+                  not-here /proc/sys/net/core/busy_poll "0": the control group gives 150000 us of CPU in each 100000 us, and polling would use it up
                 a quota, on (latency)
-                  set /proc/sys/net/core/busy_poll "50" -> "0": the control group gives 150000 us of CPU in each 100000 us: polling would spend it
+                  set /proc/sys/net/core/busy_poll "50" -> "0": the control group gives 150000 us of CPU in each 100000 us, and polling would use it up
                 loopback only (latency)
                   not-here /proc/sys/net/core/busy_poll "0": no interface has hardware to poll behind it
                 interfaces unknown (latency)

@@ -14,19 +14,18 @@ const PATH: &str = "/proc/sys/net/core/busy_read";
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.core.busy_read",
-    title: "polling of the device by receive calls",
+    title: "device polling in receive calls",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: i32::MAX as i64, unit: "us" },
     default: "0 (off)",
     takes_effect: TakesEffect::NewSockets,
-    mechanism: "A socket starts with this as its SO_BUSY_POLL: for so many microseconds a receive call that finds \
-                nothing asks the device's queue itself before it sleeps. Sockets that are open already keep theirs: \
-                restart the server. poll and select poll only sockets that have it set, besides \
-                net.core.busy_poll. A server that can be changed sets SO_BUSY_POLL on the one socket that matters \
-                (up to Linux 6.1 that takes CAP_NET_ADMIN). A socket without a NAPI queue behind it (loopback, veth) \
-                has nothing to poll.",
-    risk: "every new socket polls: spins a CPU for each waiting thread, takes time from the CPU's sibling, uses power",
+    mechanism: "A new socket gets this value as its SO_BUSY_POLL. For this many microseconds, a receive call that finds no \
+        packet polls the device's queue before it sleeps. Open sockets keep their value: restart the server. poll and \
+        select poll only sockets that have it set, and they also need net.core.busy_poll. If you can change the \
+        server, set SO_BUSY_POLL on the one socket that matters (up to Linux 6.1 that needs CAP_NET_ADMIN). A socket \
+        without a NAPI queue (loopback, veth) has nothing to poll.",
+    risk: "every new socket polls: each waiting thread spins on a CPU, takes time from the CPU's sibling, and uses power",
     shows_in: "BusyPollRxPackets in /proc/net/netstat",
     kernels: "all that are built with CONFIG_NET_RX_BUSY_POLL (the default)",
     sources: &[
@@ -36,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux net/core/sock.c, sock_init_data",
-            says: "copied into a socket when it is created, and not looked at again",
+            says: "copied into a socket when it is created, and not read again",
         },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
@@ -63,8 +62,8 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     let on = |us| format!("receive calls on new sockets already poll for {us} us");
     let suits = |us| {
         format!(
-            "sources name {us}, 70 and 100 us, so settle it by `evenkeel prove {}={us}`; the kernel's document prefers \
-             SO_BUSY_POLL in the server",
+            "sources recommend {us}, 70 and 100 us: run `evenkeel prove {}={us}` to measure the effect; the \
+                kernel's documentation prefers SO_BUSY_POLL in the server",
             KNOB.id
         )
     };
@@ -98,21 +97,21 @@ mod tests {
             ],
             expect![[r#"
                 4 CPUs (latency)
-                  set /proc/sys/net/core/busy_read "0" -> "50": 4 CPUs and eth0, a device with queues to poll: sources name 50, 70 and 100 us, so settle it by `evenkeel prove net.core.busy_read=50`; the kernel's document prefers SO_BUSY_POLL in the server
+                  set /proc/sys/net/core/busy_read "0" -> "50": 4 CPUs and eth0, a device with queues to poll: sources recommend 50, 70 and 100 us: run `evenkeel prove net.core.busy_read=50` to measure the effect; the kernel's documentation prefers SO_BUSY_POLL in the server
                 already on (latency)
                   keep /proc/sys/net/core/busy_read "70": receive calls on new sockets already poll for 70 us
                 already on (density)
-                  set /proc/sys/net/core/busy_read "50" -> "0": polling spends CPU time that the goal density wants for work
+                  set /proc/sys/net/core/busy_read "50" -> "0": polling uses CPU time that the goal density needs for work
                 2 CPUs (latency)
-                  keep /proc/sys/net/core/busy_read "0": 2 CPUs: the one that polls is one that the server needs
+                  keep /proc/sys/net/core/busy_read "0": 2 CPUs: the server needs the CPU that would poll
                 1 CPU (latency)
-                  not-here /proc/sys/net/core/busy_read "0": 1 CPU: polling would take the time of the server that it waits for
+                  not-here /proc/sys/net/core/busy_read "0": 1 CPU: polling would take CPU time from the server itself
                 1 CPU, on (latency)
-                  set /proc/sys/net/core/busy_read "50" -> "0": 1 CPU: polling would take the time of the server that it waits for
+                  set /proc/sys/net/core/busy_read "50" -> "0": 1 CPU: polling would take CPU time from the server itself
                 loopback only (latency)
                   not-here /proc/sys/net/core/busy_read "0": no interface has hardware to poll behind it
                 busy_poll is on, this is not (throughput)
-                  keep /proc/sys/net/core/busy_read "0": polling spends CPU time that the goal throughput wants for work
+                  keep /proc/sys/net/core/busy_read "0": polling uses CPU time that the goal throughput needs for work
             "#]],
         );
     }

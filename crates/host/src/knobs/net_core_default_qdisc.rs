@@ -18,12 +18,12 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Name,
     default: "pfifo_fast, unless the kernel was built with another; Ubuntu sets fq_codel",
     takes_effect: TakesEffect::NewInterfaces,
-    mechanism: "A tick sends a burst: a packet to each player at once. What the device can't take yet waits here. \
-                pfifo_fast is a plain line; fq_codel has a line for each flow and drops what stood in it for too long; \
-                fq has a line for each flow and sends at the times that SO_TXTIME or pacing ask for. The setting is \
-                used when an interface comes up; one that is up keeps its discipline until `tc qdisc replace`. An \
-                interface with several queues has the discipline mq, and one of these on each queue.",
-    risk: "fq and fq_codel need their module, and drop or delay packets by rules of their own",
+    mechanism: "A tick sends a burst: one packet to each player at once. Packets that the device cannot take yet wait in the \
+        queueing discipline. pfifo_fast is a plain queue. fq_codel has a queue for each flow and drops packets that \
+        waited too long. fq has a queue for each flow and sends at the times that SO_TXTIME or pacing requests. The \
+        kernel applies the setting when an interface comes up. An interface that is up keeps its discipline until `tc \
+        qdisc replace`. An interface with several queues has the discipline mq, and one of these on each queue.",
+    risk: "fq and fq_codel need their module, and drop or delay packets by their own rules",
     shows_in: "`tc -s qdisc`: dropped, overlimits, backlog",
     kernels: "all since 3.12",
     sources: &[
@@ -44,12 +44,15 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own(PATH, &facts.sysctl(PATH))?;
     let reason = match current.as_str() {
-        "pfifo_fast" => "a plain line: a tick's burst leaves in the order it was sent",
-        "fq_codel" => "a line for each flow, and drops of what stood too long: a burst to many players is many flows",
-        "fq" => "a line for each flow, and the one that heeds SO_TXTIME and pacing",
+        "pfifo_fast" => "a plain queue: a tick's burst leaves in the order it was sent",
+        "fq_codel" => {
+            "a queue for each flow, and drops of packets that waited too long: a burst to many players is many flows"
+        }
+        "fq" => "a queue for each flow; it also supports SO_TXTIME and pacing",
         _ => "no source speaks against it",
     };
-    let reason = format!("{reason}; no source settles which suits a game server: compare with `tc qdisc replace`");
+    let reason =
+        format!("{reason}; no source says which one suits a game server: compare them with `tc qdisc replace`");
     Ok(Finding::keep(PATH, reason).at(current))
 }
 
@@ -77,15 +80,15 @@ mod tests {
             ],
             expect![[r#"
                 Debian (latency)
-                  keep /proc/sys/net/core/default_qdisc "pfifo_fast": a plain line: a tick's burst leaves in the order it was sent; no source settles which suits a game server: compare with `tc qdisc replace`
+                  keep /proc/sys/net/core/default_qdisc "pfifo_fast": a plain queue: a tick's burst leaves in the order it was sent; no source says which one suits a game server: compare them with `tc qdisc replace`
                 Ubuntu (latency)
-                  keep /proc/sys/net/core/default_qdisc "fq_codel": a line for each flow, and drops of what stood too long: a burst to many players is many flows; no source settles which suits a game server: compare with `tc qdisc replace`
+                  keep /proc/sys/net/core/default_qdisc "fq_codel": a queue for each flow, and drops of packets that waited too long: a burst to many players is many flows; no source says which one suits a game server: compare them with `tc qdisc replace`
                 paced (throughput)
-                  keep /proc/sys/net/core/default_qdisc "fq": a line for each flow, and the one that heeds SO_TXTIME and pacing; no source settles which suits a game server: compare with `tc qdisc replace`
+                  keep /proc/sys/net/core/default_qdisc "fq": a queue for each flow; it also supports SO_TXTIME and pacing; no source says which one suits a game server: compare them with `tc qdisc replace`
                 another (latency)
-                  keep /proc/sys/net/core/default_qdisc "cake": no source speaks against it; no source settles which suits a game server: compare with `tc qdisc replace`
+                  keep /proc/sys/net/core/default_qdisc "cake": no source speaks against it; no source says which one suits a game server: compare them with `tc qdisc replace`
                 a namespace of its own (latency)
-                  not-here /proc/sys/net/core/default_qdisc: not found here: no such file or directory (ENOENT)
+                  not-here /proc/sys/net/core/default_qdisc: not present here: no such file or directory (ENOENT)
             "#]],
         );
     }

@@ -14,18 +14,17 @@ const DEFAULT: i64 = 300;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.core.netdev_budget",
-    title: "packets that a CPU takes in one go",
+    title: "packets that a CPU processes in one round",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 1, max: i32::MAX as i64, unit: "packets" },
     default: "300",
     takes_effect: TakesEffect::AtOnce,
     mechanism: "The CPU that serves an interrupt takes packets from all its queues until it has this many, or until \
-                net.core.netdev_budget_usecs are over; then other work gets its turn. If packets are left when it \
-                stops, that is a time squeeze, which the kernel counts. Until it stops, nothing else runs on that CPU: \
-                a tick that is due there waits.",
-    risk: "a larger budget keeps the CPU from ticks for longer; a smaller one leaves packets in the device's ring",
-    shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, a line a CPU)",
+        net.core.netdev_budget_usecs have passed. Then other work gets the CPU. If packets are left at that point, the \
+        kernel counts a time squeeze. Until then nothing else runs on that CPU, so a due tick waits.",
+    risk: "a larger budget delays ticks on the CPU for longer; a smaller one leaves packets in the device's ring",
+    shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, one line per CPU)",
     kernels: "all",
     sources: &[
         Source {
@@ -52,28 +51,28 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let finding = if current < DEFAULT {
-        let reason = format!("under the kernel's own {DEFAULT}: a burst is left in the device's ring sooner");
+        let reason = format!("below the kernel's default {DEFAULT}: a burst stays in the device's ring sooner");
         Finding::set(PATH, DEFAULT, reason)
     } else if current > DEFAULT && goal == Goal::Latency {
         let reason = format!(
-            "over the kernel's own {DEFAULT}: a CPU may be kept from ticks for longer; `evenkeel prove \
-             {}={DEFAULT}` tells whether it is",
+            "above the kernel's default {DEFAULT}: packets may delay ticks for longer; run `evenkeel prove \
+                {}={DEFAULT}` to measure the effect",
             KNOB.id
         );
         Finding::keep(PATH, reason)
     } else {
-        let reason = "enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from \
-                      other work for longer";
+        let reason = "enough while column 3 of /proc/net/softnet_stat (time_squeeze) does not rise; a larger budget would \
+            delay other work for longer";
         Finding::keep(PATH, reason)
     };
     let squeezed = facts.counters.softnet_sum(|cpu| cpu.time_squeeze);
-    let told = reads(
+    let as_text = reads(
         "the column",
         squeezed,
         "no CPU ever stopped with packets left",
-        "so often a CPU stopped with packets left",
+        "this often, a CPU stopped with packets left",
     );
-    Ok(finding.counting(&told).at(current))
+    Ok(finding.counting(&as_text).at(current))
 }
 
 #[cfg(test)]
@@ -97,17 +96,17 @@ mod tests {
             ],
             expect![[r#"
                 the default (latency)
-                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer
+                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) does not rise; a larger budget would delay other work for longer
                 lowered (throughput)
-                  set /proc/sys/net/core/netdev_budget "64" -> "300": under the kernel's own 300: a burst is left in the device's ring sooner
+                  set /proc/sys/net/core/netdev_budget "64" -> "300": below the kernel's default 300: a burst stays in the device's ring sooner
                 raised (latency)
-                  keep /proc/sys/net/core/netdev_budget "600": over the kernel's own 300: a CPU may be kept from ticks for longer; `evenkeel prove net.core.netdev_budget=300` tells whether it is
+                  keep /proc/sys/net/core/netdev_budget "600": above the kernel's default 300: packets may delay ticks for longer; run `evenkeel prove net.core.netdev_budget=300` to measure the effect
                 raised (throughput)
-                  keep /proc/sys/net/core/netdev_budget "600": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer
+                  keep /proc/sys/net/core/netdev_budget "600": enough while column 3 of /proc/net/softnet_stat (time_squeeze) does not rise; a larger budget would delay other work for longer
                 no number (latency)
-                  unknown /proc/sys/net/core/netdev_budget: the value in force is no whole number: ""
+                  unknown /proc/sys/net/core/netdev_budget: the value in force is not a whole number: ""
                 not captured (latency)
-                  not-here /proc/sys/net/core/netdev_budget: not found here: /proc/sys/net/core/netdev_budget is not among the facts
+                  not-here /proc/sys/net/core/netdev_budget: not present here: the facts do not include /proc/sys/net/core/netdev_budget
             "#]],
         );
     }
@@ -123,9 +122,9 @@ mod tests {
             ],
             expect![[r#"
                 none (latency)
-                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer; the column reads 0 since boot: no CPU ever stopped with packets left
+                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) does not rise; a larger budget would delay other work for longer; the column reads 0 since boot: no CPU ever stopped with packets left
                 some (latency)
-                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays; more would keep CPUs from other work for longer; the column reads 9 since boot: so often a CPU stopped with packets left
+                  keep /proc/sys/net/core/netdev_budget "300": enough while column 3 of /proc/net/softnet_stat (time_squeeze) does not rise; a larger budget would delay other work for longer; the column reads 9 since boot: this often, a CPU stopped with packets left
             "#]],
         );
     }

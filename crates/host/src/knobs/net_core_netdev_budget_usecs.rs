@@ -18,18 +18,18 @@ const DEFAULT_MIN_US: i64 = 2000;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.core.netdev_budget_usecs",
-    title: "time that a CPU takes packets in one go",
+    title: "time that a CPU processes packets in one round",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 1, max: i32::MAX as i64, unit: "us" },
     default: "two jiffies: 2000 with HZ=1000, 8000 with HZ=250, 20000 with HZ=100",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The CPU that serves an interrupt takes packets until net.core.netdev_budget of them are taken or this \
-                time is over, whichever comes first. It is the longest that a tick which is due on that CPU can wait \
-                for one round of packets.",
-    risk: "longer keeps the CPU from ticks for longer; shorter leaves packets in the device's ring",
-    shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, a line a CPU)",
-    kernels: "not 4.4; 5.10 and newer have it",
+    mechanism: "The CPU that serves an interrupt takes packets until it has net.core.netdev_budget of them or this time has \
+        passed, whichever comes first. A tick that is due on that CPU waits at most this long for one round of \
+        packets.",
+    risk: "a longer time delays ticks on the CPU for longer; a shorter one leaves packets in the device's ring",
+    shows_in: "column 3 of /proc/net/softnet_stat (time_squeeze, hexadecimal, one line per CPU)",
+    kernels: "5.10 and newer; 4.4 does not have it",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, netdev_budget_usecs",
@@ -53,16 +53,15 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let finding = if current < DEFAULT_MIN_US {
-        let reason =
-            format!("under the shortest of the kernel's defaults: a burst is left in the ring after {current} us");
+        let reason = format!("below the shortest kernel default: a burst stays in the ring after {current} us");
         Finding::set(PATH, DEFAULT_MIN_US, reason)
     } else if current > DEFAULT_MAX_US && goal == Goal::Latency {
-        let reason = format!("over the longest of the kernel's defaults: packets may hold up a tick for {current} us");
+        let reason = format!("above the longest kernel default: packets may delay a tick by {current} us");
         Finding::set(PATH, DEFAULT_MAX_US, reason)
     } else {
         let reason = format!(
-            "packets may hold up a tick for {current} us at most; enough while column 3 of /proc/net/softnet_stat \
-             (time_squeeze) stays"
+            "packets may delay a tick by {current} us at most; enough while column 3 of /proc/net/softnet_stat \
+                (time_squeeze) does not rise"
         );
         Finding::keep(PATH, reason)
     };
@@ -93,17 +92,17 @@ mod tests {
             ],
             expect![[r#"
                 HZ=250 (latency)
-                  keep /proc/sys/net/core/netdev_budget_usecs "8000": packets may hold up a tick for 8000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays
+                  keep /proc/sys/net/core/netdev_budget_usecs "8000": packets may delay a tick by 8000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) does not rise
                 HZ=100 (latency)
-                  keep /proc/sys/net/core/netdev_budget_usecs "20000": packets may hold up a tick for 20000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays
+                  keep /proc/sys/net/core/netdev_budget_usecs "20000": packets may delay a tick by 20000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) does not rise
                 lowered (latency)
-                  set /proc/sys/net/core/netdev_budget_usecs "500" -> "2000": under the shortest of the kernel's defaults: a burst is left in the ring after 500 us
+                  set /proc/sys/net/core/netdev_budget_usecs "500" -> "2000": below the shortest kernel default: a burst stays in the ring after 500 us
                 raised (latency)
-                  set /proc/sys/net/core/netdev_budget_usecs "50000" -> "20000": over the longest of the kernel's defaults: packets may hold up a tick for 50000 us
+                  set /proc/sys/net/core/netdev_budget_usecs "50000" -> "20000": above the longest kernel default: packets may delay a tick by 50000 us
                 raised (throughput)
-                  keep /proc/sys/net/core/netdev_budget_usecs "50000": packets may hold up a tick for 50000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) stays
+                  keep /proc/sys/net/core/netdev_budget_usecs "50000": packets may delay a tick by 50000 us at most; enough while column 3 of /proc/net/softnet_stat (time_squeeze) does not rise
                 Linux 4.4 (latency)
-                  not-here /proc/sys/net/core/netdev_budget_usecs: not found here: no such file or directory (ENOENT)
+                  not-here /proc/sys/net/core/netdev_budget_usecs: not present here: no such file or directory (ENOENT)
             "#]],
         );
     }

@@ -25,22 +25,21 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 1, max: i32::MAX as i64, unit: "packets" },
     default: "1000",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Each CPU has a queue of packets that did not come to it from a device's own queue: those that receive \
-                packet steering (RPS) sends it, those of loopback and veth, and those of drivers without NAPI. Packets \
-                that find it full are dropped. Packets of an ENA, virtio, gVNIC or mana queue never pass it unless RPS \
-                is on.",
-    risk: "a longer queue is a longer wait when a CPU can't keep up",
-    shows_in: "column 2 of /proc/net/softnet_stat (hexadecimal, a line a CPU)",
+    mechanism: "Each CPU has a queue for packets that did not come from a device's own queue. These are packets from receive \
+        packet steering (RPS), from loopback and veth, and from drivers without NAPI. If the queue is full, the kernel \
+        drops the packet. Packets of an ENA, virtio, gVNIC or mana queue use it only if RPS is on.",
+    risk: "in a longer queue packets wait longer when a CPU falls behind",
+    shows_in: "column 2 of /proc/net/softnet_stat (hexadecimal, one line per CPU)",
     kernels: "all",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog",
             says: "the most packets queued when an interface receives faster than the kernel can process",
         },
-        Source { title: "Linux net/core/dev.c, enqueue_to_backlog", says: "the one place that tests it" },
+        Source { title: "Linux net/core/dev.c, enqueue_to_backlog", says: "the only place that tests it" },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
-            says: "double it against drops; true only where packets pass this queue",
+            says: "double it against drops; true only if packets use this queue",
         },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
@@ -66,13 +65,15 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let (wanted, who) = match steered_queue(facts).map_err(|finding| finding.at(current))? {
-        Some(queue) => (WITH_RPS, format!("RPS sends packets of {queue} through it")),
-        None => (DEFAULT, "no RPS is on, so only loopback and veth pass it".to_owned()),
+        Some(queue) => (WITH_RPS, format!("RPS sends packets of {queue} through this queue")),
+        None => (DEFAULT, "RPS is off, so only loopback and veth use this queue".to_owned()),
     };
     let finding = if current >= wanted {
         Finding::keep(
             PATH,
-            format!("{who}; room for {current} packets is enough while column 2 of /proc/net/softnet_stat stays"),
+            format!(
+                "{who}; room for {current} packets is enough while column 2 of /proc/net/softnet_stat does not rise"
+            ),
         )
     } else {
         let reason =
@@ -80,8 +81,13 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         Finding::set(PATH, wanted, reason)
     };
     let dropped = facts.counters.softnet_sum(|cpu| cpu.dropped);
-    let told = reads("the column", dropped, "no packet was lost so", "so many packets found a backlog full");
-    Ok(finding.counting(&told).at(current))
+    let as_text = reads(
+        "the column",
+        dropped,
+        "no packet was lost this way",
+        "this many packets were dropped because a backlog was full",
+    );
+    Ok(finding.counting(&as_text).at(current))
 }
 
 /// The first receive queue whose packets RPS steers to other CPUs.
@@ -138,15 +144,15 @@ mod tests {
             ],
             expect![[r#"
                 no RPS (latency)
-                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": RPS is off, so only loopback and veth use this queue; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat does not rise
                 less than the default (latency)
-                  set /proc/sys/net/core/netdev_max_backlog "100" -> "1000": no RPS is on, so only loopback and veth pass it; with room for 100 packets a burst is dropped (column 2 of /proc/net/softnet_stat)
+                  set /proc/sys/net/core/netdev_max_backlog "100" -> "1000": RPS is off, so only loopback and veth use this queue; with room for 100 packets a burst is dropped (column 2 of /proc/net/softnet_stat)
                 RPS (latency)
-                  set /proc/sys/net/core/netdev_max_backlog "1000" -> "2000": RPS sends packets of eth1/rx-1 through it; with room for 1000 packets a burst is dropped (column 2 of /proc/net/softnet_stat)
+                  set /proc/sys/net/core/netdev_max_backlog "1000" -> "2000": RPS sends packets of eth1/rx-1 through this queue; with room for 1000 packets a burst is dropped (column 2 of /proc/net/softnet_stat)
                 RPS, raised (throughput)
-                  keep /proc/sys/net/core/netdev_max_backlog "30000": RPS sends packets of eth1/rx-1 through it; room for 30000 packets is enough while column 2 of /proc/net/softnet_stat stays
+                  keep /proc/sys/net/core/netdev_max_backlog "30000": RPS sends packets of eth1/rx-1 through this queue; room for 30000 packets is enough while column 2 of /proc/net/softnet_stat does not rise
                 a kernel without RPS (latency)
-                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": RPS is off, so only loopback and veth use this queue; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat does not rise
                 RPS unreadable (latency)
                   unknown /proc/sys/net/core/netdev_max_backlog "1000": whether RPS is on is not known: rps_cpus: EACCES
                 interfaces unknown (latency)
@@ -166,9 +172,9 @@ mod tests {
             ],
             expect![[r#"
                 none (latency)
-                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays; the column reads 0 since boot: no packet was lost so
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": RPS is off, so only loopback and veth use this queue; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat does not rise; the column reads 0 since boot: no packet was lost this way
                 some (latency)
-                  keep /proc/sys/net/core/netdev_max_backlog "1000": no RPS is on, so only loopback and veth pass it; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat stays; the column reads 9 since boot: so many packets found a backlog full
+                  keep /proc/sys/net/core/netdev_max_backlog "1000": RPS is off, so only loopback and veth use this queue; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat does not rise; the column reads 9 since boot: this many packets were dropped because a backlog was full
             "#]],
         );
     }

@@ -17,18 +17,18 @@ const WANTED_MAX: u64 = 1 << 24;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.core.rmem_default",
-    title: "the receive buffer of sockets that ask for none",
+    title: "the receive buffer of sockets that set none",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 2304, max: i32::MAX as i64, unit: "bytes" },
     default: "212992",
     takes_effect: TakesEffect::NewSockets,
-    mechanism: "A socket gets this much when it is created; one that sets SO_RCVBUF has its own from then on, and this \
-                does nothing for it. Unlike SO_RCVBUF it is not doubled: 212992 bytes hold 256 packets of up to 100 \
-                bytes (832 bytes of memory each), 166 of 200 to 600, 92 of 1000 to 1400. The buffer that is needed is \
-                packets a second x the longest stall x that size. A server that can be changed does better to ask by \
-                SO_RCVBUF, which gives the memory to the one socket that needs it.",
-    risk: "every UDP, UNIX and netlink socket may take as much; after a stall a server works through stale inputs",
+    mechanism: "A new socket gets a buffer of this size. A socket that sets SO_RCVBUF has its own size, and this setting does \
+        not affect it. Unlike SO_RCVBUF, the kernel does not double it: 212992 bytes hold 256 packets of up to 100 \
+        bytes (832 bytes of memory each), 166 of 200 to 600, 92 of 1000 to 1400. The required buffer is packets per \
+        second x the longest stall x that memory size. If you can change the server, let it set SO_RCVBUF: then only \
+        the socket that needs the memory gets it.",
+    risk: "every UDP, UNIX and netlink socket may use as much; after a stall a server works through stale inputs",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
     kernels: "all",
     sources: &[
@@ -36,10 +36,13 @@ pub(super) const KNOB: Knob = Knob {
             title: "Linux Documentation/admin-guide/sysctl/net.rst, rmem_default",
             says: "the default size of the receive buffer in bytes",
         },
-        Source { title: "Linux net/core/sock.c, sock_init_data", says: "a socket's buffer is set when it is created" },
+        Source {
+            title: "Linux net/core/sock.c, sock_init_data",
+            says: "the kernel sets a socket's buffer when it is created",
+        },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
-            says: "start by doubling the value; the sum above tells what is needed",
+            says: "start by doubling the value; the formula above gives the required size",
         },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18, over loopback",
@@ -69,19 +72,19 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let Some(load) = Load::of(&context.server) else {
         let typical_ms = lasts_ms(bytes, 64 * PPS_A_PLAYER);
         let reason = format!(
-            "holds {packets} small packets, {typical_ms} ms of 64 players who send {PPS_A_PLAYER}/s each; what your \
-             server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket"
+            "holds {packets} small packets, {typical_ms} ms of 64 players who send {PPS_A_PLAYER}/s each; give \
+                your server's packet rate (`--server pps=N`), and prefer SO_RCVBUF for the one socket"
         );
         return Ok(Finding::keep(PATH, reason).counting(&full_buffers(facts)).at(current));
     };
-    let (needed, told) = (load.stalled_bytes(), &load.told);
-    let holds = format!("holds {packets} small packets, {} ms of {told}", lasts_ms(bytes, load.pps));
+    let (needed, as_text) = (load.stalled_bytes(), &load.label);
+    let holds = format!("holds {packets} small packets, {} ms of {as_text}", lasts_ms(bytes, load.pps));
     let finding = if bytes >= needed {
         Finding::keep(PATH, format!("{holds}; a stall of {STALL_MS} ms needs {needed} bytes"))
     } else if needed > WANTED_MAX {
         let reason = format!(
-            "{holds}; a stall of {STALL_MS} ms needs {needed} bytes, too much to give to every socket: let the server \
-             ask by SO_RCVBUF (net.core.rmem_max is its ceiling) or read with several sockets"
+            "{holds}; a stall of {STALL_MS} ms needs {needed} bytes, too much for every socket: let the server \
+                set SO_RCVBUF (up to net.core.rmem_max) or read with several sockets"
         );
         Finding::keep(PATH, reason)
     } else {
@@ -101,11 +104,11 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::testing::{check_told, with_sysctl};
+    use crate::testing::{check_server, with_sysctl};
 
     #[test]
     fn it_is_computed_from_what_is_told() {
-        check_told(
+        check_server(
             &KNOB,
             &[
                 ("", &|_| {}),
@@ -120,26 +123,26 @@ mod tests {
                 ("", &|facts| facts.sysctls.clear()),
             ],
             expect![[r#"
-                nothing told
-                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 66 ms of 64 players who send 60/s each; what your server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket
+                nothing known
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 66 ms of 64 players who send 60/s each; give your server's packet rate (`--server pps=N`), and prefer SO_RCVBUF for the one socket
                 pps=2560
                   keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 100 ms of 2560 packets/s; a stall of 100 ms needs 212992 bytes
                 pps=2561
                   set /proc/sys/net/core/rmem_default "212992" -> "262144": holds 256 small packets, 99 ms of 2561 packets/s; a stall of 100 ms leaves 257 packets of 832 bytes, 213824 in all, rounded up to a power of two; a server that sets SO_RCVBUF is not affected
                 players=64
-                  set /proc/sys/net/core/rmem_default "212992" -> "524288": holds 256 small packets, 66 ms of 64 players who send 60/s each; a stall of 100 ms leaves 384 packets of 832 bytes, 319488 in all, rounded up to a power of two; a server that sets SO_RCVBUF is not affected
+                  set /proc/sys/net/core/rmem_default "212992" -> "524288": holds 256 small packets, 66 ms of 64 players that send 60/s each; a stall of 100 ms leaves 384 packets of 832 bytes, 319488 in all, rounded up to a power of two; a server that sets SO_RCVBUF is not affected
                 pps=3840
                   keep /proc/sys/net/core/rmem_default "4194304": holds 5041 small packets, 1312 ms of 3840 packets/s; a stall of 100 ms needs 319488 bytes
                 pps=10000000
-                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 0 ms of 10000000 packets/s; a stall of 100 ms needs 832000000 bytes, too much to give to every socket: let the server ask by SO_RCVBUF (net.core.rmem_max is its ceiling) or read with several sockets
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 0 ms of 10000000 packets/s; a stall of 100 ms needs 832000000 bytes, too much for every socket: let the server set SO_RCVBUF (up to net.core.rmem_max) or read with several sockets
                 pps=1000000000
-                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 0 ms of 1000000000 packets/s; a stall of 100 ms needs 83200000000 bytes, too much to give to every socket: let the server ask by SO_RCVBUF (net.core.rmem_max is its ceiling) or read with several sockets
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 0 ms of 1000000000 packets/s; a stall of 100 ms needs 83200000000 bytes, too much for every socket: let the server set SO_RCVBUF (up to net.core.rmem_max) or read with several sockets
                 pps=3840
                   set /proc/sys/net/core/rmem_default "-1" -> "524288": holds 0 small packets, 0 ms of 3840 packets/s; a stall of 100 ms leaves 384 packets of 832 bytes, 319488 in all, rounded up to a power of two; a server that sets SO_RCVBUF is not affected
                 pps=3840
-                  unknown /proc/sys/net/core/rmem_default: the value in force is no whole number: "many"
-                nothing told
-                  not-here /proc/sys/net/core/rmem_default: not found here: /proc/sys/net/core/rmem_default is not among the facts
+                  unknown /proc/sys/net/core/rmem_default: the value in force is not a whole number: "many"
+                nothing known
+                  not-here /proc/sys/net/core/rmem_default: not present here: the facts do not include /proc/sys/net/core/rmem_default
             "#]],
         );
     }
@@ -147,14 +150,14 @@ mod tests {
     /// What was lost so far is told, and decides nothing: neither none of it nor some.
     #[test]
     fn the_counter_is_told_and_decides_nothing() {
-        check_told(
+        check_server(
             &KNOB,
             &[("", &crate::facts::all_counted(0)), ("pps=2560", &crate::facts::all_counted(9))],
             expect![[r#"
-                nothing told
-                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 66 ms of 64 players who send 60/s each; what your server needs follows from its packets (`--server pps=N`), and SO_RCVBUF gives it to the one socket; RcvbufErrors reads 0 since boot: no packet was lost so
+                nothing known
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 66 ms of 64 players who send 60/s each; give your server's packet rate (`--server pps=N`), and prefer SO_RCVBUF for the one socket; RcvbufErrors reads 0 since boot: no packet was lost this way
                 pps=2560
-                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 100 ms of 2560 packets/s; a stall of 100 ms needs 212992 bytes; RcvbufErrors reads 9 since boot: so many packets found a socket's buffer full
+                  keep /proc/sys/net/core/rmem_default "212992": holds 256 small packets, 100 ms of 2560 packets/s; a stall of 100 ms needs 212992 bytes; RcvbufErrors reads 9 since boot: this many packets were dropped because a socket's buffer was full
             "#]],
         );
     }

@@ -23,21 +23,21 @@ const USEFUL_MAX: u64 = 1 << 30;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.core.rmem_max",
-    title: "the largest receive buffer a socket may ask for",
+    title: "the largest receive buffer a socket may request",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 2304, max: i32::MAX as i64, unit: "bytes" },
     default: "212992 up to Linux 6.12, 4194304 by 6.18",
     takes_effect: TakesEffect::NewSockets,
-    mechanism: "Packets that arrive while the server computes wait in the socket's receive buffer; what does not fit \
-                is dropped. A server asks for a buffer by SO_RCVBUF; the kernel cuts the request to this ceiling, then \
-                doubles it, and counts each packet by the memory it occupies: 832 bytes for one of up to 100 bytes, \
-                1283 for 200 to 600, 2315 for 1000 to 1400. So the buffer must be at least packets a second x the \
-                longest stall x that size, and the ceiling half of that, for the kernel doubles. The stall that is \
-                assumed is 100 ms, the period of cpu.max unless one is set: as long as a server that has used up its \
-                quota stands still. The ceiling itself takes no memory, and does nothing for a server that \
-                never asks.",
-    risk: "after a stall a server with a deep buffer works through stale inputs; sockets that ask can take more memory",
+    mechanism: "Packets that arrive while the server computes wait in the socket's receive buffer. Packets that do not fit are \
+        dropped. A server requests a buffer with SO_RCVBUF. The kernel limits the request to this maximum and doubles \
+        it. It counts each packet by the memory it occupies: 832 bytes for one of up to 100 bytes, 1283 for 200 to \
+        600, 2315 for 1000 to 1400. So the buffer must be at least packets per second x the longest stall x that size, \
+        and this maximum half of that, because the kernel doubles. evenkeel assumes a stall of 100 ms, or the period \
+        of cpu.max if one is set: a server that has used its quota stops that long. The maximum uses no memory by \
+        itself, and has no effect on a server that requests no buffer.",
+    risk: "after a stall a server with a deep buffer works through stale inputs; sockets that request more can use more \
+        memory",
     shows_in: "RcvbufErrors on the Udp line of /proc/net/snmp, the drops column of /proc/net/udp",
     kernels: "all",
     sources: &[
@@ -51,7 +51,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
-            says: "start by doubling the value; the packet count above says more",
+            says: "start by doubling the value; the packet count above is more exact",
         },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
@@ -84,25 +84,26 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
             let stall_ms = lasts_ms(buffer, TYPICAL_PPS);
             let room = format!("room for {packets} small packets, {stall_ms} ms of 64 players who send 60/s each");
             if ceiling >= WANTED {
-                Finding::keep(PATH, format!("a server that asks for it gets {room}"))
+                Finding::keep(PATH, format!("a server that requests it gets {room}"))
             } else {
-                let reason = format!("the most a server can ask for is {room}: a longer stall drops packets");
+                let reason = format!("a server can request at most {room}: a longer stall drops packets");
                 Finding::set(PATH, WANTED, reason)
             }
         }
         Some(load) => {
-            let room = format!("room for {packets} small packets, {} ms of {}", lasts_ms(buffer, load.pps), load.told);
+            let room = format!("room for {packets} small packets, {} ms of {}", lasts_ms(buffer, load.pps), load.label);
             let needed = load.stalled_bytes();
             // The kernel doubles what it grants, so half is asked for.
             let wanted = needed.div_ceil(2).next_power_of_two().min(USEFUL_MAX);
             if buffer >= needed || ceiling >= wanted {
                 let reason =
-                    format!("a server that asks for it gets {room}; a stall of {STALL_MS} ms needs {needed} bytes");
+                    format!("a server that requests it gets {room}; a stall of {STALL_MS} ms needs {needed} bytes");
                 Finding::keep(PATH, reason)
             } else {
                 let reason = format!(
-                    "the most a server can ask for is {room}; a stall of {STALL_MS} ms leaves {} packets of {PACKET_BYTES} \
-                     bytes, {needed} in all: half of that, for the kernel doubles, rounded up to a power of two",
+                    "a server can request at most {room}; a stall of {STALL_MS} ms leaves {} packets of \
+                        {PACKET_BYTES} bytes, {needed} in all; the value is half of that, because the kernel doubles \
+                        it, rounded up to a power of two",
                     load.stalled_packets()
                 );
                 Finding::set(PATH, wanted, reason)
@@ -118,11 +119,11 @@ mod tests {
 
     use super::*;
     use crate::goal::Goal;
-    use crate::testing::{check, check_told, with_sysctl};
+    use crate::testing::{check, check_server, with_sysctl};
 
     #[test]
     fn it_is_computed_from_what_is_told() {
-        check_told(
+        check_server(
             &KNOB,
             &[
                 ("pps=3840", &|_| {}),
@@ -138,25 +139,25 @@ mod tests {
             ],
             expect![[r#"
                 pps=3840
-                  keep /proc/sys/net/core/rmem_max "212992": a server that asks for it gets room for 512 small packets, 133 ms of 3840 packets/s; a stall of 100 ms needs 319488 bytes
+                  keep /proc/sys/net/core/rmem_max "212992": a server that requests it gets room for 512 small packets, 133 ms of 3840 packets/s; a stall of 100 ms needs 319488 bytes
                 players=64
-                  keep /proc/sys/net/core/rmem_max "212992": a server that asks for it gets room for 512 small packets, 133 ms of 64 players who send 60/s each; a stall of 100 ms needs 319488 bytes
+                  keep /proc/sys/net/core/rmem_max "212992": a server that requests it gets room for 512 small packets, 133 ms of 64 players that send 60/s each; a stall of 100 ms needs 319488 bytes
                 pps=5120
-                  keep /proc/sys/net/core/rmem_max "212992": a server that asks for it gets room for 512 small packets, 100 ms of 5120 packets/s; a stall of 100 ms needs 425984 bytes
+                  keep /proc/sys/net/core/rmem_max "212992": a server that requests it gets room for 512 small packets, 100 ms of 5120 packets/s; a stall of 100 ms needs 425984 bytes
                 pps=5121
-                  set /proc/sys/net/core/rmem_max "212992" -> "262144": the most a server can ask for is room for 512 small packets, 99 ms of 5121 packets/s; a stall of 100 ms leaves 513 packets of 832 bytes, 426816 in all: half of that, for the kernel doubles, rounded up to a power of two
+                  set /proc/sys/net/core/rmem_max "212992" -> "262144": a server can request at most room for 512 small packets, 99 ms of 5121 packets/s; a stall of 100 ms leaves 513 packets of 832 bytes, 426816 in all; the value is half of that, because the kernel doubles it, rounded up to a power of two
                 players=4000
-                  set /proc/sys/net/core/rmem_max "212992" -> "16777216": the most a server can ask for is room for 512 small packets, 2 ms of 4000 players who send 60/s each; a stall of 100 ms leaves 24000 packets of 832 bytes, 19968000 in all: half of that, for the kernel doubles, rounded up to a power of two
+                  set /proc/sys/net/core/rmem_max "212992" -> "16777216": a server can request at most room for 512 small packets, 2 ms of 4000 players that send 60/s each; a stall of 100 ms leaves 24000 packets of 832 bytes, 19968000 in all; the value is half of that, because the kernel doubles it, rounded up to a power of two
                 players=4000
-                  set /proc/sys/net/core/rmem_max "4194304" -> "16777216": the most a server can ask for is room for 10082 small packets, 42 ms of 4000 players who send 60/s each; a stall of 100 ms leaves 24000 packets of 832 bytes, 19968000 in all: half of that, for the kernel doubles, rounded up to a power of two
+                  set /proc/sys/net/core/rmem_max "4194304" -> "16777216": a server can request at most room for 10082 small packets, 42 ms of 4000 players that send 60/s each; a stall of 100 ms leaves 24000 packets of 832 bytes, 19968000 in all; the value is half of that, because the kernel doubles it, rounded up to a power of two
                 players=4000
-                  keep /proc/sys/net/core/rmem_max "16777216": a server that asks for it gets room for 40329 small packets, 168 ms of 4000 players who send 60/s each; a stall of 100 ms needs 19968000 bytes
+                  keep /proc/sys/net/core/rmem_max "16777216": a server that requests it gets room for 40329 small packets, 168 ms of 4000 players that send 60/s each; a stall of 100 ms needs 19968000 bytes
                 pps=1000000000
-                  keep /proc/sys/net/core/rmem_max "1073741824": a server that asks for it gets room for 2581110 small packets, 2 ms of 1000000000 packets/s; a stall of 100 ms needs 83200000000 bytes
+                  keep /proc/sys/net/core/rmem_max "1073741824": a server that requests it gets room for 2581110 small packets, 2 ms of 1000000000 packets/s; a stall of 100 ms needs 83200000000 bytes
                 pps=1000000000
-                  set /proc/sys/net/core/rmem_max "212992" -> "1073741824": the most a server can ask for is room for 512 small packets, 0 ms of 1000000000 packets/s; a stall of 100 ms leaves 100000000 packets of 832 bytes, 83200000000 in all: half of that, for the kernel doubles, rounded up to a power of two
+                  set /proc/sys/net/core/rmem_max "212992" -> "1073741824": a server can request at most room for 512 small packets, 0 ms of 1000000000 packets/s; a stall of 100 ms leaves 100000000 packets of 832 bytes, 83200000000 in all; the value is half of that, because the kernel doubles it, rounded up to a power of two
                 cpus=4
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
             "#]],
         );
     }
@@ -176,19 +177,19 @@ mod tests {
             ],
             expect![[r#"
                 as the base machine has it (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets
                 kernel 6.18 (latency)
-                  keep /proc/sys/net/core/rmem_max "4194304": a server that asks for it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
+                  keep /proc/sys/net/core/rmem_max "4194304": a server that requests it gets room for 10082 small packets, 2625 ms of 64 players who send 60/s each
                 more than that (density)
-                  keep /proc/sys/net/core/rmem_max "33554432": a server that asks for it gets room for 80659 small packets, 21004 ms of 64 players who send 60/s each
+                  keep /proc/sys/net/core/rmem_max "33554432": a server that requests it gets room for 80659 small packets, 21004 ms of 64 players who send 60/s each
                 i64's most (latency)
-                  keep /proc/sys/net/core/rmem_max "9223372036854775807": a server that asks for it gets room for 22171567396285518 small packets, 4803839602528529 ms of 64 players who send 60/s each
+                  keep /proc/sys/net/core/rmem_max "9223372036854775807": a server that requests it gets room for 22171567396285518 small packets, 4803839602528529 ms of 64 players who send 60/s each
                 negative (latency)
-                  set /proc/sys/net/core/rmem_max "-1" -> "4194304": the most a server can ask for is room for 0 small packets, 0 ms of 64 players who send 60/s each: a longer stall drops packets
+                  set /proc/sys/net/core/rmem_max "-1" -> "4194304": a server can request at most room for 0 small packets, 0 ms of 64 players who send 60/s each: a longer stall drops packets
                 no number (latency)
-                  unknown /proc/sys/net/core/rmem_max: the value in force is no whole number: "212992 bytes"
+                  unknown /proc/sys/net/core/rmem_max: the value in force is not a whole number: "212992 bytes"
                 not captured (latency)
-                  not-here /proc/sys/net/core/rmem_max: not found here: /proc/sys/net/core/rmem_max is not among the facts
+                  not-here /proc/sys/net/core/rmem_max: not present here: the facts do not include /proc/sys/net/core/rmem_max
             "#]],
         );
     }
@@ -204,9 +205,9 @@ mod tests {
             ],
             expect![[r#"
                 none (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; RcvbufErrors reads 0 since boot: no packet was lost so
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; RcvbufErrors reads 0 since boot: no packet was lost this way
                 some (latency)
-                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": the most a server can ask for is room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; RcvbufErrors reads 9 since boot: so many packets found a socket's buffer full
+                  set /proc/sys/net/core/rmem_max "212992" -> "4194304": a server can request at most room for 512 small packets, 133 ms of 64 players who send 60/s each: a longer stall drops packets; RcvbufErrors reads 9 since boot: this many packets were dropped because a socket's buffer was full
             "#]],
         );
     }

@@ -12,17 +12,17 @@ const PATH: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.core.rps_sock_flow_entries",
-    title: "flows whose reading CPU is remembered",
+    title: "flows whose reading CPU the kernel remembers",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1 << 29, unit: "flows" },
     default: "0 (off)",
     takes_effect: TakesEffect::AtOnce,
     mechanism: "Flow steering sends a packet to the CPU on which its flow was last read. It needs this table and \
-                net.rps_flow_cnt of each queue. The kernel notes the CPU for connected sockets alone, so a server that \
-                receives from all its players on one unconnected UDP socket gets nothing of it; TCP and a socket for \
-                each player do, if the threads that read them stay where they are.",
-    risk: "memory of the table; with threads that wander, packets follow them from CPU to CPU",
+        net.rps_flow_cnt of each queue. The kernel records the CPU only for connected sockets. So a server that \
+        receives from all its players on one unconnected UDP socket gains nothing. TCP, and one socket per player, \
+        gain if the threads that read them stay on their CPU.",
+    risk: "memory of the table; if threads move, packets follow them from CPU to CPU",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), NET_RX in /proc/softirqs by CPU",
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
     sources: &[
@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
             title: "Linux include/net/rps.h, sock_rps_record_flow",
             says: "records the CPU for sockets in the established state only, which is connected ones",
         },
-        Source { title: "scylladb/seastar, perftune.py", says: "32768, shared out among the queues; for TCP" },
+        Source { title: "scylladb/seastar, perftune.py", says: "32768, divided among the queues; for TCP" },
     ],
     extras: Extras {
         read_in: &[
@@ -55,9 +55,9 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let reason = if current == 0 {
-        "off, as one unconnected UDP socket wants it: the kernel notes readers of connected sockets alone"
+        "off, which suits one unconnected UDP socket: the kernel records the reading CPU only for connected sockets"
     } else {
-        "on: TCP and connected sockets follow their readers; an unconnected UDP socket gets nothing of it"
+        "on: TCP and connected sockets follow their readers; an unconnected UDP socket gains nothing"
     };
     Ok(Finding::keep(PATH, reason).at(current))
 }
@@ -82,13 +82,13 @@ mod tests {
             ],
             expect![[r#"
                 off (throughput)
-                  keep /proc/sys/net/core/rps_sock_flow_entries "0": off, as one unconnected UDP socket wants it: the kernel notes readers of connected sockets alone
+                  keep /proc/sys/net/core/rps_sock_flow_entries "0": off, which suits one unconnected UDP socket: the kernel records the reading CPU only for connected sockets
                 on (latency)
-                  keep /proc/sys/net/core/rps_sock_flow_entries "32768": on: TCP and connected sockets follow their readers; an unconnected UDP socket gets nothing of it
+                  keep /proc/sys/net/core/rps_sock_flow_entries "32768": on: TCP and connected sockets follow their readers; an unconnected UDP socket gains nothing
                 no number (latency)
-                  unknown /proc/sys/net/core/rps_sock_flow_entries: the value in force is no whole number: "?"
+                  unknown /proc/sys/net/core/rps_sock_flow_entries: the value in force is not a whole number: "?"
                 not captured (latency)
-                  not-here /proc/sys/net/core/rps_sock_flow_entries: not found here: /proc/sys/net/core/rps_sock_flow_entries is not among the facts
+                  not-here /proc/sys/net/core/rps_sock_flow_entries: not present here: the facts do not include /proc/sys/net/core/rps_sock_flow_entries
             "#]],
         );
     }

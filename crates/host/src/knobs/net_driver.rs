@@ -9,8 +9,8 @@ use crate::shapes::each_interface;
 
 /// A driver with the least version that is known to matter, and what for.
 const LEAST: [(&str, [u32; 3], &str); 2] = [
-    ("ixgbevf", [2, 14, 2], "the least that Amazon asks for"),
-    ("ena", [2, 2, 9], "the least for ENA Express and the third generation of the card"),
+    ("ixgbevf", [2, 14, 2], "the minimum that Amazon requires"),
+    ("ena", [2, 2, 9], "the minimum for ENA Express and the third generation of the card"),
 ];
 
 pub(super) const KNOB: Knob = Knob {
@@ -19,15 +19,15 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Network,
     place: Place::ByHandEach {
         device: Device::Interface,
-        how: "install a {} driver for {device}, from its maker or by a new kernel",
+        how: "install a {} driver for {device}, from its vendor or with a new kernel",
     },
     values: Values::Words(&["newer"]),
     default: "the one in the kernel",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "Makers of cards publish their drivers beside the kernel, and each kernel has one of its own. A driver from \
-                its maker tells its own version; one in a kernel from 5.6 on (from memory) tells the kernel's release, which says nothing \
-                to a list of driver versions and is not compared with one.",
-    risk: "a driver that does not load leaves the machine without a network: have a console, and an image to go back to",
+    mechanism: "Hardware vendors publish their own drivers, and each kernel includes one as well. A vendor's driver reports \
+        its own version. A driver of a kernel from 5.6 on (from memory) reports the kernel's release. That says \
+        nothing about a driver version, so evenkeel does not compare it with one.",
+    risk: "if a driver does not load, the machine has no network: have a console, and an image to go back to",
     shows_in: "`ethtool -i`",
     kernels: "all",
     sources: &[
@@ -57,14 +57,18 @@ fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
     let version = own(place, &nic.driver_version)?;
     let needed = least.map(|number| number.to_string()).join(".");
     if facts.kernel.release.known().is_some_and(|release| *release == version) {
-        let reason =
-            format!("{driver} is the kernel's own, and goes by the kernel's release: not to be compared with {needed}");
+        let reason = format!(
+            "{driver} is part of the kernel and reports the kernel's release, which cannot be compared with \
+                {needed}"
+        );
         return Ok(Finding::keep(place, reason).at(version));
     }
     let finding = match parse_version(&version) {
         None => {
-            let unread =
-                Finding::keep(place, format!("{driver} tells no version that could be compared with {needed}, {why}"));
+            let unread = Finding::keep(
+                place,
+                format!("{driver} reports no version that evenkeel could compare with {needed}, {why}"),
+            );
             return Ok(unread.at(version));
         }
         Some(found) if found < *least => {
@@ -115,7 +119,7 @@ mod tests {
                 ("Amazon's", Goal::Throughput, &with("ena", "2.11.0g")),
                 ("the kernel's own", Goal::Latency, &with("ena", "6.12.3-amd64")),
                 ("no version", Goal::Latency, &with("ena", "git")),
-                ("not told", Goal::Latency, &|facts| {
+                ("server unknown", Goal::Latency, &|facts| {
                     with("ena", "1")(facts);
                     nics(facts)[0].driver_version = Fact::absent("the driver tells no version");
                 }),
@@ -125,21 +129,21 @@ mod tests {
                 virtio (latency)
                   not-here eth0: no version of virtio_net is known to be too old
                 as of 2016 (latency)
-                  set eth0 "2.12.1-k" -> "newer": ixgbevf 2.12.1-k is older than 2.14.2, the least that Amazon asks for
+                  set eth0 "2.12.1-k" -> "newer": ixgbevf 2.12.1-k is older than 2.14.2, the minimum that Amazon requires
                 as of the whitepaper (latency)
-                  keep eth0 "2.14.2": ixgbevf 2.14.2: 2.14.2 is the least that Amazon asks for
+                  keep eth0 "2.14.2": ixgbevf 2.14.2: 2.14.2 is the minimum that Amazon requires
                 a later one (latency)
-                  keep eth0 "4.1.0-k-rh7.7": ixgbevf 4.1.0-k-rh7.7: 2.14.2 is the least that Amazon asks for
+                  keep eth0 "4.1.0-k-rh7.7": ixgbevf 4.1.0-k-rh7.7: 2.14.2 is the minimum that Amazon requires
                 Linux 4.14 (latency)
-                  set eth0 "1.5.0K" -> "newer": ena 1.5.0K is older than 2.2.9, the least for ENA Express and the third generation of the card
+                  set eth0 "1.5.0K" -> "newer": ena 1.5.0K is older than 2.2.9, the minimum for ENA Express and the third generation of the card
                 Amazon's (throughput)
-                  keep eth0 "2.11.0g": ena 2.11.0g: 2.2.9 is the least for ENA Express and the third generation of the card
+                  keep eth0 "2.11.0g": ena 2.11.0g: 2.2.9 is the minimum for ENA Express and the third generation of the card
                 the kernel's own (latency)
-                  keep eth0 "6.12.3-amd64": ena is the kernel's own, and goes by the kernel's release: not to be compared with 2.2.9
+                  keep eth0 "6.12.3-amd64": ena is part of the kernel and reports the kernel's release, which cannot be compared with 2.2.9
                 no version (latency)
-                  keep eth0 "git": ena tells no version that could be compared with 2.2.9, the least for ENA Express and the third generation of the card
-                not told (latency)
-                  not-here eth0: not found here: the driver tells no version
+                  keep eth0 "git": ena reports no version that evenkeel could compare with 2.2.9, the minimum for ENA Express and the third generation of the card
+                server unknown (latency)
+                  not-here eth0: not present here: the driver tells no version
                 no driver (latency)
                   unknown eth0: its driver is not known: EACCES
             "#]],

@@ -9,20 +9,21 @@ use crate::shapes::each_interface;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.enhanced_networking",
-    title: "packets past the hypervisor's software",
+    title: "network access without the hypervisor's software switch",
     area: Area::Network,
     place: Place::ByHandEach {
         device: Device::Interface,
         how: "in the settings of the cloud or of the hypervisor, for {device}: enhanced networking {}",
     },
     values: Values::Words(&["on", "paravirtual"]),
-    default: "as the instance was made; on for every type of Nitro",
+    default: "as the instance was created; on for every Nitro type",
     takes_effect: TakesEffect::Reboot,
-    mechanism: "Without it each packet passes a switch in software, on a CPU of the host that other machines use too: \
-                that takes longer, by amounts that vary. With it the machine has a part of the network card for itself \
-                (SR-IOV), or the card of its cloud. It is a setting of the instance, which must be stopped for it, and \
-                needs a driver in the image.",
-    risk: "a machine whose image lacks the driver does not come back: make an image first; addresses of the host may change",
+    mechanism: "Without it, each packet passes a software switch on a host CPU that other machines also use. That takes \
+        longer, and the delay varies. With it, the machine has its own part of the network card (SR-IOV), or the card \
+        of its cloud. It is a setting of the instance: you must stop the instance to change it, and the image needs a \
+        driver.",
+    risk: "a machine without the driver in its image does not come back: make an image first; the host's addresses may \
+        change",
     shows_in: "`ethtool -i`: the driver's name",
     kernels: "all that have the driver: ixgbevf, ena, gve, mlx4, mlx5, mana",
     sources: &[
@@ -33,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
-            says: "nearly every workload should benefit; no downside",
+            says: "nearly every workload should gain; no drawback",
         },
         Source {
             title: "Microsoft Learn, How Accelerated Networking works in Linux and FreeBSD VMs",
@@ -41,7 +42,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux Documentation/networking/device_drivers/ethernet/microsoft/netvsc.rst",
-            says: "the function is bound to the synthetic interface, which takes over when it goes",
+            says: "the function is bound to the synthetic interface, which takes over if the function disappears",
         },
     ],
     extras: Extras::NONE,
@@ -64,13 +65,14 @@ fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
         Enhancement::Paravirtual => Finding::keep(place, enhanced.reason).at("paravirtual"),
         Enhancement::Emulated => {
             let reason = format!(
-                "{}: each packet stops the CPU several times; whoever runs the hypervisor can give it virtio or vmxnet3",
+                "{}: each packet interrupts the CPU several times; the operator of the hypervisor can give the \
+                    machine virtio or vmxnet3",
                 enhanced.reason
             );
             Finding::set(place, "paravirtual", reason)
         }
         Enhancement::Off => match offered(facts) {
-            Ok(how) => Finding::set(place, "on", format!("{}; by hand: {how}", enhanced.reason)).at("off"),
+            Ok(how) => Finding::set(place, "on", format!("{}; to change it: {how}", enhanced.reason)).at("off"),
             Err(why) => Finding::not_here(place, format!("{}, and {why}", enhanced.reason)).at("off"),
         },
     };
@@ -92,10 +94,10 @@ fn offered(facts: &Facts) -> Result<&'static str, String> {
                                   size has it")
         }
         Some(Cloud::Gcp) => {
-            Ok("gVNIC is chosen when an instance is made (`--network-interface=nic-type=GVNIC`), from an image \
-                                that has its driver; worth considering at the next one")
+            Ok("you select gVNIC when you create an instance (`--network-interface=nic-type=GVNIC`), from an image \
+                that has its driver; consider it for the next one")
         }
-        _ => Err("nothing better is known to be offered here".to_owned()),
+        _ => Err("evenkeel knows of nothing better here".to_owned()),
     }
 }
 
@@ -106,7 +108,8 @@ fn of_aws(instance: Option<&str>) -> Result<&'static str, String> {
         "`aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image";
     let Some(instance) = instance else {
         return Ok(
-            "stop it and change `sriov-net-support` or `ena-support`, whichever its type has, which is not known here",
+            "stop it and change `sriov-net-support` or `ena-support`, depending on its type, which evenkeel does \
+                not know",
         );
     };
     match instance.split_once('.').map_or(instance, |(family, _)| family) {
@@ -130,7 +133,8 @@ mod tests {
     fn with(state: Enhancement, cloud: Cloud, instance: Option<&'static str>) -> impl Fn(&mut Facts) {
         move |facts| {
             facts.machine.cloud = Fact::Known(cloud);
-            facts.machine.instance_type = instance.map_or(Fact::absent("not told"), |name| Fact::Known(name.into()));
+            facts.machine.instance_type =
+                instance.map_or(Fact::absent("server unknown"), |name| Fact::Known(name.into()));
             nics(facts)[0].enhanced =
                 Fact::Known(Enhanced { state, reason: format!("told so by its driver, in {cloud:?}") });
         }
@@ -148,7 +152,7 @@ mod tests {
                 ("m4, the largest", Goal::Throughput, &with(Off, Cloud::Aws, Some("m4.16xlarge"))),
                 ("r4", Goal::Latency, &with(Off, Cloud::Aws, Some("r4.large"))),
                 ("t2", Goal::Latency, &with(Off, Cloud::Aws, Some("t2.small"))),
-                ("not told", Goal::Latency, &with(Off, Cloud::Aws, None)),
+                ("server unknown", Goal::Latency, &with(Off, Cloud::Aws, None)),
                 ("azure", Goal::Latency, &with(Off, Cloud::Azure, None)),
                 ("azure, 1 CPU", Goal::Latency, &|facts| {
                     with(Off, Cloud::Azure, None)(facts);
@@ -167,23 +171,23 @@ mod tests {
                 on (latency)
                   keep eth0 "on": told so by its driver, in Aws
                 m4 (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; by hand: `aws ec2 modify-instance-attribute --sriov-net-support simple`, with the instance stopped and ixgbevf in its image
+                  set eth0 "off" -> "on": told so by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --sriov-net-support simple`, with the instance stopped and ixgbevf in its image
                 m4, the largest (throughput)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; by hand: `aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image
+                  set eth0 "off" -> "on": told so by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image
                 r4 (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; by hand: `aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image
+                  set eth0 "off" -> "on": told so by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image
                 t2 (latency)
                   not-here eth0 "off": told so by its driver, in Aws, and a t2.small has none: any type of Nitro does
-                not told (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; by hand: stop it and change `sriov-net-support` or `ena-support`, whichever its type has, which is not known here
+                server unknown (latency)
+                  set eth0 "off" -> "on": told so by its driver, in Aws; to change it: stop it and change `sriov-net-support` or `ena-support`, depending on its type, which evenkeel does not know
                 azure (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Azure; by hand: `az network nic update --accelerated-networking true`, with the machine deallocated, if its size has it
+                  set eth0 "off" -> "on": told so by its driver, in Azure; to change it: `az network nic update --accelerated-networking true`, with the machine deallocated, if its size has it
                 azure, 1 CPU (latency)
                   not-here eth0 "off": told so by its driver, in Azure, and no size with 1 CPU has it: a larger one does
                 google (density)
-                  set eth0 "off" -> "on": told so by its driver, in Gcp; by hand: gVNIC is chosen when an instance is made (`--network-interface=nic-type=GVNIC`), from an image that has its driver; worth considering at the next one
+                  set eth0 "off" -> "on": told so by its driver, in Gcp; to change it: you select gVNIC when you create an instance (`--network-interface=nic-type=GVNIC`), from an image that has its driver; consider it for the next one
                 imitated (latency)
-                  set eth0 ? -> "paravirtual": told so by its driver, in None: each packet stops the CPU several times; whoever runs the hypervisor can give it virtio or vmxnet3
+                  set eth0 ? -> "paravirtual": told so by its driver, in None: each packet interrupts the CPU several times; the operator of the hypervisor can give the machine virtio or vmxnet3
                 no hypervisor (latency)
                   not-here eth0: told so by its driver, in None
                 unknown (latency)

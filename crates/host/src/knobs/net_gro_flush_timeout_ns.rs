@@ -12,16 +12,16 @@ use super::net_napi_defer_hard_irqs::put_off;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.gro_flush_timeout_ns",
-    title: "time that interrupts may stay off",
+    title: "time that device interrupts may stay off",
     area: Area::Network,
     place: Place::Each { device: Device::Interface, file: "gro_flush_timeout", reading: Reading::Plain },
     values: Values::Number { min: 0, max: i32::MAX as i64, unit: "ns" },
     default: "0 (off)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The timer that looks for packets while net.napi_defer_hard_irqs keeps the device's interrupt off, and \
-                that ends the wait of packets held back to be merged. It must be longer than the server takes between \
-                two polls, and is the most that a packet can wait when the server does not poll in time.",
-    risk: "adds up to its length to a packet's way",
+    mechanism: "A timer checks for packets while net.napi_defer_hard_irqs keeps the device's interrupt off. It also ends the \
+        wait of packets that the kernel holds back to merge them. It must be longer than the time between two polls of \
+        the server. If the server does not poll in time, a packet waits at most this long.",
+    risk: "adds up to its length to the delay of a packet",
     shows_in: "interrupts of the device in /proc/interrupts against its packets",
     kernels: "all",
     sources: &[
@@ -31,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux Documentation/ABI/testing/sysfs-class-net",
-            says: "the timer, in nanoseconds, after which held packets are handed on",
+            says: "the timer, in nanoseconds, after which the kernel passes on held packets",
         },
     ],
     extras: Extras {
@@ -83,21 +83,21 @@ mod tests {
             ],
             expect![[r#"
                 off (latency)
-                  keep eth0 "0": nobody polls by setting, and packets would wait for a poll that does not come
+                  keep eth0 "0": no setting makes anyone poll, so packets would wait for a poll that does not come
                 off, polled (latency)
-                  keep eth0 "0": net.core.busy_poll is on: with this interrupts would stay off between polls; it helps only together with the other of the two and SO_PREFER_BUSY_POLL in the server
+                  keep eth0 "0": net.core.busy_poll is on: with this setting, interrupts would stay off between polls; it helps only together with the other one and SO_PREFER_BUSY_POLL in the server
                 on (latency)
-                  set eth0 "2" -> "0": neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL itself, packets wait for the timer; `evenkeel prove net.gro_flush_timeout_ns@eth0=0` tells
+                  set eth0 "2" -> "0": neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL, packets wait for the timer; run `evenkeel prove net.gro_flush_timeout_ns@eth0=0` to measure the effect
                 on (throughput)
-                  keep eth0 "2": fewer interrupts, which the goal throughput wants; packets wait longer
+                  keep eth0 "2": fewer interrupts, which suits the goal throughput; packets wait longer
                 on, polled (latency)
-                  keep eth0 "2": net.core.busy_read is on: those who poll take the packets
+                  keep eth0 "2": net.core.busy_read is on: threads that poll take the packets
                 1 CPU (latency)
-                  keep eth0 "0": nobody polls by setting, and packets would wait for a poll that does not come
+                  keep eth0 "0": no setting makes anyone poll, so packets would wait for a poll that does not come
                 no such file (latency)
-                  not-here eth0: not found here: no such file or directory (ENOENT)
+                  not-here eth0: not present here: no such file or directory (ENOENT)
                 loopback only (latency)
-                  not-here net.gro_flush_timeout_ns: no interface has hardware behind it
+                  not-here net.gro_flush_timeout_ns: no interface has hardware
             "#]],
         );
     }

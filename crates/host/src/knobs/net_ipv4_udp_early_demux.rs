@@ -15,21 +15,21 @@ const PATH: &str = "/proc/sys/net/ipv4/udp_early_demux";
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.ipv4.udp_early_demux",
-    title: "early look-up of a UDP packet's socket",
+    title: "early socket lookup for UDP packets",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "1 (on)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "For each packet the kernel first looks for a connected socket, whose route it then need not look up. A \
-                server that receives from all its players on one unconnected socket has no such socket, so the first \
-                look finds nothing and is a cost alone; one that connects a socket for each player gains by it.",
-    risk: "connected sockets pay for a route with each packet",
-    shows_in: "CPU time of softirq a packet; no counter",
-    kernels: "not 4.4; 5.10 and newer have it",
+    mechanism: "For each packet the kernel first looks for a connected socket. If it finds one, it need not look up the route. \
+        A server that receives from all its players on one unconnected socket has no such socket. The first lookup \
+        then finds nothing and only costs time. A server that connects one socket per player gains.",
+    risk: "connected sockets need a route lookup for each packet",
+    shows_in: "softirq CPU time per packet; no counter",
+    kernels: "5.10 and newer; 4.4 does not have it",
     sources: &[Source {
         title: "Linux Documentation/networking/ip-sysctl.rst, udp_early_demux",
-        says: "for connected sockets; turn it off if more load comes by unconnected ones; default 1",
+        says: "for connected sockets; disable it if more load comes through unconnected ones; default 1",
     }],
     extras: Extras {
         counter: Some(Counter::UdpDatagrams),
@@ -48,11 +48,11 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let text = own(PATH, &facts.sysctl(PATH))?;
     let reason = match text.as_str() {
-        "0" => "no early look-up: right for unconnected sockets; connected ones pay for a route with each packet"
+        "0" => "no early lookup: right for unconnected sockets; connected ones need a route lookup for each packet"
             .to_owned(),
         "1" => format!(
-            "right for connected sockets; if all packets come by one unconnected socket, `evenkeel prove {}=0` tells what \
-             the look-up costs",
+            "right for connected sockets; if all packets come through one unconnected socket, run `evenkeel prove \
+                {}=0` to measure the cost of the lookup",
             KNOB.id
         ),
         _ => {
@@ -85,13 +85,13 @@ mod tests {
             ],
             expect![[r#"
                 on (latency)
-                  keep /proc/sys/net/ipv4/udp_early_demux "1": right for connected sockets; if all packets come by one unconnected socket, `evenkeel prove net.ipv4.udp_early_demux=0` tells what the look-up costs
+                  keep /proc/sys/net/ipv4/udp_early_demux "1": right for connected sockets; if all packets come through one unconnected socket, run `evenkeel prove net.ipv4.udp_early_demux=0` to measure the cost of the lookup
                 off (latency)
-                  keep /proc/sys/net/ipv4/udp_early_demux "0": no early look-up: right for unconnected sockets; connected ones pay for a route with each packet
+                  keep /proc/sys/net/ipv4/udp_early_demux "0": no early lookup: right for unconnected sockets; connected ones need a route lookup for each packet
                 odd (latency)
                   unknown /proc/sys/net/ipv4/udp_early_demux: the value in force is neither 0 nor 1: "2"
                 Linux 4.4 (latency)
-                  not-here /proc/sys/net/ipv4/udp_early_demux: not found here: no such file or directory (ENOENT)
+                  not-here /proc/sys/net/ipv4/udp_early_demux: not present here: no such file or directory (ENOENT)
             "#]],
         );
     }

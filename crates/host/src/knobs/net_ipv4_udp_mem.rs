@@ -19,18 +19,18 @@ const PAGE_BYTES: u64 = 4096;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.ipv4.udp_mem",
-    title: "memory of all UDP sockets together",
+    title: "memory limit of all UDP sockets together",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Words },
     values: Values::Numbers { count: 3, min: 0, max: i64::MAX, unit: "pages" },
     default: "3/32, 1/8 and 3/16 of the memory that is free for buffers at boot",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Three numbers of pages, of which UDP heeds the first alone: above it a socket takes a further packet \
-                only while it holds less than net.ipv4.udp_rmem_min. The second and third are there because TCP's \
-                setting has three; UDP has no state of pressure between them. The first is 3/32 of memory by default, \
-                9.4 %, far above what buffers of single sockets add up to, so doubling it does nothing for packets \
-                that are dropped at a full socket buffer (net.core.rmem_default, net.core.rmem_max).",
-    risk: "a high limit lets packets that nobody reads take the memory of the whole machine",
+    mechanism: "Three numbers of pages, but UDP uses only the first. Above it, a socket accepts another packet only while it \
+        holds less than net.ipv4.udp_rmem_min. The second and third exist because TCP's setting has three; UDP has no \
+        pressure state between them. The first is 3/32 of memory by default, 9.4 %, far above the sum of the buffers \
+        of single sockets. So doubling it does not help against drops at a full socket buffer (net.core.rmem_default, \
+        net.core.rmem_max).",
+    risk: "with a high limit, packets that nobody reads can fill the memory of the whole machine",
     shows_in: "MemErrors on the Udp line of /proc/net/snmp; mem on the UDP line of /proc/net/sockstat against the first \
                number",
     kernels: "all",
@@ -41,11 +41,11 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux net/core/sock.c, __sk_mem_raise_allocated",
-            says: "without a hook for pressure, which UDP has not, only the first limit gates",
+            says: "without a pressure hook, which UDP does not have, only the first limit applies",
         },
         Source {
             title: "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
-            says: "double it; true only where MemErrors rises",
+            says: "double it; true only if MemErrors rises",
         },
     ],
     extras: Extras {
@@ -72,33 +72,36 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let (Some(memory), Some("x86_64")) =
         (facts.memory.total_bytes.known(), facts.kernel.architecture.known().map(String::as_str))
     else {
-        let reason = format!("only the first number gates: {gate} pages, as long as MemErrors of /proc/net/snmp stays");
+        let reason = format!(
+            "only the first number applies: {gate} pages, enough while MemErrors in /proc/net/snmp does not rise"
+        );
         return Ok(Finding::keep(PATH, reason).counting(&refused(facts)).at(current));
     };
     let gate_bytes = gate.saturating_mul(PAGE_BYTES);
     let mib = gate_bytes >> 20;
     let percent = gate_bytes.saturating_mul(100) / (*memory).max(1);
-    let needed = Load::of(&context.server).map(|load| (load.stalled_bytes(), load.told));
+    let needed = Load::of(&context.server).map(|load| (load.stalled_bytes(), load.label));
     let finding = if gate_bytes > memory / 16 * 3 {
         let reason = format!(
-            "only the first number gates, and {mib} MiB are {percent} % of memory, which packets that nobody reads \
-             could take; the kernel's own is 3/32"
+            "only the first number applies, and {mib} MiB are {percent} % of memory, which unread packets could \
+                fill; the kernel's default is 3/32"
         );
         Finding::set(PATH, defaults(*memory), reason)
-    } else if let Some((needed, told)) = needed.filter(|(needed, _)| gate_bytes < *needed) {
+    } else if let Some((needed, as_text)) = needed.filter(|(needed, _)| gate_bytes < *needed) {
         let wanted = defaults(*memory);
         let reason = format!(
-            "only the first number gates, at {gate_bytes} bytes; a stall of {STALL_MS} ms of {told} leaves {needed} bytes"
+            "only the first number applies, at {gate_bytes} bytes; a stall of {STALL_MS} ms of {as_text} leaves \
+                {needed} bytes"
         );
         // The kernel's own may be too little as well: then no limit mends it.
         match wanted == current {
-            true => Finding::keep(PATH, format!("{reason}, which is more than memory should give: use more machines")),
-            false => Finding::set(PATH, wanted, format!("{reason}; the kernel's own is 3/32 of memory")),
+            true => Finding::keep(PATH, format!("{reason}, which is too much of this memory: use more machines")),
+            false => Finding::set(PATH, wanted, format!("{reason}; the kernel's default is 3/32 of memory")),
         }
     } else {
         let reason = format!(
-            "only the first number gates: {mib} MiB, {percent} % of memory, as long as MemErrors of /proc/net/snmp stays; \
-             full socket buffers are another matter (net.core.rmem_max)"
+            "only the first number applies: {mib} MiB, {percent} % of memory, enough while MemErrors in \
+                /proc/net/snmp does not rise; full socket buffers are a separate limit (net.core.rmem_max)"
         );
         Finding::keep(PATH, reason)
     };
@@ -108,7 +111,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
 /// What the counter of this limit tells.
 fn refused(facts: &Facts) -> String {
     let count = facts.counters.udp_sum(|udp| udp.mem_errors);
-    reads("MemErrors", count, "no packet was lost so", "so many packets were lost at this limit")
+    reads("MemErrors", count, "no packet was lost this way", "this many packets were lost at this limit")
 }
 
 /// What the kernel would choose if all memory were free for buffers: in its own steps (`udp_init`, `net/ipv4/udp.c`).
@@ -124,11 +127,11 @@ mod tests {
 
     use super::*;
     use crate::fact::Fact;
-    use crate::testing::{check_told, with_sysctl};
+    use crate::testing::{check_server, with_sysctl};
 
     #[test]
     fn only_the_first_number_gates() {
-        check_told(
+        check_server(
             &KNOB,
             &[
                 ("", &|_| {}),
@@ -145,30 +148,30 @@ mod tests {
                 ("", &|facts| facts.sysctls.clear()),
             ],
             expect![[r#"
-                nothing told
-                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max)
-                nothing told
-                  keep /proc/sys/net/ipv4/udp_mem "196608 0 0": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max)
-                nothing told
-                  set /proc/sys/net/ipv4/udp_mem "393217 1 1" -> "196608 262144 393216": only the first number gates, and 1536 MiB are 18 % of memory, which packets that nobody reads could take; the kernel's own is 3/32
-                nothing told
-                  keep /proc/sys/net/ipv4/udp_mem "100 9999999 9999999": only the first number gates: 0 MiB, 0 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max)
+                nothing known
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number applies: 768 MiB, 9 % of memory, enough while MemErrors in /proc/net/snmp does not rise; full socket buffers are a separate limit (net.core.rmem_max)
+                nothing known
+                  keep /proc/sys/net/ipv4/udp_mem "196608 0 0": only the first number applies: 768 MiB, 9 % of memory, enough while MemErrors in /proc/net/snmp does not rise; full socket buffers are a separate limit (net.core.rmem_max)
+                nothing known
+                  set /proc/sys/net/ipv4/udp_mem "393217 1 1" -> "196608 262144 393216": only the first number applies, and 1536 MiB are 18 % of memory, which unread packets could fill; the kernel's default is 3/32
+                nothing known
+                  keep /proc/sys/net/ipv4/udp_mem "100 9999999 9999999": only the first number applies: 0 MiB, 0 % of memory, enough while MemErrors in /proc/net/snmp does not rise; full socket buffers are a separate limit (net.core.rmem_max)
                 players=1000
-                  set /proc/sys/net/ipv4/udp_mem "100 9999999 9999999" -> "196608 262144 393216": only the first number gates, at 409600 bytes; a stall of 100 ms of 1000 players who send 60/s each leaves 4992000 bytes; the kernel's own is 3/32 of memory
+                  set /proc/sys/net/ipv4/udp_mem "100 9999999 9999999" -> "196608 262144 393216": only the first number applies, at 409600 bytes; a stall of 100 ms of 1000 players that send 60/s each leaves 4992000 bytes; the kernel's default is 3/32 of memory
                 players=1000
-                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max)
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number applies: 768 MiB, 9 % of memory, enough while MemErrors in /proc/net/snmp does not rise; full socket buffers are a separate limit (net.core.rmem_max)
                 pps=1000000000
-                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates, at 805306368 bytes; a stall of 100 ms of 1000000000 packets/s leaves 83200000000 bytes, which is more than memory should give: use more machines
-                nothing told
-                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 196608 pages, as long as MemErrors of /proc/net/snmp stays
-                nothing told
-                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 196608 pages, as long as MemErrors of /proc/net/snmp stays
-                nothing told
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number applies, at 805306368 bytes; a stall of 100 ms of 1000000000 packets/s leaves 83200000000 bytes, which is too much of this memory: use more machines
+                nothing known
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number applies: 196608 pages, enough while MemErrors in /proc/net/snmp does not rise
+                nothing known
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number applies: 196608 pages, enough while MemErrors in /proc/net/snmp does not rise
+                nothing known
                   unknown /proc/sys/net/ipv4/udp_mem: the value in force is not three whole numbers: "1 2"
-                nothing told
+                nothing known
                   unknown /proc/sys/net/ipv4/udp_mem: the value in force is not three whole numbers: "1 2 x"
-                nothing told
-                  not-here /proc/sys/net/ipv4/udp_mem: not found here: /proc/sys/net/ipv4/udp_mem is not among the facts
+                nothing known
+                  not-here /proc/sys/net/ipv4/udp_mem: not present here: the facts do not include /proc/sys/net/ipv4/udp_mem
             "#]],
         );
     }
@@ -183,14 +186,14 @@ mod tests {
     /// What was lost so far is told, and decides nothing: neither none of it nor some.
     #[test]
     fn the_counter_is_told_and_decides_nothing() {
-        check_told(
+        check_server(
             &KNOB,
             &[("", &crate::facts::all_counted(0)), ("pps=2560", &crate::facts::all_counted(9))],
             expect![[r#"
-                nothing told
-                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max); MemErrors reads 0 since boot: no packet was lost so
+                nothing known
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number applies: 768 MiB, 9 % of memory, enough while MemErrors in /proc/net/snmp does not rise; full socket buffers are a separate limit (net.core.rmem_max); MemErrors reads 0 since boot: no packet was lost this way
                 pps=2560
-                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number gates: 768 MiB, 9 % of memory, as long as MemErrors of /proc/net/snmp stays; full socket buffers are another matter (net.core.rmem_max); MemErrors reads 9 since boot: so many packets were lost at this limit
+                  keep /proc/sys/net/ipv4/udp_mem "196608 262144 393216": only the first number applies: 768 MiB, 9 % of memory, enough while MemErrors in /proc/net/snmp does not rise; full socket buffers are a separate limit (net.core.rmem_max); MemErrors reads 9 since boot: this many packets were lost at this limit
             "#]],
         );
     }

@@ -14,26 +14,26 @@ const DEFAULT: i64 = 4096;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.ipv4.udp_rmem_min",
-    title: "what a UDP socket keeps under memory shortage",
+    title: "memory a UDP socket keeps under memory pressure",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 1, max: i32::MAX as i64, unit: "bytes" },
-    default: "4096 (a page)",
+    default: "4096 (one page)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Once all UDP sockets together hold more than the first number of net.ipv4.udp_mem, a socket takes a \
-                further packet only while it holds less than this. Below that limit it does nothing: it is no buffer \
-                size and no guarantee. Its counterpart udp_wmem_min does nothing at all.",
-    risk: "with many sockets a large floor takes the memory that the limit is there to protect",
+    mechanism: "Once all UDP sockets together hold more than the first number of net.ipv4.udp_mem, a socket accepts another \
+        packet only while it holds less than this. Below that limit it has no effect: it is neither a buffer size nor \
+        a guarantee. Its counterpart udp_wmem_min never has an effect.",
+    risk: "with many sockets, a large value uses the memory that the limit protects",
     shows_in: "MemErrors on the Udp line of /proc/net/snmp",
-    kernels: "all; one for the whole machine in 4.4, one a network namespace by 5.10",
+    kernels: "all; one for the whole machine in 4.4, one per network namespace by 5.10",
     sources: &[
         Source {
             title: "Linux Documentation/networking/ip-sysctl.rst, udp_rmem_min",
-            says: "the least receive buffer of UDP sockets in moderation; default 4096; udp_wmem_min has no effect",
+            says: "the minimum receive buffer of UDP sockets in moderation; default 4096; udp_wmem_min has no effect",
         },
         Source {
             title: "Linux net/core/sock.c, __sk_mem_raise_allocated",
-            says: "looked at only above the first number of udp_mem",
+            says: "used only above the first number of udp_mem",
         },
     ],
     extras: Extras {
@@ -52,10 +52,10 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let finding = if current < DEFAULT {
-        let reason = format!("under the kernel's own {DEFAULT}: in a shortage of memory a socket keeps no packet");
+        let reason = format!("below the kernel's default {DEFAULT}: under memory pressure a socket keeps no packet");
         Finding::set(PATH, DEFAULT, reason)
     } else {
-        Finding::keep(PATH, "it counts only above the first number of net.ipv4.udp_mem, and is no buffer size")
+        Finding::keep(PATH, "it applies only above the first number of net.ipv4.udp_mem, and is not a buffer size")
     };
     Ok(finding.at(current))
 }
@@ -80,13 +80,13 @@ mod tests {
             ],
             expect![[r#"
                 the default (latency)
-                  keep /proc/sys/net/ipv4/udp_rmem_min "4096": it counts only above the first number of net.ipv4.udp_mem, and is no buffer size
+                  keep /proc/sys/net/ipv4/udp_rmem_min "4096": it applies only above the first number of net.ipv4.udp_mem, and is not a buffer size
                 raised (latency)
-                  keep /proc/sys/net/ipv4/udp_rmem_min "16384": it counts only above the first number of net.ipv4.udp_mem, and is no buffer size
+                  keep /proc/sys/net/ipv4/udp_rmem_min "16384": it applies only above the first number of net.ipv4.udp_mem, and is not a buffer size
                 lowered (latency)
-                  set /proc/sys/net/ipv4/udp_rmem_min "1" -> "4096": under the kernel's own 4096: in a shortage of memory a socket keeps no packet
+                  set /proc/sys/net/ipv4/udp_rmem_min "1" -> "4096": below the kernel's default 4096: under memory pressure a socket keeps no packet
                 not captured (latency)
-                  not-here /proc/sys/net/ipv4/udp_rmem_min: not found here: /proc/sys/net/ipv4/udp_rmem_min is not among the facts
+                  not-here /proc/sys/net/ipv4/udp_rmem_min: not present here: the facts do not include /proc/sys/net/ipv4/udp_rmem_min
             "#]],
         );
     }

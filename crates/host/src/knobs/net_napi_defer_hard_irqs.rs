@@ -10,17 +10,17 @@ use crate::shapes::each_interface;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.napi_defer_hard_irqs",
-    title: "rounds without packets before interrupts return",
+    title: "empty polling rounds before interrupts return",
     area: Area::Network,
     place: Place::Each { device: Device::Interface, file: "napi_defer_hard_irqs", reading: Reading::Plain },
     values: Values::Number { min: 0, max: i32::MAX as i64, unit: "" },
     default: "0 (off)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "After it took all packets the kernel turns the device's interrupt on again. With this and \
-                net.gro_flush_timeout_ns it leaves it off for so many rounds and looks again when the timeout is over: \
-                a server that polls (SO_BUSY_POLL with SO_PREFER_BUSY_POLL) then takes its packets without ever being \
-                interrupted. One that does not poll waits for the timeout instead of the interrupt.",
-    risk: "packets wait up to the timeout where nobody polls",
+    mechanism: "After it took all packets, the kernel enables the device's interrupt again. With this setting and \
+        net.gro_flush_timeout_ns, it leaves the interrupt off for this many rounds and checks again when the timeout \
+        has passed. A server that polls (SO_BUSY_POLL with SO_PREFER_BUSY_POLL) then takes its packets without an \
+        interrupt. A server that does not poll waits for the timeout instead of the interrupt.",
+    risk: "if nobody polls, packets wait up to the timeout",
     shows_in: "interrupts of the device in /proc/interrupts against its packets",
     kernels: "5.10 and newer; not 4.4",
     sources: &[
@@ -30,7 +30,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux Documentation/ABI/testing/sysfs-class-net",
-            says: "how often the interrupt is put off when a round found nothing",
+            says: "how often the kernel defers the interrupt when a round found nothing",
         },
     ],
     extras: Extras {
@@ -57,26 +57,28 @@ pub(super) fn put_off(id: &str, current: u64, facts: &Facts, goal: Goal, nic: &N
     let finding = match (current, polled) {
         (0, Some(key)) => {
             let reason = format!(
-                "net.core.{key} is on: with this interrupts would stay off between polls; it helps only together \
-                 with the other of the two and SO_PREFER_BUSY_POLL in the server"
+                "net.core.{key} is on: with this setting, interrupts would stay off between polls; it helps only \
+                    together with the other one and SO_PREFER_BUSY_POLL in the server"
             );
             Finding::keep(&nic.name, reason)
         }
-        (0, None) => {
-            Finding::keep(&nic.name, "nobody polls by setting, and packets would wait for a poll that does not come")
-        }
+        (0, None) => Finding::keep(
+            &nic.name,
+            "no setting makes anyone poll, so packets would wait for a poll that does not come",
+        ),
         (_, None) if goal == Goal::Latency => {
             let reason = format!(
-                "neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL \
-                 itself, packets wait for the timer; `evenkeel prove {}@{}=0` tells",
+                "neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets \
+                    SO_PREFER_BUSY_POLL, packets wait for the timer; run `evenkeel prove {}@{}=0` to measure the \
+                    effect",
                 id, nic.name
             );
             Finding::set(&nic.name, 0, reason)
         }
         (_, None) => {
-            Finding::keep(&nic.name, format!("fewer interrupts, which the goal {goal} wants; packets wait longer"))
+            Finding::keep(&nic.name, format!("fewer interrupts, which suits the goal {goal}; packets wait longer"))
         }
-        (_, Some(key)) => Finding::keep(&nic.name, format!("net.core.{key} is on: those who poll take the packets")),
+        (_, Some(key)) => Finding::keep(&nic.name, format!("net.core.{key} is on: threads that poll take the packets")),
     };
     finding.at(current)
 }
@@ -114,21 +116,21 @@ mod tests {
             ],
             expect![[r#"
                 off (latency)
-                  keep eth0 "0": nobody polls by setting, and packets would wait for a poll that does not come
+                  keep eth0 "0": no setting makes anyone poll, so packets would wait for a poll that does not come
                 off, polled (latency)
-                  keep eth0 "0": net.core.busy_poll is on: with this interrupts would stay off between polls; it helps only together with the other of the two and SO_PREFER_BUSY_POLL in the server
+                  keep eth0 "0": net.core.busy_poll is on: with this setting, interrupts would stay off between polls; it helps only together with the other one and SO_PREFER_BUSY_POLL in the server
                 on (latency)
-                  set eth0 "2" -> "0": neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL itself, packets wait for the timer; `evenkeel prove net.napi_defer_hard_irqs@eth0=0` tells
+                  set eth0 "2" -> "0": neither net.core.busy_poll nor net.core.busy_read is on: unless the server sets SO_PREFER_BUSY_POLL, packets wait for the timer; run `evenkeel prove net.napi_defer_hard_irqs@eth0=0` to measure the effect
                 on (throughput)
-                  keep eth0 "2": fewer interrupts, which the goal throughput wants; packets wait longer
+                  keep eth0 "2": fewer interrupts, which suits the goal throughput; packets wait longer
                 on, polled (latency)
-                  keep eth0 "2": net.core.busy_read is on: those who poll take the packets
+                  keep eth0 "2": net.core.busy_read is on: threads that poll take the packets
                 1 CPU (latency)
-                  keep eth0 "0": nobody polls by setting, and packets would wait for a poll that does not come
+                  keep eth0 "0": no setting makes anyone poll, so packets would wait for a poll that does not come
                 no such file (latency)
-                  not-here eth0: not found here: no such file or directory (ENOENT)
+                  not-here eth0: not present here: no such file or directory (ENOENT)
                 loopback only (latency)
-                  not-here net.napi_defer_hard_irqs: no interface has hardware behind it
+                  not-here net.napi_defer_hard_irqs: no interface has hardware
             "#]],
         );
     }

@@ -13,17 +13,18 @@ const PATH: &str = "/proc/sys/net/netfilter/nf_conntrack_buckets";
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.netfilter.nf_conntrack_buckets",
-    title: "buckets of the table of flows",
+    title: "hash buckets of the connection tracking table",
     area: Area::Network,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 1, max: i32::MAX as i64, unit: "buckets" },
     default: "computed from memory",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Entries of connection tracking hang in buckets, and each packet searches one. With as many buckets as entries a search takes a step or two; \
-                a table whose nf_conntrack_max was raised alone takes more the fuller it is. It is also the module's parameter \
-                hashsize, which a line in /etc/modprobe.d sets before the module is loaded.",
-    risk: "memory for each bucket; the table is built anew while packets wait",
-    shows_in: "nf_conntrack_max beside it; searched of /proc/net/stat/nf_conntrack",
+    mechanism: "Connection tracking stores its entries in buckets, and each packet searches one bucket. With as many buckets \
+        as entries, a search takes one or two steps. If you raise only nf_conntrack_max, searches take more steps as \
+        the table fills. The module's parameter hashsize sets the same number; a line in /etc/modprobe.d sets it \
+        before the module loads.",
+    risk: "memory for each bucket; packets wait while the kernel rebuilds the table",
+    shows_in: "compare with nf_conntrack_max; searched in /proc/net/stat/nf_conntrack",
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
     sources: &[Source {
         title: "Linux Documentation/networking/nf_conntrack-sysctl.rst",
@@ -39,7 +40,7 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
 
 fn decide(facts: &Facts) -> Result<Finding, Finding> {
     if let Fact::Absent { why } = facts.sysctl(PATH) {
-        return Ok(Finding::not_here(PATH, format!("no connection tracking is found, so there is no table: {why}")));
+        return Ok(Finding::not_here(PATH, format!("connection tracking is not loaded, so there is no table: {why}")));
     }
     let buckets = own_number(facts, PATH)?;
     let most = own_number(facts, "/proc/sys/net/netfilter/nf_conntrack_max")?;
@@ -49,7 +50,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         // Four flows a bucket is what older kernels have by default; newer ones have one.
         let wanted = (most / 4).clamp(buckets + 1, i64::from(i32::MAX));
         let reason = format!(
-            "{buckets} buckets for {most} flows: in a full table each packet goes through {} entries",
+            "{buckets} buckets for {most} flows: in a full table each packet searches {} entries",
             most / buckets
         );
         Finding::set(PATH, wanted, reason)
@@ -83,11 +84,11 @@ mod tests {
             ],
             expect![[r#"
                 no firewall (latency)
-                  not-here /proc/sys/net/netfilter/nf_conntrack_buckets: no connection tracking is found, so there is no table: /proc/sys/net/netfilter/nf_conntrack_buckets is not among the facts
+                  not-here /proc/sys/net/netfilter/nf_conntrack_buckets: connection tracking is not loaded, so there is no table: the facts do not include /proc/sys/net/netfilter/nf_conntrack_buckets
                 as computed (latency)
                   keep /proc/sys/net/netfilter/nf_conntrack_buckets "65536": 65536 buckets for 262144 flows: a search takes a few steps
                 raised alone (latency)
-                  set /proc/sys/net/netfilter/nf_conntrack_buckets "65536" -> "524288": 65536 buckets for 2097152 flows: in a full table each packet goes through 32 entries
+                  set /proc/sys/net/netfilter/nf_conntrack_buckets "65536" -> "524288": 65536 buckets for 2097152 flows: in a full table each packet searches 32 entries
                 nonsense (latency)
                   keep /proc/sys/net/netfilter/nf_conntrack_buckets "0": 0 buckets for -1 flows: a search takes a few steps
             "#]],

@@ -20,13 +20,13 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 1, max: i32::MAX as i64, unit: "flows" },
     default: "computed from memory",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Where a firewall or a container network has loaded connection tracking, each player is an entry of its \
-                table, and so is every forged address of a flood. In a full table the kernel drops the packets of \
-                whoever comes new. Entries of players who left stay until they time out. A rule with NOTRACK for the \
-                game's ports in the raw table keeps them out of it altogether, which no size does.",
-    risk: "memory for each entry; a table over its number of buckets is searched more slowly",
-    shows_in: "nf_conntrack_count beside it; drop and early_drop of /proc/net/stat/nf_conntrack; \"table full\" in the \
-               kernel's log",
+    mechanism: "If a firewall or a container network has loaded connection tracking, each player is an entry in its table. So \
+        is each forged address of a flood. When the table is full, the kernel drops packets of new flows. Entries of \
+        players who left stay until they time out. A NOTRACK rule for the game's ports in the raw table keeps them out \
+        of the table; a larger size does not.",
+    risk: "memory for each entry; searches are slower if the table has more entries than buckets",
+    shows_in: "compare with nf_conntrack_count; drop and early_drop in /proc/net/stat/nf_conntrack; \"table full\" in the \
+        kernel log",
     kernels: "all that have the nf_conntrack module loaded; writable outside containers only",
     sources: &[
         Source {
@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux net/netfilter/nf_conntrack_core.c, __nf_conntrack_alloc",
-            says: "drops what finds the table full and no entry that may go early",
+            says: "drops packets if the table is full and no entry can go early",
         },
     ],
     extras: Extras {
@@ -54,13 +54,13 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 
 fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     if let Fact::Absent { why } = facts.sysctl(PATH) {
-        return Ok(Finding::not_here(PATH, format!("no connection tracking is found, so none limits flows: {why}")));
+        return Ok(Finding::not_here(PATH, format!("connection tracking is not loaded, so it limits no flows: {why}")));
     }
     let current = own_number(facts, PATH)?;
     let Some(players) = context.server.players else {
         let reason = format!(
-            "room for {current} flows, one a player and one a forged address of a flood; NOTRACK for the game's ports \
-             keeps them out (`--server players=N` has the size judged)"
+            "room for {current} flows, one per player and one per forged address of a flood; NOTRACK for the \
+                game's ports keeps them out (with `--server players=N` evenkeel judges the size)"
         );
         return Ok(Finding::keep(PATH, reason).at(current));
     };
@@ -68,14 +68,14 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let needed = players.saturating_mul(2);
     let finding = if u64::try_from(current).is_ok_and(|current| current >= needed) {
         let reason = format!(
-            "room for {current} flows, {players} players twice over; NOTRACK for the game's ports keeps them out"
+            "room for {current} flows, at least twice {players} players; NOTRACK for the game's ports keeps them out"
         );
         Finding::keep(PATH, reason)
     } else {
         let wanted = needed.next_power_of_two().min(1 << 30);
         let reason = format!(
-            "room for {current} flows is less than {players} players twice over, those who left counted until they time \
-             out: new players would be dropped; NOTRACK for the game's ports is better still"
+            "room for {current} flows is less than twice {players} players (players who left count until they \
+                time out): the kernel would drop new players; NOTRACK for the game's ports is better still"
         );
         Finding::set(PATH, wanted, reason)
     };
@@ -87,11 +87,11 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
-    use crate::testing::{check_told, with_sysctl};
+    use crate::testing::{check_server, with_sysctl};
 
     #[test]
     fn players_fit_twice() {
-        check_told(
+        check_server(
             &KNOB,
             &[
                 ("", &|_| {}),
@@ -106,21 +106,21 @@ mod tests {
                 }),
             ],
             expect![[r#"
-                nothing told
-                  not-here /proc/sys/net/netfilter/nf_conntrack_max: no connection tracking is found, so none limits flows: no such file or directory (ENOENT)
+                nothing known
+                  not-here /proc/sys/net/netfilter/nf_conntrack_max: connection tracking is not loaded, so it limits no flows: no such file or directory (ENOENT)
                 players=64
-                  not-here /proc/sys/net/netfilter/nf_conntrack_max: no connection tracking is found, so none limits flows: no such file or directory (ENOENT)
-                nothing told
-                  keep /proc/sys/net/netfilter/nf_conntrack_max "262144": room for 262144 flows, one a player and one a forged address of a flood; NOTRACK for the game's ports keeps them out (`--server players=N` has the size judged)
+                  not-here /proc/sys/net/netfilter/nf_conntrack_max: connection tracking is not loaded, so it limits no flows: no such file or directory (ENOENT)
+                nothing known
+                  keep /proc/sys/net/netfilter/nf_conntrack_max "262144": room for 262144 flows, one per player and one per forged address of a flood; NOTRACK for the game's ports keeps them out (with `--server players=N` evenkeel judges the size)
                 players=64
-                  keep /proc/sys/net/netfilter/nf_conntrack_max "262144": room for 262144 flows, 64 players twice over; NOTRACK for the game's ports keeps them out
+                  keep /proc/sys/net/netfilter/nf_conntrack_max "262144": room for 262144 flows, at least twice 64 players; NOTRACK for the game's ports keeps them out
                 players=4096
-                  keep /proc/sys/net/netfilter/nf_conntrack_max "8192": room for 8192 flows, 4096 players twice over; NOTRACK for the game's ports keeps them out
+                  keep /proc/sys/net/netfilter/nf_conntrack_max "8192": room for 8192 flows, at least twice 4096 players; NOTRACK for the game's ports keeps them out
                 players=4097
-                  set /proc/sys/net/netfilter/nf_conntrack_max "8192" -> "16384": room for 8192 flows is less than 4097 players twice over, those who left counted until they time out: new players would be dropped; NOTRACK for the game's ports is better still
+                  set /proc/sys/net/netfilter/nf_conntrack_max "8192" -> "16384": room for 8192 flows is less than twice 4097 players (players who left count until they time out): the kernel would drop new players; NOTRACK for the game's ports is better still
                 players=1000000000
-                  set /proc/sys/net/netfilter/nf_conntrack_max "8192" -> "1073741824": room for 8192 flows is less than 1000000000 players twice over, those who left counted until they time out: new players would be dropped; NOTRACK for the game's ports is better still
-                nothing told
+                  set /proc/sys/net/netfilter/nf_conntrack_max "8192" -> "1073741824": room for 8192 flows is less than twice 1000000000 players (players who left count until they time out): the kernel would drop new players; NOTRACK for the game's ports is better still
+                nothing known
                   unknown /proc/sys/net/netfilter/nf_conntrack_max: the value in force is not known: permission denied (EACCES)
             "#]],
         );

@@ -12,22 +12,22 @@ use crate::shapes::each_interface;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.rings",
-    title: "packets that a device's receive ring holds",
+    title: "packets that a receive ring holds",
     area: Area::Network,
     place: Place::ByHandEach { device: Device::Interface, how: "ethtool -G {device} rx {}" },
     values: Values::Number { min: 1, max: 65_536, unit: "packets" },
-    default: "the driver's: 1024 for ENA",
+    default: "set by the driver: 1024 for ENA",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The device writes packets into this ring, and the kernel takes them out when the CPU that serves the \
-                interrupt gets to it. What arrives while that CPU is kept away longer than the ring lasts is lost before \
-                the kernel sees it: no counter of sockets shows it. A larger ring takes memory and cache. The change \
-                drops a few packets and renumbers interrupts.",
-    risk: "drops while it changes; interrupts get new numbers, so their CPUs must be set again; more cache",
+    mechanism: "The device writes packets into this ring. The kernel takes them out when the CPU that serves the interrupt \
+        gets to them. If that CPU is busy for longer than the ring lasts, packets are lost before the kernel sees \
+        them, and no socket counter shows it. A larger ring uses more memory and cache. The change drops a few packets \
+        and renumbers interrupts.",
+    risk: "drops during the change; interrupts get new numbers, so you must set their CPUs again; more cache use",
     shows_in: "rx_overruns and the drops of each queue in `ethtool -S`",
-    kernels: "as the driver has it; virtio's is the host's to choose",
+    kernels: "depends on the driver; for virtio the host decides",
     sources: &[Source {
         title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
-        says: "up to 16K receive descriptors against overruns",
+        says: "up to 16K receive descriptors to avoid overruns",
     }],
     extras: Extras {
         // A full socket buffer or ring drops the packets of a whole stall.
@@ -47,16 +47,16 @@ fn decide(context: &AdviceContext, nic: &Nic) -> Result<Finding, Finding> {
     let lasts = match Load::of(&context.server) {
         Some(load) => {
             let us = u64::from(rings.rx).saturating_mul(1_000_000) / load.pps.max(1);
-            format!(", which last {us} us of {}, all through one queue", load.told)
+            format!(", which last {us} us of {}, all through one queue", load.label)
         }
         None => String::new(),
     };
     let more = if rings.rx < rings.rx_max {
         format!("up to {} if drops in `ethtool -S` rise", rings.rx_max)
     } else {
-        "the most that the driver has".to_owned()
+        "the maximum of the driver".to_owned()
     };
-    Ok(Finding::keep(&nic.name, format!("{} packets a queue{lasts}; {more}", rings.rx)).at(rings.rx))
+    Ok(Finding::keep(&nic.name, format!("{} packets per queue{lasts}; {more}", rings.rx)).at(rings.rx))
 }
 
 #[cfg(test)]
@@ -66,11 +66,11 @@ mod tests {
     use super::*;
     use crate::fact::Fact;
     use crate::facts::Rings;
-    use crate::testing::{check_told, nics};
+    use crate::testing::{check_server, nics};
 
     #[test]
     fn drops_decide_about_rings() {
-        check_told(
+        check_server(
             &KNOB,
             &[
                 ("", &|_| {}),
@@ -81,14 +81,14 @@ mod tests {
                 ("", &|facts| nics(facts)[0].rings = Fact::absent("operation not supported (EOPNOTSUPP)")),
             ],
             expect![[r#"
-                nothing told
-                  keep eth0 "256": 256 packets a queue; up to 1024 if drops in `ethtool -S` rise
+                nothing known
+                  keep eth0 "256": 256 packets per queue; up to 1024 if drops in `ethtool -S` rise
                 pps=64000
-                  keep eth0 "256": 256 packets a queue, which last 4000 us of 64000 packets/s, all through one queue; up to 1024 if drops in `ethtool -S` rise
-                nothing told
-                  keep eth0 "256": 256 packets a queue; the most that the driver has
-                nothing told
-                  not-here eth0: not found here: operation not supported (EOPNOTSUPP)
+                  keep eth0 "256": 256 packets per queue, which last 4000 us of 64000 packets/s, all through one queue; up to 1024 if drops in `ethtool -S` rise
+                nothing known
+                  keep eth0 "256": 256 packets per queue; the maximum of the driver
+                nothing known
+                  not-here eth0: not present here: operation not supported (EOPNOTSUPP)
             "#]],
         );
     }

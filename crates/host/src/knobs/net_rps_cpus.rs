@@ -13,24 +13,24 @@ use crate::shapes::cpus;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.rps_cpus",
-    title: "CPUs that a receive queue's packets are steered to",
+    title: "CPUs that a receive queue steers packets to",
     area: Area::Network,
     place: Place::Each { device: Device::ReceiveQueue, file: "rps_cpus", reading: Reading::CpuMask },
     values: Values::Cpus { may_be_empty: true },
     default: "empty (off)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The CPU that serves a queue's interrupt also runs the network stack for its packets, unless steering \
-                is on: then it passes each packet to one of these CPUs, by a hash of the flow, with an interrupt \
-                between CPUs. That spreads the work where there are fewer hardware queues than CPUs, and costs a hop \
-                where there are enough. One flow always goes to one CPU, so a server with few peers gains little.",
+    mechanism: "The CPU that serves a queue's interrupt also runs the network stack for its packets. With steering, it passes \
+        each packet to one of these CPUs, chosen by a hash of the flow, with an interrupt between CPUs. That spreads \
+        the work if there are fewer hardware queues than CPUs, and only costs a hop if there are enough. One flow \
+        always goes to one CPU, so a server with few peers gains little.",
     risk: "an interrupt between CPUs for packets, drops in the per-CPU backlog (net.core.netdev_max_backlog)",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), column 2 (drops), NET_RX in /proc/softirqs",
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, RPS",
-            says: "redundant with a hardware queue for each CPU; leave out the interrupted CPU at high rates; stay on \
-                   its node",
+            says: "redundant with a hardware queue for each CPU; exclude the interrupted CPU at high rates; stay on its \
+                node",
         },
         Source {
             title: "AWS Graviton Getting Started, perfrunbook/optimization_recommendation.md",
@@ -81,7 +81,7 @@ fn decide(facts: &Facts, goal: Goal, nic: &Nic, queue: &Queue) -> Result<Finding
     };
     let (queues, count) = (nic.rx_queues.len(), online.len());
     let finding = if count <= 1 {
-        Finding::not_here(&place, "1 CPU: there is no other to steer to")
+        Finding::not_here(&place, "1 CPU: there is no other CPU to steer to")
     } else if queues >= count {
         let reason = format!("{queues} hardware queues for {}: steering would be redundant", cpus(count));
         if current.is_empty() { Finding::keep(&place, reason) } else { Finding::set(&place, "", reason) }
@@ -107,8 +107,8 @@ fn few_queues(facts: &Facts, goal: Goal, nic: &Nic, steering: Steering<'_>) -> F
         Err(_) => CpuSet::default(),
     };
     let prove = || match (current.is_empty(), spread.is_empty()) {
-        (false, _) => format!("; `evenkeel prove {}@{place}=` tells what it gains", KNOB.id),
-        (true, false) => format!("; `evenkeel prove {}@{place}={spread}` tells what it would gain", KNOB.id),
+        (false, _) => format!("; run `evenkeel prove {}@{place}=` to measure what it gains", KNOB.id),
+        (true, false) => format!("; run `evenkeel prove {}@{place}={spread}` to measure what it would gain", KNOB.id),
         (true, true) => String::new(),
     };
     if goal != Goal::Throughput {
@@ -118,20 +118,23 @@ fn few_queues(facts: &Facts, goal: Goal, nic: &Nic, steering: Steering<'_>) -> F
     }
     if let Some(instance) = graviton2_or_newer(facts) {
         let reason = format!(
-            "{few}; on {instance} AWS's Graviton runbook says to disable it, AWS's A1 post to spread it{}",
+            "{few}; on {instance}, AWS's Graviton runbook says to disable it, and AWS's A1 post says to spread it{}",
             prove()
         );
         return Finding::keep(place, reason);
     }
     if spread.is_empty() {
-        return Finding::keep(place, format!("{few}, and no CPU of its node is free of its interrupts"));
+        return Finding::keep(place, format!("{few}, and every CPU of its node serves its interrupts"));
     }
     if !current.is_empty() && current.is_subset(&spread) {
-        return Finding::keep(place, format!("{few}; its packets are spread over CPUs that serve no interrupt of it"));
+        return Finding::keep(
+            place,
+            format!("{few}; RPS already spreads its packets over CPUs that serve none of its interrupts"),
+        );
     }
     let serving: CpuSet = serving(nic).unwrap_or_default();
     let reason =
-        format!("{few}: CPUs {spread} of its node share no core with those that serve its interrupts ({serving})");
+        format!("{few}: CPUs {spread} of its node share no core with the CPUs that serve its interrupts ({serving})");
     Finding::set(place, &spread, reason)
 }
 
@@ -218,26 +221,26 @@ mod tests {
             ],
             expect![[r#"
                 1 queue, 4 CPUs (latency)
-                  keep eth0/rx-0 "": 1 receive queue of eth0 for 4 CPUs; steering would send an interrupt from CPU to CPU for packets; `evenkeel prove net.rps_cpus@eth0/rx-0=1,3` tells what it would gain
+                  keep eth0/rx-0 "": 1 receive queue of eth0 for 4 CPUs; steering would send an interrupt from CPU to CPU for packets; run `evenkeel prove net.rps_cpus@eth0/rx-0=1,3` to measure what it would gain
                 1 queue, 4 CPUs (throughput)
-                  set eth0/rx-0 "" -> "1,3": 1 receive queue of eth0 for 4 CPUs: CPUs 1,3 of its node share no core with those that serve its interrupts (0)
+                  set eth0/rx-0 "" -> "1,3": 1 receive queue of eth0 for 4 CPUs: CPUs 1,3 of its node share no core with the CPUs that serve its interrupts (0)
                 1 queue, 4 CPUs (density)
-                  keep eth0/rx-0 "": 1 receive queue of eth0 for 4 CPUs; steering would send an interrupt from CPU to CPU for packets; `evenkeel prove net.rps_cpus@eth0/rx-0=1,3` tells what it would gain
+                  keep eth0/rx-0 "": 1 receive queue of eth0 for 4 CPUs; steering would send an interrupt from CPU to CPU for packets; run `evenkeel prove net.rps_cpus@eth0/rx-0=1,3` to measure what it would gain
                 spread well (throughput)
-                  keep eth0/rx-0 "1,3": 1 receive queue of eth0 for 4 CPUs; its packets are spread over CPUs that serve no interrupt of it
+                  keep eth0/rx-0 "1,3": 1 receive queue of eth0 for 4 CPUs; RPS already spreads its packets over CPUs that serve none of its interrupts
                 spread over the interrupted CPU too (throughput)
-                  set eth0/rx-0 "0-3" -> "1,3": 1 receive queue of eth0 for 4 CPUs: CPUs 1,3 of its node share no core with those that serve its interrupts (0)
+                  set eth0/rx-0 "0-3" -> "1,3": 1 receive queue of eth0 for 4 CPUs: CPUs 1,3 of its node share no core with the CPUs that serve its interrupts (0)
                 spread already (latency)
-                  keep eth0/rx-0 "0-3": 1 receive queue of eth0 for 4 CPUs; steering sends an interrupt from CPU to CPU for packets; `evenkeel prove net.rps_cpus@eth0/rx-0=` tells what it gains
+                  keep eth0/rx-0 "0-3": 1 receive queue of eth0 for 4 CPUs; steering sends an interrupt from CPU to CPU for packets; run `evenkeel prove net.rps_cpus@eth0/rx-0=` to measure what it gains
                 two nodes (throughput)
-                  set eth0/rx-0 "" -> "9-14,16-17,27-32,34-35": 2 receive queues of eth0 for 36 CPUs: CPUs 9-14,16-17,27-32,34-35 of its node share no core with those that serve its interrupts (23,33)
-                  set eth0/rx-1 "" -> "9-14,16-17,27-32,34-35": 2 receive queues of eth0 for 36 CPUs: CPUs 9-14,16-17,27-32,34-35 of its node share no core with those that serve its interrupts (23,33)
+                  set eth0/rx-0 "" -> "9-14,16-17,27-32,34-35": 2 receive queues of eth0 for 36 CPUs: CPUs 9-14,16-17,27-32,34-35 of its node share no core with the CPUs that serve its interrupts (23,33)
+                  set eth0/rx-1 "" -> "9-14,16-17,27-32,34-35": 2 receive queues of eth0 for 36 CPUs: CPUs 9-14,16-17,27-32,34-35 of its node share no core with the CPUs that serve its interrupts (23,33)
                 2 CPUs of one core (throughput)
-                  keep eth0/rx-0 "": 1 receive queue of eth0 for 2 CPUs, and no CPU of its node is free of its interrupts
+                  keep eth0/rx-0 "": 1 receive queue of eth0 for 2 CPUs, and every CPU of its node serves its interrupts
                 1 CPU (throughput)
-                  not-here eth0/rx-0 "": 1 CPU: there is no other to steer to
+                  not-here eth0/rx-0 "": 1 CPU: there is no other CPU to steer to
                 half of them isolated (throughput)
-                  set eth0/rx-0 "" -> "1": 1 receive queue of eth0 for 4 CPUs: CPUs 1 of its node share no core with those that serve its interrupts (0)
+                  set eth0/rx-0 "" -> "1": 1 receive queue of eth0 for 4 CPUs: CPUs 1 of its node share no core with the CPUs that serve its interrupts (0)
                 a queue a CPU (throughput)
                   keep eth0/rx-0 "": 4 hardware queues for 4 CPUs: steering would be redundant
                   keep eth0/rx-1 "": 4 hardware queues for 4 CPUs: steering would be redundant
@@ -249,9 +252,9 @@ mod tests {
                   keep eth0/rx-2 "": 4 hardware queues for 4 CPUs: steering would be redundant
                   keep eth0/rx-3 "": 4 hardware queues for 4 CPUs: steering would be redundant
                 Graviton2 (throughput)
-                  keep eth0/rx-0 "": 1 receive queue of eth0 for 8 CPUs; on m6g.2xlarge AWS's Graviton runbook says to disable it, AWS's A1 post to spread it; `evenkeel prove net.rps_cpus@eth0/rx-0=1-7` tells what it would gain
+                  keep eth0/rx-0 "": 1 receive queue of eth0 for 8 CPUs; on m6g.2xlarge, AWS's Graviton runbook says to disable it, and AWS's A1 post says to spread it; run `evenkeel prove net.rps_cpus@eth0/rx-0=1-7` to measure what it would gain
                 A1 (throughput)
-                  set eth0/rx-0 "" -> "1-7": 1 receive queue of eth0 for 8 CPUs: CPUs 1-7 of its node share no core with those that serve its interrupts (0)
+                  set eth0/rx-0 "" -> "1-7": 1 receive queue of eth0 for 8 CPUs: CPUs 1-7 of its node share no core with the CPUs that serve its interrupts (0)
             "#]],
         );
     }
@@ -283,7 +286,7 @@ mod tests {
                 interfaces unknown (latency)
                   unknown net.rps_cpus: which network interfaces there are is not known: no /sys here
                 a kernel without RPS (latency)
-                  not-here eth0/rx-0: not found here: no rps_cpus
+                  not-here eth0/rx-0: not present here: no rps_cpus
                 CPUs unknown (throughput)
                   unknown eth0/rx-0 "": how many CPUs there are is not known: no list
                 no interrupts of its own (throughput)

@@ -17,17 +17,17 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 0, max: 1 << 29, unit: "flows" },
     default: "0 (off)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The half of receive flow steering that each queue has; the other is net.core.rps_sock_flow_entries, \
-                without which it does nothing. Together they send a packet to the CPU on which its flow was last read, \
-                which the kernel notes for connected sockets alone: one unconnected UDP socket gets nothing of it. \
-                The documentation shares the entries of the table out among the queues.",
-    risk: "memory for each queue; with threads that wander, packets follow them from CPU to CPU",
+    mechanism: "This is the part of receive flow steering that each queue has. The other part is \
+        net.core.rps_sock_flow_entries; without it this has no effect. Together they send a packet to the CPU on which \
+        its flow was last read. The kernel records that CPU only for connected sockets, so one unconnected UDP socket \
+        gains nothing. The documentation divides the entries of the table among the queues.",
+    risk: "memory for each queue; if threads move, packets follow them from CPU to CPU",
     shows_in: "column 10 of /proc/net/softnet_stat (steered packets), NET_RX in /proc/softirqs by CPU",
     kernels: "all that are built with CONFIG_RPS (the default on several CPUs)",
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, RFS",
-            says: "needs both settings; with N queues each gets the Nth part of the table",
+            says: "needs both settings; with N queues, each gets 1/N of the table",
         },
         Source {
             title: "Linux include/net/rps.h, sock_rps_record_flow",
@@ -69,13 +69,15 @@ fn decide(facts: &Facts, nic: &Nic, queue: &Queue) -> Result<Finding, Finding> {
     let finding = match (current, table) {
         (0, Some(table @ 1..)) => {
             let share = (table / nic.rx_queues.len().max(1) as i64).clamp(1, 1 << 29);
-            let reason =
-                format!("net.core.rps_sock_flow_entries is {table}, which does nothing without this: its share");
+            let reason = format!(
+                "net.core.rps_sock_flow_entries is {table} and has no effect without this value, its share per \
+                    queue"
+            );
             Finding::set(&place, share, reason)
         }
-        (0, _) => Finding::keep(&place, "off, as one unconnected UDP socket wants it"),
+        (0, _) => Finding::keep(&place, "off, which suits one unconnected UDP socket"),
         (_, Some(0)) => {
-            Finding::set(&place, 0, "net.core.rps_sock_flow_entries is 0: this takes memory and does nothing")
+            Finding::set(&place, 0, "net.core.rps_sock_flow_entries is 0: this uses memory and has no effect")
         }
         _ => Finding::keep(&place, "on: TCP and connected sockets follow their readers"),
     };
@@ -121,18 +123,18 @@ mod tests {
             ],
             expect![[r#"
                 off (latency)
-                  keep eth0/rx-0 "0": off, as one unconnected UDP socket wants it
+                  keep eth0/rx-0 "0": off, which suits one unconnected UDP socket
                 table alone, 2 queues (latency)
-                  set eth0/rx-0 "0" -> "16384": net.core.rps_sock_flow_entries is 32768, which does nothing without this: its share
-                  set eth0/rx-1 "0" -> "16384": net.core.rps_sock_flow_entries is 32768, which does nothing without this: its share
+                  set eth0/rx-0 "0" -> "16384": net.core.rps_sock_flow_entries is 32768 and has no effect without this value, its share per queue
+                  set eth0/rx-1 "0" -> "16384": net.core.rps_sock_flow_entries is 32768 and has no effect without this value, its share per queue
                 queue alone (latency)
-                  set eth0/rx-0 "4096" -> "0": net.core.rps_sock_flow_entries is 0: this takes memory and does nothing
+                  set eth0/rx-0 "4096" -> "0": net.core.rps_sock_flow_entries is 0: this uses memory and has no effect
                 both (latency)
                   keep eth0/rx-0 "4096": on: TCP and connected sockets follow their readers
                 table unknown (latency)
                   keep eth0/rx-0 "4096": on: TCP and connected sockets follow their readers
                 no such file (latency)
-                  not-here eth0/rx-0: not found here: no rps_flow_cnt
+                  not-here eth0/rx-0: not present here: no rps_flow_cnt
                 loopback only (latency)
                   not-here net.rps_flow_cnt: no interface with hardware behind it has a receive queue
             "#]],

@@ -10,24 +10,25 @@ use crate::shapes::each_interface;
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.rss_hash",
-    title: "what chooses the queue of a UDP packet",
+    title: "the fields that select a UDP packet's queue",
     area: Area::Network,
     place: Place::ByHandEach { device: Device::Interface, how: "ethtool -N {device} rx-flow-hash udp4 {}" },
     values: Values::Words(&["sdfn", "sd"]),
-    default: "the driver's: Intel's drivers hash UDP by addresses alone (from memory), others by ports too",
+    default: "set by the driver: Intel's drivers hash UDP only by addresses (from memory), others also by ports",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A device with several receive queues computes a hash of each packet's addresses (s, d) and, if it is told \
-                to, of its ports (f, n), and takes the queue from a table by it. By addresses alone all players behind one \
-                address, a load balancer or a relay, share a queue and so a CPU. With the ports they are spread. The \
-                fragments of a large packet carry no ports, so they may go to another queue than the whole ones and \
-                arrive out of turn.",
-    risk: "fragmented packets arrive out of order or are lost; Azure's host drops many of them: keep packets under the MTU",
+    mechanism: "A device with several receive queues computes a hash of each packet's addresses (s, d) and, if configured, of \
+        its ports (f, n). The hash selects the queue from a table. With addresses alone, all players behind one \
+        address, a load balancer or a relay, share one queue and so one CPU. With the ports, they spread over the \
+        queues. Fragments of a large packet carry no ports. They may go to another queue than whole packets and arrive \
+        out of order.",
+    risk: "fragmented packets arrive out of order or are lost; Azure's host drops many of them: keep packets under the \
+        MTU",
     shows_in: "`ethtool -n DEVICE rx-flow-hash udp4`; the interrupts of each queue in /proc/interrupts",
-    kernels: "as the driver has it: ENA from Linux 5.9 on and only on newer instances, virtio only if the host offers it",
+    kernels: "depends on the driver: ENA from Linux 5.9 on and only on newer instances, virtio only if the host offers it",
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, RSS",
-            says: "the hash is over addresses and ports, and some devices can be told over which",
+            says: "the hash covers addresses and ports, and some devices let you configure which",
         },
         Source {
             title: "amzn-drivers, ENA_Linux_Best_Practices.rst",
@@ -35,7 +36,7 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux Documentation/networking/device_drivers/ethernet/microsoft/netvsc.rst",
-            says: "the guest sets the hash of what it sends alone; fragmented UDP is lost on Azure when ports are hashed",
+            says: "the guest sets only the hash of what it sends; Azure loses fragmented UDP when ports are hashed",
         },
     ],
     extras: Extras { read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &[] }], ..Extras::NONE },
@@ -50,26 +51,26 @@ fn decide(nic: &Nic) -> Result<Finding, Finding> {
     let place = &nic.name;
     match &nic.queues {
         Fact::Known(queues) if queues.rx > 1 => {}
-        Fact::Known(_) => return Err(Finding::not_here(place, "all packets come by one receive queue")),
+        Fact::Known(_) => return Err(Finding::not_here(place, "all packets come through one receive queue")),
         unknown => return Err(Finding::unknown(place, "how many receive queues it has", unknown)),
     }
     let rss = own(place, &nic.rss)?;
     let hashed = own(place, &rss.udp4)?;
     let has = |letter: char| hashed.contains(letter);
     let finding = match () {
-        () if hashed == "none" => Finding::not_here(place, "the driver says that it hashes nothing of UDP packets"),
+        () if hashed == "none" => Finding::not_here(place, "the driver reports that it does not hash UDP packets"),
         () if has('f') && has('n') => {
-            Finding::keep(place, "the ports choose the queue too, so that players behind one address are spread")
+            Finding::keep(place, "the ports also select the queue, so players behind one address are spread")
         }
         () if nic.driver.known().is_some_and(|driver| driver == "hv_netvsc") => {
-            let reason =
-                "the addresses alone choose the queue, which the host decides: the guest sets it for what it sends";
+            let reason = "only the addresses select the queue, and the host decides that: the guest sets it only for what \
+                    it sends";
             Finding::keep(place, reason)
         }
         () => {
             let reason = format!(
-                "the addresses alone choose the queue: all players behind one address share a CPU; by hand: `ethtool -N \
-                 {place} rx-flow-hash udp4 sdfn`"
+                "only the addresses select the queue: all players behind one address share a CPU; run `ethtool -N \
+                    {place} rx-flow-hash udp4 sdfn`"
             );
             Finding::set(place, "sdfn", reason)
         }
@@ -93,8 +94,9 @@ mod tests {
                 queues: Fact::Known(4),
                 key_bytes: Fact::Known(40),
                 function: Fact::Known("toeplitz".into()),
-                udp4: udp4
-                    .map_or(Fact::absent("the driver of eth0 does not tell udp4"), |told| Fact::Known(told.into())),
+                udp4: udp4.map_or(Fact::absent("the driver of eth0 does not tell udp4"), |as_text| {
+                    Fact::Known(as_text.into())
+                }),
             };
             nics(facts)[0] = Nic { rss: Fact::Known(rss), ..nic("eth0", 4, 24) };
         }
@@ -110,7 +112,7 @@ mod tests {
                 ("addresses", Goal::Throughput, &with(Some("sd"))),
                 ("ports too", Goal::Latency, &with(Some("sdfn"))),
                 ("nothing", Goal::Latency, &with(Some("none"))),
-                ("not told", Goal::Latency, &with(None)),
+                ("server unknown", Goal::Latency, &with(None)),
                 ("Hyper-V", Goal::Latency, &|facts| {
                     with(Some("sd"))(facts);
                     nics(facts)[0].driver = Fact::Known("hv_netvsc".into());
@@ -122,21 +124,21 @@ mod tests {
             ],
             expect![[r#"
                 one queue (latency)
-                  not-here eth0: all packets come by one receive queue
+                  not-here eth0: all packets come through one receive queue
                 addresses (latency)
-                  set eth0 "sd" -> "sdfn": the addresses alone choose the queue: all players behind one address share a CPU; by hand: `ethtool -N eth0 rx-flow-hash udp4 sdfn`
+                  set eth0 "sd" -> "sdfn": only the addresses select the queue: all players behind one address share a CPU; run `ethtool -N eth0 rx-flow-hash udp4 sdfn`
                 addresses (throughput)
-                  set eth0 "sd" -> "sdfn": the addresses alone choose the queue: all players behind one address share a CPU; by hand: `ethtool -N eth0 rx-flow-hash udp4 sdfn`
+                  set eth0 "sd" -> "sdfn": only the addresses select the queue: all players behind one address share a CPU; run `ethtool -N eth0 rx-flow-hash udp4 sdfn`
                 ports too (latency)
-                  keep eth0 "sdfn": the ports choose the queue too, so that players behind one address are spread
+                  keep eth0 "sdfn": the ports also select the queue, so players behind one address are spread
                 nothing (latency)
-                  not-here eth0 "none": the driver says that it hashes nothing of UDP packets
-                not told (latency)
-                  not-here eth0: not found here: the driver of eth0 does not tell udp4
+                  not-here eth0 "none": the driver reports that it does not hash UDP packets
+                server unknown (latency)
+                  not-here eth0: not present here: the driver of eth0 does not tell udp4
                 Hyper-V (latency)
-                  keep eth0 "sd": the addresses alone choose the queue, which the host decides: the guest sets it for what it sends
+                  keep eth0 "sd": only the addresses select the queue, and the host decides that: the guest sets it only for what it sends
                 no hash (latency)
-                  not-here eth0: not found here: operation not supported (EOPNOTSUPP)
+                  not-here eth0: not present here: operation not supported (EOPNOTSUPP)
                 queues unknown (latency)
                   unknown eth0: how many receive queues it has is not known: EACCES
             "#]],

@@ -10,18 +10,18 @@ use crate::shapes::{each_interface, usable_cpus};
 
 pub(super) const KNOB: Knob = Knob {
     id: "net.threaded_napi",
-    title: "packets taken by threads",
+    title: "packet processing in kernel threads",
     area: Area::Network,
     place: Place::Each { device: Device::Interface, file: "threaded", reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1, unit: "" },
     default: "0 (off)",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The CPU that serves an interrupt takes the packets itself, in a softirq that the scheduler can't place. \
-                With this each queue has a thread (napi/INTERFACE-N) that does so: it can be pinned to a CPU of its \
-                own, and be given a priority below or above the tick's. Each round costs a wake-up.",
-    risk: "threads compete with the server unless they are pinned; a wake-up for each round",
+    mechanism: "Normally the CPU that serves an interrupt processes the packets itself, in a softirq that the scheduler cannot \
+        move. With this setting each queue has a thread for that (napi/INTERFACE-N). You can pin it to a CPU, and give \
+        it a priority below or above the tick's. Each round costs a wake-up.",
+    risk: "the threads compete with the server unless you pin them; a wake-up for each round",
     shows_in: "CPU time of the threads napi/INTERFACE-N",
-    kernels: "5.15 and newer have it, 5.10 and older do not",
+    kernels: "5.15 and newer; 5.10 and older do not have it",
     sources: &[Source {
         title: "Linux Documentation/networking/napi.rst, threaded NAPI",
         says: "a thread for each instance; pin each to the CPU that serves its interrupt",
@@ -39,24 +39,26 @@ fn decide(facts: &Facts, goal: Goal, nic: &Nic) -> Result<Finding, Finding> {
     let Some(count) = usable_cpus(facts) else {
         return Err(Finding::unknown(&nic.name, "how many CPUs there are", &facts.cpus.online).at(current));
     };
-    let prove = |value| format!("`evenkeel prove {}@{}={value}` tells", KNOB.id, nic.name);
+    let prove = |value| format!("run `evenkeel prove {}@{}={value}` to measure", KNOB.id, nic.name);
     let finding = match (current, count) {
-        (0, ..=1) => Finding::not_here(&nic.name, "1 CPU: its threads would run where the server does"),
+        (0, ..=1) => Finding::not_here(&nic.name, "1 CPU: its threads would run on the server's CPU"),
         (0, _) if goal == Goal::Latency => {
             let reason = format!(
-                "packets are taken where the interrupt is served, without a thread to wake; pinned threads can be \
-                 scheduled against ticks: {}",
+                "the CPU that serves the interrupt processes the packets, without a wake-up; pinned threads could \
+                    be scheduled against ticks: {}",
                 prove(1)
             );
             Finding::keep(&nic.name, reason)
         }
-        (0, _) => Finding::keep(&nic.name, "packets are taken where the interrupt is served, without a thread to wake"),
+        (0, _) => {
+            Finding::keep(&nic.name, "the CPU that serves the interrupt processes the packets, without a wake-up")
+        }
         (_, ..=1) => {
-            Finding::set(&nic.name, 0, "1 CPU: its threads run where the server does, after a wake-up for each round")
+            Finding::set(&nic.name, 0, "1 CPU: its threads run on the server's CPU, after a wake-up for each round")
         }
         _ => Finding::keep(
             &nic.name,
-            format!("threads napi/{}-N take its packets: pin them; {} what they cost", nic.name, prove(0)),
+            format!("threads napi/{}-N process its packets: pin them; {} what they cost", nic.name, prove(0)),
         ),
     };
     Ok(finding.at(current))
@@ -94,19 +96,19 @@ mod tests {
             ],
             expect![[r#"
                 off (latency)
-                  keep eth0 "0": packets are taken where the interrupt is served, without a thread to wake; pinned threads can be scheduled against ticks: `evenkeel prove net.threaded_napi@eth0=1` tells
+                  keep eth0 "0": the CPU that serves the interrupt processes the packets, without a wake-up; pinned threads could be scheduled against ticks: run `evenkeel prove net.threaded_napi@eth0=1` to measure
                 off (throughput)
-                  keep eth0 "0": packets are taken where the interrupt is served, without a thread to wake
+                  keep eth0 "0": the CPU that serves the interrupt processes the packets, without a wake-up
                 on (latency)
-                  keep eth0 "1": threads napi/eth0-N take its packets: pin them; `evenkeel prove net.threaded_napi@eth0=0` tells what they cost
+                  keep eth0 "1": threads napi/eth0-N process its packets: pin them; run `evenkeel prove net.threaded_napi@eth0=0` to measure what they cost
                 1 CPU (latency)
-                  not-here eth0 "0": 1 CPU: its threads would run where the server does
+                  not-here eth0 "0": 1 CPU: its threads would run on the server's CPU
                 1 CPU, on (latency)
-                  set eth0 "1" -> "0": 1 CPU: its threads run where the server does, after a wake-up for each round
+                  set eth0 "1" -> "0": 1 CPU: its threads run on the server's CPU, after a wake-up for each round
                 no such file (latency)
-                  not-here eth0: not found here: no such file or directory (ENOENT)
+                  not-here eth0: not present here: no such file or directory (ENOENT)
                 loopback only (latency)
-                  not-here net.threaded_napi: no interface has hardware behind it
+                  not-here net.threaded_napi: no interface has hardware
             "#]],
         );
     }

@@ -16,19 +16,20 @@ pub(super) const KNOB: Knob = Knob {
     area: Area::Network,
     place: Place::Each { device: Device::TransmitQueue, file: "xps_cpus", reading: Reading::CpuMask },
     values: Values::Cpus { may_be_empty: true },
-    default: "empty (the queue is chosen by a hash of the flow), unless the driver sets it",
+    default: "empty (a hash of the flow selects the queue), unless the driver sets it",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A CPU that sends takes a queue that lists it here; without a list the flow's hash chooses, so CPUs meet \
-                at the lock of one queue, and another CPU cleans up after the packet. With as many queues as CPUs each \
-                CPU has one of its own, best the one whose interrupt it serves. A device with one transmit queue has \
-                nothing to choose, and refuses the file.",
-    risk: "a list that leaves out a CPU sends its packets by hash; a change of queues forgets all lists",
-    shows_in: "packets of each transmit queue in `ethtool -S`, where the driver counts them",
+    mechanism: "A CPU sends through a queue that lists it here. Without a list, the flow's hash selects the queue. CPUs then \
+        contend for the lock of one queue, and another CPU cleans up after the packet. With as many queues as CPUs, \
+        give each CPU its own queue, best the one whose interrupt it serves. A device with one transmit queue has no \
+        choice, and the kernel refuses the file.",
+    risk: "packets of a CPU that no list names go by hash; a change of the queues resets all lists",
+    shows_in: "packets of each transmit queue in `ethtool -S`, if the driver counts them",
     kernels: "all that are built with CONFIG_XPS (the default on several CPUs)",
     sources: &[
         Source {
             title: "Linux Documentation/networking/scaling.rst, XPS",
-            says: "no effect with one queue; best one CPU a queue; with fewer queues CPUs that share a cache share one",
+            says: "no effect with one queue; best one CPU per queue; with fewer queues, CPUs that share a cache share \
+                one",
         },
         Source {
             title: "GoogleCloudPlatform/guest-configs, google_set_multiqueue",
@@ -56,7 +57,7 @@ fn decide(facts: &Facts, nic: &Nic, at: usize, queue: &Queue) -> Result<Finding,
     let place = format!("{}/tx-{}", nic.name, queue.index);
     let count = nic.tx_queues.len();
     if count == 1 {
-        return Err(Finding::not_here(place, format!("{} has 1 transmit queue: there is none to choose", nic.name)));
+        return Err(Finding::not_here(place, format!("{} has 1 transmit queue: there is no choice", nic.name)));
     }
     let current = own(&place, &queue.steering_cpus)?;
     let Some(online) = facts.cpus.online.known() else {
@@ -66,14 +67,15 @@ fn decide(facts: &Facts, nic: &Nic, at: usize, queue: &Queue) -> Result<Finding,
         Finding::keep(&place, format!("CPUs {current} send through it"))
     } else if let Some(cpu) = serving(nic, online).and_then(|serving| serving.get(at).copied()) {
         let reason = format!(
-            "{count} queues for {}: CPU {cpu} serves this queue's interrupt, so it sends without a lock that others want",
+            "{count} queues for {}: CPU {cpu} serves this queue's interrupt, so it can send without contention \
+                for the queue's lock",
             cpus(online.len())
         );
         Finding::set(&place, cpu, reason)
     } else {
         let reason = format!(
-            "the flow's hash chooses among {count} queues for {}: which CPUs would share this one is not told by its \
-             interrupts",
+            "the flow's hash selects one of {count} queues for {}: the interrupts do not show which CPUs would \
+                share this one",
             cpus(online.len())
         );
         Finding::keep(&place, reason)
@@ -132,25 +134,25 @@ mod tests {
             ],
             expect![[r#"
                 1 queue (latency)
-                  not-here eth0/tx-0: eth0 has 1 transmit queue: there is none to choose
+                  not-here eth0/tx-0: eth0 has 1 transmit queue: there is no choice
                 4 queues, 4 CPUs (latency)
-                  set eth0/tx-0 "" -> "0": 4 queues for 4 CPUs: CPU 0 serves this queue's interrupt, so it sends without a lock that others want
-                  set eth0/tx-1 "" -> "1": 4 queues for 4 CPUs: CPU 1 serves this queue's interrupt, so it sends without a lock that others want
-                  set eth0/tx-2 "" -> "2": 4 queues for 4 CPUs: CPU 2 serves this queue's interrupt, so it sends without a lock that others want
-                  set eth0/tx-3 "" -> "3": 4 queues for 4 CPUs: CPU 3 serves this queue's interrupt, so it sends without a lock that others want
+                  set eth0/tx-0 "" -> "0": 4 queues for 4 CPUs: CPU 0 serves this queue's interrupt, so it can send without contention for the queue's lock
+                  set eth0/tx-1 "" -> "1": 4 queues for 4 CPUs: CPU 1 serves this queue's interrupt, so it can send without contention for the queue's lock
+                  set eth0/tx-2 "" -> "2": 4 queues for 4 CPUs: CPU 2 serves this queue's interrupt, so it can send without contention for the queue's lock
+                  set eth0/tx-3 "" -> "3": 4 queues for 4 CPUs: CPU 3 serves this queue's interrupt, so it can send without contention for the queue's lock
                 set already (latency)
-                  keep eth0/tx-0 "": the flow's hash chooses among 3 queues for 4 CPUs: which CPUs would share this one is not told by its interrupts
-                  keep eth0/tx-1 "": the flow's hash chooses among 3 queues for 4 CPUs: which CPUs would share this one is not told by its interrupts
+                  keep eth0/tx-0 "": the flow's hash selects one of 3 queues for 4 CPUs: the interrupts do not show which CPUs would share this one
+                  keep eth0/tx-1 "": the flow's hash selects one of 3 queues for 4 CPUs: the interrupts do not show which CPUs would share this one
                   keep eth0/tx-2 "0-1": CPUs 0-1 send through it
                 2 queues, 36 CPUs (latency)
-                  keep eth0/tx-0 "": the flow's hash chooses among 2 queues for 36 CPUs: which CPUs would share this one is not told by its interrupts
-                  keep eth0/tx-1 "": the flow's hash chooses among 2 queues for 36 CPUs: which CPUs would share this one is not told by its interrupts
+                  keep eth0/tx-0 "": the flow's hash selects one of 2 queues for 36 CPUs: the interrupts do not show which CPUs would share this one
+                  keep eth0/tx-1 "": the flow's hash selects one of 2 queues for 36 CPUs: the interrupts do not show which CPUs would share this one
                 CPUs unknown (latency)
                   unknown eth0/tx-0 "": how many CPUs there are is not known: no list
                   unknown eth0/tx-1 "": how many CPUs there are is not known: no list
                 refused (latency)
-                  not-here eth0/tx-0: not found here: no xps_cpus
-                  not-here eth0/tx-1: not found here: no xps_cpus
+                  not-here eth0/tx-0: not present here: no xps_cpus
+                  not-here eth0/tx-1: not present here: no xps_cpus
                 loopback only (latency)
                   not-here net.xps_cpus: no interface with hardware behind it has a transmit queue
                 interfaces unknown (latency)

@@ -23,18 +23,17 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Cpus { may_be_empty: false },
     default: "all that the control group allows",
     takes_effect: TakesEffect::ProcessStart,
-    mechanism: "A thread that stays on its CPU keeps its caches, and on a CPU that serves no network interrupt \
-                nothing of that interrupts its tick. Whole cores keep other servers off its siblings. systemd sets it \
-                by CPUAffinity= or AllowedCPUs=, taskset for a command; Kubernetes gives whole CPUs by the static \
-                policy of its CPU manager.",
-    risk: "CPUs that the server does not use stay idle for others beside it; a server with more threads than CPUs \
-           queues",
+    mechanism: "A thread that stays on its CPU keeps its caches. On a CPU that serves no network interrupt, no such interrupt \
+        disturbs its tick. Whole cores keep other servers off its siblings. systemd sets the CPUs with CPUAffinity= or \
+        AllowedCPUs=, and taskset for a single command. Kubernetes assigns whole CPUs with the static policy of its \
+        CPU manager.",
+    risk: "CPUs that the server does not use stay idle; a server with more threads than CPUs queues",
     shows_in: "se.nr_migrations in /proc/PID/sched, NET_RX in /proc/softirqs",
     kernels: "all",
     sources: &[
         Source {
             title: "sched_setaffinity(2)",
-            says: "CPUs outside the control group's set are left out; none left is EINVAL",
+            says: "the kernel ignores CPUs outside the control group's set; if none is left, it returns EINVAL",
         },
         Source { title: "systemd.exec(5), CPUAffinity=", says: "sets it for a service" },
         Source {
@@ -68,43 +67,45 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         return Err(Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online));
     };
     if count <= 1 {
-        return Ok(Finding::not_here(PLACE, "1 CPU: there is nothing to choose"));
+        return Ok(Finding::not_here(PLACE, "1 CPU: there is no choice"));
     }
     if context.goal != Goal::Latency {
         return Ok(Finding::keep(
             PLACE,
-            format!("threads that may run anywhere leave no CPU idle, as the goal {} wants", context.goal),
+            format!("threads that may run anywhere leave no CPU idle, which suits the goal {}", context.goal),
         ));
     }
     if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
-        let reason =
-            "they are isolated, and only what is pinned runs there: each thread on its own, for nothing balances them";
+        let reason = "they are isolated, so only pinned threads run there: pin each thread separately, because nothing \
+                balances them";
         return Ok(Finding::set(PLACE, isolated, reason));
     }
     let Some(needs) = context.server.cpus else {
-        return Ok(Finding::keep(PLACE, "how many CPUs it needs is not told: tell `--server cpus=N`"));
+        return Ok(Finding::keep(PLACE, "evenkeel does not know how many CPUs it needs: give `--server cpus=N`"));
     };
     let Some(cores) = Cores::of(facts) else {
-        return Err(Finding::new(State::Unknown, PLACE, "which CPUs share a core is not known"));
+        return Err(Finding::new(State::Unknown, PLACE, "evenkeel does not know which CPUs share a core"));
     };
     let (needs, busy) = (usize::try_from(needs).unwrap_or(usize::MAX), network_cpus(facts));
     let allowed = |apart: &CpuSet| facts.limits.cpus_allowed.known().is_none_or(|allowed| apart.is_subset(allowed));
     Ok(match cores.apart(needs, &busy) {
         Some(apart) if allowed(&apart) => {
             let reason = match busy.is_empty() {
-                true => "whole cores away from CPU 0".to_owned(),
+                true => "whole cores without CPU 0".to_owned(),
                 false => {
-                    format!("whole cores away from CPU 0 and from CPUs {busy}, which serve the network's interrupts")
+                    format!("whole cores without CPU 0 and without CPUs {busy}, which serve the network interrupts")
                 }
             };
             Finding::set(PLACE, apart, reason)
         }
-        Some(apart) => {
-            Finding::not_here(PLACE, format!("CPUs {apart} would suit, but the control group does not allow them all"))
-        }
-        None => {
-            Finding::keep(PLACE, format!("a server that needs {} of {count} leaves no core to the rest", cpus(needs)))
-        }
+        Some(apart) => Finding::not_here(
+            PLACE,
+            format!("CPUs {apart} would suit, but the control group does not allow all of them"),
+        ),
+        None => Finding::keep(
+            PLACE,
+            format!("a server that needs {} of {count} leaves no core for other work", cpus(needs)),
+        ),
     })
 }
 
@@ -122,27 +123,27 @@ mod tests {
         check(
             &KNOB,
             &[
-                ("not told", Goal::Latency, &|_| {}),
-                ("not told", Goal::Throughput, &|_| {}),
+                ("server unknown", Goal::Latency, &|_| {}),
+                ("server unknown", Goal::Throughput, &|_| {}),
                 ("1 CPU", Goal::Latency, &with_cpus(1)),
                 ("isolated", Goal::Latency, &|facts| facts.cpus.isolated = Fact::Known(set("2-3"))),
             ],
             expect![[r#"
-                not told (latency)
-                  keep process.cpu_affinity: how many CPUs it needs is not told: tell `--server cpus=N`
-                not told (throughput)
-                  keep process.cpu_affinity: threads that may run anywhere leave no CPU idle, as the goal throughput wants
+                server unknown (latency)
+                  keep process.cpu_affinity: evenkeel does not know how many CPUs it needs: give `--server cpus=N`
+                server unknown (throughput)
+                  keep process.cpu_affinity: threads that may run anywhere leave no CPU idle, which suits the goal throughput
                 1 CPU (latency)
-                  not-here process.cpu_affinity: 1 CPU: there is nothing to choose
+                  not-here process.cpu_affinity: 1 CPU: there is no choice
                 isolated (latency)
-                  set process.cpu_affinity ? -> "2-3": they are isolated, and only what is pinned runs there: each thread on its own, for nothing balances them
+                  set process.cpu_affinity ? -> "2-3": they are isolated, so only pinned threads run there: pin each thread separately, because nothing balances them
             "#]],
         );
     }
 
     #[test]
     fn a_server_that_is_told_of_gets_whole_cores() {
-        let told = |alter: &dyn Fn(&mut Facts), cpus| {
+        let as_text = |alter: &dyn Fn(&mut Facts), cpus| {
             let mut facts = base();
             alter(&mut facts);
             let server = Server { cpus: Some(cpus), ..Server::default() };
@@ -150,12 +151,12 @@ mod tests {
             format!("{:?} {}: {}\n", finding.state, finding.wanted.unwrap_or_default(), finding.reason)
         };
         let confined = |facts: &mut Facts| facts.limits.cpus_allowed = Fact::Known(set("0-2"));
-        let rows = [told(&|_| {}, 1), told(&|_| {}, 4), told(&confined, 2), told(&with_cpus(8), 4)];
+        let rows = [as_text(&|_| {}, 1), as_text(&|_| {}, 4), as_text(&confined, 2), as_text(&with_cpus(8), 4)];
         expect![[r#"
-            Set 1,3: whole cores away from CPU 0 and from CPUs 0, which serve the network's interrupts
-            Keep : a server that needs 4 CPUs of 4 leaves no core to the rest
-            NotHere : CPUs 1,3 would suit, but the control group does not allow them all
-            Set 4-7: whole cores away from CPU 0 and from CPUs 0, which serve the network's interrupts
+            Set 1,3: whole cores without CPU 0 and without CPUs 0, which serve the network interrupts
+            Keep : a server that needs 4 CPUs of 4 leaves no core for other work
+            NotHere : CPUs 1,3 would suit, but the control group does not allow all of them
+            Set 4-7: whole cores without CPU 0 and without CPUs 0, which serve the network interrupts
         "#]]
         .assert_eq(&rows.concat());
     }

@@ -16,10 +16,10 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 0, max: 2, unit: "" },
     default: "0",
     takes_effect: TakesEffect::ProcessStart,
-    mechanism: "With 1, malloc asks for transparent huge pages (madvise) for what it takes from the kernel; with 2 it maps \
-                pages that vm.nr_hugepages has set aside. Large heaps are walked faster. It takes the place of \
-                HUGETLB_MORECORE with libhugetlbfs, whose hook into malloc glibc no longer has since 2.34. Servers with an \
-                allocator of their own, and those of Go, Java or C#, are not touched by it.",
+    mechanism: "With 1, malloc requests transparent huge pages (madvise) for memory that it takes from the kernel. With 2, it \
+        maps pages that vm.nr_hugepages has reserved. Programs then walk large heaps faster. It replaces \
+        HUGETLB_MORECORE with libhugetlbfs, whose malloc hook glibc removed in 2.34. It does not affect servers with \
+        their own allocator, nor those in Go, Java or C#.",
     risk: "more memory for the same heap; with 1, faults that make a huge page may wait (see thp.defrag)",
     shows_in: "AnonHugePages and Private_Hugetlb in /proc/PID/smaps_rollup",
     kernels: "all; needs a glibc that lists it: ld.so --list-tunables (2.36 does)",
@@ -53,17 +53,14 @@ fn has(file: ProcessFiles<'_>, wanted: &str) -> Option<bool> {
 fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     vec![match facts.memory.thp_enabled.known().map(String::as_str) {
         None => Finding::unknown(PLACE, "thp.enabled", &facts.memory.thp_enabled),
-        Some("always") => {
-            Finding::keep(PLACE, "thp.enabled is always: malloc's memory gets huge pages without being asked for")
-        }
+        Some("always") => Finding::keep(PLACE, "thp.enabled is always: malloc's memory gets huge pages anyway"),
         Some("never") => Finding::keep(
             PLACE,
-            "thp.enabled is never, so that 1 does nothing; 2 needs pages that vm.nr_hugepages sets aside",
+            "thp.enabled is never, so 1 has no effect; 2 needs pages that vm.nr_hugepages reserves",
         ),
-        Some(_) => Finding::keep(
-            PLACE,
-            "malloc asks for no huge pages; a server with a large heap may gain by 1, which only a test of it tells",
-        ),
+        Some(_) => {
+            Finding::keep(PLACE, "malloc requests no huge pages; a server with a large heap may gain from 1: test it")
+        }
     }]
 }
 
@@ -89,11 +86,11 @@ mod tests {
             ],
             expect![[r#"
                 always (latency)
-                  keep process.glibc_hugetlb: thp.enabled is always: malloc's memory gets huge pages without being asked for
+                  keep process.glibc_hugetlb: thp.enabled is always: malloc's memory gets huge pages anyway
                 madvise (latency)
-                  keep process.glibc_hugetlb: malloc asks for no huge pages; a server with a large heap may gain by 1, which only a test of it tells
+                  keep process.glibc_hugetlb: malloc requests no huge pages; a server with a large heap may gain from 1: test it
                 never (throughput)
-                  keep process.glibc_hugetlb: thp.enabled is never, so that 1 does nothing; 2 needs pages that vm.nr_hugepages sets aside
+                  keep process.glibc_hugetlb: thp.enabled is never, so 1 has no effect; 2 needs pages that vm.nr_hugepages reserves
                 unknown (latency)
                   unknown process.glibc_hugetlb: thp.enabled is not known: no such file
             "#]],

@@ -13,7 +13,7 @@ const LIMIT: &str = "Max locked memory";
 
 pub(super) const KNOB: Knob = Knob {
     id: "process.memory_lock",
-    title: "keeping the server's memory in memory",
+    title: "locking the server's memory in RAM",
     area: Area::Process,
     place: Place::ByHand {
         how: "call mlockall(MCL_CURRENT | MCL_FUTURE) when the server starts, for {} of its memory, with LimitMEMLOCK=infinity in its unit",
@@ -21,15 +21,15 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Words(&["all", "none"]),
     default: "none",
     takes_effect: TakesEffect::ProcessStart,
-    mechanism: "Memory that is locked is faulted in at once and is neither swapped out nor, where it is a file's, dropped: \
-                no tick waits for a page. Without swap that still holds for the server's code and mapped files. Memory that \
-                the server asks for later is faulted in when it is asked for, so arenas belong at the start.",
-    risk: "all that is mapped takes memory, used or not; a server that outgrows the machine is killed",
+    mechanism: "Locked memory is faulted in immediately. The kernel neither swaps it out nor drops file pages of it, so no \
+        tick waits for a page. Without swap that still matters for the server's code and mapped files. Memory that the \
+        server allocates later is faulted in at that moment, so allocate arenas at the start.",
+    risk: "everything that is mapped uses memory, whether used or not; a server that outgrows the machine is killed",
     shows_in: "VmLck in /proc/PID/status, major faults in /proc/PID/stat",
     kernels: "all",
     sources: &[
-        Source { title: "mlock(2)", says: "what is locked, and that RLIMIT_MEMLOCK bounds it without CAP_IPC_LOCK" },
-        Source { title: "systemd.exec(5), LimitMEMLOCK=", says: "sets that bound for a service" },
+        Source { title: "mlock(2)", says: "what is locked, and that RLIMIT_MEMLOCK limits it without CAP_IPC_LOCK" },
+        Source { title: "systemd.exec(5), LimitMEMLOCK=", says: "sets that limit for a service" },
     ],
     extras: Extras {
         process: Some(Process { of: Owner::Server, while_it_runs: false, has: Some(has) }),
@@ -64,16 +64,16 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
         (Goal::Latency, Some(swap)) => Finding::set(
             PLACE,
             "all",
-            format!("there is swap ({:?}): a page of the server may be there when a tick needs it", swap.path),
+            format!("there is swap ({:?}): a page of the server may be swapped out when a tick needs it", swap.path),
         ),
         (Goal::Latency, None) => Finding::keep(
             PLACE,
-            "there is no swap: only code and mapped files can fall out of memory, which shows as major faults of the server",
+            "there is no swap: the kernel can only drop code and mapped files, which shows as major faults of the \
+                server",
         ),
-        (goal, _) => Finding::keep(
-            PLACE,
-            format!("memory that is locked but idle can't serve others, which the goal {goal} wants"),
-        ),
+        (goal, _) => {
+            Finding::keep(PLACE, format!("others cannot use memory that is locked but idle, against the goal {goal}"))
+        }
     }]
 }
 
@@ -103,11 +103,11 @@ mod tests {
             ],
             expect![[r#"
                 no swap (latency)
-                  keep process.memory_lock: there is no swap: only code and mapped files can fall out of memory, which shows as major faults of the server
+                  keep process.memory_lock: there is no swap: the kernel can only drop code and mapped files, which shows as major faults of the server
                 swap (latency)
-                  set process.memory_lock ? -> "all": there is swap ("/swapfile"): a page of the server may be there when a tick needs it
+                  set process.memory_lock ? -> "all": there is swap ("/swapfile"): a page of the server may be swapped out when a tick needs it
                 swap (density)
-                  keep process.memory_lock: memory that is locked but idle can't serve others, which the goal density wants
+                  keep process.memory_lock: others cannot use memory that is locked but idle, against the goal density
                 unknown (latency)
                   unknown process.memory_lock: whether there is swap is not known: no /proc/swaps
             "#]],

@@ -14,15 +14,17 @@ pub(super) const KNOB: Knob = Knob {
     title: "the memory node that the server is bound to",
     area: Area::Process,
     place: Place::ByHand {
-        how: "start the server by numactl --cpunodebind={} --membind={}, or with NUMAPolicy=bind, NUMAMask={} and the node's CPUs as CPUAffinity= in its unit",
+        how: "start the server with numactl --cpunodebind={} --membind={}, or with NUMAPolicy=bind, NUMAMask={} and the \
+                node's CPUs as CPUAffinity= in its unit",
     },
     values: Values::Number { min: 0, max: 1023, unit: "" },
-    default: "none: memory comes from the node of the CPU that first touches it, and threads go where the scheduler puts them",
+    default: "none: memory comes from the node of the CPU that first touches it, and the scheduler places threads on any \
+        node",
     takes_effect: TakesEffect::ProcessStart,
     mechanism: "Memory of another node takes longer to reach. A server that is bound to the CPUs and the memory of one node \
-                never reaches for the other, and several servers are spread by binding each. Interrupts of the network \
-                belong on the same node.",
-    risk: "a server that needs more memory or CPUs than its node has is killed or waits while the other node idles",
+        never uses the other. Bind each of several servers to spread them over the nodes. The network interrupts \
+        belong on the same node.",
+    risk: "a server that needs more memory or CPUs than its node has is killed or waits while the other node is idle",
     shows_in: "numastat -p PID, numa_miss in /sys/devices/system/node/node*/numastat",
     kernels: "all that are built with CONFIG_NUMA",
     sources: &[
@@ -63,7 +65,8 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         return Ok(Finding::keep(
             PLACE,
             format!(
-                "there are {} nodes: bind the server to one if it fits; --server cpus=N tells how much it needs",
+                "there are {} nodes: bind the server to one if it fits; give --server cpus=N with the CPUs that \
+                    it needs",
                 nodes.len()
             ),
         ));
@@ -75,14 +78,12 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         (Some(node), _) => Finding::set(
             PLACE,
             node.node,
-            format!("the server's {needed} CPUs fit node {}, which the network interface is on", node.node),
+            format!("the server's {needed} CPUs fit on node {}, the node of the network interface", node.node),
         ),
         (None, Some(node)) => {
-            Finding::set(PLACE, node.node, format!("the server's {needed} CPUs fit node {}", node.node))
+            Finding::set(PLACE, node.node, format!("the server's {needed} CPUs fit on node {}", node.node))
         }
-        (None, None) => {
-            Finding::keep(PLACE, format!("no node is known to have {needed} CPUs: the server needs several"))
-        }
+        (None, None) => Finding::keep(PLACE, format!("no known node has {needed} CPUs: the server needs several")),
     })
 }
 
@@ -101,9 +102,9 @@ mod tests {
             &[("one node", Goal::Latency, &|_| {}), ("two nodes, needs unknown", Goal::Latency, &two_nodes)],
             expect![[r#"
                 one node (latency)
-                  not-here process.numa_policy: there is one memory node: all memory is equally near
+                  not-here process.numa_policy: there is one memory node: all memory is equally close
                 two nodes, needs unknown (latency)
-                  keep process.numa_policy: there are 2 nodes: bind the server to one if it fits; --server cpus=N tells how much it needs
+                  keep process.numa_policy: there are 2 nodes: bind the server to one if it fits; give --server cpus=N with the CPUs that it needs
             "#]],
         );
     }
@@ -112,15 +113,15 @@ mod tests {
     fn a_server_that_fits_goes_to_the_node_of_its_network() {
         let mut facts = base();
         two_nodes(&mut facts);
-        let told = |cpus| {
+        let as_text = |cpus| {
             let server = Server { cpus: Some(cpus), ..Server::default() };
             let finding = advise(&facts, &AdviceContext { goal: Goal::Latency, server }).remove(0);
             (finding.wanted, finding.reason)
         };
         assert_eq!(
-            told(18),
-            (Some("1".into()), "the server's 18 CPUs fit node 1, which the network interface is on".into())
+            as_text(18),
+            (Some("1".into()), "the server's 18 CPUs fit on node 1, the node of the network interface".into())
         );
-        assert_eq!(told(19), (None, "no node is known to have 19 CPUs: the server needs several".into()));
+        assert_eq!(as_text(19), (None, "no known node has 19 CPUs: the server needs several".into()));
     }
 }

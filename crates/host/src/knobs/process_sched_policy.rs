@@ -14,24 +14,24 @@ const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
 pub(super) const KNOB: Knob = Knob {
     id: "process.sched_policy",
-    title: "the scheduling class of the server's threads",
+    title: "the scheduling policy of the server's threads",
     area: Area::Process,
     place: Place::ByHand { how: "start the server under chrt, or with CPUSchedulingPolicy={} in its systemd unit" },
     values: Values::Words(&["other", "fifo", "rr"]),
     default: "other",
     takes_effect: TakesEffect::ProcessStart,
-    mechanism: "A real-time thread (fifo, rr) runs as soon as it wakes, whatever normal threads do, until it sleeps. \
-                That gives the steadiest ticks on a CPU that others use too. A loop that never sleeps then takes its \
-                CPU, bounded only by the guard kernel.sched_rt_runtime_us. It needs CAP_SYS_NICE or RLIMIT_RTPRIO.",
-    risk: "an endless loop takes its CPU from everything else, the way to log in included",
-    shows_in: "the lateness of the server's ticks beside other work",
+    mechanism: "A real-time thread (fifo, rr) runs as soon as it wakes, whatever normal threads do, until it sleeps. That \
+        gives the steadiest ticks on a CPU that other programs also use. But a loop that never sleeps takes its CPU, \
+        limited only by kernel.sched_rt_runtime_us. It needs CAP_SYS_NICE or RLIMIT_RTPRIO.",
+    risk: "an endless loop takes its CPU from everything else, even from the login",
+    shows_in: "the lateness of the server's ticks while other work runs",
     kernels: "all",
     sources: &[
-        Source { title: "sched(7)", says: "the classes, and the rights that they need" },
+        Source { title: "sched(7)", says: "the classes, and the privileges that they need" },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
-            says: "beside a busy neighbour, ticks more than 1 ms late: 28.5 % by default, 2.0 % with a slice of 0.1 \
-                   ms, 0.0 % with SCHED_FIFO",
+            says: "with a busy neighbor, ticks more than 1 ms late: 28.5 % by default, 2.0 % with a slice of 0.1 ms, \
+                0.0 % with SCHED_FIFO",
         },
     ],
     extras: Extras {
@@ -68,36 +68,37 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     if goal != Goal::Latency {
         return Ok(Finding::keep(
             PLACE,
-            format!("a real-time thread takes its CPU from others, against the goal {goal}"),
+            format!("a real-time thread takes its CPU from other threads, against the goal {goal}"),
         ));
     }
     let Some(count) = usable_cpus(facts) else {
         return Err(Finding::unknown(PLACE, "how many CPUs there are", &facts.cpus.online));
     };
     if count <= 1 {
-        return Ok(Finding::not_here(PLACE, "1 CPU: a real-time thread would take the only one"));
+        return Ok(Finding::not_here(PLACE, "1 CPU: a real-time thread would take the only CPU"));
     }
     let guard = facts.sysctl(RUNTIME);
     if guard.known().is_some_and(|runtime| runtime == "-1") {
         return Ok(Finding::not_here(
             PLACE,
-            "kernel.sched_rt_runtime_us is -1: an endless loop would never be stopped",
+            "kernel.sched_rt_runtime_us is -1: the kernel would never stop an endless loop",
         ));
     }
     Ok(match (facts.kernel.is_at_least(6, 12), guard.known()) {
         (Some(true), _) => Finding::keep(
             PLACE,
-            "a short slice (process.sched_slice_ns) does nearly as much without rights or danger: measured on 6.18, \
-             2.0 % of ticks were more than 1 ms late, 0.0 % with fifo",
+            "a short slice (process.sched_slice_ns) is nearly as good, without privileges or danger: measured on \
+                6.18, 2.0 % of ticks were more than 1 ms late, 0.0 % with fifo",
         ),
         (Some(false), Some(runtime)) => Finding::set(
             PLACE,
             "fifo",
             format!(
-                "a tick starts at once beside normal threads; this kernel has no slices of one's own, and its guard stops loops after {runtime} us of each period"
+                "a tick preempts normal threads immediately; this kernel has no per-thread slices, and it stops \
+                    loops after {runtime} us of each period"
             ),
         ),
-        (Some(false), None) => Finding::unknown(PLACE, "the guard against endless loops", &guard),
+        (Some(false), None) => Finding::unknown(PLACE, "the limit for endless loops", &guard),
         (None, _) => Finding::unknown(PLACE, "the kernel's version", &facts.kernel.version),
     })
 }
@@ -126,17 +127,17 @@ mod tests {
             ],
             expect![[r#"
                 6.12 (latency)
-                  keep process.sched_policy: a short slice (process.sched_slice_ns) does nearly as much without rights or danger: measured on 6.18, 2.0 % of ticks were more than 1 ms late, 0.0 % with fifo
+                  keep process.sched_policy: a short slice (process.sched_slice_ns) is nearly as good, without privileges or danger: measured on 6.18, 2.0 % of ticks were more than 1 ms late, 0.0 % with fifo
                 6.1 (latency)
-                  set process.sched_policy ? -> "fifo": a tick starts at once beside normal threads; this kernel has no slices of one's own, and its guard stops loops after 950000 us of each period
+                  set process.sched_policy ? -> "fifo": a tick preempts normal threads immediately; this kernel has no per-thread slices, and it stops loops after 950000 us of each period
                 6.1 (density)
-                  keep process.sched_policy: a real-time thread takes its CPU from others, against the goal density
+                  keep process.sched_policy: a real-time thread takes its CPU from other threads, against the goal density
                 guard lifted (latency)
-                  not-here process.sched_policy: kernel.sched_rt_runtime_us is -1: an endless loop would never be stopped
+                  not-here process.sched_policy: kernel.sched_rt_runtime_us is -1: the kernel would never stop an endless loop
                 guard unknown (latency)
-                  unknown process.sched_policy: the guard against endless loops is not known: /proc/sys/kernel/sched_rt_runtime_us is not among the facts
+                  unknown process.sched_policy: the limit for endless loops is not known: the facts do not include /proc/sys/kernel/sched_rt_runtime_us
                 1 CPU (latency)
-                  not-here process.sched_policy: 1 CPU: a real-time thread would take the only one
+                  not-here process.sched_policy: 1 CPU: a real-time thread would take the only CPU
             "#]],
         );
     }

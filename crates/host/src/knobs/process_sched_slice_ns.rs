@@ -15,18 +15,18 @@ const WANTED_NS: u32 = 100_000;
 
 pub(super) const KNOB: Knob = Knob {
     id: "process.sched_slice_ns",
-    title: "the slice that the server's threads ask for",
+    title: "the scheduling slice that the server's threads request",
     area: Area::Process,
-    place: Place::ByHand { how: "the server sets it in each thread by sched_setattr with sched_runtime={}" },
+    place: Place::ByHand { how: "the server sets it in each thread: sched_setattr with sched_runtime={}" },
     values: Values::Number { min: 100_000, max: 100_000_000, unit: "ns" },
-    default: "that of sched.min_granularity_ns",
+    default: "the value of sched.min_granularity_ns",
     takes_effect: TakesEffect::ProcessStart,
-    mechanism: "A thread of the normal class may ask for the length of its turns (sched_setattr, sched_runtime). One \
-                with a short slice gets its turn sooner after it wakes, at the price of more switches while it \
-                competes; its share of CPU time stays the same. It needs no rights, and threads inherit it.",
-    risk: "more switches where the server competes for its CPU with a long piece of work",
-    shows_in: "the lateness of the server's ticks beside other work; se.slice in /proc/PID/sched",
-    kernels: "since Linux 6.12; ignored before",
+    mechanism: "A thread of the normal class may request the length of its time slices (sched_setattr, sched_runtime). With a \
+        short slice it runs sooner after it wakes, but it is switched more often while it competes. Its share of CPU \
+        time stays the same. It needs no privileges, and threads inherit it.",
+    risk: "more switches while the server competes for its CPU with long-running work",
+    shows_in: "the lateness of the server's ticks while other work runs; se.slice in /proc/PID/sched",
+    kernels: "since Linux 6.12; older kernels ignore it",
     sources: &[
         Source {
             title: "Linux kernel/sched/syscalls.c, 6.12",
@@ -34,8 +34,8 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
-            says: "beside a busy neighbour, ticks more than 1 ms late fall from 28.5 % to 2.0 % with a slice of 0.1 \
-                   ms; SCHED_FIFO has 0.0 %",
+            says: "with a busy neighbor, ticks more than 1 ms late fall from 28.5 % to 2.0 % with a slice of 0.1 ms; \
+                SCHED_FIFO has 0.0 %",
         },
     ],
     extras: Extras {
@@ -60,18 +60,18 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     match facts.kernel.is_at_least(6, 12) {
         None => return Err(Finding::unknown(PLACE, "the kernel's version", &facts.kernel.version)),
-        Some(false) => return Ok(Finding::not_here(PLACE, "the kernel heeds it only since Linux 6.12")),
+        Some(false) => return Ok(Finding::not_here(PLACE, "the kernel supports it only since Linux 6.12")),
         Some(true) => {}
     }
     Ok(match goal {
         Goal::Latency => Finding::set(
             PLACE,
             WANTED_NS,
-            "beside other work a tick then starts sooner: measured on 6.18, 2.0 % of ticks were more than 1 ms late \
-             in place of 28.5 %",
+            "a tick then starts sooner while other work runs: measured on 6.18, 2.0 % of ticks were more than 1 \
+                ms late instead of 28.5 %",
         ),
         Goal::Throughput | Goal::Density => {
-            Finding::keep(PLACE, format!("short slices cost switches that the goal {goal} wants for work"))
+            Finding::keep(PLACE, format!("short slices cost switches, against the goal {goal}"))
         }
     })
 }
@@ -96,11 +96,11 @@ mod tests {
             ],
             expect![[r#"
                 6.12 (latency)
-                  set process.sched_slice_ns ? -> "100000": beside other work a tick then starts sooner: measured on 6.18, 2.0 % of ticks were more than 1 ms late in place of 28.5 %
+                  set process.sched_slice_ns ? -> "100000": a tick then starts sooner while other work runs: measured on 6.18, 2.0 % of ticks were more than 1 ms late instead of 28.5 %
                 6.12 (throughput)
-                  keep process.sched_slice_ns: short slices cost switches that the goal throughput wants for work
+                  keep process.sched_slice_ns: short slices cost switches, against the goal throughput
                 6.6 (latency)
-                  not-here process.sched_slice_ns: the kernel heeds it only since Linux 6.12
+                  not-here process.sched_slice_ns: the kernel supports it only since Linux 6.12
                 unknown (latency)
                   unknown process.sched_slice_ns: the kernel's version is not known: no release
             "#]],

@@ -17,23 +17,22 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 1, max: 1_000_000_000, unit: "ns" },
     default: "50000, inherited from the process that starts the server",
     takes_effect: TakesEffect::ProcessStart,
-    mechanism: "The kernel may end a sleep up to so much later than asked, so that timers which are close end \
-                together. At the default, every tick that a server starts by nanosleep, poll or epoll_wait is late by \
-                up to 50 us. Threads of real-time classes have no slack, and timerfd is not subject to it. systemd \
-                sets it by TimerSlackNSec=.",
-    risk: "more wake-ups where a process has many timers",
+    mechanism: "The kernel may end a sleep later than requested, by up to this much, so that nearby timers end together. At \
+        the default, every tick that a server starts with nanosleep, poll or epoll_wait is up to 50 us late. Real-time \
+        threads have no slack, and timerfd does not use it. systemd sets it with TimerSlackNSec=.",
+    risk: "more wake-ups in a process with many timers",
     shows_in: "/proc/PID/timerslack_ns, the lateness of the server's ticks",
     kernels: "all",
     sources: &[
         Source {
             title: "prctl(2), PR_SET_TIMERSLACK",
-            says: "default 50000 ns, inherited; threads of real-time classes have none",
+            says: "default 50000 ns, inherited; real-time threads have none",
         },
         Source { title: "systemd.exec(5), TimerSlackNSec=", says: "sets it for a service" },
         Source {
             title: "measured on a 2-vCPU KVM guest, Linux 6.18",
             says: "from 50000 to 1, the median lateness of a 1 ms timer falls from 69.8 to 20.1 us; timerfd is not \
-                   late by it",
+                affected",
         },
     ],
     extras: Extras {
@@ -58,13 +57,13 @@ pub(super) const KNOB: Knob = Knob {
 fn advise(_: &Facts, context: &AdviceContext) -> Vec<Finding> {
     vec![match context.goal {
         Goal::Latency => {
-            let reason = "unless the server is started otherwise its sleeps end up to 50000 ns late; real-time threads and \
-                          timerfd have no slack";
+            let reason =
+                "by default the server's sleeps end up to 50000 ns late; real-time threads and timerfd have no slack";
             Finding::set(PLACE, 1, reason)
         }
         Goal::Throughput | Goal::Density => Finding::keep(
             PLACE,
-            format!("timers that end together cost fewer wake-ups, as the goal {} wants", context.goal),
+            format!("timers that end together cost fewer wake-ups, which suits the goal {}", context.goal),
         ),
     }]
 }
@@ -83,13 +82,13 @@ mod tests {
             &KNOB,
             &rows,
             expect![[r#"
-            any machine (latency)
-              set server ? -> "1": unless the server is started otherwise its sleeps end up to 50000 ns late; real-time threads and timerfd have no slack
-            any machine (throughput)
-              keep server: timers that end together cost fewer wake-ups, as the goal throughput wants
-            any machine (density)
-              keep server: timers that end together cost fewer wake-ups, as the goal density wants
-        "#]],
+                any machine (latency)
+                  set server ? -> "1": by default the server's sleeps end up to 50000 ns late; real-time threads and timerfd have no slack
+                any machine (throughput)
+                  keep server: timers that end together cost fewer wake-ups, which suits the goal throughput
+                any machine (density)
+                  keep server: timers that end together cost fewer wake-ups, which suits the goal density
+            "#]],
         );
     }
 }

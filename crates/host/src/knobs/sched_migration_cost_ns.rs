@@ -22,16 +22,16 @@ const TRIED_NS: i64 = 5_000_000;
 
 pub(super) const KNOB: Knob = Knob {
     id: "sched.migration_cost_ns",
-    title: "how long threads are spared a move",
+    title: "how long a thread counts as cache-hot",
     area: Area::Cpu,
     place: Place::FileSince { files: FILES, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 2_147_483_647, unit: "ns" },
-    default: "500000, not scaled by CPUs",
+    default: "500000, independent of the number of CPUs",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A thread that ran less than this ago is not moved to another CPU, since its data is likely still in \
-                the cache there. A higher value moves threads less often; one that is ready to run then waits for its \
-                old CPU though another one is idle. Threads that are pinned to a CPU do not move anyway.",
-    risk: "threads wait for a busy CPU beside an idle one",
+    mechanism: "The scheduler does not move a thread that ran less than this long ago, because its data is probably still in \
+        the old CPU's cache. A higher value moves threads less often. But a thread that is ready then waits for its \
+        old CPU even if another one is idle. Pinned threads do not move anyway.",
+    risk: "threads wait for a busy CPU while another one is idle",
     shows_in: "se.nr_migrations in /proc/PID/sched of the server",
     kernels: "a sysctl up to 5.12, in debugfs since 5.13",
     sources: &[
@@ -58,22 +58,26 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     if usable_cpus(facts) == Some(1) {
-        return Ok(Finding::not_here(KNOB.id, "1 CPU: there is none to move to"));
+        return Ok(Finding::not_here(KNOB.id, "1 CPU: there is no other CPU to move to"));
     }
     let (path, current) = scheduler_number(facts, &KNOB, TRIED_NS)?;
-    let prove = format!("`evenkeel prove {}={TRIED_NS}` tells", KNOB.id);
+    let prove = format!("run `evenkeel prove {}={TRIED_NS}` to measure", KNOB.id);
     let finding = match goal {
         _ if current == DEFAULT_NS => Finding::keep(
             path,
             format!(
-                "Amazon's guide doubles it and TuneD once wrote {TRIED_NS}, but a thread then waits beside an idle CPU, and pinned threads gain nothing; {prove}"
+                "Amazon's guide doubles it and TuneD once wrote {TRIED_NS}, but a thread then waits while another \
+                    CPU is idle, and pinned threads gain nothing; {prove}"
             ),
         ),
         Goal::Latency if current > DEFAULT_NS => Finding::keep(
             path,
-            format!("above the default of {DEFAULT_NS} ns: threads keep their caches, and may wait beside an idle CPU"),
+            format!(
+                "above the default of {DEFAULT_NS} ns: threads keep their caches, but may wait while another CPU is \
+                idle"
+            ),
         ),
-        _ => Finding::keep(path, format!("it was changed from the default of {DEFAULT_NS} ns; {prove}")),
+        _ => Finding::keep(path, format!("somebody changed it from the default of {DEFAULT_NS} ns; {prove}")),
     };
     Ok(finding.at(current))
 }
@@ -132,21 +136,21 @@ mod tests {
             ],
             expect![[r#"
                 4.4 (latency)
-                  keep /proc/sys/kernel/sched_migration_cost_ns "500000": Amazon's guide doubles it and TuneD once wrote 5000000, but a thread then waits beside an idle CPU, and pinned threads gain nothing; `evenkeel prove sched.migration_cost_ns=5000000` tells
+                  keep /proc/sys/kernel/sched_migration_cost_ns "500000": Amazon's guide doubles it and TuneD once wrote 5000000, but a thread then waits while another CPU is idle, and pinned threads gain nothing; run `evenkeel prove sched.migration_cost_ns=5000000` to measure
                 6.12 (density)
-                  keep /sys/kernel/debug/sched/migration_cost_ns "500000": Amazon's guide doubles it and TuneD once wrote 5000000, but a thread then waits beside an idle CPU, and pinned threads gain nothing; `evenkeel prove sched.migration_cost_ns=5000000` tells
+                  keep /sys/kernel/debug/sched/migration_cost_ns "500000": Amazon's guide doubles it and TuneD once wrote 5000000, but a thread then waits while another CPU is idle, and pinned threads gain nothing; run `evenkeel prove sched.migration_cost_ns=5000000` to measure
                 raised (latency)
-                  keep /sys/kernel/debug/sched/migration_cost_ns "5000000": above the default of 500000 ns: threads keep their caches, and may wait beside an idle CPU
+                  keep /sys/kernel/debug/sched/migration_cost_ns "5000000": above the default of 500000 ns: threads keep their caches, but may wait while another CPU is idle
                 lowered (throughput)
-                  keep /sys/kernel/debug/sched/migration_cost_ns "50000": it was changed from the default of 500000 ns; `evenkeel prove sched.migration_cost_ns=5000000` tells
+                  keep /sys/kernel/debug/sched/migration_cost_ns "50000": somebody changed it from the default of 500000 ns; run `evenkeel prove sched.migration_cost_ns=5000000` to measure
                 1 CPU (latency)
-                  not-here sched.migration_cost_ns: 1 CPU: there is none to move to
+                  not-here sched.migration_cost_ns: 1 CPU: there is no other CPU to move to
                 under lockdown (latency)
-                  blocked /sys/kernel/debug/sched/migration_cost_ns ? -> "5000000": the kernel's lockdown shuts debugfs, from root too: /sys/kernel/debug/sched/migration_cost_ns: operation not permitted (EPERM)
+                  blocked /sys/kernel/debug/sched/migration_cost_ns ? -> "5000000": the kernel's lockdown disables debugfs, even for root: /sys/kernel/debug/sched/migration_cost_ns: operation not permitted (EPERM)
                 not root (latency)
-                  unknown /sys/kernel/debug/sched/migration_cost_ns: only root may read it: permission denied (EACCES)
+                  unknown /sys/kernel/debug/sched/migration_cost_ns: you need root to read it: permission denied (EACCES)
                 no debugfs (latency)
-                  not-here /sys/kernel/debug/sched/migration_cost_ns: not found here: debugfs is not mounted, or the kernel does not show its scheduler there
+                  not-here /sys/kernel/debug/sched/migration_cost_ns: not present here: debugfs is not mounted, or the kernel does not show its scheduler there
                 kernel unknown (latency)
                   unknown sched.migration_cost_ns: the kernel's version is not known: no release
             "#]],

@@ -21,25 +21,25 @@ const EEVDF_NS: i64 = 700_000;
 
 pub(super) const KNOB: Knob = Knob {
     id: "sched.min_granularity_ns",
-    title: "how long threads run before others may",
+    title: "how long a thread runs before others may",
     area: Area::Cpu,
     place: Place::FileSince { files: FILES, reading: Reading::Plain },
     values: Values::Number { min: 100_000, max: 1_000_000_000, unit: "ns" },
     default: "750000 (CFS) or 700000 (EEVDF, Linux 6.6 and later; 750000 in its first years), times 1 to 4 by the \
               number of CPUs: 3 ms on 8 or more under CFS",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Threads that compete for a CPU take turns, each for about this long. A longer turn wastes less on \
-                switches and keeps caches warm; a thread that wakes for its tick on a busy CPU waits longer. The \
-                kernel multiplies its default by 1 + log2 of the number of CPUs, of at most 8. Since 6.6 the file is \
-                base_slice_ns, the default for threads that do not ask for a slice of their own.",
-    risk: "longer turns make others wait longer, ticks among them; it does not outlast a reboot, and debugfs has no \
-           place in sysctl.d",
+    mechanism: "Threads that compete for a CPU take turns, each for about this long. A longer slice wastes less time on \
+        switches and keeps caches warm, but a thread that wakes for its tick on a busy CPU waits longer. The kernel \
+        multiplies its default by 1 + log2 of the number of CPUs, counting at most 8. Since 6.6 the file is \
+        base_slice_ns, the default for threads that request no slice.",
+    risk: "longer slices make others wait longer, including ticks; a reboot resets it, and sysctl.d cannot set files in \
+        debugfs",
     shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of the server",
     kernels: "a sysctl up to 5.12, in debugfs since 5.13, base_slice_ns since 6.6",
     sources: &[
         Source {
             title: "Linux kernel/sched/fair.c",
-            says: "defaults, and their scaling by 1 + log2(CPUs), of at most 8 CPUs",
+            says: "defaults, and their scaling by 1 + log2(CPUs), for at most 8 CPUs",
         },
         Source { title: "Linux kernel/sched/debug.c", says: "the files in debugfs, since 5.13" },
         Source {
@@ -68,18 +68,18 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let finding = match goal {
         Goal::Latency if current > times_by_cpus(facts, &KNOB, CFS_NS)? => {
             let reason = format!(
-                "a thread that wakes for its tick on a busy CPU waits for turns of {current} ns, where this kernel's \
-                 default here is {default} ns"
+                "a thread that wakes for its tick on a busy CPU waits for slices of {current} ns; this kernel's \
+                    default here is {default} ns"
             );
             Finding::set(path, default, reason)
         }
         Goal::Latency => {
-            Finding::keep(path, "longer turns, as some guides advise, make a tick wait longer on a busy CPU")
+            Finding::keep(path, "longer slices, which some guides advise, make a tick wait longer on a busy CPU")
         }
         Goal::Throughput | Goal::Density => {
             let reason = format!(
-                "Amazon's guide doubles the default of {default} ns, which helps only where CPUs are contended: \
-                 `evenkeel prove {}={}` tells",
+                "Amazon's guide doubles the default of {default} ns, which helps only if threads compete for \
+                    CPUs: run `evenkeel prove {}={}` to measure",
                 KNOB.id,
                 2 * default
             );
@@ -146,25 +146,25 @@ mod tests {
             ],
             expect![[r#"
                 5.10 (latency)
-                  keep /proc/sys/kernel/sched_min_granularity_ns "2250000": longer turns, as some guides advise, make a tick wait longer on a busy CPU
+                  keep /proc/sys/kernel/sched_min_granularity_ns "2250000": longer slices, which some guides advise, make a tick wait longer on a busy CPU
                 5.10, TuneD (latency)
-                  set /proc/sys/kernel/sched_min_granularity_ns "10000000" -> "2250000": a thread that wakes for its tick on a busy CPU waits for turns of 10000000 ns, where this kernel's default here is 2250000 ns
+                  set /proc/sys/kernel/sched_min_granularity_ns "10000000" -> "2250000": a thread that wakes for its tick on a busy CPU waits for slices of 10000000 ns; this kernel's default here is 2250000 ns
                 5.10, 16 CPUs (throughput)
-                  keep /proc/sys/kernel/sched_min_granularity_ns "3000000": Amazon's guide doubles the default of 3000000 ns, which helps only where CPUs are contended: `evenkeel prove sched.min_granularity_ns=6000000` tells
+                  keep /proc/sys/kernel/sched_min_granularity_ns "3000000": Amazon's guide doubles the default of 3000000 ns, which helps only if threads compete for CPUs: run `evenkeel prove sched.min_granularity_ns=6000000` to measure
                 6.1 (latency)
-                  keep /sys/kernel/debug/sched/min_granularity_ns "2250000": longer turns, as some guides advise, make a tick wait longer on a busy CPU
+                  keep /sys/kernel/debug/sched/min_granularity_ns "2250000": longer slices, which some guides advise, make a tick wait longer on a busy CPU
                 6.12 (latency)
-                  keep /sys/kernel/debug/sched/base_slice_ns "2250000": longer turns, as some guides advise, make a tick wait longer on a busy CPU
+                  keep /sys/kernel/debug/sched/base_slice_ns "2250000": longer slices, which some guides advise, make a tick wait longer on a busy CPU
                 6.12, raised (latency)
-                  set /sys/kernel/debug/sched/base_slice_ns "6000000" -> "2100000": a thread that wakes for its tick on a busy CPU waits for turns of 6000000 ns, where this kernel's default here is 2100000 ns
+                  set /sys/kernel/debug/sched/base_slice_ns "6000000" -> "2100000": a thread that wakes for its tick on a busy CPU waits for slices of 6000000 ns; this kernel's default here is 2100000 ns
                 6.12 (density)
-                  keep /sys/kernel/debug/sched/base_slice_ns "2100000": Amazon's guide doubles the default of 2100000 ns, which helps only where CPUs are contended: `evenkeel prove sched.min_granularity_ns=4200000` tells
+                  keep /sys/kernel/debug/sched/base_slice_ns "2100000": Amazon's guide doubles the default of 2100000 ns, which helps only if threads compete for CPUs: run `evenkeel prove sched.min_granularity_ns=4200000` to measure
                 under lockdown (latency)
-                  blocked /sys/kernel/debug/sched/base_slice_ns ? -> "2100000": the kernel's lockdown shuts debugfs, from root too: /sys/kernel/debug/sched/base_slice_ns: operation not permitted (EPERM)
+                  blocked /sys/kernel/debug/sched/base_slice_ns ? -> "2100000": the kernel's lockdown disables debugfs, even for root: /sys/kernel/debug/sched/base_slice_ns: operation not permitted (EPERM)
                 not root (latency)
-                  unknown /sys/kernel/debug/sched/base_slice_ns: only root may read it: permission denied (EACCES)
+                  unknown /sys/kernel/debug/sched/base_slice_ns: you need root to read it: permission denied (EACCES)
                 no debugfs (latency)
-                  not-here /sys/kernel/debug/sched/base_slice_ns: not found here: debugfs is not mounted, or the kernel does not show its scheduler there
+                  not-here /sys/kernel/debug/sched/base_slice_ns: not present here: debugfs is not mounted, or the kernel does not show its scheduler there
                 kernel unknown (latency)
                   unknown sched.min_granularity_ns: the kernel's version is not known: no release
             "#]],

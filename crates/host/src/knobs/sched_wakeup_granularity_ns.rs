@@ -20,18 +20,18 @@ const DEFAULT_NS: i64 = 1_000_000;
 
 pub(super) const KNOB: Knob = Knob {
     id: "sched.wakeup_granularity_ns",
-    title: "how easily a thread that wakes takes over",
+    title: "how easily a waking thread preempts",
     area: Area::Cpu,
     place: Place::FileSince { files: FILES, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 1_000_000_000, unit: "ns" },
     default: "1000000, times 1 to 4 by the number of CPUs: 4 ms on 8 or more",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A thread that wakes takes the CPU from the one that runs if it has had less time by more than this. \
-                The lower it is, the sooner a tick starts on a CPU that something else keeps busy, and the more often \
-                work is interrupted. EEVDF, the scheduler since 6.6, decides by deadlines and has no such number: \
-                there a thread asks for a short slice of its own (process.sched_slice_ns).",
-    risk: "more switches where many threads wake; it does not outlast a reboot",
-    shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of whatever shares the CPU",
+    mechanism: "A waking thread takes the CPU from the running one if it has had less CPU time by more than this. With a lower \
+        value a tick starts sooner on a busy CPU, and other work is interrupted more often. EEVDF, the scheduler since \
+        6.6, decides by deadlines and has no such number. There a thread requests a short slice \
+        (process.sched_slice_ns).",
+    risk: "more switches when many threads wake; a reboot resets it",
+    shows_in: "nonvoluntary_ctxt_switches in /proc/PID/status of the processes that share the CPU",
     kernels: "a sysctl up to 5.12, in debugfs from 5.13 to 6.5; since then see process.sched_slice_ns",
     sources: &[
         Source { title: "Linux kernel/sched/fair.c", says: "1 ms times 1 + log2(CPUs); gone with EEVDF in 6.6" },
@@ -65,13 +65,13 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let finding = match goal {
         Goal::Latency if current > half => {
             let reason = format!(
-                "a tick that wakes on a busy CPU must be behind by {current} ns to start; Amazon's guide halves the \
-                 default of {default} ns, TuneD raised it: `evenkeel prove {}={half}` settles it",
+                "a tick that wakes on a busy CPU preempts only if it is {current} ns behind; Amazon's guide \
+                    halves the default of {default} ns, TuneD raised it: run `evenkeel prove {}={half}` to measure",
                 KNOB.id
             );
             Finding::set(path, half, reason)
         }
-        Goal::Latency => Finding::keep(path, "a tick that wakes takes over sooner than by the kernel's default"),
+        Goal::Latency => Finding::keep(path, "a waking tick preempts sooner than with the kernel's default"),
         Goal::Throughput | Goal::Density => {
             Finding::keep(path, format!("a lower value interrupts work more often, against the goal {goal}"))
         }
@@ -136,11 +136,11 @@ mod tests {
             ],
             expect![[r#"
                 4.4 (latency)
-                  set /proc/sys/kernel/sched_wakeup_granularity_ns "3000000" -> "1500000": a tick that wakes on a busy CPU must be behind by 3000000 ns to start; Amazon's guide halves the default of 3000000 ns, TuneD raised it: `evenkeel prove sched.wakeup_granularity_ns=1500000` settles it
+                  set /proc/sys/kernel/sched_wakeup_granularity_ns "3000000" -> "1500000": a tick that wakes on a busy CPU preempts only if it is 3000000 ns behind; Amazon's guide halves the default of 3000000 ns, TuneD raised it: run `evenkeel prove sched.wakeup_granularity_ns=1500000` to measure
                 4.4, 16 CPUs (latency)
-                  set /proc/sys/kernel/sched_wakeup_granularity_ns "4000000" -> "2000000": a tick that wakes on a busy CPU must be behind by 4000000 ns to start; Amazon's guide halves the default of 4000000 ns, TuneD raised it: `evenkeel prove sched.wakeup_granularity_ns=2000000` settles it
+                  set /proc/sys/kernel/sched_wakeup_granularity_ns "4000000" -> "2000000": a tick that wakes on a busy CPU preempts only if it is 4000000 ns behind; Amazon's guide halves the default of 4000000 ns, TuneD raised it: run `evenkeel prove sched.wakeup_granularity_ns=2000000` to measure
                 6.1 (latency)
-                  keep /sys/kernel/debug/sched/wakeup_granularity_ns "1500000": a tick that wakes takes over sooner than by the kernel's default
+                  keep /sys/kernel/debug/sched/wakeup_granularity_ns "1500000": a waking tick preempts sooner than with the kernel's default
                 6.5 (density)
                   keep /sys/kernel/debug/sched/wakeup_granularity_ns "3000000": a lower value interrupts work more often, against the goal density
                 6.6 (latency)
@@ -148,11 +148,11 @@ mod tests {
                 7.3 (throughput)
                   removed sched.wakeup_granularity_ns: removed in Linux 6.6; a sysctl up to 5.12, in debugfs from 5.13 to 6.5; since then see process.sched_slice_ns
                 under lockdown (latency)
-                  blocked /sys/kernel/debug/sched/wakeup_granularity_ns ? -> "1500000": the kernel's lockdown shuts debugfs, from root too: /sys/kernel/debug/sched/wakeup_granularity_ns: operation not permitted (EPERM)
+                  blocked /sys/kernel/debug/sched/wakeup_granularity_ns ? -> "1500000": the kernel's lockdown disables debugfs, even for root: /sys/kernel/debug/sched/wakeup_granularity_ns: operation not permitted (EPERM)
                 not root (latency)
-                  unknown /sys/kernel/debug/sched/wakeup_granularity_ns: only root may read it: permission denied (EACCES)
+                  unknown /sys/kernel/debug/sched/wakeup_granularity_ns: you need root to read it: permission denied (EACCES)
                 no debugfs (latency)
-                  not-here /sys/kernel/debug/sched/wakeup_granularity_ns: not found here: debugfs is not mounted, or the kernel does not show its scheduler there
+                  not-here /sys/kernel/debug/sched/wakeup_granularity_ns: not present here: debugfs is not mounted, or the kernel does not show its scheduler there
                 kernel unknown (latency)
                   unknown sched.wakeup_granularity_ns: the kernel's version is not known: no release
             "#]],

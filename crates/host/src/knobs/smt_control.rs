@@ -20,13 +20,13 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Words(&["on", "off"]),
     default: "on",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Two threads of a core share its units and its nearest caches: what one of them runs slows the other. \
-                Switched off, each core serves one thread, so that a tick takes the same time whatever else runs, and \
-                the machine has half as many CPUs. The cloud can do the same before the machine starts (EC2: \
-                CpuOptions ThreadsPerCore=1), which the kernel's CPU numbers then show from the beginning.",
-    risk: "half of the CPUs are gone, and paid for all the same; tasks and interrupts of those CPUs move",
-    shows_in: "thread_siblings_list of each CPU; the work of a tick beside a busy sibling",
-    kernels: "since Linux 4.19; nosmt on the command line does it from boot on",
+    mechanism: "Two threads of a core share its execution units and its nearest caches, so work on one slows the other. With \
+        SMT off, each core runs one thread: a tick takes the same time whatever else runs, and the machine has half as \
+        many CPUs. The cloud can do the same before the machine starts (EC2: CpuOptions ThreadsPerCore=1). The kernel \
+        then numbers only whole cores from the beginning.",
+    risk: "half the CPUs are gone, and you still pay for them; tasks and interrupts of those CPUs move",
+    shows_in: "thread_siblings_list of each CPU; the time of a tick while the sibling is busy",
+    kernels: "since Linux 4.19; nosmt on the command line does it at boot",
     sources: &[
         Source {
             title: "Linux Documentation/ABI/testing/sysfs-devices-system-cpu, smt/control",
@@ -55,27 +55,27 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let finding = match current.as_str() {
         "on" => of_threads(facts, context),
         "off" => Finding::keep(PATH, "one thread of each core runs"),
-        "forceoff" => Finding::keep(PATH, "one thread of each core runs, and only a reboot changes that"),
-        "notsupported" => Finding::not_here(PATH, "cores have one thread here: there is nothing to switch off"),
-        "notimplemented" => Finding::not_here(PATH, "the kernel of this architecture does not switch threads off"),
-        other => Finding::not_here(PATH, format!("the kernel says {other:?}, which is none of its known answers")),
+        "forceoff" => Finding::keep(PATH, "one thread of each core runs, and only a reboot can change that"),
+        "notsupported" => Finding::not_here(PATH, "cores have one thread here: there is nothing to disable"),
+        "notimplemented" => Finding::not_here(PATH, "the kernel does not disable threads on this architecture"),
+        other => Finding::not_here(PATH, format!("the kernel reports {other:?}, which evenkeel does not know")),
     };
     Ok(finding.at(current))
 }
 
 fn of_threads(facts: &Facts, context: &AdviceContext) -> Finding {
     let Some(cores) = Cores::of(facts) else {
-        return Finding::new(State::Unknown, PATH, "which CPUs share a core is not known");
+        return Finding::new(State::Unknown, PATH, "evenkeel does not know which CPUs share a core");
     };
     let count = cores.len();
     if cores.threads() == 1 {
-        return Finding::not_here(PATH, "each core shows one thread: there is nothing to switch off");
+        return Finding::not_here(PATH, "each core shows one thread: there is nothing to disable");
     }
     if context.goal != Goal::Latency {
         return Finding::keep(
             PATH,
             format!(
-                "threads that share {count} cores do more work than {count} would, as the goal {} wants",
+                "threads that share {count} cores do more work than {count} threads would, which suits the goal {}",
                 context.goal
             ),
         );
@@ -86,7 +86,8 @@ fn of_threads(facts: &Facts, context: &AdviceContext) -> Finding {
             PATH,
             "off",
             format!(
-                "{count} cores suffice for a server that needs {} and no tick waits for a sibling; EC2 does it at launch by ThreadsPerCore=1; `evenkeel prove {}=off` tells what it gains",
+                "{count} cores are enough for a server that needs {}, and no sibling slows a tick; EC2 does it at \
+                    launch with ThreadsPerCore=1; run `evenkeel prove {}=off` to measure the gain",
                 cpus(needs as usize),
                 KNOB.id
             ),
@@ -97,7 +98,8 @@ fn of_threads(facts: &Facts, context: &AdviceContext) -> Finding {
         None => Finding::keep(
             PATH,
             format!(
-                "off would leave {count} of the CPUs; whether they suffice depends on the server: tell `--server cpus=N`, or ask `evenkeel prove {}=off`",
+                "off would leave {count} of the CPUs; whether they are enough depends on the server: give \
+                    `--server cpus=N`, or run `evenkeel prove {}=off`",
                 KNOB.id
             ),
         ),
@@ -139,23 +141,23 @@ mod tests {
             ],
             expect![[r#"
                 on (latency)
-                  keep /sys/devices/system/cpu/smt/control "on": off would leave 2 of the CPUs; whether they suffice depends on the server: tell `--server cpus=N`, or ask `evenkeel prove smt.control=off`
+                  keep /sys/devices/system/cpu/smt/control "on": off would leave 2 of the CPUs; whether they are enough depends on the server: give `--server cpus=N`, or run `evenkeel prove smt.control=off`
                 on (density)
-                  keep /sys/devices/system/cpu/smt/control "on": threads that share 2 cores do more work than 2 would, as the goal density wants
+                  keep /sys/devices/system/cpu/smt/control "on": threads that share 2 cores do more work than 2 threads would, which suits the goal density
                 off (latency)
                   keep /sys/devices/system/cpu/smt/control "off": one thread of each core runs
                 forceoff (latency)
-                  keep /sys/devices/system/cpu/smt/control "forceoff": one thread of each core runs, and only a reboot changes that
+                  keep /sys/devices/system/cpu/smt/control "forceoff": one thread of each core runs, and only a reboot can change that
                 notsupported (latency)
-                  not-here /sys/devices/system/cpu/smt/control "notsupported": cores have one thread here: there is nothing to switch off
+                  not-here /sys/devices/system/cpu/smt/control "notsupported": cores have one thread here: there is nothing to disable
                 notimplemented (latency)
-                  not-here /sys/devices/system/cpu/smt/control "notimplemented": the kernel of this architecture does not switch threads off
+                  not-here /sys/devices/system/cpu/smt/control "notimplemented": the kernel does not disable threads on this architecture
                 on with one thread a core (latency)
-                  not-here /sys/devices/system/cpu/smt/control "on": each core shows one thread: there is nothing to switch off
+                  not-here /sys/devices/system/cpu/smt/control "on": each core shows one thread: there is nothing to disable
                 siblings unknown (latency)
-                  unknown /sys/devices/system/cpu/smt/control "on": which CPUs share a core is not known
+                  unknown /sys/devices/system/cpu/smt/control "on": evenkeel does not know which CPUs share a core
                 before 4.19 (latency)
-                  not-here /sys/devices/system/cpu/smt/control: not found here: no such file
+                  not-here /sys/devices/system/cpu/smt/control: not present here: no such file
             "#]],
         );
     }

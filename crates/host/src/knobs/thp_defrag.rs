@@ -13,16 +13,16 @@ const PATH: &str = "/sys/kernel/mm/transparent_hugepage/defrag";
 
 pub(super) const KNOB: Knob = Knob {
     id: "thp.defrag",
-    title: "what a fault does for a huge page",
+    title: "page fault effort to get a huge page",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::ChosenWord },
     values: Values::Words(&["always", "defer", "defer+madvise", "madvise", "never"]),
     default: "madvise since Linux 4.6, always before",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Where memory may be given in huge pages but none is free, a page fault can wait while the kernel reclaims \
-                and moves memory to make one (always), ask background threads to do so and go on with a small page \
-                (defer), do the first only for memory for which the program asked (madvise, defer+madvise), or take what \
-                is there (never). The wait falls into whichever tick touches new memory.",
+    mechanism: "It decides what a page fault does if memory may use huge pages but none is free. always waits while the kernel \
+        reclaims and moves memory to make one. defer asks background threads to make one and continues with a small \
+        page. madvise and defer+madvise wait only for memory for which the program requested huge pages. never uses \
+        what is free. The wait happens in the tick that touches new memory.",
     risk: "with less effort at the fault, memory gets fewer huge pages",
     shows_in: "compact_stall and thp_fault_fallback in /proc/vmstat",
     kernels: "all that are built with CONFIG_TRANSPARENT_HUGEPAGE; defer since Linux 4.6, defer+madvise since 4.11",
@@ -57,18 +57,18 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         return Err(Finding::unknown(PATH, "thp.enabled", &facts.memory.thp_enabled).at(current));
     };
     let finding = match (whose, current.as_str()) {
-        (Whose::Nobody, _) => Finding::keep(PATH, "thp.enabled is never: no fault looks for a huge page"),
+        (Whose::Nobody, _) => Finding::keep(PATH, "thp.enabled is never, so no fault looks for a huge page"),
         (Whose::Askers, "always" | "madvise" | "defer+madvise") => {
-            Finding::keep(PATH, "only memory that a program asks it for makes a fault wait")
+            Finding::keep(PATH, "a fault waits only for memory for which the program requested huge pages")
         }
         (Whose::All, "always") if goal == Goal::Throughput => {
-            Finding::keep(PATH, "faults wait for huge pages, which large data is then walked faster by")
+            Finding::keep(PATH, "faults wait for huge pages, and programs then walk large data faster")
         }
         (Whose::All, "always") => {
-            Finding::set(PATH, "madvise", "any page fault may wait while memory is reclaimed and moved together")
+            Finding::set(PATH, "madvise", "any page fault may wait while the kernel reclaims and moves memory")
         }
         (Whose::All, "madvise" | "defer+madvise") => {
-            Finding::keep(PATH, "only memory that a program asks it for makes a fault wait")
+            Finding::keep(PATH, "a fault waits only for memory for which the program requested huge pages")
         }
         _ => Finding::keep(PATH, "no page fault waits for a huge page"),
     };
@@ -133,23 +133,23 @@ mod tests {
             ],
             expect![[r#"
                 the default (latency)
-                  keep /sys/kernel/mm/transparent_hugepage/defrag "madvise": only memory that a program asks it for makes a fault wait
+                  keep /sys/kernel/mm/transparent_hugepage/defrag "madvise": a fault waits only for memory for which the program requested huge pages
                 always (latency)
-                  set /sys/kernel/mm/transparent_hugepage/defrag "always" -> "madvise": any page fault may wait while memory is reclaimed and moved together
+                  set /sys/kernel/mm/transparent_hugepage/defrag "always" -> "madvise": any page fault may wait while the kernel reclaims and moves memory
                 always, for those who ask (density)
-                  keep /sys/kernel/mm/transparent_hugepage/defrag "always": only memory that a program asks it for makes a fault wait
+                  keep /sys/kernel/mm/transparent_hugepage/defrag "always": a fault waits only for memory for which the program requested huge pages
                 one size always (latency)
-                  set /sys/kernel/mm/transparent_hugepage/defrag "always" -> "madvise": any page fault may wait while memory is reclaimed and moved together
+                  set /sys/kernel/mm/transparent_hugepage/defrag "always" -> "madvise": any page fault may wait while the kernel reclaims and moves memory
                 always (throughput)
-                  keep /sys/kernel/mm/transparent_hugepage/defrag "always": faults wait for huge pages, which large data is then walked faster by
+                  keep /sys/kernel/mm/transparent_hugepage/defrag "always": faults wait for huge pages, and programs then walk large data faster
                 defer (latency)
                   keep /sys/kernel/mm/transparent_hugepage/defrag "defer": no page fault waits for a huge page
                 no huge pages (latency)
-                  keep /sys/kernel/mm/transparent_hugepage/defrag "always": thp.enabled is never: no fault looks for a huge page
+                  keep /sys/kernel/mm/transparent_hugepage/defrag "always": thp.enabled is never, so no fault looks for a huge page
                 unknown (latency)
                   unknown /sys/kernel/mm/transparent_hugepage/defrag "madvise": thp.enabled is not known: no brackets
                 not there (latency)
-                  not-here /sys/kernel/mm/transparent_hugepage/defrag: not found here: no such file
+                  not-here /sys/kernel/mm/transparent_hugepage/defrag: not present here: no such file
             "#]],
         );
         assert!(!KNOB.place.files().iter().any(|path| path.contains("redhat")), "a path of RHEL 6");

@@ -13,18 +13,18 @@ const PATH: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 pub(super) const KNOB: Knob = Knob {
     id: "thp.enabled",
-    title: "huge pages without being asked",
+    title: "huge pages for memory that did not request them",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::ChosenWord },
     values: Values::Words(&["always", "madvise", "never"]),
-    default: "always or madvise, by the distribution's kernel",
+    default: "always or madvise, depending on the distribution's kernel",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A huge page takes one entry of the processor's translation cache where 512 small ones would, so that \
-                large data is walked faster. But to find one the kernel may have to move others out of the way while a \
-                page fault waits, and a background thread moves memory together later: pauses in the middle of a tick. \
-                madvise gives huge pages only to memory for which the program asks.",
-    risk: "without huge pages large data is walked slower; pages that are huge already stay so; changing to or from \
-           never changes vm.min_free_kbytes too",
+    mechanism: "A huge page needs one entry in the processor's translation cache instead of 512, so programs walk large data \
+        faster. But to find one, the kernel may have to move other pages while a page fault waits. Later a background \
+        thread moves memory together. Both cause pauses in the middle of a tick. madvise gives huge pages only to \
+        memory for which the program requests them.",
+    risk: "without huge pages programs walk large data more slowly; existing huge pages stay; changing to or from never \
+        also changes vm.min_free_kbytes",
     shows_in: "AnonHugePages in /proc/PID/smaps_rollup, thp_fault_alloc and compact_stall in /proc/vmstat",
     kernels: "all that are built with CONFIG_TRANSPARENT_HUGEPAGE",
     sources: &[
@@ -72,22 +72,24 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         ("always", Goal::Latency) => {
             // Only defrag=always makes every page fault wait; at the other words huge pages are made in the background.
             let cost = match facts.memory.thp_defrag.known().map(String::as_str) {
-                Some("always") => "with defrag at \"always\" any page fault may wait while memory is moved together",
+                Some("always") => {
+                    "with defrag at \"always\" any page fault may wait while the kernel moves memory together"
+                }
                 _ => "any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background",
             };
-            let reason =
-                format!("{cost}; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it");
+            let reason = format!(
+                "{cost}; TuneD recommends never, rpk always: run `evenkeel prove thp.enabled=madvise` to measure"
+            );
             Finding::set(PATH, "madvise", reason)
         }
-        ("always", _) => {
-            Finding::keep(PATH, "large data is walked faster, at the price of a slow page fault now and then")
-        }
-        ("madvise", _) => Finding::keep(PATH, "only memory that a program asks it for gets huge pages"),
+        ("always", _) => Finding::keep(PATH, "programs walk large data faster, but some page faults are slow"),
+        ("madvise", _) => Finding::keep(PATH, "only memory for which the program requests huge pages gets them"),
         ("never", _) => Finding::keep(
             PATH,
-            "no page fault waits for a huge page; `evenkeel prove thp.enabled=madvise` tells what they would gain",
+            "no page fault waits for a huge page; run `evenkeel prove thp.enabled=madvise` to measure what they \
+                would gain",
         ),
-        _ => Finding::new(State::Unknown, PATH, format!("nothing is known of the word {current:?}")),
+        _ => Finding::new(State::Unknown, PATH, format!("evenkeel does not know the word {current:?}")),
     };
     Ok(finding.at(current))
 }
@@ -122,19 +124,19 @@ mod tests {
             ],
             expect![[r#"
                 always (latency)
-                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": any page fault may have to clear 2 MiB, and khugepaged moves memory together in the background; TuneD recommends never, rpk always: run `evenkeel prove thp.enabled=madvise` to measure
                 always, defrag always (latency)
-                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": with defrag at "always" any page fault may wait while memory is moved together; TuneD says never, rpk always: `evenkeel prove thp.enabled=madvise` settles it
+                  set /sys/kernel/mm/transparent_hugepage/enabled "always" -> "madvise": with defrag at "always" any page fault may wait while the kernel moves memory together; TuneD recommends never, rpk always: run `evenkeel prove thp.enabled=madvise` to measure
                 always (throughput)
-                  keep /sys/kernel/mm/transparent_hugepage/enabled "always": large data is walked faster, at the price of a slow page fault now and then
+                  keep /sys/kernel/mm/transparent_hugepage/enabled "always": programs walk large data faster, but some page faults are slow
                 madvise (latency)
-                  keep /sys/kernel/mm/transparent_hugepage/enabled "madvise": only memory that a program asks it for gets huge pages
+                  keep /sys/kernel/mm/transparent_hugepage/enabled "madvise": only memory for which the program requests huge pages gets them
                 never (density)
-                  keep /sys/kernel/mm/transparent_hugepage/enabled "never": no page fault waits for a huge page; `evenkeel prove thp.enabled=madvise` tells what they would gain
+                  keep /sys/kernel/mm/transparent_hugepage/enabled "never": no page fault waits for a huge page; run `evenkeel prove thp.enabled=madvise` to measure what they would gain
                 another word (latency)
-                  unknown /sys/kernel/mm/transparent_hugepage/enabled "inherit": nothing is known of the word "inherit"
+                  unknown /sys/kernel/mm/transparent_hugepage/enabled "inherit": evenkeel does not know the word "inherit"
                 not there (latency)
-                  not-here /sys/kernel/mm/transparent_hugepage/enabled: not found here: no such file
+                  not-here /sys/kernel/mm/transparent_hugepage/enabled: not present here: no such file
                 odd (latency)
                   unknown /sys/kernel/mm/transparent_hugepage/enabled: the value in force is not known: no brackets
             "#]],

@@ -10,16 +10,16 @@ use crate::reading::Reading;
 
 pub(super) const KNOB: Knob = Knob {
     id: "thp.size_enabled",
-    title: "middling pages without being asked",
+    title: "mid-size pages for memory that did not request them",
     area: Area::Memory,
     place: Place::Each { device: Device::ThpSize, file: "enabled", reading: Reading::ChosenWord },
     values: Values::Words(&["always", "inherit", "madvise", "never"]),
     default: "never, but inherit for the huge size",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Between small and huge pages there are others (16 KiB, 64 KiB and so on), which spare page faults and entries of the \
-                translation cache, and take less time to clear than a huge one. inherit does \
-                what thp.enabled says. ARM cores join such pages in one entry, of x86 processors only some (from memory).",
-    risk: "memory that is given but not used",
+    mechanism: "Between small and huge pages there are other sizes (16 KiB, 64 KiB and so on). They save page faults and \
+        translation cache entries, and the kernel clears them faster than a huge page. inherit follows thp.enabled. \
+        ARM cores combine such pages into one entry; only some x86 processors do (from memory).",
+    risk: "the kernel gives memory that the program does not use",
     shows_in: "/sys/kernel/mm/transparent_hugepage/hugepages-NkB/stats",
     kernels: "6.8 on",
     sources: &[
@@ -52,12 +52,13 @@ fn advise(facts: &Facts, _: &AdviceContext) -> Vec<Finding> {
     let reason = match (on.is_empty(), is_arm) {
         (false, _) => format!("in use: {}", on.join(", ")),
         (true, true) => format!(
-            "none but the huge size is in use; ARM joins middling pages in one entry: `evenkeel prove {}@hugepages-64kB=always` tells",
+            "only the huge size is in use; ARM combines mid-size pages into one entry: run `evenkeel prove \
+                {}@hugepages-64kB=always` to measure",
             KNOB.id
         ),
         (true, false) => format!(
-            "none but the huge size is in use; `evenkeel prove {}@hugepages-64kB=madvise` tells whether a server with an allocator \
-             that asks gains",
+            "only the huge size is in use; run `evenkeel prove {}@hugepages-64kB=madvise` to see whether a server \
+                gains whose allocator requests them",
             KNOB.id
         ),
     };
@@ -99,9 +100,9 @@ mod tests {
                 before 6.8 (latency)
                   not-here thp.size_enabled: this kernel has no sizes between small and huge
                 x86 (latency)
-                  keep thp.size_enabled: none but the huge size is in use; `evenkeel prove thp.size_enabled@hugepages-64kB=madvise` tells whether a server with an allocator that asks gains
+                  keep thp.size_enabled: only the huge size is in use; run `evenkeel prove thp.size_enabled@hugepages-64kB=madvise` to see whether a server gains whose allocator requests them
                 arm (latency)
-                  keep thp.size_enabled: none but the huge size is in use; ARM joins middling pages in one entry: `evenkeel prove thp.size_enabled@hugepages-64kB=always` tells
+                  keep thp.size_enabled: only the huge size is in use; ARM combines mid-size pages into one entry: run `evenkeel prove thp.size_enabled@hugepages-64kB=always` to measure
                 in use (density)
                   keep thp.size_enabled: in use: 64 KiB always
                 unknown (latency)

@@ -13,16 +13,16 @@ const PATH: &str = "/proc/sys/vm/compaction_proactiveness";
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.compaction_proactiveness",
-    title: "moving memory together ahead of need",
+    title: "moving memory together in advance",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 100, unit: "" },
     default: "20",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Background threads move pages so that free memory lies in one piece when huge pages are wanted. \
-                The pages that they move are those of running processes, which wait at a page fault if they \
-                touch one meanwhile. Writing a value above 0 starts a round at once.",
-    risk: "without it huge pages are found less often, or at the price of a wait at the fault",
+    mechanism: "Background threads move pages, so that free memory is contiguous when a program wants huge pages. They move \
+        pages of running processes. A process that touches such a page meanwhile waits in a page fault. Writing a \
+        value above 0 starts a round immediately.",
+    risk: "at 0, huge pages are found less often, or only after a wait at the fault",
     shows_in: "compact_daemon_wake and compact_migrate_scanned in /proc/vmstat",
     kernels: "since Linux 5.9, where built with CONFIG_COMPACTION",
     sources: &[Source {
@@ -49,16 +49,17 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let finding = match goal {
-        _ if current <= 0 => Finding::keep(PATH, "no memory is moved ahead of need"),
+        _ if current <= 0 => Finding::keep(PATH, "the kernel moves no memory in advance"),
         Goal::Latency => Finding::set(
             PATH,
             0,
             format!(
-                "at {current} the server's pages may be moved in the background, and a tick that touches one then waits"
+                "at {current} the kernel may move the server's pages in the background, and a tick that touches \
+                    one then waits"
             ),
         ),
         Goal::Throughput | Goal::Density => {
-            Finding::keep(PATH, format!("huge pages are found sooner, at the price that the goal {goal} can pay"))
+            Finding::keep(PATH, format!("the kernel finds huge pages sooner, and the goal {goal} can pay for that"))
         }
     };
     Ok(finding.at(current))
@@ -83,13 +84,13 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  set /proc/sys/vm/compaction_proactiveness "20" -> "0": at 20 the server's pages may be moved in the background, and a tick that touches one then waits
+                  set /proc/sys/vm/compaction_proactiveness "20" -> "0": at 20 the kernel may move the server's pages in the background, and a tick that touches one then waits
                 default (throughput)
-                  keep /proc/sys/vm/compaction_proactiveness "20": huge pages are found sooner, at the price that the goal throughput can pay
+                  keep /proc/sys/vm/compaction_proactiveness "20": the kernel finds huge pages sooner, and the goal throughput can pay for that
                 off (latency)
-                  keep /proc/sys/vm/compaction_proactiveness "0": no memory is moved ahead of need
+                  keep /proc/sys/vm/compaction_proactiveness "0": the kernel moves no memory in advance
                 an older kernel (latency)
-                  not-here /proc/sys/vm/compaction_proactiveness: not found here: /proc/sys/vm/compaction_proactiveness is not among the facts
+                  not-here /proc/sys/vm/compaction_proactiveness: not present here: the facts do not include /proc/sys/vm/compaction_proactiveness
             "#]],
         );
     }

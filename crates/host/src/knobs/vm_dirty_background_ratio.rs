@@ -19,17 +19,17 @@ const WANTED: i64 = 10;
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.dirty_background_ratio",
-    title: "share of memory dirty before writing starts",
+    title: "dirty share of memory before background writing starts",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 100, unit: "percent" },
     default: "10",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "From so large a share of dirty memory on, background threads write it out while programs go on. It has to \
-                lie well below vm.dirty_ratio, so that writers never come to wait; where it does not, the kernel takes \
-                half of that. A lower share writes sooner and in smaller portions. vm.dirty_background_bytes is the same \
-                in bytes; to write one zeroes the other.",
-    risk: "a lower share writes data that would soon have been overwritten",
+    mechanism: "When this share of memory is dirty, background threads write it out while programs continue. It must be well \
+        below vm.dirty_ratio, so that writers never wait. If it is not below, the kernel uses half of vm.dirty_ratio. \
+        A lower share writes sooner and in smaller portions. vm.dirty_background_bytes is the same limit in bytes; a \
+        write to one sets the other to 0.",
+    risk: "a lower share writes data that programs would soon have overwritten",
     shows_in: "nr_dirty and nr_dirty_background_threshold in /proc/vmstat",
     kernels: "all",
     sources: &[
@@ -64,7 +64,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     if let Some(bytes) = bytes_in_use(facts, TWIN) {
-        let reason = format!("vm.dirty_background_bytes is the spelling in use, with {}", size(bytes));
+        let reason = format!("vm.dirty_background_bytes is in use instead, with {}", size(bytes));
         return Ok(Finding::keep(PATH, reason).at(current));
     }
     let Some(pile) = share_of_memory(facts, current) else {
@@ -74,13 +74,13 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let finding = match (goal, ratio) {
         (_, Some(ratio)) if current >= ratio => Finding::keep(
             PATH,
-            format!("not below vm.dirty_ratio, which is {ratio}: the kernel takes half of that, {} %", ratio / 2),
+            format!("not below vm.dirty_ratio, which is {ratio}: the kernel uses half of that, {} %", ratio / 2),
         ),
-        _ if current == 0 => Finding::keep(PATH, "what is written goes out at once"),
+        _ if current == 0 => Finding::keep(PATH, "the kernel writes data out immediately"),
         (Goal::Latency, _) if current > WANTED => {
-            Finding::set(PATH, WANTED, format!("writing out starts only when up to {pile} have piled up"))
+            Finding::set(PATH, WANTED, format!("background writing starts only when up to {pile} are dirty"))
         }
-        _ => Finding::keep(PATH, format!("writing out starts in the background at {pile} at the latest")),
+        _ => Finding::keep(PATH, format!("background writing starts at {pile} at the latest")),
     };
     Ok(finding.at(current))
 }
@@ -111,17 +111,17 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  keep /proc/sys/vm/dirty_background_ratio "10": writing out starts in the background at 819 MiB at the latest
+                  keep /proc/sys/vm/dirty_background_ratio "10": background writing starts at 819 MiB at the latest
                 late (latency)
-                  set /proc/sys/vm/dirty_background_ratio "15" -> "10": writing out starts only when up to 1.2 GiB have piled up
+                  set /proc/sys/vm/dirty_background_ratio "15" -> "10": background writing starts only when up to 1.2 GiB are dirty
                 late (throughput)
-                  keep /proc/sys/vm/dirty_background_ratio "15": writing out starts in the background at 1.2 GiB at the latest
+                  keep /proc/sys/vm/dirty_background_ratio "15": background writing starts at 1.2 GiB at the latest
                 no less than the other (latency)
-                  keep /proc/sys/vm/dirty_background_ratio "20": not below vm.dirty_ratio, which is 20: the kernel takes half of that, 10 %
+                  keep /proc/sys/vm/dirty_background_ratio "20": not below vm.dirty_ratio, which is 20: the kernel uses half of that, 10 %
                 at once (latency)
-                  keep /proc/sys/vm/dirty_background_ratio "0": what is written goes out at once
+                  keep /proc/sys/vm/dirty_background_ratio "0": the kernel writes data out immediately
                 in bytes (latency)
-                  keep /proc/sys/vm/dirty_background_ratio "0": vm.dirty_background_bytes is the spelling in use, with 64 MiB
+                  keep /proc/sys/vm/dirty_background_ratio "0": vm.dirty_background_bytes is in use instead, with 64 MiB
                 memory unknown (latency)
                   unknown /proc/sys/vm/dirty_background_ratio "10": how much memory there is is not known: no /proc/meminfo
             "#]],

@@ -16,17 +16,16 @@ const TWIN: &str = "/proc/sys/vm/dirty_ratio";
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.dirty_bytes",
-    title: "bytes dirty before writers wait",
+    title: "dirty bytes before writers wait",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 8192, max: i64::MAX, unit: "bytes" },
     default: "0: vm.dirty_ratio is in use",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "It is the limit from which on writers wait, as a number of bytes where vm.dirty_ratio is a share \
-                of memory. On a machine with much memory it can be set finer than 1 %. Writing it makes the \
-                share read 0; to go back, the share is written, since 0 is refused here (the least is two pages, \
-                8192 where they are 4 KiB).",
-    risk: "one that is too small makes every burst of writing wait for the disk",
+    mechanism: "Above this limit programs that write must wait. It is a number of bytes, while vm.dirty_ratio is a share of \
+        memory. On a machine with much memory, it allows finer values than 1 %. A write to it sets the share to 0. To \
+        go back, write the share: the kernel refuses 0 here (the minimum is two pages, 8192 if pages are 4 KiB).",
+    risk: "with too small a value, every burst of writing waits for the disk",
     shows_in: "Dirty and Writeback in /proc/meminfo",
     kernels: "all",
     sources: &[KERNEL, HANDLERS, Source { title: "TuneD, profile latency-performance", says: "10 % of memory" }],
@@ -66,11 +65,11 @@ mod tests {
             ],
             expect![[r#"
                 the share is in use (latency)
-                  keep /proc/sys/vm/dirty_bytes "0": vm.dirty_ratio is the spelling in use
+                  keep /proc/sys/vm/dirty_bytes "0": vm.dirty_ratio is in use instead
                 bytes are in use (latency)
-                  keep /proc/sys/vm/dirty_bytes "268435456": this is the spelling in use, with 256 MiB
+                  keep /proc/sys/vm/dirty_bytes "268435456": this one is in use, with 256 MiB
                 not there (latency)
-                  not-here /proc/sys/vm/dirty_bytes: not found here: /proc/sys/vm/dirty_bytes is not among the facts
+                  not-here /proc/sys/vm/dirty_bytes: not present here: the facts do not include /proc/sys/vm/dirty_bytes
             "#]],
         );
         assert!(KNOB.check("0").is_err(), "the kernel refuses it");

@@ -17,27 +17,27 @@ const WANTED: i64 = 20;
 
 pub(super) const KERNEL: Source = Source {
     title: "Linux Documentation/admin-guide/sysctl/vm.rst, dirty_ratio and its like",
-    says: "meaning; only one of share and bytes is in use at a time, and the other reads 0",
+    says: "meaning; only one of share and bytes is in use, and the other reads 0",
 };
 pub(super) const HANDLERS: Source = Source {
     title: "Linux mm/page-writeback.c",
-    says: "writing one spelling zeroes the other; the bytes can't be set to 0",
+    says: "a write to one sets the other to 0; the bytes cannot be set to 0",
 };
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.dirty_ratio",
-    title: "share of memory dirty before writers wait",
+    title: "dirty share of memory before writers wait",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 1, max: 100, unit: "percent" },
     default: "20",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "What a program writes to a file stays in memory until the kernel writes it out. When so large a share of \
-                the memory that is free or holds files is dirty, whoever writes is made to wait, \
-                and is slowed from halfway between vm.dirty_background_ratio and here on: a server that logs from its \
-                tick thread waits with it. A lower share makes the waits earlier but the pile that must be written \
-                out smaller. vm.dirty_bytes is the same limit in bytes; to write one zeroes the other.",
-    risk: "a lower share throttles bursts of writing that a higher one would have swallowed",
+    mechanism: "Data that a program writes to a file stays in memory until the kernel writes it out. The share counts memory \
+        that is free or holds files. When this share is dirty, the kernel makes writers wait. It slows them from \
+        halfway between vm.dirty_background_ratio and this value. A server that logs from its tick thread waits too. \
+        With a lower share the waits start earlier, but less data must be written out. vm.dirty_bytes is the same \
+        limit in bytes; a write to one sets the other to 0.",
+    risk: "a lower share slows bursts of writing that a higher one would absorb",
     shows_in: "Dirty and Writeback in /proc/meminfo, nr_dirty_threshold in /proc/vmstat",
     kernels: "all",
     sources: &[
@@ -76,9 +76,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     if let Some(bytes) = bytes_in_use(facts, TWIN) {
-        return Ok(
-            Finding::keep(PATH, format!("vm.dirty_bytes is the spelling in use, with {}", size(bytes))).at(current)
-        );
+        return Ok(Finding::keep(PATH, format!("vm.dirty_bytes is in use instead, with {}", size(bytes))).at(current));
     }
     let Some(pile) = share_of_memory(facts, current) else {
         return Err(Finding::unknown(PATH, "how much memory there is", &facts.memory.total_bytes).at(current));
@@ -88,23 +86,25 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         _ => String::new(),
     };
     let finding = match goal {
-        _ if current == 0 => {
-            Finding::set(PATH, WANTED, "every write waits for the disk: neither share nor bytes allow any dirty memory")
-        }
+        _ if current == 0 => Finding::set(
+            PATH,
+            WANTED,
+            "every write waits for the disk: neither the share nor the bytes allow dirty memory",
+        ),
         Goal::Latency if current > WANTED => Finding::set(
             PATH,
             WANTED,
-            format!("up to {pile} may pile up, and those who write wait while it goes out{disk}"),
+            format!("up to {pile} may be dirty, and writers wait while the kernel writes it out{disk}"),
         ),
         Goal::Latency => Finding::keep(
             PATH,
             format!(
-                "writers wait only when up to {pile} are to go out{disk}; Amazon's guide says 20, TuneD 10 %: `evenkeel prove \
-                 vm.dirty_ratio=10` settles it for a server that writes much"
+                "writers wait only when up to {pile} must be written out{disk}; Amazon's guide says 20, TuneD 10 \
+                    %: for a server that writes much, run `evenkeel prove vm.dirty_ratio=10` to measure"
             ),
         ),
         Goal::Throughput | Goal::Density => {
-            Finding::keep(PATH, format!("bursts of up to {pile} are written without a wait"))
+            Finding::keep(PATH, format!("programs write bursts of up to {pile} without a wait"))
         }
     };
     Ok(finding.at(current))
@@ -148,19 +148,19 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  keep /proc/sys/vm/dirty_ratio "20": writers wait only when up to 1.6 GiB are to go out to vda, the only disk; Amazon's guide says 20, TuneD 10 %: `evenkeel prove vm.dirty_ratio=10` settles it for a server that writes much
+                  keep /proc/sys/vm/dirty_ratio "20": writers wait only when up to 1.6 GiB must be written out to vda, the only disk; Amazon's guide says 20, TuneD 10 %: for a server that writes much, run `evenkeel prove vm.dirty_ratio=10` to measure
                 default, two disks (latency)
-                  keep /proc/sys/vm/dirty_ratio "20": writers wait only when up to 1.6 GiB are to go out; Amazon's guide says 20, TuneD 10 %: `evenkeel prove vm.dirty_ratio=10` settles it for a server that writes much
+                  keep /proc/sys/vm/dirty_ratio "20": writers wait only when up to 1.6 GiB must be written out; Amazon's guide says 20, TuneD 10 %: for a server that writes much, run `evenkeel prove vm.dirty_ratio=10` to measure
                 default (throughput)
-                  keep /proc/sys/vm/dirty_ratio "20": bursts of up to 1.6 GiB are written without a wait
+                  keep /proc/sys/vm/dirty_ratio "20": programs write bursts of up to 1.6 GiB without a wait
                 TuneD's 40 (latency)
-                  set /proc/sys/vm/dirty_ratio "40" -> "20": up to 3.2 GiB may pile up, and those who write wait while it goes out to vda, the only disk
+                  set /proc/sys/vm/dirty_ratio "40" -> "20": up to 3.2 GiB may be dirty, and writers wait while the kernel writes it out to vda, the only disk
                 TuneD's 40 (throughput)
-                  keep /proc/sys/vm/dirty_ratio "40": bursts of up to 3.2 GiB are written without a wait
+                  keep /proc/sys/vm/dirty_ratio "40": programs write bursts of up to 3.2 GiB without a wait
                 neither (density)
-                  set /proc/sys/vm/dirty_ratio "0" -> "20": every write waits for the disk: neither share nor bytes allow any dirty memory
+                  set /proc/sys/vm/dirty_ratio "0" -> "20": every write waits for the disk: neither the share nor the bytes allow dirty memory
                 in bytes (latency)
-                  keep /proc/sys/vm/dirty_ratio "0": vm.dirty_bytes is the spelling in use, with 256 MiB
+                  keep /proc/sys/vm/dirty_ratio "0": vm.dirty_bytes is in use instead, with 256 MiB
                 memory unknown (latency)
                   unknown /proc/sys/vm/dirty_ratio "20": how much memory there is is not known: no /proc/meminfo
             "#]],

@@ -16,17 +16,17 @@ const PERCENT_MAX: i64 = 5;
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.min_free_kbytes",
-    title: "memory kept for those who can't wait",
+    title: "memory reserved for allocations that cannot wait",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 1024, max: i32::MAX as i64, unit: "KiB" },
-    default: "computed: four times the root of memory in KiB, and more with transparent huge pages",
+    default: "computed: four times the square root of memory in KiB, and more with transparent huge pages",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "A network driver that needs a buffer in an interrupt can't wait for memory to be freed: it takes \
-                from this reserve, and drops the packet where that is empty. All marks of reclaim rise with it. \
-                Switching transparent huge pages computes it anew unless it was set by hand.",
-    risk: "memory that nobody else may use; far too much of it, and the kernel kills processes at once",
-    shows_in: "page allocation failure in the kernel's log, rx_nobuf counters of the driver",
+    mechanism: "A network driver that needs a buffer in an interrupt cannot wait until memory is free. It uses this reserve, \
+        and drops the packet if the reserve is empty. All reclaim watermarks rise with it. When you switch transparent \
+        huge pages, the kernel computes it again, unless you set it yourself.",
+    risk: "nobody else may use this memory; with far too much of it, the kernel kills processes immediately",
+    shows_in: "page allocation failure in the kernel log, rx_nobuf counters of the driver",
     kernels: "all",
     sources: &[
         Source {
@@ -35,11 +35,11 @@ pub(super) const KNOB: Knob = Knob {
         },
         Source {
             title: "Linux Documentation/admin-guide/sysctl/vm.rst, min_free_kbytes",
-            says: "below 1024 the machine is subtly broken, too high and it runs out of memory",
+            says: "below 1024 the machine is subtly broken; with too high a value it runs out of memory",
         },
         Source {
             title: "Linux mm/page_alloc.c, calculate_min_free_kbytes",
-            says: "four times the root of the memory in KiB, within 128 KiB and 256 MiB",
+            says: "four times the square root of the memory in KiB, within 128 KiB and 256 MiB",
         },
     ],
     extras: Extras {
@@ -68,23 +68,24 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
         _ if percent_kb > 0 && current > percent_kb * PERCENT_MAX => {
             let kept = size((current as u64).saturating_mul(1024));
             let reason = format!(
-                "{kept} is more than {PERCENT_MAX} % of memory that nobody may use; 3 % is the most that a source names"
+                "{kept} is more than {PERCENT_MAX} % of memory, and nobody else may use it; sources recommend 3 % \
+                    at most"
             );
             Finding::set(PATH, (percent_kb * 3).clamp(1024, i64::from(i32::MAX)), reason)
         }
         Some(_) if current >= percent_kb => {
-            Finding::keep(PATH, "a percent of memory or more is kept for drivers that can't wait")
+            Finding::keep(PATH, "at least one percent of memory is reserved for drivers that cannot wait")
         }
         Some(nic) => Finding::keep(
             PATH,
             format!(
-                "where the kernel's log tells of page allocation failures, {}'s driver wants more: Amazon's driver guide says 1 to 3 % of \
-                 memory, which is {percent_kb} to {} KiB here",
+                "if the kernel log shows page allocation failures, {}'s driver needs more: Amazon's driver guide \
+                    says 1 to 3 % of memory, which is {percent_kb} to {} KiB here",
                 nic.name,
                 percent_kb * 3
             ),
         ),
-        None => Finding::keep(PATH, "no interface has hardware behind it whose driver could want more"),
+        None => Finding::keep(PATH, "no interface has hardware whose driver could need more"),
     };
     Ok(finding.at(current))
 }
@@ -111,13 +112,13 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  keep /proc/sys/vm/min_free_kbytes "67584": where the kernel's log tells of page allocation failures, eth0's driver wants more: Amazon's driver guide says 1 to 3 % of memory, which is 83886 to 251658 KiB here
+                  keep /proc/sys/vm/min_free_kbytes "67584": if the kernel log shows page allocation failures, eth0's driver needs more: Amazon's driver guide says 1 to 3 % of memory, which is 83886 to 251658 KiB here
                 raised (latency)
-                  keep /proc/sys/vm/min_free_kbytes "167772": a percent of memory or more is kept for drivers that can't wait
+                  keep /proc/sys/vm/min_free_kbytes "167772": at least one percent of memory is reserved for drivers that cannot wait
                 far too much (density)
-                  set /proc/sys/vm/min_free_kbytes "2097152" -> "251658": 2.0 GiB is more than 5 % of memory that nobody may use; 3 % is the most that a source names
+                  set /proc/sys/vm/min_free_kbytes "2097152" -> "251658": 2.0 GiB is more than 5 % of memory, and nobody else may use it; sources recommend 3 % at most
                 loopback only (latency)
-                  keep /proc/sys/vm/min_free_kbytes "67584": no interface has hardware behind it whose driver could want more
+                  keep /proc/sys/vm/min_free_kbytes "67584": no interface has hardware whose driver could need more
                 memory unknown (latency)
                   unknown /proc/sys/vm/min_free_kbytes "67584": how much memory there is is not known: no /proc/meminfo
             "#]],

@@ -12,29 +12,28 @@ const PATH: &str = "/proc/sys/vm/nr_hugepages";
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.nr_hugepages",
-    title: "huge pages set aside",
+    title: "reserved huge pages",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: i32::MAX as i64, unit: "pages" },
     default: "0",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "So many pages of the default size (2 MiB on x86) are taken out of memory and given only to \
-                programs that map them by MAP_HUGETLB, a file of hugetlbfs, or glibc's malloc when it is told \
-                to. They are never swapped or moved, so no tick waits for one. The kernel takes as many as it \
-                finds in one piece, and gives no error where that is fewer: what reads back is what counts, and \
-                at boot it finds most.",
-    risk: "memory that nobody else may use, whether the server asks for it or not; more than three quarters of the machine's is \
-           refused, since what is left has to hold everything else",
+    mechanism: "The kernel reserves this many pages of the default size (2 MiB on x86). It gives them only to programs that \
+        map them with MAP_HUGETLB, a hugetlbfs file, or glibc's malloc if configured. It never swaps or moves them, so \
+        no tick waits for one. The kernel reserves as many as it finds in contiguous memory, and reports no error if \
+        that is fewer. The value that you read back counts. At boot it finds the most.",
+    risk: "nobody else may use this memory, whether the server needs it or not; evenkeel refuses more than three quarters \
+        of the machine's memory, because the rest must hold everything else",
     shows_in: "HugePages_Total, HugePages_Free and HugePages_Rsvd in /proc/meminfo",
     kernels: "all that are built with CONFIG_HUGETLBFS",
     sources: &[
         Source {
             title: "Linux Documentation/admin-guide/sysctl/vm.rst, nr_hugepages",
-            says: "how many; Documentation/admin-guide/mm/hugetlbpage.rst tells the rest",
+            says: "the number; Documentation/admin-guide/mm/hugetlbpage.rst has the details",
         },
         Source {
             title: "Linux Documentation/admin-guide/mm/hugetlbpage.rst",
-            says: "fewer pages may come than were asked for; best at boot",
+            says: "the kernel may reserve fewer pages than requested; best at boot",
         },
     ],
     extras: Extras {
@@ -59,18 +58,19 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let finding = match (page_bytes(facts, current), facts.memory.total_bytes.known()) {
         _ if current <= 0 => Finding::keep(
             PATH,
-            "no memory is set aside; it is worth it only for a server that asks for huge pages itself (see process.glibc_hugetlb)",
+            "no memory is reserved; reserve some only for a server that requests huge pages itself (see \
+                process.glibc_hugetlb)",
         ),
         (Some(page), Some(total)) => Finding::keep(
             PATH,
             format!(
-                "{} of {} are set aside for those who ask: if HugePages_Free in /proc/meminfo stays high while the server runs, \
-                 nobody does",
+                "{} of {} are reserved for programs that request them: if HugePages_Free in /proc/meminfo stays \
+                    high while the server runs, none does",
                 size(reserved(page)),
                 size(*total)
             ),
         ),
-        _ => Finding::keep(PATH, format!("{current} pages are set aside for those who ask")),
+        _ => Finding::keep(PATH, format!("{current} pages are reserved for programs that request them")),
     };
     Ok(finding.at(current))
 }
@@ -85,7 +85,8 @@ fn too_much(facts: &Facts, wanted: &str) -> Option<String> {
     let is_less = u64::try_from(current).is_ok_and(|current| wanted <= current);
     (wanted > most && !is_less).then(|| {
         format!(
-            "{wanted} pages of {} are {}, and this machine has {}: at most three quarters of that may be set aside, {most} pages",
+            "{wanted} pages of {} are {}, and this machine has {}: you may reserve at most three quarters of \
+                that, {most} pages",
             size(page),
             size(wanted.saturating_mul(page)),
             size(total)
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn more_than_the_machine_can_spare_is_refused() {
         let refused = |facts: &Facts, wanted: &str| too_much(facts, wanted).unwrap_or_default();
-        let many = "3073 pages of 2 MiB are 6.0 GiB, and this machine has 8.0 GiB: at most three quarters of that may be set aside, \
+        let many = "3073 pages of 2 MiB are 6.0 GiB, and this machine has 8.0 GiB: you may reserve at most three quarters of that, \
                     3072 pages";
         let table = [
             ("quiet", 0, 0, "3072", ""),
@@ -165,7 +166,7 @@ mod tests {
                 0,
                 0,
                 "7",
-                "7 pages of 1.0 GiB are 7.0 GiB, and this machine has 8.0 GiB: at most three quarters of that may be set aside, 6 pages",
+                "7 pages of 1.0 GiB are 7.0 GiB, and this machine has 8.0 GiB: you may reserve at most three quarters of that, 6 pages",
             ),
             ("default_hugepagesz=3G", 0, 0, "3073", many),
         ];
@@ -199,13 +200,13 @@ mod tests {
             ],
             expect![[r#"
                 none (latency)
-                  keep /proc/sys/vm/nr_hugepages "0": no memory is set aside; it is worth it only for a server that asks for huge pages itself (see process.glibc_hugetlb)
+                  keep /proc/sys/vm/nr_hugepages "0": no memory is reserved; reserve some only for a server that requests huge pages itself (see process.glibc_hugetlb)
                 some (latency)
-                  keep /proc/sys/vm/nr_hugepages "512": 1.0 GiB of 8.0 GiB are set aside for those who ask: if HugePages_Free in /proc/meminfo stays high while the server runs, nobody does
+                  keep /proc/sys/vm/nr_hugepages "512": 1.0 GiB of 8.0 GiB are reserved for programs that request them: if HugePages_Free in /proc/meminfo stays high while the server runs, none does
                 some of a size unknown (density)
-                  keep /proc/sys/vm/nr_hugepages "512": 512 pages are set aside for those who ask
+                  keep /proc/sys/vm/nr_hugepages "512": 512 pages are reserved for programs that request them
                 not built in (latency)
-                  not-here /proc/sys/vm/nr_hugepages: not found here: /proc/sys/vm/nr_hugepages is not among the facts
+                  not-here /proc/sys/vm/nr_hugepages: not present here: the facts do not include /proc/sys/vm/nr_hugepages
             "#]],
         );
     }

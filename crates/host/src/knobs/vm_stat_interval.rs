@@ -21,10 +21,9 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 1, max: 3600, unit: "s" },
     default: "1",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Each CPU counts pages for itself, and a kernel worker adds its counts to the common ones so \
-                often, on every CPU that has some. The worker interrupts whatever runs there, a tick included, \
-                for some microseconds.",
-    risk: "figures in /proc/vmstat and /proc/meminfo lag behind by so long",
+    mechanism: "Each CPU counts pages for itself. At this interval a kernel worker adds the counts to the global ones, on \
+        every CPU that has some. The worker interrupts whatever runs there, including a tick, for some microseconds.",
+    risk: "figures in /proc/vmstat and /proc/meminfo lag by up to this interval",
     shows_in: "context switches to kworker threads in `perf sched`, vmstat_update among the workers",
     kernels: "all",
     sources: &[
@@ -53,12 +52,12 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         Goal::Latency if (0..WANTED_S).contains(&current) => Finding::set(
             PATH,
             WANTED_S,
-            format!("a kernel worker interrupts each CPU every {} to add up counters that can wait", seconds(current)),
+            format!("a kernel worker interrupts each CPU every {} to update counters that can wait", seconds(current)),
         ),
-        Goal::Latency => Finding::keep(PATH, format!("counters are added up only every {}", seconds(current))),
-        Goal::Throughput | Goal::Density => {
-            Finding::keep(PATH, "what the worker takes does not show in the work of a second")
+        Goal::Latency => {
+            Finding::keep(PATH, format!("the kernel updates the counters only every {}", seconds(current)))
         }
+        Goal::Throughput | Goal::Density => Finding::keep(PATH, "over a second, the worker's time does not matter"),
     };
     Ok(finding.at(current))
 }
@@ -86,13 +85,13 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  set /proc/sys/vm/stat_interval "1" -> "10": a kernel worker interrupts each CPU every second to add up counters that can wait
+                  set /proc/sys/vm/stat_interval "1" -> "10": a kernel worker interrupts each CPU every second to update counters that can wait
                 default (throughput)
-                  keep /proc/sys/vm/stat_interval "1": what the worker takes does not show in the work of a second
+                  keep /proc/sys/vm/stat_interval "1": over a second, the worker's time does not matter
                 raised (latency)
-                  keep /proc/sys/vm/stat_interval "10": counters are added up only every 10 seconds
+                  keep /proc/sys/vm/stat_interval "10": the kernel updates the counters only every 10 seconds
                 not there (latency)
-                  not-here /proc/sys/vm/stat_interval: not found here: /proc/sys/vm/stat_interval is not among the facts
+                  not-here /proc/sys/vm/stat_interval: not present here: the facts do not include /proc/sys/vm/stat_interval
             "#]],
         );
     }

@@ -16,16 +16,16 @@ const WANTED: i64 = 30;
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.swappiness",
-    title: "eagerness to swap anonymous memory out",
+    title: "preference for swapping anonymous memory",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 200, unit: "" },
     default: "60",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "When memory runs short the kernel either drops pages of files or swaps out pages of processes. A lower \
-                value makes it spare the processes, so that a server's tick does not wait for a page to come back from \
-                disk. Without swap there is nothing to decide, and the value does nothing.",
-    risk: "near 0 the kernel kills processes for want of memory sooner than it swaps",
+    mechanism: "When memory is short, the kernel either drops pages of files or swaps out pages of processes. With a lower \
+        value it spares the processes, so that a server's tick does not wait for a page from disk. Without swap the \
+        value has no effect.",
+    risk: "near 0 the kernel kills processes for lack of memory before it swaps",
     shows_in: "pswpin and pswpout in /proc/vmstat, major faults of the server's process",
     kernels: "all; 0 to 100 before Linux 5.8, 0 to 200 since",
     sources: &[
@@ -62,9 +62,9 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
         return Err(Finding::unknown(PATH, "whether there is swap", &facts.memory.swaps).at(current));
     };
     let finding = match swaps.iter().find(|swap| !swap.path.starts_with("/dev/zram")) {
-        _ if swaps.is_empty() => Finding::inert(PATH, "there is no swap here: the value does nothing"),
+        _ if swaps.is_empty() => Finding::inert(PATH, "there is no swap here, so the value has no effect"),
         None => Finding::keep(PATH, "all swap is compressed memory (zram): no page comes back from a disk"),
-        Some(_) if current <= WANTED => Finding::keep(PATH, "the pages of processes are spared already"),
+        Some(_) if current <= WANTED => Finding::keep(PATH, "the kernel already spares the pages of processes"),
         Some(swap) if goal == Goal::Density => {
             Finding::keep(PATH, format!("swapping the pages of idle sessions to {:?} makes room for more", swap.path))
         }
@@ -112,7 +112,7 @@ mod tests {
             ],
             expect![[r#"
                 no swap (latency)
-                  not-here /proc/sys/vm/swappiness "60": there is no swap here: the value does nothing
+                  not-here /proc/sys/vm/swappiness "60": there is no swap here, so the value has no effect
                 swap (latency)
                   set /proc/sys/vm/swappiness "60" -> "30": a tick may wait for a page from "/dev/vdb": a lower value keeps the server's pages in memory; sources name 1, 10 and 30
                 swap (throughput)
@@ -120,13 +120,13 @@ mod tests {
                 swap (density)
                   keep /proc/sys/vm/swappiness "60": swapping the pages of idle sessions to "/dev/vdb" makes room for more
                 swap, lowered (latency)
-                  keep /proc/sys/vm/swappiness "30": the pages of processes are spared already
+                  keep /proc/sys/vm/swappiness "30": the kernel already spares the pages of processes
                 zram (latency)
                   keep /proc/sys/vm/swappiness "180": all swap is compressed memory (zram): no page comes back from a disk
                 swap unknown (latency)
                   unknown /proc/sys/vm/swappiness "60": whether there is swap is not known: no /proc/swaps
                 not there (latency)
-                  not-here /proc/sys/vm/swappiness: not found here: /proc/sys/vm/swappiness is not among the facts
+                  not-here /proc/sys/vm/swappiness: not present here: the facts do not include /proc/sys/vm/swappiness
             "#]],
         );
     }

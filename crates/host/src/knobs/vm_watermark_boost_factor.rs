@@ -18,11 +18,11 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 0, max: i32::MAX as i64, unit: "" },
     default: "15000",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "When an allocation has to break into a block of memory that was kept for another kind, the \
-                kernel raises the mark up to which its background thread reclaims, by up to so many hundredths \
-                of a percent of the high mark. The thread then frees memory that nobody asked for, and drops \
-                files that were in use, in a burst.",
-    risk: "at 0 memory fragments sooner, and huge pages become rarer",
+    mechanism: "Sometimes an allocation must break into a block of memory that is kept for another kind. The kernel then \
+        raises the watermark up to which its background thread reclaims, by up to this many hundredths of a percent of \
+        the high watermark. The thread then frees memory that nobody requested, and drops files that are in use, in a \
+        burst.",
+    risk: "at 0, memory fragments sooner and huge pages become rarer",
     shows_in: "pageoutrun and kswapd_high_wmark_hit_quickly in /proc/vmstat",
     kernels: "since Linux 5.0",
     sources: &[Source {
@@ -48,14 +48,14 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
 fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let finding = match goal {
-        _ if current <= 0 => Finding::keep(PATH, "reclaim keeps to its ordinary marks"),
+        _ if current <= 0 => Finding::keep(PATH, "reclaim uses its ordinary watermarks"),
         Goal::Latency => Finding::set(
             PATH,
             0,
-            "a burst of reclaim that nobody asked for takes CPU time from ticks and drops files that are in use",
+            "a burst of unrequested reclaim takes CPU time from ticks and drops files that are in use",
         ),
         Goal::Throughput | Goal::Density => {
-            Finding::keep(PATH, "it keeps memory in larger pieces, at the price of some reclaim")
+            Finding::keep(PATH, "it keeps memory in larger pieces, but costs some reclaim")
         }
     };
     Ok(finding.at(current))
@@ -80,13 +80,13 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  set /proc/sys/vm/watermark_boost_factor "15000" -> "0": a burst of reclaim that nobody asked for takes CPU time from ticks and drops files that are in use
+                  set /proc/sys/vm/watermark_boost_factor "15000" -> "0": a burst of unrequested reclaim takes CPU time from ticks and drops files that are in use
                 default (density)
-                  keep /proc/sys/vm/watermark_boost_factor "15000": it keeps memory in larger pieces, at the price of some reclaim
+                  keep /proc/sys/vm/watermark_boost_factor "15000": it keeps memory in larger pieces, but costs some reclaim
                 off (latency)
-                  keep /proc/sys/vm/watermark_boost_factor "0": reclaim keeps to its ordinary marks
+                  keep /proc/sys/vm/watermark_boost_factor "0": reclaim uses its ordinary watermarks
                 an older kernel (latency)
-                  not-here /proc/sys/vm/watermark_boost_factor: not found here: /proc/sys/vm/watermark_boost_factor is not among the facts
+                  not-here /proc/sys/vm/watermark_boost_factor: not present here: the facts do not include /proc/sys/vm/watermark_boost_factor
             "#]],
         );
     }

@@ -18,16 +18,16 @@ pub(super) const KNOB: Knob = Knob {
     values: Values::Number { min: 1, max: 3000, unit: "" },
     default: "10",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "The kernel's background thread wakes when free memory falls below one mark and works up to \
-                another; they lie so many ten-thousandths of memory apart. Where memory is taken faster than the \
-                thread frees it, an allocation has to reclaim by itself and waits. A larger distance wakes the \
-                thread earlier.",
+    mechanism: "The kernel's background thread wakes when free memory falls below one watermark, and reclaims up to another. \
+        The distance between them is this many ten-thousandths of memory. If programs take memory faster than the \
+        thread frees it, an allocation must reclaim memory itself and waits. A larger distance wakes the thread \
+        earlier.",
     risk: "a larger distance keeps more memory free that files could use",
-    shows_in: "allocstall_normal and pgscan_direct in /proc/vmstat: allocations that had to reclaim by themselves",
+    shows_in: "allocstall_normal and pgscan_direct in /proc/vmstat: allocations that had to reclaim memory themselves",
     kernels: "since Linux 4.6; at most 1000 in older kernels",
     sources: &[Source {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, watermark_scale_factor",
-        says: "unit, default and bound; raise it where many allocations reclaim directly",
+        says: "unit, default and limit; raise it if many allocations reclaim directly",
     }],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["allocstall_normal", "pgscan_direct"] }],
@@ -50,8 +50,8 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     };
     let distance = size(total / 10_000 * u64::try_from(current).unwrap_or(0).min(3000));
     let reason = format!(
-        "the marks of reclaim lie about {distance} apart, which is enough unless allocstall in /proc/vmstat rises while the server \
-         runs"
+        "the reclaim watermarks are about {distance} apart, which is enough unless allocstall in /proc/vmstat \
+            rises while the server runs"
     );
     Ok(Finding::keep(PATH, reason).at(current))
 }
@@ -77,13 +77,13 @@ mod tests {
             ],
             expect![[r#"
                 default (latency)
-                  keep /proc/sys/vm/watermark_scale_factor "10": the marks of reclaim lie about 8 MiB apart, which is enough unless allocstall in /proc/vmstat rises while the server runs
+                  keep /proc/sys/vm/watermark_scale_factor "10": the reclaim watermarks are about 8 MiB apart, which is enough unless allocstall in /proc/vmstat rises while the server runs
                 raised (latency)
-                  keep /proc/sys/vm/watermark_scale_factor "200": the marks of reclaim lie about 163 MiB apart, which is enough unless allocstall in /proc/vmstat rises while the server runs
+                  keep /proc/sys/vm/watermark_scale_factor "200": the reclaim watermarks are about 163 MiB apart, which is enough unless allocstall in /proc/vmstat rises while the server runs
                 memory unknown (latency)
                   unknown /proc/sys/vm/watermark_scale_factor "10": how much memory there is is not known: no /proc/meminfo
                 an older kernel (latency)
-                  not-here /proc/sys/vm/watermark_scale_factor: not found here: /proc/sys/vm/watermark_scale_factor is not among the facts
+                  not-here /proc/sys/vm/watermark_scale_factor: not present here: the facts do not include /proc/sys/vm/watermark_scale_factor
             "#]],
         );
     }

@@ -13,21 +13,22 @@ const PATH: &str = "/proc/sys/vm/zone_reclaim_mode";
 
 pub(super) const KNOB: Knob = Knob {
     id: "vm.zone_reclaim_mode",
-    title: "reclaiming near memory before using far memory",
+    title: "local reclaim before remote memory",
     area: Area::Memory,
     place: Place::File { path: PATH, reading: Reading::Plain },
     values: Values::Number { min: 0, max: 7, unit: "" },
     default: "0",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "When a node has no free memory left, an allocation normally takes memory of the next node. With bit 1 the \
-                kernel first drops pages of files on its own node, with 2 it also writes dirty ones out, with 4 it also \
-                swaps: the allocation waits for that, while memory lies free on the other node.",
-    risk: "above 0, allocations wait and files fall out of memory while other nodes have room",
+    mechanism: "When a node has no free memory, an allocation normally takes memory of the next node. With bit 1, the kernel \
+        first drops file pages on its own node. With 2 it also writes dirty ones out, and with 4 it also swaps. The \
+        allocation waits for that, although memory is free on the other node.",
+    risk: "above 0, allocations wait and files are evicted from memory while other nodes have room",
     shows_in: "zone_reclaim_success and zone_reclaim_failed in /proc/vmstat",
     kernels: "all that are built with CONFIG_NUMA",
     sources: &[Source {
         title: "Linux Documentation/admin-guide/sysctl/vm.rst, zone_reclaim_mode",
-        says: "off by default; only for workloads that are split so that each fits its node, where far memory is dear",
+        says: "off by default; only for workloads that are split so that each fits on its node, if remote memory is \
+            slow",
     }],
     extras: Extras {
         read_in: &[CounterPlace::Table {
@@ -51,11 +52,11 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let current = own_number(facts, PATH)?;
     let nodes = several_nodes(facts, PATH).map_err(|finding| finding.at(current))?;
     let finding = match current {
-        0 => Finding::keep(PATH, format!("an allocation may use any of {} nodes rather than wait", nodes.len())),
+        0 => Finding::keep(PATH, format!("an allocation uses any of {} nodes instead of waiting", nodes.len())),
         _ => {
             let reason = format!(
-                "an allocation reclaims memory on its own node first, though another of {} may have room: only a server that \
-                 fits its node gains from that",
+                "an allocation first reclaims memory on its own node, although another of {} may have room: only \
+                    a server that fits on its node gains from that",
                 nodes.len()
             );
             Finding::set(PATH, 0, reason)
@@ -86,11 +87,11 @@ mod tests {
             ],
             expect![[r#"
                 one node (latency)
-                  not-here /proc/sys/vm/zone_reclaim_mode "1": there is one memory node: all memory is equally near
+                  not-here /proc/sys/vm/zone_reclaim_mode "1": there is one memory node: all memory is equally close
                 two nodes (latency)
-                  keep /proc/sys/vm/zone_reclaim_mode "0": an allocation may use any of 2 nodes rather than wait
+                  keep /proc/sys/vm/zone_reclaim_mode "0": an allocation uses any of 2 nodes instead of waiting
                 two nodes, on (density)
-                  set /proc/sys/vm/zone_reclaim_mode "1" -> "0": an allocation reclaims memory on its own node first, though another of 2 may have room: only a server that fits its node gains from that
+                  set /proc/sys/vm/zone_reclaim_mode "1" -> "0": an allocation first reclaims memory on its own node, although another of 2 may have room: only a server that fits on its node gains from that
             "#]],
         );
     }

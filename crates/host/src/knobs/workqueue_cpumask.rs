@@ -16,21 +16,21 @@ const PATH: &str = "/sys/devices/virtual/workqueue/cpumask";
 
 pub(super) const KNOB: Knob = Knob {
     id: "workqueue.cpumask",
-    title: "CPUs that do unbound work of the kernel",
+    title: "CPUs for unbound work of the kernel",
     area: Area::Cpu,
     place: Place::File { path: PATH, reading: Reading::CpuMask },
     values: Values::Cpus { may_be_empty: false },
     default: "all CPUs but isolated ones",
     takes_effect: TakesEffect::AtOnce,
-    mechanism: "Writing back files, cleaning up and much else is done by kworker threads that may run on any CPU of \
-                this set, in the middle of a tick too. Taken out of it, the CPUs of a server are spared that work; \
-                what is bound to a CPU stays.",
-    risk: "the CPUs that are left have all of that work",
-    shows_in: "kworker/u* in the CPU time of the server's CPUs",
+    mechanism: "kworker threads write back files, clean up and do other work. They may run on any CPU of this set, even in the \
+        middle of a tick. Remove the server's CPUs from it, and they are spared that work. Work that is bound to a CPU \
+        stays.",
+    risk: "the remaining CPUs do all of that work",
+    shows_in: "CPU time of kworker/u* on the server's CPUs",
     kernels: "since 4.2; workqueue.unbound_cpus= at boot since 6.12",
     sources: &[
         Source { title: "Linux Documentation/core-api/workqueue.rst, affinity", says: "the set of unbound workers" },
-        Source { title: "TuneD, profile cpu-partitioning", says: "leaves the isolated cores out" },
+        Source { title: "TuneD, profile cpu-partitioning", says: "excludes the isolated cores" },
     ],
     extras: Extras {
         read_in: &[],
@@ -48,14 +48,11 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     let current = own(PATH, &facts.cpus.unbound_work)?;
     let finding = match (servers_cpus(facts, context), facts.cpus.online.known()) {
         (Some(server), Some(online)) if !current.and(&server).is_empty() && !online.without(&server).is_empty() => {
-            let reason =
-                format!("work of the kernel may run in the middle of a tick on CPUs {server}, which are the server's");
+            let reason = format!("kernel work may run in the middle of a tick on the server's CPUs {server}");
             Finding::set(PATH, online.without(&server), reason)
         }
-        (Some(server), _) => Finding::keep(PATH, format!("CPUs {server} are spared the kernel's work already")),
-        (None, _) => {
-            Finding::keep(PATH, "no CPU is set apart for the server: tell `--server cpus=N` where one could be")
-        }
+        (Some(server), _) => Finding::keep(PATH, format!("the kernel already runs no unbound work on CPUs {server}")),
+        (None, _) => Finding::keep(PATH, "no CPU is reserved for the server: give `--server cpus=N` if one could be"),
     };
     Ok(finding.at(current))
 }
@@ -93,13 +90,13 @@ mod tests {
             ],
             expect![[r#"
                 none apart (latency)
-                  keep /sys/devices/virtual/workqueue/cpumask "0-3": no CPU is set apart for the server: tell `--server cpus=N` where one could be
+                  keep /sys/devices/virtual/workqueue/cpumask "0-3": no CPU is reserved for the server: give `--server cpus=N` if one could be
                 isolated (latency)
-                  set /sys/devices/virtual/workqueue/cpumask "0-3" -> "0-1": work of the kernel may run in the middle of a tick on CPUs 2-3, which are the server's
+                  set /sys/devices/virtual/workqueue/cpumask "0-3" -> "0-1": kernel work may run in the middle of a tick on the server's CPUs 2-3
                 isolated, spared (latency)
-                  keep /sys/devices/virtual/workqueue/cpumask "0-1": CPUs 2-3 are spared the kernel's work already
+                  keep /sys/devices/virtual/workqueue/cpumask "0-1": the kernel already runs no unbound work on CPUs 2-3
                 before 4.2 (latency)
-                  not-here /sys/devices/virtual/workqueue/cpumask: not found here: no such file
+                  not-here /sys/devices/virtual/workqueue/cpumask: not present here: no such file
             "#]],
         );
     }

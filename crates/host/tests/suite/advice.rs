@@ -81,7 +81,7 @@ fn a_capture_older_than_a_look_makes_it_unknown() {
         }
         for advice in &after {
             assert_eq!((advice.state, &advice.wanted), (State::Unknown, &None), "{}: {}", knob.id, advice.reason);
-            assert!(advice.reason.contains("capture the machine anew"), "{}: {}", knob.id, advice.reason);
+            assert!(advice.reason.contains("capture the machine again"), "{}: {}", knob.id, advice.reason);
         }
         unknown.push(knob.id);
     }

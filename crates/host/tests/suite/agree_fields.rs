@@ -12,7 +12,7 @@ use evenkeel_hostfs::{Capture, Root};
 use evenkeel_testkit::skipped;
 use serde_json::Value;
 
-use crate::fields::counters::{ASKED, Counts, ours, told};
+use crate::fields::counters::{ASKED, Counts, as_text, ours};
 use crate::fields::{Row, TOOLS};
 
 /// What was asked, one shell line each, and what came back or why nothing did.
@@ -156,7 +156,7 @@ fn counted(root: &Root) -> (Value, Counts) {
 /// What all answers tell; `when` stands before the question.
 fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
     let of = |(name, asked): (&str, &str)| match said.get(&format!("{when}{asked}")) {
-        Some(Ok(text)) => told(facts, name, text),
+        Some(Ok(text)) => as_text(facts, name, text),
         Some(Err(why)) => {
             skipped(format_args!("{asked}: {}", why.lines().next().unwrap_or_default()));
             Counts::new()

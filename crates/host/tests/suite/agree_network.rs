@@ -42,12 +42,12 @@ fn compare_offloads(interface: &str) -> usize {
         skipped(format_args!("the offloads of {interface}: they changed meanwhile"));
         return 0;
     }
-    let told = pairs(&text);
+    let as_text = pairs(&text);
     let mut compared = 0;
     for (name, value) in before.lines().map(|line| line.split_once('=').unwrap()) {
         let old = OLD_NAMES.iter().find(|(new, _)| *new == name).map(|(_, old)| *old);
         // An older ethtool leaves out what it has no name for.
-        let Some(theirs) = told.get(name).or_else(|| told.get(old?)) else { continue };
+        let Some(theirs) = as_text.get(name).or_else(|| as_text.get(old?)) else { continue };
         let on = theirs.split_whitespace().next().unwrap();
         let fixed = if theirs.ends_with("[fixed]") { ",fixed" } else { "" };
         assert_eq!(value, format!("{on}{fixed}"), "{interface} {name}");
@@ -103,7 +103,7 @@ fn ethtool_counts_the_same_losses() {
         let ours = ours.known().unwrap();
         assert_eq!(ours.len(), expected.min(256), "{}", nic.name);
         for (name, count) in ours {
-            let [least, most] = [&before, &after].map(|told| told[name.as_str()].parse::<u64>().unwrap());
+            let [least, most] = [&before, &after].map(|as_text| as_text[name.as_str()].parse::<u64>().unwrap());
             assert!((least..=most).contains(count), "{} {name}: {count}, ethtool {least} to {most}", nic.name);
         }
     }
@@ -138,11 +138,11 @@ fn devices_stand_on_each_other_as_ip_says() {
         std::env::current_exe().unwrap().display()
     );
     let output = alone(&script).unwrap();
-    let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    for line in told.lines().filter_map(|line| line.strip_prefix("skipped ip link add ")) {
+    let as_text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    for line in as_text.lines().filter_map(|line| line.strip_prefix("skipped ip link add ")) {
         skipped(format_args!("ip link add {line}"));
     }
-    assert!(output.status.success(), "{told}");
+    assert!(output.status.success(), "{as_text}");
 }
 
 #[test]

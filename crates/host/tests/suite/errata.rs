@@ -117,8 +117,8 @@ fn masks_name_the_cpus_that_they_name() {
 #[test]
 fn of_udp_mem_only_the_first_number_gates() {
     let facts = host(C5N, &[("/proc/sys/net/ipv4/udp_mem", "247296 1 1")]);
-    says(&facts, "net.ipv4.udp_mem", State::Keep, "only the first number gates");
-    assert!(knob("net.ipv4.udp_mem").mechanism.contains("UDP heeds the first alone"));
+    says(&facts, "net.ipv4.udp_mem", State::Keep, "only the first number applies");
+    assert!(knob("net.ipv4.udp_mem").mechanism.contains("but UDP uses only the first"));
 }
 
 #[test]
@@ -127,16 +127,16 @@ fn the_backlog_is_not_on_the_way_of_a_queue_without_rps() {
         &host(C5N, &[]),
         "net.core.netdev_max_backlog",
         State::Keep,
-        "no RPS is on, so only loopback and veth pass it",
+        "RPS is off, so only loopback and veth use this queue",
     );
     let steered = host(C5N, &[("/sys/class/net/ens5/queues/rx-0/rps_cpus", "f")]);
-    says(&steered, "net.core.netdev_max_backlog", State::Set, "RPS sends packets of ens5/rx-0 through it");
+    says(&steered, "net.core.netdev_max_backlog", State::Set, "RPS sends packets of ens5/rx-0 through this queue");
 }
 
 #[test]
 fn busy_read_is_for_new_sockets_only() {
     assert_eq!(knob("net.core.busy_read").takes_effect, evenkeel_host::TakesEffect::NewSockets);
-    assert!(knob("net.core.busy_read").mechanism.contains("Sockets that are open already keep theirs"));
+    assert!(knob("net.core.busy_read").mechanism.contains("Open sockets keep their value"));
     assert!(knob("net.core.busy_poll").mechanism.contains("poll"));
 }
 
@@ -151,7 +151,12 @@ fn maxcpus_is_64_of_128_and_goes_by_neighbours() {
     let booted = |arguments: &str| format!("console=ttyS0 {arguments}");
     // Siblings are N and N+1 there: 63 or 64 CPUs are whole cores, and half of the cores are gone.
     let line = booted("maxcpus=63");
-    says(&host(CPUS_128, &[("/proc/cmdline", &line)]), "cmdline.maxcpus", State::Keep, "siblings are neighbours here");
+    says(
+        &host(CPUS_128, &[("/proc/cmdline", &line)]),
+        "cmdline.maxcpus",
+        State::Keep,
+        "siblings have adjacent numbers here",
+    );
     let refusal = says(&host(CPUS_128, &[]), "cmdline.maxcpus", State::NotHere, "both threads of half of the cores");
     assert_eq!(refusal.wanted, None);
     // Siblings are N and N+18 here.
@@ -171,7 +176,7 @@ fn huge_pages_have_one_path() {
 
 #[test]
 fn malloc_gets_huge_pages_by_glibcs_tunable() {
-    assert!(knob("process.glibc_hugetlb").mechanism.contains("no longer has since 2.34"));
+    assert!(knob("process.glibc_hugetlb").mechanism.contains("glibc removed in 2.34"));
     let other = knobs::ALL.iter().filter(|knob| knob.id != "process.glibc_hugetlb");
     for knob in other {
         assert!(!format!("{} {}", knob.place, knob.mechanism).contains("HUGETLB_MORECORE"), "{}", knob.id);
@@ -199,7 +204,7 @@ fn the_xen_clock_source_is_for_xen() {
 fn intel_pstate_has_no_enable() {
     let error = refused("cmdline.intel_pstate=enable");
     assert!(error.contains("passive") && error.contains("enable"), "{error}");
-    assert!(knob("cmdline.intel_pstate").mechanism.contains("an opt-in of Ubuntu's kernel 3.13"));
+    assert!(knob("cmdline.intel_pstate").mechanism.contains("Ubuntu's kernel 3.13 had it as an opt-in"));
     let facts = host(C5N, &[("/proc/cmdline", "ro intel_pstate=enable")]);
     says(&facts, "cmdline.intel_pstate", State::Keep, "the kernel ignores \"enable\"");
 }
@@ -260,9 +265,9 @@ fn harm_is_refused_with_its_reason() {
         (host(CPUS_128, &[]), "cpuidle.dma_latency_us", State::NotHere, "no idle driver"),
         (host(CPUS_128, &[]), "cpu.resume_latency_us", State::NotHere, "no idle driver"),
         (host(CPUS_128, &[]), "cmdline.maxcpus", State::NotHere, "both threads of half of the cores"),
-        (forced, "clocksource", State::NotHere, "nothing better is on offer"),
+        (forced, "clocksource", State::NotHere, "no better source is available"),
         (not_invariant.clone(), "clocksource", State::Keep, "nonstop_tsc is missing"),
-        (not_invariant, "cmdline.tsc", State::NotHere, "errors stay unseen"),
+        (not_invariant, "cmdline.tsc", State::NotHere, "nobody notices its errors"),
         (host(AZURE, &[]), "net.rps_cpus", State::NotHere, "1 CPU"),
         (host(AZURE, &[]), "net.core.busy_poll", State::NotHere, "1 CPU"),
         (host(AZURE, &[]), "clocksource", State::Keep, "Hyper-V corrects it"),
@@ -289,7 +294,7 @@ fn what_was_never_looked_at_is_unknown() {
             .map(|line| format!("{line}\n"))
             .collect();
         let facts = Facts::probe(&Root::captured(Capture::parse(&older).unwrap()));
-        says(&facts, id, State::Unknown, "taken before evenkeel looked at it");
+        says(&facts, id, State::Unknown, "which is older than this check");
         let fact = serde_json::to_value(facts.sysctl(path)).unwrap();
         assert_eq!(fact["unknown"], "absent", "the meaning in JSON stays");
     }

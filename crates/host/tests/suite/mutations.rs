@@ -28,9 +28,9 @@ const CONFINED: &str = "EVENKEEL_CONFINED";
 fn answered(text: &str, seed: u64) -> Option<usize> {
     let facts = Facts::probe(&Root::captured(Capture::parse(text).ok()?));
     let mut bytes = serde_json::to_string(&facts).unwrap().len();
-    let told = Server { pps: Some(3_840), cpus: Some(2), players: Some(64) };
+    let as_text = Server { pps: Some(3_840), cpus: Some(2), players: Some(64) };
     for goal in Goal::ALL {
-        for server in [Server::default(), told] {
+        for server in [Server::default(), as_text] {
             let advice = advise(&facts, &AdviceContext { goal, server });
             assert!(!advice.is_empty(), "seed {seed}");
             bytes += serde_json::to_string(&advice).unwrap().len();

@@ -191,8 +191,8 @@ fn network_devices_and_interrupts() {
     let facts = host("debian-13");
     expect![[r#"
         irq.affinity@7=1: CANNOT, no interrupt 7 of a network interface is known, and the number alone would not last; set it after each boot: evenkeel apply irq.affinity@7=1
-        net.rps_cpus@ens5/rx-x=1: CANNOT, "ens5/rx-x" is no name of such a device; set it after each boot: evenkeel apply net.rps_cpus@ens5/rx-x=1
-        sched.wakeup_granularity_ns=1: CANNOT, Linux 6.12.43 has no file for it; leave it out; evenkeel explain sched.wakeup_granularity_ns says since when
+        net.rps_cpus@ens5/rx-x=1: CANNOT, "ens5/rx-x" is not the name of such a device; set it after each boot: evenkeel apply net.rps_cpus@ens5/rx-x=1
+        sched.wakeup_granularity_ns=1: CANNOT, Linux 6.12.43 has no file for it; do not set it; `evenkeel explain sched.wakeup_granularity_ns` shows since when
     "#]].assert_eq(&to_text(&super::plan(&context(&facts), &refused)));
 }
 
@@ -301,7 +301,7 @@ fn what_drivers_are_told() {
         CombinedChannels=1
         net.rings=4096: /etc/systemd/network/90-evenkeel-2-ena.link (Reboot)
         net.channels@ens5=1: /etc/systemd/network/90-evenkeel-1-ens5.link (Reboot)
-        net.coalesce_rx_us=0: CANNOT, systemd 249 of this distribution does not know it in .link files, which 250 does; run at each boot, as a udev rule or a unit of yours: ethtool -C DEVICE adaptive-rx off rx-usecs 0
+        net.coalesce_rx_us=0: CANNOT, systemd 249 of this distribution does not support it in .link files; 250 does; run at each boot, in your own udev rule or unit: ethtool -C DEVICE adaptive-rx off rx-usecs 0
         #### ubuntu-24.04: as debian-13
         #### rhel-9
         == /etc/systemd/network/90-evenkeel-1-ens5.link 644
@@ -385,7 +385,7 @@ fn an_interface_is_told_by_what_lasts() {
         enP2s1: Property=ID_NET_NAME_SLOT=enP2s1
         eno1: Property=ID_NET_NAME_ONBOARD=eno1
         enx02004c4f4f50: Property=ID_NET_NAME_MAC=enx02004c4f4f50
-        game0: net.rings@game0=512: CANNOT, nothing that lasts tells game0 from other interfaces: its name is somebody's choice; run at each boot, as a udev rule or a unit of yours: ethtool -G game0 rx 512
-        lan: net.rings@lan=512: CANNOT, nothing that lasts tells lan from other interfaces: its name is somebody's choice; run at each boot, as a udev rule or a unit of yours: ethtool -G lan rx 512
+        game0: net.rings@game0=512: CANNOT, nothing permanent distinguishes game0 from other interfaces: somebody chose its name; run at each boot, in your own udev rule or unit: ethtool -G game0 rx 512
+        lan: net.rings@lan=512: CANNOT, nothing permanent distinguishes lan from other interfaces: somebody chose its name; run at each boot, in your own udev rule or unit: ethtool -G lan rx 512
     "#]].assert_eq(&all);
 }

@@ -64,7 +64,7 @@ fn a_sysctl_that_a_later_file_sets_is_not_promised() {
         # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
         vm/stat_interval = 10
         vm.stat_interval=10: /etc/sysctl.d/90-evenkeel.conf (AtOnce)
-        vm.swappiness=1: CANNOT, /etc/sysctl.d/99-zz.conf sets vm/swappiness too, and is read after /etc/sysctl.d/90-evenkeel.conf; change it in /etc/sysctl.d/99-zz.conf, which belongs to somebody else
+        vm.swappiness=1: CANNOT, /etc/sysctl.d/99-zz.conf also sets vm/swappiness, and is read after /etc/sysctl.d/90-evenkeel.conf; change it in /etc/sysctl.d/99-zz.conf, which evenkeel does not own
     "#]].assert_eq(&to_text(&plan));
 }
 
@@ -113,7 +113,7 @@ fn a_kernel_argument_of_somebody_else_stays() {
     }
     expect![[r#####"
         #### debian-12, ro isolcpus=1, ours []
-        cmdline.isolcpus=2-3: CANNOT, this kernel was started with isolcpus=1, which is not from a setting that is kept; take isolcpus=1 out of the boot loader's configuration, or reboot if it is out already; then apply cmdline.isolcpus=2-3 again
+        cmdline.isolcpus=2-3: CANNOT, this kernel was started with isolcpus=1, which evenkeel did not set; remove isolcpus=1 from the boot loader's configuration, or reboot if it is already removed; then apply cmdline.isolcpus=2-3 again
         #### debian-12, ro isolcpus=1, ours ["isolcpus=1"]
         == /etc/default/grub.d/90-evenkeel.cfg 644
         # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
@@ -139,12 +139,12 @@ fn a_kernel_argument_of_somebody_else_stays() {
         $ update-grub (undo: update-grub; image too; after ["/etc/default/grub.d/90-evenkeel.cfg"])
         cmdline.isolcpus=2-3: /etc/default/grub.d/90-evenkeel.cfg (Reboot)
         #### rhel-9, ro isolcpus=1, ours []
-        cmdline.isolcpus=2-3: CANNOT, this kernel was started with isolcpus=1, which is not from a setting that is kept; take isolcpus=1 out of the boot loader's configuration, or reboot if it is out already; then apply cmdline.isolcpus=2-3 again
+        cmdline.isolcpus=2-3: CANNOT, this kernel was started with isolcpus=1, which evenkeel did not set; remove isolcpus=1 from the boot loader's configuration, or reboot if it is already removed; then apply cmdline.isolcpus=2-3 again
         #### rhel-9, ro isolcpus=1, ours ["isolcpus=1"]
         $ grubby --update-kernel=ALL --args=isolcpus=2-3 (undo: grubby --update-kernel=ALL --remove-args=isolcpus=2-3; booted; after [])
         cmdline.isolcpus=2-3: grubby --update-kernel=ALL --args=isolcpus=2-3 (Reboot)
         #### rhel-9, ro isolcpus=2-3, ours []
-        cmdline.isolcpus=2-3: the boot loader, which gives it already (AtOnce)
+        cmdline.isolcpus=2-3: the boot loader, which already passes it (AtOnce)
         #### rhel-9, ro isolcpus=2-3, ours ["isolcpus=2-3"]
         $ grubby --update-kernel=ALL --args=isolcpus=2-3 (undo: grubby --update-kernel=ALL --remove-args=isolcpus=2-3; booted; after [])
         cmdline.isolcpus=2-3: grubby --update-kernel=ALL --args=isolcpus=2-3 (Reboot)
@@ -184,7 +184,7 @@ fn kernel_arguments_of_an_image() {
         isolcpus=2-3
         cmdline.isolcpus=2-3: /boot/loader/entries/4f-5.14.0.conf (Reboot)
         #### amazon-2023
-        cmdline.isolcpus=2-3: CANNOT, the image has no boot entries yet: its first boot makes them, or the tool that builds it; give isolcpus=2-3 to that tool, or run on the machine: grubby --update-kernel=ALL --args=isolcpus=2-3
+        cmdline.isolcpus=2-3: CANNOT, the image has no boot entries yet: its first boot or its build tool creates them; give isolcpus=2-3 to that tool, or run on the machine: grubby --update-kernel=ALL --args=isolcpus=2-3
     "#####]].assert_eq(&all);
 }
 
@@ -216,19 +216,19 @@ fn names_the_manual_steps_for_other_boot_loaders() {
         .collect();
     expect![[r#####"
         #### GRUB alone
-        cmdline.isolcpus=2-3: CANNOT, GRUB reads /etc/default/grub alone here, which is somebody else's shell script; add isolcpus=2-3 to GRUB_CMDLINE_LINUX in it, then run: grub-mkconfig -o /boot/grub/grub.cfg
+        cmdline.isolcpus=2-3: CANNOT, GRUB reads only /etc/default/grub here, a shell script that evenkeel does not edit; add isolcpus=2-3 to GRUB_CMDLINE_LINUX in it, then run: grub-mkconfig -o /boot/grub/grub.cfg
         #### GRUB legacy
-        cmdline.isolcpus=2-3: CANNOT, a GRUB before 2 starts this machine, whose grub.conf is not edited; add isolcpus=2-3 to the kernel lines of /boot/grub/grub.conf
+        cmdline.isolcpus=2-3: CANNOT, a GRUB before 2 starts this machine, and evenkeel does not edit its grub.conf; add isolcpus=2-3 to the kernel lines of /boot/grub/grub.conf
         #### systemd-boot
-        cmdline.isolcpus=2-3: CANNOT, systemd-boot starts this machine, and what makes its entries differs from one distribution to the next; kernelstub --add-options isolcpus=2-3 where there is kernelstub; else add it to /etc/kernel/cmdline and run: kernel-install add "$(uname -r)" "/lib/modules/$(uname -r)/vmlinuz"
+        cmdline.isolcpus=2-3: CANNOT, systemd-boot starts this machine, and each distribution creates its entries in another way; run kernelstub --add-options isolcpus=2-3 if kernelstub exists; else add it to /etc/kernel/cmdline and run: kernel-install add "$(uname -r)" "/lib/modules/$(uname -r)/vmlinuz"
         #### a unified kernel
-        cmdline.isolcpus=2-3: CANNOT, the arguments are part of a unified kernel image, which may be signed; add isolcpus=2-3 to /etc/kernel/cmdline, build the image anew with ukify or kernel-install, and sign it
+        cmdline.isolcpus=2-3: CANNOT, the arguments are part of a unified kernel image, which may be signed; add isolcpus=2-3 to /etc/kernel/cmdline, build the image again with ukify or kernel-install, and sign it
         #### ostree
-        cmdline.isolcpus=2-3: CANNOT, ostree makes the boot entries; rpm-ostree kargs --append=isolcpus=2-3
+        cmdline.isolcpus=2-3: CANNOT, ostree creates the boot entries; rpm-ostree kargs --append=isolcpus=2-3
         #### none
-        cmdline.isolcpus=2-3: CANNOT, no boot loader is in this root: who starts the machine gives the kernel its arguments; add isolcpus=2-3 where the machine is defined: the microVM's boot_args, or QEMU's -append
+        cmdline.isolcpus=2-3: CANNOT, this root has no boot loader: whoever starts the machine passes the kernel its arguments; add isolcpus=2-3 to the definition of the machine: the microVM's boot_args, or QEMU's -append
         #### not for this user
-        cmdline.isolcpus=2-3: CANNOT, which boot loader starts this machine is not known: /boot/grub/grub.conf: permission denied (EACCES); as root it may be; else add isolcpus=2-3 to the kernel's command line by hand
+        cmdline.isolcpus=2-3: CANNOT, evenkeel does not know which boot loader starts this machine: /boot/grub/grub.conf: permission denied (EACCES); run it as root; else add isolcpus=2-3 to the kernel command line yourself
     "#####]].assert_eq(&told);
 }
 
@@ -286,9 +286,9 @@ fn irqbalance() {
         $ systemctl try-restart irqbalance.service (undo: systemctl try-restart irqbalance.service; booted; after ["/etc/sysconfig/irqbalance"])
         irqbalance.banned_cpus=2-3,40: /etc/sysconfig/irqbalance (AtOnce)
         #### arch 
-        irqbalance.banned_cpus=2-3,40: CANNOT, where irqbalance of this distribution reads its variables is not known; add --bancpu or the variable to its unit: systemctl edit irqbalance.service
+        irqbalance.banned_cpus=2-3,40: CANNOT, evenkeel does not know where irqbalance of this distribution reads its variables; add --bancpu or the variable to its unit: systemctl edit irqbalance.service
         #### none
-        irqbalance.banned_cpus=2-3: CANNOT, /etc/default/irqbalance is not there: irqbalance is not installed, so that nothing moves interrupts; nothing, unless irqbalance is installed later
+        irqbalance.banned_cpus=2-3: CANNOT, /etc/default/irqbalance does not exist: irqbalance is not installed, so nothing moves interrupts; nothing, unless irqbalance is installed later
     "#####]].assert_eq(&all);
 }
 
@@ -329,8 +329,8 @@ fn the_servers_unit() {
         process.sched_policy=fifo: /etc/systemd/system/game.service.d/90-evenkeel.conf (ProcessStart)
         process.glibc_hugetlb=1: /etc/systemd/system/game.service.d/90-evenkeel.conf (ProcessStart)
         cgroup.cpu_max=max: /etc/systemd/system/game.service.d/90-evenkeel.conf (ProcessStart)
-        process.memory_lock=all: CANNOT, /etc/systemd/system/game.service.d/90-evenkeel.conf only permits it: a program's memory is locked by the program itself; the server calls mlockall(MCL_CURRENT | MCL_FUTURE) when it starts
-        process.sched_slice_ns=100000: CANNOT, systemd has no key for it, and the kernel keeps it for each thread; the server sets it in each thread by sched_setattr with sched_runtime=100000
+        process.memory_lock=all: CANNOT, /etc/systemd/system/game.service.d/90-evenkeel.conf only allows it: a program's memory is locked by the program itself; the server calls mlockall(MCL_CURRENT | MCL_FUTURE) when it starts
+        process.sched_slice_ns=100000: CANNOT, systemd has no key for it, and the kernel keeps it for each thread; the server sets it in each thread: sched_setattr with sched_runtime=100000
         #### debian-13: as debian-12
         #### ubuntu-22.04: as debian-12
         #### ubuntu-24.04: as debian-12
@@ -340,14 +340,14 @@ fn the_servers_unit() {
     let facts = host("debian-12");
     let without = PersistContext { unit: None, ..context(&facts) };
     expect![[r#"
-        process.cpu_affinity=2-3: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or start the server under taskset -c 2-3, or with CPUAffinity=2-3 in its systemd unit
-        process.numa_policy=0: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or start the server by numactl --cpunodebind=0 --membind=0, or with NUMAPolicy=bind, NUMAMask=0 and the node's CPUs as CPUAffinity= in its unit
-        process.timer_slack_ns=1: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or start the server so that process.timer_slack_ns=1 holds from its start
-        process.memory_lock=all: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or call mlockall(MCL_CURRENT | MCL_FUTURE) when the server starts, for all of its memory, with LimitMEMLOCK=infinity in its unit
-        process.sched_policy=fifo: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or start the server under chrt, or with CPUSchedulingPolicy=fifo in its systemd unit
-        process.glibc_hugetlb=1: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or start the server with GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment
-        cgroup.cpu_max=max: CANNOT, it belongs to the server's process, and nobody said which unit starts that; name the server's systemd unit: --unit NAME.service; or write max to cpu.max of the server's control group (systemd: an empty CPUQuota=; Kubernetes: no CPU limit, or whole CPUs by the static CPU manager)
-        process.sched_slice_ns=100000: CANNOT, it belongs to the server's process, and nobody said which unit starts that; the server sets it in each thread by sched_setattr with sched_runtime=100000
+        process.cpu_affinity=2-3: CANNOT, it belongs to the server's process, and you gave no unit that starts it; name the server's systemd unit: --unit NAME.service; or start the server under taskset -c 2-3, or with CPUAffinity=2-3 in its systemd unit
+        process.numa_policy=0: CANNOT, it belongs to the server's process, and you gave no unit that starts it; name the server's systemd unit: --unit NAME.service; or start the server with numactl --cpunodebind=0 --membind=0, or with NUMAPolicy=bind, NUMAMask=0 and the node's CPUs as CPUAffinity= in its unit
+        process.timer_slack_ns=1: CANNOT, it belongs to the server's process, and you gave no unit that starts it; name the server's systemd unit: --unit NAME.service; or start the server so that process.timer_slack_ns=1 holds from its start
+        process.memory_lock=all: CANNOT, it belongs to the server's process, and you gave no unit that starts it; name the server's systemd unit: --unit NAME.service; or call mlockall(MCL_CURRENT | MCL_FUTURE) when the server starts, for all of its memory, with LimitMEMLOCK=infinity in its unit
+        process.sched_policy=fifo: CANNOT, it belongs to the server's process, and you gave no unit that starts it; name the server's systemd unit: --unit NAME.service; or start the server under chrt, or with CPUSchedulingPolicy=fifo in its systemd unit
+        process.glibc_hugetlb=1: CANNOT, it belongs to the server's process, and you gave no unit that starts it; name the server's systemd unit: --unit NAME.service; or start the server with GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment
+        cgroup.cpu_max=max: CANNOT, it belongs to the server's process, and you gave no unit that starts it; name the server's systemd unit: --unit NAME.service; or write max to cpu.max of the server's control group (systemd: an empty CPUQuota=; Kubernetes: no CPU limit, or whole CPUs by the static CPU manager)
+        process.sched_slice_ns=100000: CANNOT, it belongs to the server's process, and you gave no unit that starts it; the server sets it in each thread: sched_setattr with sched_runtime=100000
     "#]].assert_eq(&to_text(&plan(&without, &settings(&PROCESS))));
     let texts = ["process.numa_policy=1", "process.memory_lock=none", "process.sched_policy=other"];
     expect![[r#"

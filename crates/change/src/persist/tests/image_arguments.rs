@@ -65,30 +65,30 @@ fn an_argument_of_somebody_else_in_grubs_defaults_is_seen() {
     expect![[r#"
         nothing: taken: /etc/default/grub.d/90-evenkeel.cfg
         beside ours: /etc/default/grub (line 2) of the image gives the kernel isolcpus=1, which evenkeel did not add
-           -> take isolcpus=1 out of /etc/default/grub; then run this again
+           -> remove isolcpus=1 from /etc/default/grub; then run this again
         the same: taken: /etc/default/grub.d/90-evenkeel.cfg
         behind ours: /etc/default/grub (line 2) of the image gives the kernel isolcpus=1, which evenkeel did not add
-           -> take isolcpus=1 out of /etc/default/grub; then run this again
+           -> remove isolcpus=1 from /etc/default/grub; then run this again
         of a later file: /etc/default/grub.d/99-x.cfg (line 1) of the image gives the kernel isolcpus=1, which evenkeel did not add
-           -> take isolcpus=1 out of /etc/default/grub.d/99-x.cfg; then run this again
+           -> remove isolcpus=1 from /etc/default/grub.d/99-x.cfg; then run this again
         replaced since: taken: /etc/default/grub.d/90-evenkeel.cfg
         in a branch: /etc/default/grub (line 2) of the image gives the kernel isolcpus=1, which evenkeel did not add
-           -> take isolcpus=1 out of /etc/default/grub; then run this again
+           -> remove isolcpus=1 from /etc/default/grub; then run this again
         by a variable: /etc/default/grub (line 1) of the image gives the kernel isolcpus=1, which evenkeel did not add
-           -> take isolcpus=1 out of /etc/default/grub; then run this again
+           -> remove isolcpus=1 from /etc/default/grub; then run this again
         by a command: /etc/default/grub (line 1) of the image gives the kernel isolcpus=1, which evenkeel did not add
-           -> take isolcpus=1 out of /etc/default/grub; then run this again
+           -> remove isolcpus=1 from /etc/default/grub; then run this again
         by what is not understood: /etc/default/grub (line 1) of the image gives the kernel isolcpus=1, which evenkeel did not add
-           -> take isolcpus=1 out of /etc/default/grub; then run this again
+           -> remove isolcpus=1 from /etc/default/grub; then run this again
         over lines: /etc/default/grub (line 1) of the image gives the kernel isolcpus=1, which evenkeel did not add
-           -> take isolcpus=1 out of /etc/default/grub; then run this again
+           -> remove isolcpus=1 from /etc/default/grub; then run this again
         in a comment: taken: /etc/default/grub.d/90-evenkeel.cfg
         ours from before: taken: /etc/default/grub.d/90-evenkeel.cfg
         for init, behind ours: taken: /etc/default/grub.d/90-evenkeel.cfg
-        init's words before ours: /etc/default/grub (line 1) of the image has the word `--` before our argument: the kernel hands all words behind it to init
-           -> take `--` out of /etc/default/grub, or move it behind the kernel's own arguments; then run this again
-        ours is dropped: /etc/default/grub.d/99-x.cfg (line 2) of the image sets GRUB_CMDLINE_LINUX anew after /etc/default/grub.d/90-evenkeel.cfg, which drops isolcpus=2-3
-           -> let its value begin with $GRUB_CMDLINE_LINUX and a space, or rename the file to be read before /etc/default/grub.d/90-evenkeel.cfg; then run this again
+        init's words before ours: /etc/default/grub (line 1) of the image has the word `--` before evenkeel's argument: the kernel passes all words after it to init
+           -> remove `--` from /etc/default/grub, or move it behind the kernel arguments; then run this again
+        ours is dropped: /etc/default/grub.d/99-x.cfg (line 2) of the image sets GRUB_CMDLINE_LINUX again after /etc/default/grub.d/90-evenkeel.cfg, which drops isolcpus=2-3
+           -> start its value with $GRUB_CMDLINE_LINUX and a space, or rename the file so that it is read before /etc/default/grub.d/90-evenkeel.cfg; then run this again
         a file before ours: taken: /etc/default/grub.d/90-evenkeel.cfg
     "#]].assert_eq(&all);
 }
@@ -135,23 +135,23 @@ fn an_argument_of_somebody_else_in_an_entry_is_seen() {
         .collect();
     expect![[r#"
         plain: taken: /boot/loader/entries/a.conf
-        no options: /boot/loader/entries/a.conf of the image takes no argument of ours: it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, root= among them, and a line with ours alone would replace those
-           -> mend /boot/loader/entries/a.conf, or remove it if nothing boots by it; then run this again
+        no options: evenkeel cannot add an argument to /boot/loader/entries/a.conf of the image: it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, root= among them, and a line with ours alone would replace those
+           -> correct /boot/loader/entries/a.conf, or remove it if nothing boots with it; then run this again
         no kernel: taken: /etc/kernel/cmdline
         beside ours: /boot/loader/entries/a.conf (line 3) of the image gives the kernel mitigations=auto, which evenkeel did not add
-           -> take mitigations=auto out of /boot/loader/entries/a.conf; then run this again
+           -> remove mitigations=auto from /boot/loader/entries/a.conf; then run this again
         the same: taken: /boot/loader/entries/a.conf
         for init: taken: /boot/loader/entries/a.conf
         on another line: /boot/loader/entries/a.conf (line 4) of the image gives the kernel mitigations=auto, which evenkeel did not add
-           -> take mitigations=auto out of /boot/loader/entries/a.conf; then run this again
+           -> remove mitigations=auto from /boot/loader/entries/a.conf; then run this again
         for new kernels: /etc/kernel/cmdline (line 1) of the image gives the kernel mitigations=auto, which evenkeel did not add
-           -> take mitigations=auto out of /etc/kernel/cmdline; then run this again
+           -> remove mitigations=auto from /etc/kernel/cmdline; then run this again
         by a variable: /boot/grub2/grubenv (line 2) of the image gives the kernel mitigations=auto, which evenkeel did not add
-           -> take mitigations=auto out of /boot/grub2/grubenv; then run this again
+           -> remove mitigations=auto from /boot/grub2/grubenv; then run this again
         by a variable of grub.cfg: /boot/grub2/grub.cfg (line 2) of the image gives the kernel mitigations=auto, which evenkeel did not add
-           -> take mitigations=auto out of /boot/grub2/grub.cfg; then run this again
-        init's words in a variable: /boot/grub2/grubenv (line 1) of the image has the word `--` before our argument: the kernel hands all words behind it to init
-           -> take `--` out of /boot/grub2/grubenv, or move it behind the kernel's own arguments; then run this again
+           -> remove mitigations=auto from /boot/grub2/grub.cfg; then run this again
+        init's words in a variable: /boot/grub2/grubenv (line 1) of the image has the word `--` before evenkeel's argument: the kernel passes all words after it to init
+           -> remove `--` from /boot/grub2/grubenv, or move it behind the kernel arguments; then run this again
         a variable that nobody names: taken: /boot/loader/entries/a.conf
     "#]].assert_eq(&all);
     let ours = [(ENTRY, "title a\nlinux /v\noptions root=/dev/sda1  mitigations=auto\n")];
@@ -166,7 +166,7 @@ fn a_file_that_cannot_be_read_is_named() {
     let context = PersistContext { is_image: true, boot_files: &boot_files, ..context(&facts) };
     let plan = plan(&context, &settings(&["cmdline.isolcpus=2-3"]));
     assert!(plan.files.is_empty());
-    expect!["/etc/default/grub of the image takes no argument of ours: it can't be read: permission denied (EACCES)"]
+    expect!["evenkeel cannot add an argument to /etc/default/grub of the image: evenkeel cannot read it: permission denied (EACCES)"]
         .assert_eq(&plan.cannot[0].why);
 }
 
@@ -196,7 +196,7 @@ fn the_files_of_an_image_are_found() {
         /etc/default/grub: Ok("etc/default/grub")
         /etc/default/grub.d/a.cfg: Ok("etc/default/grub.d/a.cfg")
         /etc/default/grub.d/b.cfg: Ok("etc/default/grub.d/b.cfg")
-        /boot/grub2/grubenv: Err("it has more than 262144 bytes, which is no configuration")
+        /boot/grub2/grubenv: Err("it has more than 262144 bytes, so it is not a configuration file")
     "#]]
     .assert_eq(&found);
 }

@@ -251,14 +251,14 @@ fn what_could_end_a_line_is_refused_again() {
     expect![[r#"
         "vm.swappiness=1\nkernel.panic = 1": its value or its place has characters that could end a line of a file
         "clocksource=tsc\n": its value or its place has characters that could end a line of a file
-        "cmdline.isolcpus=1\" ; reboot \"": its value has characters that boot loaders and shells read as their own
-        "cmdline.isolcpus=1 init=/bin/sh": its value has characters that boot loaders and shells read as their own
-        "net.rps_cpus@eth0/../../x/rx-0=1": "eth0/../../x/rx-0" is no name of such a device
+        "cmdline.isolcpus=1\" ; reboot \"": its value has characters that are special for boot loaders and shells
+        "cmdline.isolcpus=1 init=/bin/sh": its value has characters that are special for boot loaders and shells
+        "net.rps_cpus@eth0/../../x/rx-0=1": "eth0/../../x/rx-0" is not the name of such a device
         "net.rps_cpus@eth0/rx-0\n=1": its value or its place has characters that could end a line of a file
-        "disk.scheduler@..=none": ".." is no name of such a device
-        "net.rings@../x=1": no interface "../x" with hardware behind it is known
+        "disk.scheduler@..=none": ".." is not the name of such a device
+        "net.rings@../x=1": there is no interface "../x" with hardware
         "irq.affinity@7;reboot=1": no interrupt 7;reboot of a network interface is known, and the number alone would not last
-        "irqbalance.banned_cpus=x": the value is no list of CPUs
+        "irqbalance.banned_cpus=x": the value is not a list of CPUs
     "#]].assert_eq(&told);
     // A clean one beside it stays.
     let both = [bad[0].clone(), Setting { knob: knob("vm.swappiness"), place: None, value: "1".to_owned() }];
@@ -300,8 +300,8 @@ fn without_systemd_no_unit_is_written() {
         # Written by evenkeel; `evenkeel revert` removes it, `evenkeel apply --persist` writes it anew.
         vm/swappiness = 1
         vm.swappiness=1: /etc/sysctl.d/90-evenkeel.conf (AtOnce)
-        thp.enabled=never: CANNOT, openrc-init starts this system, and only units of systemd are known; set it after each boot: evenkeel apply thp.enabled=never
-        process.timer_slack_ns=1: CANNOT, openrc-init starts this system, and only units of systemd are known; start the server so that process.timer_slack_ns=1 holds from its start
-        cpuidle.dma_latency_us=2: CANNOT, openrc-init starts this system, and only units of systemd are known; start at boot: sh -c 'exec 3>/dev/cpu_dma_latency && echo VALUE >&3 && exec sleep infinity'
+        thp.enabled=never: CANNOT, this system uses openrc-init, and evenkeel can only create systemd units; set it after each boot: evenkeel apply thp.enabled=never
+        process.timer_slack_ns=1: CANNOT, this system uses openrc-init, and evenkeel can only create systemd units; start the server so that process.timer_slack_ns=1 holds from its start
+        cpuidle.dma_latency_us=2: CANNOT, this system uses openrc-init, and evenkeel can only create systemd units; start at boot: sh -c 'exec 3>/dev/cpu_dma_latency && echo VALUE >&3 && exec sleep infinity'
     "#]].assert_eq(&to_text(&plan(&context, &settings(&texts))));
 }

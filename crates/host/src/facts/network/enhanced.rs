@@ -15,7 +15,7 @@ impl Enhanced {
     pub(super) fn of(nic: &Nic, machine: &Machine) -> Fact<Enhanced> {
         let Some(driver) = nic.driver.known() else {
             let why = nic.driver.unknown_why().unwrap_or_default();
-            return Fact::absent(format!("it is told by the driver, which is not known: {why}"));
+            return Fact::absent(format!("it depends on the driver, which evenkeel does not know: {why}"));
         };
         if machine.hypervisor.known() == Some(&Hypervisor::None) {
             let reason = format!("{driver} drives the card itself: there is no hypervisor");
@@ -24,41 +24,48 @@ impl Enhanced {
         let cloud = machine.cloud.known().copied().unwrap_or(Cloud::None);
         match by_driver(driver, cloud, nic) {
             Some((state, reason)) => Fact::Known(Enhanced { state, reason }),
-            None => Fact::absent(format!("what the driver {driver} stands for under a hypervisor is not known")),
+            None => Fact::absent(format!("evenkeel does not know the driver {driver} under a hypervisor")),
         }
     }
 }
 
 fn by_driver(driver: &str, cloud: Cloud, nic: &Nic) -> Option<(Enhancement, String)> {
     use Enhancement::{Emulated, Off, On, Paravirtual};
-    let told = |state, reason: &str| Some((state, reason.to_owned()));
+    let as_text = |state, reason: &str| Some((state, reason.to_owned()));
     match (driver, cloud) {
         (_, _) if nic.kind == NicKind::Vf => {
             let master = nic.master.known().map(String::as_str).unwrap_or("another interface");
             Some((On, format!("the virtual function ({driver}) that carries the packets of {master}")))
         }
-        ("hv_netvsc", _) if !nic.lower.is_empty() => Some((
-            On,
-            format!("its packets go by the virtual function {}: accelerated networking", nic.lower.join(", ")),
-        )),
-        ("hv_netvsc", Cloud::Azure) => told(Off, "hv_netvsc without a virtual function: accelerated networking is off"),
-        ("hv_netvsc", _) => told(Paravirtual, "hv_netvsc without a virtual function: Hyper-V's own, SR-IOV is off"),
-        ("vif" | "xen_netfront" | "xen-netfront", Cloud::Aws) => {
-            told(Off, "vif is Xen's own interface, without SR-IOV: EC2 enhanced networking is off")
+        ("hv_netvsc", _) if !nic.lower.is_empty() => {
+            Some((On, format!("its packets use the virtual function {}: accelerated networking", nic.lower.join(", "))))
         }
-        ("vif" | "xen_netfront" | "xen-netfront", _) => told(Paravirtual, "vif is Xen's own interface, without SR-IOV"),
-        ("ena", _) => told(On, "ena: EC2 enhanced networking"),
-        ("ixgbevf", Cloud::Aws) => told(On, "ixgbevf, a virtual function of the Intel 82599: EC2 enhanced networking"),
-        ("gve", _) => told(On, "gve: Google's gVNIC"),
-        ("mana", _) => told(On, "mana: Microsoft's Azure Network Adapter"),
-        ("virtio_net", Cloud::Gcp) => told(Off, "virtio_net: Google offers gVNIC in its place"),
-        ("virtio_net", _) => told(Paravirtual, "virtio_net: nothing better is known to be offered here"),
-        ("vmxnet3", _) => told(Paravirtual, "vmxnet3: VMware's own"),
+        ("hv_netvsc", Cloud::Azure) => {
+            as_text(Off, "hv_netvsc without a virtual function: accelerated networking is off")
+        }
+        ("hv_netvsc", _) => {
+            as_text(Paravirtual, "hv_netvsc without a virtual function: Hyper-V's software interface, SR-IOV is off")
+        }
+        ("vif" | "xen_netfront" | "xen-netfront", Cloud::Aws) => {
+            as_text(Off, "vif is Xen's software interface, without SR-IOV: EC2 enhanced networking is off")
+        }
+        ("vif" | "xen_netfront" | "xen-netfront", _) => {
+            as_text(Paravirtual, "vif is Xen's software interface, without SR-IOV")
+        }
+        ("ena", _) => as_text(On, "ena: EC2 enhanced networking"),
+        ("ixgbevf", Cloud::Aws) => {
+            as_text(On, "ixgbevf, a virtual function of the Intel 82599: EC2 enhanced networking")
+        }
+        ("gve", _) => as_text(On, "gve: Google's gVNIC"),
+        ("mana", _) => as_text(On, "mana: Microsoft's Azure Network Adapter"),
+        ("virtio_net", Cloud::Gcp) => as_text(Off, "virtio_net: Google offers gVNIC instead"),
+        ("virtio_net", _) => as_text(Paravirtual, "virtio_net: evenkeel knows of nothing better here"),
+        ("vmxnet3", _) => as_text(Paravirtual, "vmxnet3: VMware's interface"),
         (driver, _) if PASSED.contains(&driver) => {
-            Some((On, format!("{driver}: a card or a virtual function of its own")))
+            Some((On, format!("{driver}: a card or virtual function of the machine")))
         }
         (driver, _) if IMITATED.contains(&driver) => {
-            Some((Emulated, format!("{driver}: a card that the hypervisor imitates, register by register")))
+            Some((Emulated, format!("{driver}: a card that the hypervisor emulates, register by register")))
         }
         _ => None,
     }
@@ -71,7 +78,7 @@ mod tests {
     use super::*;
     use crate::testing::{base, nic};
 
-    fn told(driver: &str, cloud: Cloud, hypervisor: Hypervisor, lower: &[&str]) -> String {
+    fn as_text(driver: &str, cloud: Cloud, hypervisor: Hypervisor, lower: &[&str]) -> String {
         let mut machine = base().machine;
         machine.cloud = Fact::Known(cloud);
         machine.hypervisor = Fact::Known(hypervisor);
@@ -87,40 +94,40 @@ mod tests {
     fn the_driver_tells_how_packets_travel() {
         use Hypervisor::{HyperV, Kvm, Vmware, Xen};
         let table = [
-            told("vif", Cloud::Aws, Xen, &[]),
-            told("vif", Cloud::None, Xen, &[]),
-            told("ixgbevf", Cloud::Aws, Xen, &[]),
-            told("ena", Cloud::Aws, Kvm, &[]),
-            told("hv_netvsc", Cloud::Azure, HyperV, &[]),
-            told("hv_netvsc", Cloud::Azure, HyperV, &["enP1s1"]),
-            told("hv_netvsc", Cloud::None, HyperV, &[]),
-            told("mana", Cloud::Azure, HyperV, &[]),
-            told("virtio_net", Cloud::Gcp, Kvm, &[]),
-            told("gve", Cloud::Gcp, Kvm, &[]),
-            told("virtio_net", Cloud::Hetzner, Kvm, &[]),
-            told("vmxnet3", Cloud::None, Vmware, &[]),
-            told("mlx5_core", Cloud::Oracle, Kvm, &[]),
-            told("e1000", Cloud::None, Kvm, &[]),
-            told("e1000e", Cloud::None, Hypervisor::None, &[]),
-            told("sungem", Cloud::None, Kvm, &[]),
+            as_text("vif", Cloud::Aws, Xen, &[]),
+            as_text("vif", Cloud::None, Xen, &[]),
+            as_text("ixgbevf", Cloud::Aws, Xen, &[]),
+            as_text("ena", Cloud::Aws, Kvm, &[]),
+            as_text("hv_netvsc", Cloud::Azure, HyperV, &[]),
+            as_text("hv_netvsc", Cloud::Azure, HyperV, &["enP1s1"]),
+            as_text("hv_netvsc", Cloud::None, HyperV, &[]),
+            as_text("mana", Cloud::Azure, HyperV, &[]),
+            as_text("virtio_net", Cloud::Gcp, Kvm, &[]),
+            as_text("gve", Cloud::Gcp, Kvm, &[]),
+            as_text("virtio_net", Cloud::Hetzner, Kvm, &[]),
+            as_text("vmxnet3", Cloud::None, Vmware, &[]),
+            as_text("mlx5_core", Cloud::Oracle, Kvm, &[]),
+            as_text("e1000", Cloud::None, Kvm, &[]),
+            as_text("e1000e", Cloud::None, Hypervisor::None, &[]),
+            as_text("sungem", Cloud::None, Kvm, &[]),
         ];
         expect![[r#"
-            Off: vif is Xen's own interface, without SR-IOV: EC2 enhanced networking is off
-            Paravirtual: vif is Xen's own interface, without SR-IOV
+            Off: vif is Xen's software interface, without SR-IOV: EC2 enhanced networking is off
+            Paravirtual: vif is Xen's software interface, without SR-IOV
             On: ixgbevf, a virtual function of the Intel 82599: EC2 enhanced networking
             On: ena: EC2 enhanced networking
             Off: hv_netvsc without a virtual function: accelerated networking is off
-            On: its packets go by the virtual function enP1s1: accelerated networking
-            Paravirtual: hv_netvsc without a virtual function: Hyper-V's own, SR-IOV is off
+            On: its packets use the virtual function enP1s1: accelerated networking
+            Paravirtual: hv_netvsc without a virtual function: Hyper-V's software interface, SR-IOV is off
             On: mana: Microsoft's Azure Network Adapter
-            Off: virtio_net: Google offers gVNIC in its place
+            Off: virtio_net: Google offers gVNIC instead
             On: gve: Google's gVNIC
-            Paravirtual: virtio_net: nothing better is known to be offered here
-            Paravirtual: vmxnet3: VMware's own
-            On: mlx5_core: a card or a virtual function of its own
-            Emulated: e1000: a card that the hypervisor imitates, register by register
+            Paravirtual: virtio_net: evenkeel knows of nothing better here
+            Paravirtual: vmxnet3: VMware's interface
+            On: mlx5_core: a card or virtual function of the machine
+            Emulated: e1000: a card that the hypervisor emulates, register by register
             Physical: e1000e drives the card itself: there is no hypervisor
-            what the driver sungem stands for under a hypervisor is not known
+            evenkeel does not know the driver sungem under a hypervisor
         "#]]
         .assert_eq(&table.concat());
     }

@@ -80,7 +80,7 @@ pub(super) fn probe_vlan(probe: Probe<'_>, nic: &mut Nic, vlans: &Vlans) {
     nic.lower = entries.iter().filter_map(|entry| entry.strip_prefix("lower_")).take(1).map(str::to_owned).collect();
     nic.vlan_id = Some(match vlan_in_name(&nic.name) {
         Some(id) => Fact::Known(id),
-        None => Fact::absent(format!("the list of VLANs tells nothing of {}, and its name has no number", nic.name)),
+        None => Fact::absent(format!("the list of VLANs does not contain {}, and its name has no number", nic.name)),
     });
 }
 

@@ -58,7 +58,7 @@ impl Network {
 fn probe_nic(probe: Probe<'_>, name: String, interrupts: &Fact<Vec<Interrupt>>, vlans: &kind::Vlans) -> Option<Nic> {
     let dir = format!("{CLASS}/{name}");
     let kind = NicKind::probe(probe, &name)?;
-    let software = || format!("{name} is software only: it was not looked at");
+    let software = || format!("{name} is software only: evenkeel did not examine it");
     let mut nic = Nic {
         kind,
         master: Fact::absent(software()),
@@ -101,17 +101,17 @@ fn probe_nic(probe: Probe<'_>, name: String, interrupts: &Fact<Vec<Interrupt>>, 
 fn probe_hardware(probe: Probe<'_>, nic: &mut Nic, interrupts: &Fact<Vec<Interrupt>>) {
     let dir = format!("{CLASS}/{}", nic.name);
     let info = probe.text(&format!("@ethtool/{}/drvinfo", nic.name));
-    let told = |key: &'static str| {
+    let as_text = |key: &'static str| {
         and_then(info.clone(), |info| match field(&info, key, '=').filter(|value| !value.is_empty()) {
             Some(value) => Fact::Known(value.to_owned()),
-            None => Fact::absent(format!("the driver tells no {key}")),
+            None => Fact::absent(format!("the driver does not report {key}")),
         })
     };
-    nic.driver = or_else(probe.link_name(&format!("{dir}/device/driver")), || told("driver"));
-    nic.driver_version = told("version");
+    nic.driver = or_else(probe.link_name(&format!("{dir}/device/driver")), || as_text("driver"));
+    nic.driver_version = as_text("version");
     nic.master = match probe.link_name(&format!("{dir}/master")) {
         Fact::Absent { .. } if probe.is_there(&format!("{dir}/master")).known() == Some(&false) => {
-            Fact::absent(format!("{} is no part of another interface", nic.name))
+            Fact::absent(format!("{} is not part of another interface", nic.name))
         }
         master => master,
     };
@@ -206,7 +206,7 @@ mod tests {
             /sys/class/net/ens1/master -> ../../../virtual/net/bond0\n\
             /sys/class/net/ens2 -> ../../devices/pci1/net/ens2\n/sys/class/net/ens2/master ->! EACCES\nend\n";
         let network = network(text);
-        let told: String = network
+        let as_text: String = network
             .nics
             .known()
             .unwrap()
@@ -233,7 +233,7 @@ mod tests {
             vlan7 Vlan of - on ["eth0"] 7
             veth1 Virtual of - on []
         "#]]
-        .assert_eq(&told);
+        .assert_eq(&as_text);
         let hardware: Vec<&str> = network.hardware().map(|nic| nic.name.as_str()).collect();
         assert_eq!(hardware, ["enP1s1", "ens1", "ens2", "eth0"]);
     }

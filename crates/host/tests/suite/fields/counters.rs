@@ -52,7 +52,7 @@ pub(crate) fn ours(counters: &Value) -> Counts {
 }
 
 /// What one answer tells of the counters in `facts`, whose interrupts and cards are asked about; of those that we leave out as 0 too.
-pub(crate) fn told(facts: &Value, name: &str, text: &str) -> Counts {
+pub(crate) fn as_text(facts: &Value, name: &str, text: &str) -> Counts {
     match name {
         "interrupts" => interrupts(facts, text),
         "softnet" => softnet(text),
