@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_hostfs::Root;
-use evenkeel_trial::kept::Head;
+use evenkeel_trial::session_log::Head;
 use evenkeel_trial::{ARMS_MAX, Arm, ArmName, Away, Level};
 
 use crate::exit;

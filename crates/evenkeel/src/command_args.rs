@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use evenkeel_measure::meters::ticks::choice::Wanted;
 use evenkeel_measure::meters::ticks::function::TickFunction;
 use evenkeel_sys::foreign_process::Signal;
-use evenkeel_workload::command::{Ending, LinesFrom, LoadSettings, Port, Ready, Runs, Settings, Sight};
+use evenkeel_workload::command::{Ending, LinesFrom, LoadSettings, Observer, Port, Ready, Runs, Settings};
 
 use crate::exit;
 use crate::failure::Failure;
@@ -94,10 +94,10 @@ enum Whose {
 }
 
 impl Seen {
-    fn sight(self) -> Sight {
+    fn observer(self) -> Observer {
         match self {
-            Seen::Ticks => Sight::Ticks,
-            Seen::Packets => Sight::Packets,
+            Seen::Ticks => Observer::Ticks,
+            Seen::Packets => Observer::Packets,
         }
     }
 }
@@ -151,7 +151,7 @@ impl CommandArgs {
         settings.prometheus = self.prometheus.clone();
         settings.prometheus_metrics = self.prometheus_metric.clone();
         settings.better = self.better.clone();
-        settings.see = self.see.iter().map(|seen| seen.sight()).collect();
+        settings.see = self.see.iter().map(|seen| seen.observer()).collect();
         settings.tick =
             Wanted { tick_hz: self.tick, thread: self.tick_thread.clone(), function: self.tick_function.clone() };
         Ok(settings)

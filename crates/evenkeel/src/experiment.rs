@@ -12,10 +12,10 @@ use evenkeel_change::{State, StateError};
 use evenkeel_host::{Action, Fact, Facts, Plan, Setting, Wait, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::CpuSet;
-use evenkeel_trial::kept::{Head, Kept};
+use evenkeel_trial::session_log::{Head, SessionLog};
 use evenkeel_trial::{
-    Arm, ArmName, ArmReport, Beside, Caveat, Choice, Design, Ended, Guard, Identity, Keep, Mishap, NetworkPath,
-    Outcome, Record, Report, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Window, resume,
+    Arm, ArmName, ArmReport, Caveat, Choice, ConcurrentTrials, Design, Ended, Guard, Identity, Mishap, NetworkPath,
+    Outcome, Record, Report, SessionWriter, Settle, Stretch, Switch, Titles, Trial, TrialError, Watch, Window, resume,
 };
 use evenkeel_workload::arena::{Arena, Config};
 use evenkeel_workload::{Metric, Placement, Workload, WorkloadError};
@@ -26,7 +26,7 @@ use crate::arms::{self, Arms};
 use crate::exit;
 use crate::failure::Failure;
 use crate::progress::{Progress, Telling};
-use crate::report::{Claim, Told, ToldChoice, Tolds, choice, words};
+use crate::report::{ChoiceEntry, Claim, SessionAnswer, TrialEntry, choice, words};
 use crate::show::Out;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
@@ -81,8 +81,8 @@ pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
 }
 
 /// Shows other trials on this machine that one has begun, and tells at once which ones run already.
-pub(crate) fn beside(out: &Out, command: &str) -> Arc<Beside> {
-    let beside = Beside::begin(command);
+pub(crate) fn beside(out: &Out, command: &str) -> Arc<ConcurrentTrials> {
+    let beside = ConcurrentTrials::begin(command);
     beside.news().iter().for_each(|words| out.aside(&format!("{words}\n")));
     Arc::new(beside)
 }
@@ -101,7 +101,7 @@ fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
 }
 
 /// Makes the file that a session is kept in, of what stands at its head.
-pub(crate) type KeepIn<'a> = &'a dyn Fn(&Head) -> Result<Keep, Failure>;
+pub(crate) type KeepIn<'a> = &'a dyn Fn(&Head) -> Result<SessionWriter, Failure>;
 
 /// One trial of some settings, or of several arms.
 pub(crate) struct Experiment<'a> {
@@ -120,7 +120,7 @@ pub(crate) struct Experiment<'a> {
     pub(crate) design: &'a Design,
     pub(crate) stop: &'a AtomicBool,
     /// The other trials on this machine.
-    pub(crate) beside: &'a Arc<Beside>,
+    pub(crate) beside: &'a Arc<ConcurrentTrials>,
     /// How to tell how far it is.
     pub(crate) progress: Telling,
     /// Where it is kept.
@@ -131,7 +131,7 @@ pub(crate) struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// Runs it. The host is as before when this returns, or the error says what is not.
-    pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<Tolds, Failure> {
+    pub(crate) fn measure(self, workload: &mut dyn Workload) -> Result<SessionAnswer, Failure> {
         if let Some(state) = &self.state {
             refuse_if_interrupted(self.root, state, self.state_args)?;
         }
@@ -185,11 +185,11 @@ impl Experiment<'_> {
         })?;
         record.mishaps.extend(workload.caveats().into_iter().map(Mishap::from));
         let kept_in = keep.whole().map(Path::to_owned);
-        Ok(Tolds { kept_in, ..told(self.arms, self.control, design, titles, record)? })
+        Ok(SessionAnswer { kept_in, ..told(self.arms, self.control, design, titles, record)? })
     }
 
     /// What settings that do nothing here come to: one window of the machine as it is, and the reasons.
-    fn one_window(self, workload: &mut dyn Workload) -> Result<Tolds, Failure> {
+    fn one_window(self, workload: &mut dyn Workload) -> Result<SessionAnswer, Failure> {
         let (design, titles) = (self.design, self.titles(workload));
         let watch = Watch::start(self.root, &[]).beside(self.beside).of_workload(workload);
         let network = NetworkPath::default();
@@ -201,7 +201,8 @@ impl Experiment<'_> {
         record.ended = Ended::Decided;
         let mut tolds = told(self.arms, self.control, design, titles, record)?;
         for told in &mut tolds.trials {
-            let why = |(knob, why): &(String, String)| Caveat::NotAtWork { knob: Some(knob.clone()), why: why.clone() };
+            let why =
+                |(knob, why): &(String, String)| Caveat::NotEngaged { knob: Some(knob.clone()), why: why.clone() };
             let report = &mut told.report;
             report.verdict = Outcome::NotEngaged;
             report.caveats.splice(0..0, self.inert.iter().map(why));
@@ -253,7 +254,7 @@ pub(crate) fn more_time(design: &Design, least: Duration) -> String {
 }
 
 /// A session that was kept, as it would have been told.
-pub(crate) fn told_again(kept: Kept) -> Result<Tolds, Failure> {
+pub(crate) fn told_again(kept: SessionLog) -> Result<SessionAnswer, Failure> {
     let arms = Arms::of_head(&kept.head)?;
     if arms.count() != kept.head.arms.len() {
         let cause = format!("settings of {} arms, and {} were measured", arms.count(), kept.head.arms.len());
@@ -267,7 +268,7 @@ pub(crate) fn is_control(arms: &[Arm]) -> bool {
     arms.windows(2).all(|two| two[0] == two[1])
 }
 
-fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Record) -> Result<Tolds, Failure> {
+fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Record) -> Result<SessionAnswer, Failure> {
     let same_already = titles.same_already.clone();
     let opening = |report: &Report, same: &[String]| {
         words::opening(same, &report.ended, report.pairs, report.design.stop.pairs_max())
@@ -277,23 +278,23 @@ fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Rec
         let of_arm = |arm: &ArmReport| Claim::of(&report, &arm.values, control).sentence();
         let sentence = report.arms.get(1).map_or_else(String::new, of_arm);
         let sentence = opening(&report, &same_already) + &sentence;
-        Told { knob: arms::told(own), control, sentence, doubts: report.caveat_texts(), report }
+        TrialEntry { knob: arms::told(own), control, sentence, doubts: report.caveat_texts(), report }
     };
-    let trials: Vec<Told> = answers.reports.into_iter().zip(&arms.asked).map(told).collect();
+    let trials: Vec<TrialEntry> = answers.reports.into_iter().zip(&arms.asked).map(told).collect();
     let said = |which: Choice| {
         let names: Vec<(ArmName, &str)> =
             ArmName::further(arms.count()).zip(trials.iter().map(|told| told.knob.as_str())).collect();
-        let is_claimed = |told: &Told| matches!(told.report.verdict, Outcome::Better | Outcome::Worse);
+        let is_claimed = |told: &TrialEntry| matches!(told.report.verdict, Outcome::Better | Outcome::Worse);
         let sentence = match control {
             true => choice::of_control(trials.iter().any(is_claimed)),
             false => choice::of_choice(&which, &names, &design.metric.title),
         };
         let longest = trials.iter().max_by_key(|told| told.report.pairs);
         let opening = longest.map_or_else(String::new, |told| opening(&told.report, &[]));
-        ToldChoice { sentence: opening + &sentence, choice: which }
+        ChoiceEntry { sentence: opening + &sentence, choice: which }
     };
     let choice = answers.choice.map(said);
-    Ok(Tolds { trials, choice, kept_in: None })
+    Ok(SessionAnswer { trials, choice, kept_in: None })
 }
 
 /// What this program and this machine are.

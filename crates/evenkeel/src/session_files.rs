@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use evenkeel_trial::Keep;
-use evenkeel_trial::kept::{self, Head, Kept};
+use evenkeel_trial::SessionWriter;
+use evenkeel_trial::session_log::{self, Head, SessionLog};
 
 use crate::args::StateArgs;
 use crate::exit;
@@ -75,16 +75,16 @@ fn open(path: &Path) -> std::io::Result<File> {
 
 /// Begins to keep a session: in the file that was named, else beside the journal. Where that fails the session goes on without,
 /// and says so.
-pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Result<Keep, Failure> {
+pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Result<SessionWriter, Failure> {
     if let Some(path) = named {
-        return Keep::begin(path, head).map_err(|error| Failure::new(exit::WRONG_USE, error));
+        return SessionWriter::begin(path, head).map_err(|error| Failure::new(exit::WRONG_USE, error));
     }
-    let unasked = || -> Result<Keep, String> {
+    let unasked = || -> Result<SessionWriter, String> {
         let folder = folder(state).map_err(|failure| failure.message())?;
         forget_old(&folder);
         let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
         let path = folder.join(format!("{stamp}-{}.jsonl", std::process::id()));
-        let keep = Keep::begin(&path, head).map_err(|error| error.to_string())?;
+        let keep = SessionWriter::begin(&path, head).map_err(|error| error.to_string())?;
         match keep.trouble().map(str::to_owned) {
             None => Ok(keep),
             // A file without its first line tells nobody anything, and would pass for the last session.
@@ -94,13 +94,13 @@ pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Res
             }
         }
     };
-    Ok(unasked().unwrap_or_else(|why| Keep::failed(format!("nothing of this run is kept on disk: {why}"))))
+    Ok(unasked().unwrap_or_else(|why| SessionWriter::failed(format!("nothing of this run is kept on disk: {why}"))))
 }
 
 /// Reads a kept session: a file, or the newest for `last`.
-pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, Kept), Failure> {
+pub(crate) fn read(state: &StateArgs, named: &Path) -> Result<(PathBuf, SessionLog), Failure> {
     let path = if named == Path::new(LAST) && !named.exists() { newest(state)? } else { named.to_owned() };
-    let kept = kept::read(&path).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
+    let kept = session_log::read(&path).map_err(|error| Failure::new(exit::WRONG_USE, error))?;
     Ok((path, kept))
 }
 

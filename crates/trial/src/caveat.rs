@@ -25,7 +25,8 @@ pub enum Caveat {
     /// Windows of one arm alone had no value.
     NoValue { arm: ArmName, windows: usize },
     /// The verdict is *not engaged*; the knob is missing where there is but one.
-    NotAtWork { knob: Option<String>, why: String },
+    #[serde(rename = "not-at-work")]
+    NotEngaged { knob: Option<String>, why: String },
     /// A counter stood still, and another path is not excluded.
     MechanismUnseen { knob: Option<String>, why: String },
     /// A knob acts on idle CPUs, and they were busy.
@@ -133,7 +134,7 @@ impl Caveat {
 
     fn of_knobs(&self) -> Option<String> {
         Some(match self {
-            Caveat::NotAtWork { knob, why } => format!("{} was not at work: {why}", named(knob.as_ref())),
+            Caveat::NotEngaged { knob, why } => format!("{} was not at work: {why}", named(knob.as_ref())),
             Caveat::MechanismUnseen { knob, why } => format!(
                 "the mechanism of {} was not seen ({why}); an effect by another path is not excluded",
                 named(knob.as_ref())
@@ -214,7 +215,7 @@ impl Caveat {
             | Caveat::TooFewPairs { .. }
             | Caveat::Unsettled { .. }
             | Caveat::SettleGuessed { .. }
-            | Caveat::NotAtWork { .. }
+            | Caveat::NotEngaged { .. }
             | Caveat::MechanismUnseen { .. }
             | Caveat::BusyForIdleKnob { .. }
             | Caveat::GuardWorse { .. }

@@ -12,7 +12,7 @@ use evenkeel_sys::clock;
 use evenkeel_workload::{Clock, Disturbance, Sample, SimulatedMachine, Workload, WorkloadError};
 use serde::{Deserialize, Serialize};
 
-use crate::beside::Beside;
+use crate::concurrent_trials::ConcurrentTrials;
 use crate::counters::{self, IDLE_STATES, IdleEntries, Value, Wanted};
 
 /// How often the watching thread wakes. Rarely enough to leave an idle CPU idle, often enough to see a pause of 17 ms.
@@ -218,7 +218,7 @@ pub struct Watch {
     knobs: Vec<String>,
     wanted: Wanted,
     gaps: Option<GapThread>,
-    beside: Option<Arc<Beside>>,
+    beside: Option<Arc<ConcurrentTrials>>,
     clock: Clock,
 }
 
@@ -237,7 +237,7 @@ impl Watch {
     }
 
     /// Notes with each window which other trials ran beside it. A captured machine has none.
-    pub fn beside(self, beside: &Arc<Beside>) -> Watch {
+    pub fn beside(self, beside: &Arc<ConcurrentTrials>) -> Watch {
         let beside = (self.root.kind() == RootKind::Live).then(|| Arc::clone(beside));
         Watch { beside, ..self }
     }
@@ -458,7 +458,7 @@ mod tests {
             ..snapshot("", "", 0)
         };
         assert_eq!(Conditions::between(&at(&["b"]), &at(&["a", "b"])).beside, ["a", "b"]);
-        let (ours, _theirs) = (Arc::new(Beside::begin("prove")), Beside::begin("tune"));
+        let (ours, _theirs) = (Arc::new(ConcurrentTrials::begin("prove")), ConcurrentTrials::begin("tune"));
         let watched = |root: &Root| {
             let watch = Watch::start(root, &[]).beside(&ours);
             watch.end_window(&watch.begin_window()).beside

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::comparison::{Judge, Seen};
+use crate::comparison::{Judge, PairEffect};
 
 /// The ratio of B to A with its interval. Ends that the run could not bound are absent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,16 +43,16 @@ pub enum Interval {
 
 impl Effect {
     /// What a look said.
-    pub(crate) fn of(seen: &Seen, judge: &Judge) -> Effect {
+    pub(crate) fn of(seen: &PairEffect, judge: &Judge) -> Effect {
         Effect {
             ratio: seen.ratio,
-            low: Seen::bounded(seen.low),
-            high: Seen::bounded(seen.high),
+            low: PairEffect::bounded(seen.low),
+            high: PairEffect::bounded(seen.high),
             confidence: judge.options().confidence,
             interval: if judge.is_sequential() { Interval::Anytime } else { Interval::Fixed },
             p_value: seen.p_value,
             e_value: seen.e_value.filter(|e_value| e_value.is_finite()),
-            smallest_visible_ratio: Seen::bounded(seen.smallest_visible_ratio),
+            smallest_visible_ratio: PairEffect::bounded(seen.smallest_visible_ratio),
         }
     }
 }

@@ -7,10 +7,10 @@
 //! everything that was seen, and [`Record::report`] judges it.
 
 mod arm;
-mod beside;
 pub mod boots;
 mod caveat;
 mod comparison;
+mod concurrent_trials;
 mod conditions;
 mod counters;
 mod design;
@@ -31,8 +31,8 @@ mod window;
 pub mod words;
 
 pub use arm::{ARMS_MAX, Arm, ArmName, Level};
-pub use beside::Beside;
 pub use caveat::Caveat;
+pub use concurrent_trials::ConcurrentTrials;
 pub use conditions::{Conditions, Snapshot, Watch};
 pub use design::{Design, Guard, Settle, Stop};
 pub use effect::{Effect, Interval};
@@ -43,10 +43,10 @@ pub use outcome::Outcome;
 pub use report::{Answers, ArmReport, Between, ByArm, Choice, ControlReport, Cost, GuardReport, Report};
 pub use rules::{DropReason, Rules};
 pub use schedule::Pace;
-pub use session::kept;
+pub use session::session_log;
 pub use session::{
-    ArmSoFar, Detectable, Dropped, Ended, Keep, Left, LeftWhy, Mishap, NetworkPath, Progress, Record, SettleHow,
-    SettleSeen, Stretch, Trial, Window, resume, run,
+    ArmSoFar, Detectable, Dropped, Ended, Left, LeftWhy, Mishap, NetworkPath, Progress, Record, SessionWriter,
+    SettleHow, SettleSeen, Stretch, Trial, Window, resume, run,
 };
 pub use switch::{Reach, Switch};
 pub use titles::{Away, Identity, Titles};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use evenkeel_host::{Advice, Facts, Goal, Knob, Setting, State as Advised, advise, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
-use evenkeel_trial::{Beside, Design, Keep, Outcome as Verdict, Settle};
+use evenkeel_trial::{ConcurrentTrials, Design, Outcome as Verdict, SessionWriter, Settle};
 use evenkeel_workload::Workload;
 use evenkeel_workload::arena::Arena;
 
@@ -20,7 +20,7 @@ use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
 use crate::overdue;
-use crate::report::{self, Kept, NotTried, Story};
+use crate::report::{self, FullReport, NotTried, SettingText};
 use crate::session_files::TrialLock;
 use crate::show::Out;
 
@@ -96,11 +96,11 @@ struct Ground<'a> {
     root: &'a Root,
     seed: u64,
     stop: &'a AtomicBool,
-    beside: &'a Arc<Beside>,
+    beside: &'a Arc<ConcurrentTrials>,
 }
 
 /// The control and the trial of the first knob that applies.
-fn prove(ground: &Ground<'_>, story: &mut Story, arena: &mut Arena) -> Result<(), Failure> {
+fn prove(ground: &Ground<'_>, story: &mut FullReport, arena: &mut Arena) -> Result<(), Failure> {
     let Ground { args, out, root, seed, stop, beside } = *ground;
     let (chosen, not_tried) = choose(&story.advice, process::is_root());
     for group in not_tried.chunk_by(|one, next| one.why == next.why) {
@@ -141,7 +141,7 @@ fn prove(ground: &Ground<'_>, story: &mut Story, arena: &mut Arena) -> Result<()
             stop,
             beside,
             progress: out.telling(),
-            keep: &|_| Ok(Keep::nowhere()),
+            keep: &|_| Ok(SessionWriter::nowhere()),
             before: None,
         };
         for told in experiment.measure(arena)?.trials {
@@ -183,13 +183,13 @@ fn settings(root: &Root) -> Vec<(String, Option<String>)> {
     paths.into_iter().map(|path| (path.clone(), root.text(&path).ok())).collect()
 }
 
-fn kept(before: Vec<(String, Option<String>)>, after: Vec<(String, Option<String>)>) -> Vec<Kept> {
+fn kept(before: Vec<(String, Option<String>)>, after: Vec<(String, Option<String>)>) -> Vec<SettingText> {
     let after: std::collections::BTreeMap<String, Option<String>> = after.into_iter().collect();
     let later = |path: &String| after.get(path).cloned().flatten();
-    before.into_iter().map(|(path, before)| Kept { after: later(&path), path, before }).collect()
+    before.into_iter().map(|(path, before)| SettingText { after: later(&path), path, before }).collect()
 }
 
-fn tell_machine(out: &Out, story: &Story) {
+fn tell_machine(out: &Out, story: &FullReport) {
     let facts = &story.facts;
     let hypervisor = facts
         .machine
@@ -215,11 +215,11 @@ fn tell_machine(out: &Out, story: &Story) {
     }
 }
 
-fn is_as_before(story: &Story) -> bool {
+fn is_as_before(story: &FullReport) -> bool {
     story.all_as_before == Some(true)
 }
 
-fn tell_end(out: &Out, story: &Story, [page, json]: &[PathBuf; 2], revert: &str) -> Result<(), Failure> {
+fn tell_end(out: &Out, story: &FullReport, [page, json]: &[PathBuf; 2], revert: &str) -> Result<(), Failure> {
     let back = match is_as_before(story) {
         true => format!("6. Put back: all {} settings that were looked at read as before", story.settings.len()),
         false => "6. NOT put back:".to_owned(),
@@ -231,7 +231,7 @@ fn tell_end(out: &Out, story: &Story, [page, json]: &[PathBuf; 2], revert: &str)
     out.answer_of_trial(story, || format!("Report: {} and {}\n", page.display(), json.display()))
 }
 
-fn exit_of(story: &Story, stopped: bool) -> exit::Exit {
+fn exit_of(story: &FullReport, stopped: bool) -> exit::Exit {
     let fails = story.trials.iter().any(|told| match told.control {
         // A control that does not come out the same says that this machine was too unsteady to believe the trial.
         true => told.report.verdict != Verdict::Same,

@@ -1,5 +1,6 @@
 //! `evenkeel prove`: an honest A/B of settings on a real server under load. One file a subcommand; [`trial`] is the one without a name.
 
+mod answer;
 mod asked;
 mod boots;
 mod budget;
@@ -9,7 +10,6 @@ mod goal;
 mod inert;
 mod report;
 mod resume;
-mod told;
 mod trial;
 mod workloads;
 

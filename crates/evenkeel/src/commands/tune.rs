@@ -15,16 +15,16 @@ use crate::show::Out;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
 
+mod context;
 mod design;
 mod goal;
-mod ground;
-mod kept;
+mod log_files;
 mod resume;
 mod search;
 
+use context::{OutArgs, SearchContext, not_possible};
 use design::PlanArgs;
-use ground::{Ground, OutArgs, not_possible};
-use kept::Context;
+use log_files::Context;
 use search::{Asked, Ready, run_search};
 
 /// What `--help` ends with.
@@ -75,9 +75,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Some(What::Resume(args)) => resume::run(args, out),
         None => {
             let SearchArgs { out: out_args, state, plan, workload } = &args.search;
-            let path = state.path()?.join(kept::LOG);
-            let asked = Asked { out_args, state, path: &path, resume: kept::again(None, state) };
-            run_search(asked, out, |ground, state| begin(ground, plan, workload, state, &path))
+            let path = state.path()?.join(log_files::LOG);
+            let asked = Asked { out_args, state, path: &path, resume: log_files::again(None, state) };
+            run_search(asked, out, |search, state| begin(search, plan, workload, state, &path))
         }
     }
 }
@@ -100,18 +100,18 @@ fn wanted(args: &PlanArgs) -> Result<Wanted, Failure> {
 }
 
 fn begin(
-    ground: &Ground<'_>,
+    search: &SearchContext<'_>,
     plan: &PlanArgs,
     asked: &WorkloadArgs,
     state: &mut State,
     path: &Path,
 ) -> Result<Ready, Failure> {
-    let Ground { root, facts, .. } = ground;
+    let SearchContext { root, facts, .. } = search;
     let wanted = wanted(plan)?;
     let mut offer = offer(root, facts, &plan.goal.context(), &wanted);
     keep_what_is_allowed(&mut offer);
     let seed = plan.seed.unwrap_or_else(experiment::fresh_seed);
-    let mut workload = asked.start(seed, &ground.stop)?;
+    let mut workload = asked.start(seed, &search.stop)?;
     offer.keep_what_reaches(&mut *workload);
     let Offer { candidates, plans, left_out } = offer;
     if candidates.is_empty() {
@@ -120,15 +120,15 @@ fn begin(
     }
     let mut design = design::asked(plan, &*workload, candidates, seed)?;
     design.restarts = restarts(&plans);
-    if plan.settle_ms.is_none() && design::settle(ground, state, &mut design, &plans, &mut *workload)? {
+    if plan.settle_ms.is_none() && design::settle(search, state, &mut design, &plans, &mut *workload)? {
         workload.stop();
-        workload = asked.start(seed, &ground.stop)?;
+        workload = asked.start(seed, &search.stop)?;
     }
     let spec = WorkloadSpec::of(asked.entry()?.name, &asked.options(seed)?);
     let spec = WorkloadSpec { arguments: asked.line(), ..spec };
     let context = Context::new(spec.clone(), &left_out);
     let context = serde_json::to_value(context).map_err(not_possible)?;
-    let log = kept::begin(ground, path, &Header::new(design.clone(), context))?;
+    let log = log_files::begin(search, path, &Header::new(design.clone(), context))?;
     Ok(Ready { design, plans, left_out, spec, workload, log })
 }
 

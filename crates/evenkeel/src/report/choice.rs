@@ -4,7 +4,6 @@ use evenkeel_trial::saved::{ChoiceEntry, PairOfWindows, RunReport, TrialEntry};
 use evenkeel_trial::{ArmName, Choice, Effect, Left, LeftWhy};
 use maud::{Markup, html};
 
-use super::Told;
 use super::chart::{self, Estimate};
 use super::markup::{sentence, word};
 use super::trial::ways;
@@ -82,7 +81,7 @@ pub(crate) fn left(left: &Left) -> String {
 pub(crate) const COLUMNS: [&str; 6] = ["arm", "settings", "median", "against A", "verdict", "pairs"];
 
 /// One row an arm, A first.
-pub(crate) fn rows(told: &[Told]) -> Vec<Vec<String>> {
+pub(crate) fn rows(told: &[TrialEntry]) -> Vec<Vec<String>> {
     let number = |value: Option<f64>| value.map_or_else(|| "not measured".to_owned(), trim);
     let of_a = told.first().and_then(|told| told.report.arms.first());
     let a = of_a.map(|arm| {

@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use evenkeel_host::{Advice, Facts};
-pub(crate) use evenkeel_trial::saved::{
-    ChoiceEntry as ToldChoice, NotTried, RunReport, SettingText as Kept, TrialEntry as Told,
-};
+pub(crate) use evenkeel_trial::saved::{ChoiceEntry, NotTried, RunReport, SettingText, TrialEntry};
 use evenkeel_trial::{Design, Settle, Stop};
 use serde::Serialize;
 
@@ -28,22 +26,22 @@ pub(crate) mod words;
 pub(crate) use words::{Claim, as_change};
 
 /// All that one run reports, with the whole facts and advice.
-pub(crate) type Story = RunReport<Facts, Advice>;
+pub(crate) type FullReport = RunReport<Facts, Advice>;
 
 /// All that one session tells: each arm beside A, and which of several.
 #[derive(Serialize)]
-pub(crate) struct Tolds {
-    pub(crate) trials: Vec<Told>,
+pub(crate) struct SessionAnswer {
+    pub(crate) trials: Vec<TrialEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) choice: Option<ToldChoice>,
+    pub(crate) choice: Option<ChoiceEntry>,
     /// The file that has all of it, where one has: it can be told again from there.
     #[serde(skip)]
     pub(crate) kept_in: Option<PathBuf>,
 }
 
 /// A report without trials yet, of this version and now.
-pub(crate) fn begin(command: String, facts: Facts, advice: Vec<Advice>) -> Story {
-    Story {
+pub(crate) fn begin(command: String, facts: Facts, advice: Vec<Advice>) -> FullReport {
+    FullReport {
         evenkeel: Some(env!("CARGO_PKG_VERSION").to_owned()),
         command: Some(command),
         taken: Some(jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()),
@@ -59,7 +57,7 @@ pub(crate) fn begin(command: String, facts: Facts, advice: Vec<Advice>) -> Story
 }
 
 /// Writes `report.html` and `report.json` into a folder, and returns their paths.
-pub(crate) fn write(story: &Story, folder: &Path) -> Result<[PathBuf; 2], Failure> {
+pub(crate) fn write(story: &FullReport, folder: &Path) -> Result<[PathBuf; 2], Failure> {
     let json = json::answer_of_trial(story)?;
     let unread = |error| Failure::text(exit::NOT_POSSIBLE, "make report.html of report.json", error);
     let page = html::page(&story.as_read().map_err(unread)?, &json).into_string();

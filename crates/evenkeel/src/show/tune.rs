@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use evenkeel_trial::search::{
-    Answer, Chosen, Fate, KnobAnswer, LeftOut, Measure, SearchDesign, SearchEnded, SearchProgress, Stage, Verdict,
+    Answer, Chosen, KnobAnswer, KnobOutcome, LeftOut, Measure, SearchDesign, SearchEnded, SearchProgress, Stage,
+    Verdict,
 };
 use evenkeel_trial::{Reach, SettleHow};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,7 +20,7 @@ const ALONG_MAX: usize = 6;
 
 /// The answer of `--json`.
 #[derive(Serialize)]
-pub(crate) struct Told {
+pub(crate) struct SearchResult {
     /// What was found.
     #[serde(flatten)]
     pub(crate) answer: Answer,
@@ -49,7 +50,7 @@ pub(crate) struct Told {
 }
 
 /// The page of a search.
-pub(crate) fn page(told: &Told) -> String {
+pub(crate) fn page(told: &SearchResult) -> String {
     let answer = &told.answer;
     let mut text = headline(told);
     for chosen in &answer.set {
@@ -60,7 +61,7 @@ pub(crate) fn page(told: &Told) -> String {
         text += &format!("  guard {} {}{verdict}\n", guard.metric, as_change(guard.ratio));
     }
     text += &along(told);
-    let named = |knob: &&KnobAnswer| knob.fate != Fate::InTheSet;
+    let named = |knob: &&KnobAnswer| knob.fate != KnobOutcome::InTheSet;
     for knob in answer.knobs.iter().filter(named) {
         text += &format!("  {}: {}\n", knob.settings.join(" "), fate(knob, told.design.smallest_effect_ratio));
     }
@@ -115,7 +116,7 @@ fn knobs(count: usize) -> String {
     if count == 1 { "the knob that is undecided".to_owned() } else { format!("the {count} knobs that are undecided") }
 }
 
-fn headline(told: &Told) -> String {
+fn headline(told: &SearchResult) -> String {
     let answer = &told.answer;
     let metric = &told.design.metric.title;
     let ended = match &answer.ended {
@@ -152,7 +153,7 @@ fn headline(told: &Told) -> String {
 }
 
 /// How long the machine was left alone after a switch, and where that is from.
-fn settled(told: &Told) -> String {
+fn settled(told: &SearchResult) -> String {
     let ms = told.design.settle_ms;
     let guess = told.design.settles.iter().find_map(|found| match &found.settle.how {
         SettleHow::Guessed { why } => Some(format!(", a guess: {why}")),
@@ -203,7 +204,7 @@ fn chosen_line(chosen: &Chosen) -> String {
 }
 
 /// What else changed with the set, as far as it was told from chance: what it costs, and what it gives beside.
-fn along(told: &Told) -> String {
+fn along(told: &SearchResult) -> String {
     let shown = &told.answer.along_shown;
     let decided = told.design.metric.name.as_ref();
     let size = |ratio: f64| ratio.ln().abs();
@@ -227,21 +228,21 @@ fn fate(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
         .as_ref()
         .map_or_else(String::new, |seen| format!(" ({} among all others{})", as_change(seen.ratio), between(seen)));
     match &knob.fate {
-        Fate::InTheSet => "in the set".to_owned(),
-        Fate::NoEffect if knob.screening.as_ref().is_some_and(|seen| seen.is_within(smallest_effect_ratio)) => {
+        KnobOutcome::InTheSet => "in the set".to_owned(),
+        KnobOutcome::NoEffect if knob.screening.as_ref().is_some_and(|seen| seen.is_within(smallest_effect_ratio)) => {
             format!("does nothing that matters{screened}")
         }
-        Fate::NoEffect => format!("not told from the noise{screened}"),
-        Fate::Hurts => format!("makes it worse{screened}"),
-        Fate::Stopped => {
+        KnobOutcome::NoEffect => format!("not told from the noise{screened}"),
+        KnobOutcome::Hurts => format!("makes it worse{screened}"),
+        KnobOutcome::Stopped => {
             "stopped: it made the metric or a guard far worse at once, or the server ended or had no CPU".to_owned()
         }
-        Fate::Vetoed { why } => format!("vetoed: {why}{screened}"),
-        Fate::NotEngaged { why } => format!("not engaged: {why}; what it would do is not known"),
-        Fate::Refused { why } => format!("refused: {why}"),
-        Fate::LeftOut { why } => format!("left out: {why}{screened}"),
-        Fate::NotTried { why } => format!("not tried: {why}"),
-        Fate::Unclear => format!("not decided yet{screened}"),
+        KnobOutcome::Vetoed { why } => format!("vetoed: {why}{screened}"),
+        KnobOutcome::NotEngaged { why } => format!("not engaged: {why}; what it would do is not known"),
+        KnobOutcome::Refused { why } => format!("refused: {why}"),
+        KnobOutcome::LeftOut { why } => format!("left out: {why}{screened}"),
+        KnobOutcome::NotTried { why } => format!("not tried: {why}"),
+        KnobOutcome::Unclear => format!("not decided yet{screened}"),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::arm::ArmName;
 use super::counters::BootCounters;
 use super::error::BootsError;
 use super::guards::medians;
-use super::next::{Action, Sight, next};
+use super::next::{Action, BootStatus, next};
 use super::state::{Armed, BootOutcome, BootsDesign, BootsEnded, BootsState};
 
 /// The most that is done in one boot: measure, get ready, and some more for what does not come about.
@@ -30,7 +30,7 @@ pub trait Machine {
     ///
     /// # Errors
     /// If it does not tell which boot it is in, or whether it may go on.
-    fn sight(&mut self) -> Result<Sight, BootsError>;
+    fn status(&mut self) -> Result<BootStatus, BootsError>;
 
     /// Keeps the state, so that it is there after a power cut.
     ///
@@ -88,8 +88,8 @@ pub enum Ending {
 /// If the host could not be put back, or nothing can be told of the machine.
 pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending, BootsError> {
     for _ in 0..TURNS_MAX {
-        let sight = machine.sight()?;
-        let action = next(state, &sight);
+        let status = machine.status()?;
+        let action = next(state, &status);
         let ended = match action {
             Action::Reboot => match ask(state, machine) {
                 Ok(()) => return Ok(Ending::Reboot),
@@ -102,7 +102,7 @@ pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending
                 Err(error) => given_up(&error),
             },
             Action::Arm { slot, arm, anew } => {
-                let armed = Armed { slot, boot_id: sight.boot_id };
+                let armed = Armed { slot, boot_id: status.boot_id };
                 match get_ready(state, machine, (arm, anew), armed) {
                     Ok(()) => continue,
                     // A machine that goes down ends what writes its boot menu: that is tried again in the next boot.

@@ -8,20 +8,20 @@
 //! Who is killed at any moment leaves one of these: a state that says less than was done, which is then done again without harm; or a
 //! transaction that the journal calls interrupted, which is put back before the next begins.
 
-mod at_work;
 mod caveat;
 mod counters;
 mod disk;
 mod drive;
+mod engaged;
 mod error;
 mod guards;
-mod hands;
 mod next;
 mod patience;
 mod state;
 #[cfg(test)]
 mod tests;
 mod told;
+mod transactions;
 
 pub use caveat::{BootsCaveat, GuardUntold, Part};
 pub use counters::{BOOT_COUNTERS_MAX, BootCounters};
@@ -29,11 +29,11 @@ pub use disk::{BootsFileError, read, write};
 pub use drive::{Ending, Machine, Windows, go_on};
 pub use error::BootsError;
 pub use guards::GuardOfBoots;
-pub use hands::Hands;
-pub use next::{Action, Sight, next};
+pub use next::{Action, BootStatus, next};
 pub use patience::Wait;
 pub use state::{
     Armed, BOOT_GUARDS_MAX, BootOutcome, BootWords, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, InvalidBoots,
     SeenBoot, WINDOWS_MAX, parse, parse_json,
 };
 pub use told::{ArmOfBoots, BootsReport, label};
+pub use transactions::BootTransactions;

@@ -6,7 +6,7 @@ use super::state::{Armed, BootOutcome, BootWords, BootsEnded, BootsState, SeenBo
 
 /// What is seen of the machine when evenkeel is started in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sight {
+pub struct BootStatus {
     /// The kernel's id of this boot.
     pub boot_id: String,
     /// The wall clock, in seconds since 1970 UTC.
@@ -41,25 +41,25 @@ pub enum Action {
 }
 
 /// What is to be done now, with this boot entered in the state.
-pub fn next(state: &mut BootsState, sight: &Sight) -> Action {
+pub fn next(state: &mut BootsState, status: &BootStatus) -> Action {
     if let Some(ended) = &state.ended {
         return Action::End(ended.clone());
     }
-    if !sight.is_licensed {
+    if !status.is_licensed {
         return Action::End(BootsEnded::Cancelled);
     }
-    if sight.now_s > state.begun_s.saturating_add(state.design.limit_s) {
+    if status.now_s > state.begun_s.saturating_add(state.design.limit_s) {
         return give_up(format!("it has taken longer than {} s", state.design.limit_s));
     }
-    if sight.boot_id == state.begun_boot {
-        return ready(state, sight);
+    if status.boot_id == state.begun_boot {
+        return ready(state, status);
     }
-    if let Err(action) = arrive(state, sight) {
+    if let Err(action) = arrive(state, status) {
         return action;
     }
     let boots_max = state.boots_max();
     let may_boot = state.seen.len() < boots_max;
-    let Some(boot) = state.seen.last_mut() else { return ready(state, sight) };
+    let Some(boot) = state.seen.last_mut() else { return ready(state, status) };
     match boot.outcome {
         BootOutcome::Begun if boot.tries < TRIES_MAX => {
             boot.tries += 1;
@@ -78,12 +78,12 @@ pub fn next(state: &mut BootsState, sight: &Sight) -> Action {
             state.design.boots
         ));
     }
-    ready(state, sight)
+    ready(state, status)
 }
 
 /// Enters this boot, if it is a new one.
-fn arrive(state: &mut BootsState, sight: &Sight) -> Result<(), Action> {
-    if state.seen.iter().any(|boot| boot.boot_id == sight.boot_id) {
+fn arrive(state: &mut BootsState, status: &BootStatus) -> Result<(), Action> {
+    if state.seen.iter().any(|boot| boot.boot_id == status.boot_id) {
         return Ok(());
     }
     if let Some(last) = state.seen.last_mut().filter(|last| last.outcome == BootOutcome::Begun) {
@@ -95,17 +95,17 @@ fn arrive(state: &mut BootsState, sight: &Sight) -> Result<(), Action> {
     }
     // What was got ready for another boot than this one, or not at all, is not to be measured as the arm that is due. One that was cut
     // off is still ready.
-    let is_ready = state.armed.as_ref().is_some_and(|armed| armed.slot == slot && armed.boot_id != sight.boot_id);
+    let is_ready = state.armed.as_ref().is_some_and(|armed| armed.slot == slot && armed.boot_id != status.boot_id);
     let outcome = if is_ready { BootOutcome::Begun } else { BootOutcome::Passed };
-    let machine = sight.machine.clone();
-    state.seen.push(SeenBoot { boot_id: sight.boot_id.clone(), slot, arm, tries: 0, machine, outcome });
+    let machine = status.machine.clone();
+    state.seen.push(SeenBoot { boot_id: status.boot_id.clone(), slot, arm, tries: 0, machine, outcome });
     Ok(())
 }
 
 /// Gets the next boot ready, unless it is.
-fn ready(state: &BootsState, sight: &Sight) -> Action {
+fn ready(state: &BootsState, status: &BootStatus) -> Action {
     let Some((slot, arm)) = state.next_slot() else { return Action::End(BootsEnded::Whole) };
-    let now = Armed { slot, boot_id: sight.boot_id.clone() };
+    let now = Armed { slot, boot_id: status.boot_id.clone() };
     if state.armed.as_ref() == Some(&now) {
         return Action::Reboot;
     }

@@ -6,12 +6,12 @@ use evenkeel_stats::{Boot, BootsComparison, Options, Verdict, compare_boots, med
 use serde::Serialize;
 
 use crate::arm::ArmName;
-use crate::engaged::{self, Engaged, Mechanism, none_was_at_work};
+use crate::engaged::{self, Engaged, Mechanism, none_engaged};
 use crate::outcome::Outcome;
 use crate::report::{Found, verdict};
 
-use super::at_work::mechanisms;
 use super::caveat::{BootsCaveat, Part};
+use super::engaged::mechanisms;
 use super::guards::{GuardOfBoots, guards};
 use super::state::{BootOutcome, BootsDesign, BootsEnded, BootsState, SeenBoot};
 
@@ -81,7 +81,7 @@ fn decided(seen: Verdict, guards: &[GuardOfBoots], mechanism: &[Mechanism]) -> (
         is_too_short: false,
         harmed_guard: guards.iter().find(|guard| guard.is_harmed).map(|guard| guard.metric.name.as_ref()),
         arm_without_numbers: None,
-        none_acted: none_was_at_work(mechanism),
+        none_acted: none_engaged(mechanism),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use evenkeel_stats::{Pair, VALUE_RANGE, Verdict};
 
-use super::{Judge, Seen};
+use super::{Judge, PairEffect};
 use crate::design::{Guard, Stop};
 use crate::error::TrialError;
 use evenkeel_workload::Sample;
@@ -60,12 +60,12 @@ impl GuardSet {
     }
 
     /// What each guard makes of the pairs, as far as they can be compared.
-    pub(crate) fn looks(&self) -> impl Iterator<Item = (&Guard, Seen)> {
+    pub(crate) fn looks(&self) -> impl Iterator<Item = (&Guard, PairEffect)> {
         self.iter().filter_map(|(guard, judge)| Some((guard, judge.look()?)))
     }
 
     /// The first guard that got worse, and by as much as vetoes.
-    pub(crate) fn harmed(&self) -> Option<(&Guard, Seen)> {
+    pub(crate) fn harmed(&self) -> Option<(&Guard, PairEffect)> {
         self.looks().find(|(_, seen)| seen.verdict == Verdict::Worse)
     }
 

@@ -23,7 +23,7 @@ enum Way {
 
 /// What a look says of B against A.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct PairEffect {
     pub(crate) pairs: usize,
     pub(crate) ratio: f64,
     pub(crate) low: f64,
@@ -34,9 +34,9 @@ pub(crate) struct Seen {
     pub(crate) verdict: Verdict,
 }
 
-impl From<Comparison> for Seen {
-    fn from(seen: Comparison) -> Seen {
-        Seen {
+impl From<Comparison> for PairEffect {
+    fn from(seen: Comparison) -> PairEffect {
+        PairEffect {
             pairs: seen.pairs,
             ratio: seen.ratio,
             low: seen.low,
@@ -49,9 +49,9 @@ impl From<Comparison> for Seen {
     }
 }
 
-impl From<Look> for Seen {
-    fn from(seen: Look) -> Seen {
-        Seen {
+impl From<Look> for PairEffect {
+    fn from(seen: Look) -> PairEffect {
+        PairEffect {
             pairs: seen.pairs,
             ratio: seen.ratio,
             low: seen.low,
@@ -65,7 +65,7 @@ impl From<Look> for Seen {
     }
 }
 
-impl Seen {
+impl PairEffect {
     /// An end of the interval, where the pairs bound it.
     pub(crate) fn bounded(end: f64) -> Option<f64> {
         Some(end).filter(|end| end.is_finite() && *end > 0.0)
@@ -155,9 +155,9 @@ impl Judge {
     }
 
     /// What the pairs so far say; nothing without pairs.
-    pub(crate) fn look(&self) -> Option<Seen> {
+    pub(crate) fn look(&self) -> Option<PairEffect> {
         match &self.way {
-            Way::Once(pairs) => compare(pairs, self.options).ok().map(Seen::from),
+            Way::Once(pairs) => compare(pairs, self.options).ok().map(PairEffect::from),
             Way::Always(test) => (test.pairs() > 0).then(|| test.look().into()),
         }
     }

@@ -7,4 +7,4 @@ mod judge;
 
 pub(crate) use arm_test::ArmTest;
 pub(crate) use guards::{GuardNumbers, GuardSet, guard_numbers};
-pub(crate) use judge::{Judge, Seen};
+pub(crate) use judge::{Judge, PairEffect};

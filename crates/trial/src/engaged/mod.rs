@@ -89,7 +89,7 @@ pub(crate) fn mechanism(windows: &[Observed<'_>], network: NetworkPath, knob: &s
 }
 
 /// Whether of every knob a counter shows that it was not at work.
-pub(crate) fn none_was_at_work(mechanism: &[Mechanism]) -> bool {
+pub(crate) fn none_engaged(mechanism: &[Mechanism]) -> bool {
     !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
 
@@ -98,7 +98,9 @@ pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> 
     let caveat = |seen: &Mechanism| {
         let knob = (mechanism.len() > 1).then(|| seen.knob.clone());
         match &seen.engaged {
-            Engaged::No { why } if verdict == Outcome::NotEngaged => Some(Caveat::NotAtWork { knob, why: why.clone() }),
+            Engaged::No { why } if verdict == Outcome::NotEngaged => {
+                Some(Caveat::NotEngaged { knob, why: why.clone() })
+            }
             // A counter knows one path of an effect. That it stood still neither denies a difference that was seen nor excludes one that was not.
             Engaged::No { why } => Some(Caveat::MechanismUnseen { knob, why: why.clone() }),
             Engaged::Yes if counter_of(&seen.knob) == Some(Counter::IdleStates) => {

@@ -16,7 +16,7 @@ use crate::engaged;
 use crate::error::TrialError;
 use crate::outcome::Outcome;
 use crate::rules::DropReason;
-use crate::session::{Dropped, Ended, Race, Record, Runner, Stretch, Window, blocks};
+use crate::session::{ArmState, Dropped, Ended, MultiArmTest, Record, Stretch, Window, blocks};
 use crate::titles::Titles;
 
 /// What is said of each arm beside A, and of them all.
@@ -73,34 +73,34 @@ impl Record {
     /// # Errors
     /// As [`Record::report`].
     pub fn answers(self, design: &Design, titles: Titles) -> Result<Answers, TrialError> {
-        let race = Race::of(design, &self)?;
-        let had = race.further().iter().map(|runner| runner.test.judge.pairs()).max().unwrap_or(0);
-        let control = ControlReport::of(design, &self.control, race.further().len(), had)?;
-        let of = |runner: &Runner| {
-            let view = self.beside_a(&race, runner, &titles);
+        let test = MultiArmTest::of(design, &self)?;
+        let had = test.further().iter().map(|state| state.test.judge.pairs()).max().unwrap_or(0);
+        let control = ControlReport::of(design, &self.control, test.further().len(), had)?;
+        let of = |state: &ArmState| {
+            let view = self.beside_a(&test, state, &titles);
             let lost = Lost {
-                no_cpu: self.lost(runner, |reason| matches!(reason, DropReason::NoCpu { .. })),
-                no_value: self.lost(runner, |reason| matches!(reason, DropReason::NoValue { .. })),
+                no_cpu: self.lost(state, |reason| matches!(reason, DropReason::NoCpu { .. })),
+                no_value: self.lost(state, |reason| matches!(reason, DropReason::NoValue { .. })),
             };
-            view.judged(&race, runner, design, &titles, control.clone(), lost)
+            view.judged(&test, state, design, &titles, control.clone(), lost)
         };
-        let reports = race.further().iter().map(of).collect::<Result<Vec<Report>, _>>()?;
-        let choice = (reports.len() > 1).then(|| Choice::of(design, &race, &reports, &titles));
+        let reports = test.further().iter().map(of).collect::<Result<Vec<Report>, _>>()?;
+        let choice = (reports.len() > 1).then(|| Choice::of(design, &test, &reports, &titles));
         Ok(Answers { reports, choice })
     }
 
     /// What was seen of one arm beside A, as if the others had not been there. It is called B here, as where there is but one.
-    fn beside_a(&self, race: &Race, runner: &Runner, titles: &Titles) -> Record {
-        let is_in = |arm: ArmName| arm == ArmName::A || arm == runner.name;
-        let named = |arm: ArmName| if arm == runner.name { ArmName::B } else { arm };
+    fn beside_a(&self, test: &MultiArmTest, state: &ArmState, titles: &Titles) -> Record {
+        let is_in = |arm: ArmName| arm == ArmName::A || arm == state.name;
+        let named = |arm: ArmName| if arm == state.name { ArmName::B } else { arm };
         let mut view = Record {
             windows: Vec::new(),
             dropped: Vec::new(),
             control: Vec::new(),
-            arms: [ArmName::A, runner.name].iter().filter_map(|arm| self.arms.get(*arm as usize)).cloned().collect(),
+            arms: [ArmName::A, state.name].iter().filter_map(|arm| self.arms.get(*arm as usize)).cloned().collect(),
             ..self.clone()
         };
-        let last = runner.left.as_ref().map_or(usize::MAX, |left| left.block);
+        let last = state.left.as_ref().map_or(usize::MAX, |left| left.block);
         for block in blocks(&self.windows).filter(|block| block[0].pair <= last) {
             let two: Vec<&Window> = block.iter().filter(|window| is_in(window.arm)).collect();
             if two.len() == 2 {
@@ -117,21 +117,21 @@ impl Record {
                 view.dropped.push(Dropped { arm, ..dropped.clone() });
             }
         }
-        if let Some(away) = titles.away.get(runner.name as usize) {
+        if let Some(away) = titles.away.get(state.name as usize) {
             view.knobs.retain(|knob| away.knobs.contains(knob));
         }
         // What ended the session did not end an arm that was decided before.
         let is_cut =
             matches!(view.ended, Ended::Whole | Ended::OutOfTime | Ended::OutOfSpares | Ended::Stopped | Ended::CutOff);
-        if race.further().len() > 1 && is_cut && race.is_settled(runner) {
+        if test.further().len() > 1 && is_cut && test.is_settled(state) {
             view.ended = Ended::Decided;
         }
         view
     }
 
     /// How many windows of A and of one arm were dropped for such a reason, both windows of a pair counted.
-    fn lost(&self, runner: &Runner, is_one: fn(&DropReason) -> bool) -> ByArm {
-        let last = runner.left.as_ref().map_or(usize::MAX, |left| left.block);
+    fn lost(&self, state: &ArmState, is_one: fn(&DropReason) -> bool) -> ByArm {
+        let last = state.left.as_ref().map_or(usize::MAX, |left| left.block);
         let of = |arm: ArmName| {
             let is_counted = |dropped: &&Dropped| {
                 let is_of_trial = dropped.stretch == Stretch::Trial && dropped.pair <= last;
@@ -139,41 +139,41 @@ impl Record {
             };
             self.dropped.iter().filter(is_counted).count()
         };
-        ByArm { a: of(ArmName::A), b: of(runner.name) }
+        ByArm { a: of(ArmName::A), b: of(state.name) }
     }
 
     fn judged(
         self,
-        race: &Race,
-        runner: &Runner,
+        test: &MultiArmTest,
+        state: &ArmState,
         design: &Design,
         titles: &Titles,
         control_stretch: Option<ControlReport>,
         lost: Lost,
     ) -> Result<Report, TrialError> {
-        let seen = runner.test.judge.look();
-        let guards = guards(runner);
+        let seen = state.test.judge.look();
+        let guards = guards(state);
         let mechanism = engaged::mechanisms(&self);
         let harmed = guards.iter().find(|guard| guard.verdict == Outcome::Worse);
         let (verdict, vetoed_by) = verdict(Found {
             seen: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
-            is_too_short: is_too_short(&self.ended, design, runner.test.judge.pairs()),
+            is_too_short: is_too_short(&self.ended, design, state.test.judge.pairs()),
             harmed_guard: harmed.map(|guard| guard.metric.name.as_ref()),
             arm_without_numbers: lost.both().only(),
-            none_acted: engaged::none_was_at_work(&mechanism),
+            none_acted: engaged::none_engaged(&mechanism),
         });
-        let title = match race.further().len() {
+        let title = match test.further().len() {
             1 => titles.title.clone(),
-            _ => format!("{}: {}", runner.name, titles.values_of(runner.name)),
+            _ => format!("{}: {}", state.name, titles.values_of(state.name)),
         };
         let of_arm = |arm: ArmName| self.dropped.iter().filter(|dropped| dropped.arm == arm).count();
-        let values = [ArmName::A, runner.name].map(|arm| titles.values_of(arm));
+        let values = [ArmName::A, state.name].map(|arm| titles.values_of(arm));
         let mut report = Report {
             title,
             metric: design.metric.clone(),
             arms: [ArmName::A, ArmName::B].map(|arm| self.arm(arm, values[arm as usize])).to_vec(),
-            pairs: runner.test.judge.pairs(),
-            effect: seen.map(|seen| Effect::of(&seen, &runner.test.judge)),
+            pairs: state.test.judge.pairs(),
+            effect: seen.map(|seen| Effect::of(&seen, &state.test.judge)),
             verdict,
             vetoed_by,
             guards,
@@ -182,7 +182,7 @@ impl Record {
             control_stretch,
             dropped_by_arm: ByArm { a: of_arm(ArmName::A), b: of_arm(ArmName::B) },
             no_cpu_by_arm: lost.no_cpu,
-            left: runner.left.clone(),
+            left: state.left.clone(),
             dropped: self.dropped,
             caveats: self.mishaps.iter().map(|mishap| Caveat::Other { what: mishap.to_string() }).collect(),
             seed: design.seed,
@@ -196,7 +196,7 @@ impl Record {
         let found = caveats(&report, lost.no_value);
         let same = titles.same_already.iter().map(|what| Caveat::SameAlready { what: what.clone() });
         report.caveats.splice(0..0, same.chain(found));
-        report.name(runner.name);
+        report.name(state.name);
         Ok(report)
     }
 
@@ -234,8 +234,8 @@ fn is_too_short(ended: &Ended, design: &Design, pairs: usize) -> bool {
     !matches!(ended, Ended::Whole | Ended::Decided) && pairs < design.stop.pairs_min()
 }
 
-fn guards(runner: &Runner) -> Vec<GuardReport> {
-    let judged = runner.test.guards.iter().map(|(guard, judge)| {
+fn guards(state: &ArmState) -> Vec<GuardReport> {
+    let judged = state.test.guards.iter().map(|(guard, judge)| {
         let seen = judge.look();
         GuardReport {
             metric: guard.metric.clone(),

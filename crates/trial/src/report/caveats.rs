@@ -7,8 +7,8 @@ use evenkeel_workload::Metric;
 
 use super::{ByArm, Report};
 use crate::arm::ArmName;
-use crate::beside;
 use crate::caveat::Caveat;
+use crate::concurrent_trials;
 use crate::conditions::Conditions;
 use crate::engaged;
 use crate::outcome::Outcome;
@@ -66,7 +66,7 @@ pub(super) fn caveats(report: &Report, no_value: ByArm) -> Vec<Caveat> {
     of_drops(report, &mut caveats);
     of_effect(report, &mut caveats);
     caveats.extend(report.settle.caveat());
-    caveats.extend(beside::caveats(others(report)));
+    caveats.extend(concurrent_trials::caveats(others(report)));
     of_conditions(report, &mut caveats);
     caveats
 }

@@ -10,7 +10,7 @@ use crate::arm::ArmName;
 use crate::design::Design;
 use crate::effect::Effect;
 use crate::outcome::Outcome;
-use crate::session::Race;
+use crate::session::MultiArmTest;
 use crate::titles::Titles;
 
 /// Which of several arms.
@@ -45,24 +45,24 @@ pub struct Between {
 }
 
 impl Choice {
-    pub(super) fn of(design: &Design, race: &Race, reports: &[Report], titles: &Titles) -> Choice {
-        let mut better: Vec<(ArmName, f64)> = race
+    pub(super) fn of(design: &Design, test: &MultiArmTest, reports: &[Report], titles: &Titles) -> Choice {
+        let mut better: Vec<(ArmName, f64)> = test
             .further()
             .iter()
             .zip(reports)
             .filter(|(_, report)| report.verdict == Outcome::Better)
-            .filter_map(|(runner, report)| Some((runner.name, runner.test.judge.cost(report.effect?.ratio))))
+            .filter_map(|(state, report)| Some((state.name, state.test.judge.cost(report.effect?.ratio))))
             .collect();
         better.sort_by(|one, other| one.1.total_cmp(&other.1));
         let better: Vec<ArmName> = better.into_iter().map(|(name, _)| name).collect();
-        let unbeaten = |arm: &&ArmName| !better.iter().any(|by| race.is_beaten(**arm, *by));
+        let unbeaten = |arm: &&ArmName| !better.iter().any(|by| test.is_beaten(**arm, *by));
         let mut alike: Vec<ArmName> = better.iter().filter(unbeaten).copied().collect();
         // Each beaten by another: the comparisons contradict each other, and none of them is told from the rest.
         if alike.is_empty() {
             alike.clone_from(&better);
         }
         let advised = alike.iter().copied().min_by(|one, other| nearer(*one, *other, titles)).unwrap_or(ArmName::A);
-        let between = race.peers().iter().map(|peer| {
+        let between = test.peers().iter().map(|peer| {
             let seen = peer.judge.look();
             Between {
                 arm: peer.other,

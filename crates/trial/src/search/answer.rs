@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::caveat::SearchCaveat;
 use super::design::SearchDesign;
-use super::desk::Desk;
-use super::fate::Fate;
+use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
+use super::runner::SearchRunner;
 use super::set::Set;
 use super::{Stage, along};
-use crate::comparison::{GuardSet, Seen};
+use crate::comparison::{GuardSet, PairEffect};
 use crate::design::Guard;
 use crate::engaged::Mechanism;
 
@@ -141,7 +141,7 @@ pub struct KnobAnswer {
     pub settings: Vec<String>,
     /// What became of it.
     #[serde(flatten)]
-    pub fate: Fate,
+    pub fate: KnobOutcome,
     /// Its effect among all others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub screening: Option<Measure>,
@@ -196,12 +196,12 @@ impl Measure {
         Some((self.high?.ln() - self.low?.ln()) / 2.0)
     }
 
-    pub(super) fn of_look(design: &SearchDesign, look: &Seen) -> Measure {
+    pub(super) fn of_look(design: &SearchDesign, look: &PairEffect) -> Measure {
         let ratio = if look.pairs == 0 { 1.0 } else { look.ratio };
         Measure {
             ratio,
-            low: Seen::bounded(look.low),
-            high: Seen::bounded(look.high),
+            low: PairEffect::bounded(look.low),
+            high: PairEffect::bounded(look.high),
             pairs: look.pairs,
             e_value: look.e_value.filter(|e_value| e_value.is_finite()),
             p_value: None,
@@ -222,7 +222,7 @@ impl Answer {
     pub(super) fn of(design: &SearchDesign) -> Answer {
         let knob = |candidate: &super::Candidate| KnobAnswer {
             settings: candidate.settings.clone(),
-            fate: Fate::Unclear,
+            fate: KnobOutcome::Unclear,
             screening: None,
             without: None,
             is_shown: false,
@@ -252,13 +252,13 @@ impl Answer {
     }
 
     /// Notes what a screening shows so far.
-    pub(super) fn screened(&mut self, desk: &Desk<'_>, fit: &Fit) {
-        let pairs = desk.used() / 2;
+    pub(super) fn screened(&mut self, runner: &SearchRunner<'_>, fit: &Fit) {
+        let pairs = runner.used() / 2;
         for (at, knob) in self.knobs.iter_mut().enumerate() {
             let Some(found) = fit.of(Term::Main(at)) else { continue };
-            let ends = [-1.0, 1.0].map(|side| desk.design.ratio(found.effect + side * ERRORS_95 * found.error));
+            let ends = [-1.0, 1.0].map(|side| runner.design.ratio(found.effect + side * ERRORS_95 * found.error));
             knob.screening = Some(Measure {
-                ratio: desk.design.ratio(found.effect),
+                ratio: runner.design.ratio(found.effect),
                 low: Some(ends[0].min(ends[1])),
                 high: Some(ends[0].max(ends[1])),
                 pairs,
@@ -268,13 +268,13 @@ impl Answer {
                 error: found.error,
             });
         }
-        self.take_fates(desk);
+        self.take_fates(runner);
     }
 
     /// Notes of the knobs that are out why they are.
-    pub(super) fn take_fates(&mut self, desk: &Desk<'_>) {
+    pub(super) fn take_fates(&mut self, runner: &SearchRunner<'_>) {
         for (at, knob) in self.knobs.iter_mut().enumerate() {
-            if let Some(fate) = desk.fate(at) {
+            if let Some(fate) = runner.fate(at) {
                 knob.fate = fate.clone();
             }
         }
@@ -291,9 +291,16 @@ impl Answer {
     }
 
     /// Notes what the proof said so far; its windows began at `from`.
-    pub(super) fn proved(&mut self, desk: &Desk<'_>, set: &Set, effect: Measure, verdict: Judged, from: usize) {
-        let windows = from..desk.used();
-        let [before, after] = [&desk.design.baseline(), &set.arm].map(|arm| desk.samples(windows.clone(), arm));
+    pub(super) fn proved(
+        &mut self,
+        runner: &SearchRunner<'_>,
+        set: &Set,
+        effect: Measure,
+        verdict: Judged,
+        from: usize,
+    ) {
+        let windows = from..runner.used();
+        let [before, after] = [&runner.design.baseline(), &set.arm].map(|arm| runner.samples(windows.clone(), arm));
         self.along = along::ratios(&before, &after);
         self.along_shown = along::shown(&before, &after);
         self.effect = Some(effect);
@@ -304,7 +311,7 @@ impl Answer {
         };
         if self.verdict == Verdict::Better {
             for knob in &set.members {
-                self.knobs[*knob].fate = Fate::InTheSet;
+                self.knobs[*knob].fate = KnobOutcome::InTheSet;
             }
             if let [only] = &mut self.set[..] {
                 only.is_shown = true;
@@ -315,12 +322,12 @@ impl Answer {
 
     /// Notes what the guards read in the pairs of the proof.
     pub(super) fn guarded(&mut self, guards: &GuardSet) {
-        let seen = |(guard, seen): (&Guard, Seen)| GuardAnswer {
+        let seen = |(guard, seen): (&Guard, PairEffect)| GuardAnswer {
             metric: guard.metric.name.to_string(),
             harm_ratio: guard.harm_ratio,
             ratio: seen.ratio,
-            low: Seen::bounded(seen.low),
-            high: Seen::bounded(seen.high),
+            low: PairEffect::bounded(seen.low),
+            high: PairEffect::bounded(seen.high),
             pairs: seen.pairs,
             is_harmed: seen.verdict == Judged::Worse,
         };
@@ -331,8 +338,8 @@ impl Answer {
     pub(super) fn vetoed(&mut self, why: String) {
         if self.verdict == Verdict::Better {
             self.verdict = Verdict::NothingHelped;
-            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == Fate::InTheSet) {
-                knob.fate = Fate::LeftOut { why: NotNeeded::SetVetoed { why: why.clone() } };
+            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == KnobOutcome::InTheSet) {
+                knob.fate = KnobOutcome::LeftOut { why: NotNeeded::SetVetoed { why: why.clone() } };
             }
             self.veto = Some(why);
         }

@@ -5,10 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::Seen;
+use super::WindowResult;
 use super::log::Entry;
-use crate::beside;
 use crate::caveat::Caveat;
+use crate::concurrent_trials;
 use crate::rules::DropReason;
 
 /// The share of windows that may be dropped without a word.
@@ -26,7 +26,7 @@ pub enum SearchCaveat {
     /// Windows were dropped, by what befell them.
     Dropped { dropped: usize, of: usize, reasons: BTreeMap<&'static str, usize>, changed: Option<String> },
     /// A counter stood still, and the knob made a difference all the same.
-    NotAtWork { knob: String, why: String },
+    NotEngaged { knob: String, why: String },
     /// As a goal file has it.
     Told(String),
 }
@@ -60,7 +60,7 @@ impl fmt::Display for SearchCaveat {
                     None => Ok(()),
                 }
             }
-            SearchCaveat::NotAtWork { knob, why } => write!(
+            SearchCaveat::NotEngaged { knob, why } => write!(
                 f,
                 "{knob} was not at work by its counter: {why}; the difference that was seen stands all the same"
             ),
@@ -78,14 +78,14 @@ impl Serialize for SearchCaveat {
 
 /// Those that the windows of a search have.
 pub(super) fn of_windows(entries: &[Entry]) -> Vec<SearchCaveat> {
-    let beside = beside::caveats(entries.iter().map(|entry| entry.seen.beside()));
+    let beside = concurrent_trials::caveats(entries.iter().map(|entry| entry.seen.beside()));
     beside.into_iter().map(SearchCaveat::OfTrial).chain(deaths(entries)).chain(drops(entries)).collect()
 }
 
 /// A server that did not live through the search: whatever is seen of it, its own words say why.
 fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
     let whys = entries.iter().filter_map(|entry| match &entry.seen {
-        Seen::Died { why } => Some(why),
+        WindowResult::Died { why } => Some(why),
         _ => None,
     });
     let whys: Vec<&String> = whys.collect();
@@ -95,7 +95,7 @@ fn deaths(entries: &[Entry]) -> Option<SearchCaveat> {
 /// Windows that were dropped, by their reasons: where they were many, and however few where it does not pass by itself.
 fn drops(entries: &[Entry]) -> Option<SearchCaveat> {
     let reasons = entries.iter().filter_map(|entry| match &entry.seen {
-        Seen::Dropped { reason, .. } => reason.as_ref(),
+        WindowResult::Dropped { reason, .. } => reason.as_ref(),
         _ => None,
     });
     let (mut by_kind, mut changed, mut stays): (BTreeMap<&str, usize>, _, _) = (BTreeMap::new(), None, false);

@@ -1,43 +1,43 @@
 //! The end of a search: what is said of every knob when no window is to come.
 
 use super::answer::{Answer, Ended, Verdict};
-use super::at_work;
 use super::caveat::{self, SearchCaveat};
-use super::desk::{Desk, Halt};
-use super::fate::Fate;
+use super::engaged;
+use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
 use super::more::more_time;
+use super::runner::{Halt, SearchRunner};
 use crate::caveat::Caveat;
 use crate::engaged::{Engaged, Mechanism};
 
 impl Answer {
     /// The search has ended.
-    pub(super) fn close(&mut self, desk: &Desk<'_>, ended: Result<(), Halt>) {
-        self.take_fates(desk);
+    pub(super) fn close(&mut self, runner: &SearchRunner<'_>, ended: Result<(), Halt>) {
+        self.take_fates(runner);
         for (at, knob) in self.knobs.iter_mut().enumerate() {
-            knob.at_work = at_work::of(desk, at);
+            knob.at_work = engaged::of(runner, at);
         }
-        self.windows = desk.by_stage().clone();
-        self.doubts = caveat::of_windows(desk.entries());
-        self.took_ms = u64::try_from(desk.spent().as_millis()).unwrap_or(u64::MAX);
+        self.windows = runner.by_stage().clone();
+        self.doubts = caveat::of_windows(runner.entries());
+        self.took_ms = u64::try_from(runner.spent().as_millis()).unwrap_or(u64::MAX);
         self.ended = match ended {
             Ok(()) => Ended::Whole,
             Err(Halt::OutOfBudget) => Ended::OutOfBudget,
             Err(Halt::Stopped) => Ended::Stopped,
             Err(Halt::Failed(why)) => Ended::Failed { why },
         };
-        let is_open = self.knobs.iter().any(|knob| knob.fate == Fate::Unclear);
+        let is_open = self.knobs.iter().any(|knob| knob.fate == KnobOutcome::Unclear);
         if self.ended == Ended::Whole && self.effect.is_none() && !is_open {
             self.verdict = Verdict::NothingHelped;
         }
         if self.verdict == Verdict::NothingHelped {
-            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == Fate::Unclear) {
-                knob.fate = Fate::LeftOut { why: NotNeeded::SetNotShown };
+            for knob in self.knobs.iter_mut().filter(|knob| knob.fate == KnobOutcome::Unclear) {
+                knob.fate = KnobOutcome::LeftOut { why: NotNeeded::SetNotShown };
             }
             self.set.clear();
         }
-        self.doubt_idle(desk.design.smallest_effect_ratio);
-        self.more_time = more_time(self, desk);
+        self.doubt_idle(runner.design.smallest_effect_ratio);
+        self.more_time = more_time(self, runner);
     }
 
     /// What is said of a knob whose counter stood still although it moved the metric in the screening: where the difference came again it
@@ -47,15 +47,15 @@ impl Answer {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.at_work else { continue };
             match &knob.fate {
                 // It was never asked of again.
-                Fate::LeftOut { why: NotNeeded::OthersDoMore { .. } } => {}
-                Fate::InTheSet | Fate::Hurts => {
-                    self.doubts.push(SearchCaveat::NotAtWork { knob: knob.name().to_owned(), why: why.clone() });
+                KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { .. } } => {}
+                KnobOutcome::InTheSet | KnobOutcome::Hurts => {
+                    self.doubts.push(SearchCaveat::NotEngaged { knob: knob.name().to_owned(), why: why.clone() });
                 }
                 // Only an interval without room for an effect that matters says that there was none, by whatever path.
-                Fate::LeftOut { .. } | Fate::NoEffect if self.veto.is_none() => {
+                KnobOutcome::LeftOut { .. } | KnobOutcome::NoEffect if self.veto.is_none() => {
                     let seen = knob.without.as_ref().or(knob.screening.as_ref());
                     match seen.is_some_and(|seen| seen.is_within(smallest_effect_ratio)) {
-                        true => knob.fate = Fate::NotEngaged { why: why.clone() },
+                        true => knob.fate = KnobOutcome::NotEngaged { why: why.clone() },
                         false => self.doubts.push(SearchCaveat::OfTrial(Caveat::MechanismUnseen {
                             knob: Some(knob.name().to_owned()),
                             why: why.clone(),

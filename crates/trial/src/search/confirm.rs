@@ -5,7 +5,7 @@ use rand::RngExt;
 
 use super::Stage;
 use super::answer::{Answer, Measure};
-use super::desk::{Desk, Got, Halt};
+use super::runner::{Got, Halt, SearchRunner};
 use super::set::Set;
 use crate::comparison::{ArmTest, GuardNumbers};
 use crate::error::TrialError;
@@ -14,24 +14,24 @@ use crate::error::TrialError;
 const PAIRS_MAX: usize = 2000;
 
 /// Measures pairs until it is decided, or the budget is used up.
-pub(super) fn confirm(desk: &mut Desk<'_>, answer: &mut Answer, set: &Set) -> Result<(), Halt> {
-    desk.stage = Stage::Confirm;
-    answer.choose(desk.design, set);
-    let from = desk.used();
+pub(super) fn confirm(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &Set) -> Result<(), Halt> {
+    runner.stage = Stage::Confirm;
+    answer.choose(runner.design, set);
+    let from = runner.used();
     let failed = |error: TrialError| Halt::Failed(error.to_string());
-    let judge = desk.design.judge(1).map_err(failed)?;
-    let mut test = ArmTest::new(judge, desk.design.guards_at_end());
-    let baseline = desk.design.baseline();
-    desk.compares(set.members.iter().copied());
+    let judge = runner.design.judge(1).map_err(failed)?;
+    let mut test = ArmTest::new(judge, runner.design.guards_at_end());
+    let baseline = runner.design.baseline();
+    runner.compares(set.members.iter().copied());
     let mut ended = Ok(());
     for _ in 0..PAIRS_MAX {
-        let a_first = desk.chance.random::<bool>();
-        match pair(desk, [&baseline, &set.arm], a_first) {
+        let a_first = runner.chance.random::<bool>();
+        match pair(runner, [&baseline, &set.arm], a_first) {
             Ok(Some((pair, [a, b]))) => {
                 test.add(pair, [&a, &b]).map_err(failed)?;
                 test.note_decision(1);
             }
-            Ok(None) if desk.is_banned(&set.arm) => break,
+            Ok(None) if runner.is_banned(&set.arm) => break,
             Ok(None) => continue,
             Err(halt) => {
                 ended = Err(halt);
@@ -39,16 +39,16 @@ pub(super) fn confirm(desk: &mut Desk<'_>, answer: &mut Answer, set: &Set) -> Re
             }
         }
         if let Some(seen) = test.judge.look() {
-            desk.known = format!("the set is at {:.3} of what was after {} pairs", seen.ratio, seen.pairs);
+            runner.known = format!("the set is at {:.3} of what was after {} pairs", seen.ratio, seen.pairs);
         }
         if test.judge.verdict() != Judged::Undecided && !test.waits_for_guards() {
             break;
         }
     }
     if let Some(seen) = test.judge.look() {
-        answer.proved(desk, set, Measure::of_look(desk.design, &seen), seen.verdict, from);
+        answer.proved(runner, set, Measure::of_look(runner.design, &seen), seen.verdict, from);
     }
-    if desk.is_banned(&set.arm) {
+    if runner.is_banned(&set.arm) {
         answer.stopped_by_the_guard();
     }
     answer.guarded(&test.guards);
@@ -61,13 +61,13 @@ pub(super) fn confirm(desk: &mut Desk<'_>, answer: &mut Answer, set: &Set) -> Re
 /// A pair with what the guards read in both windows.
 type Both = (Pair, [GuardNumbers; 2]);
 
-fn pair(desk: &mut Desk<'_>, arms: [&crate::arm::Arm; 2], a_first: bool) -> Result<Option<Both>, Halt> {
+fn pair(runner: &mut SearchRunner<'_>, arms: [&crate::arm::Arm; 2], a_first: bool) -> Result<Option<Both>, Halt> {
     let [a, b] = arms;
     let (mut values, mut guarded) = ([None; 2], [Vec::new(), Vec::new()]);
     for (at, arm) in if a_first { [(0, a), (1, b)] } else { [(1, b), (0, a)] } {
-        if let Got::Value(value) = desk.window(arm)? {
+        if let Got::Value(value) = runner.window(arm)? {
             values[at] = Some(value);
-            guarded[at] = desk.last_guards();
+            guarded[at] = runner.last_guards();
         }
     }
     Ok(match values {

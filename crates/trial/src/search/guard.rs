@@ -3,60 +3,60 @@
 
 use evenkeel_stats::designs::{Run, Term, fit};
 
-use super::desk::{Desk, Got, Halt};
-use super::fate::Fate;
+use super::knob_outcome::KnobOutcome;
 use super::rows::{ERRORS, Rows};
+use super::runner::{Got, Halt, SearchRunner};
 use crate::arm::{Arm, Level};
 
 /// Halves the suspects until one is left, and takes that one out of the search; nothing, if it was the machine, or several
 /// knobs together: then the arm alone stays forbidden.
-pub(super) fn find_culprit(desk: &mut Desk<'_>, arm: &Arm) -> Result<(), Halt> {
+pub(super) fn find_culprit(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
     // Each further end of the server costs a start, and the first two were no accident.
-    desk.believes_one_death = true;
-    let found = halve(desk, arm);
-    desk.believes_one_death = false;
+    runner.believes_one_death = true;
+    let found = halve(runner, arm);
+    runner.believes_one_death = false;
     found
 }
 
-fn halve(desk: &mut Desk<'_>, arm: &Arm) -> Result<(), Halt> {
-    let baseline = desk.design.baseline();
-    if let Got::Value(value) = desk.window(&baseline)?
-        && (desk.is_harm(value) || desk.wrecked_last().is_some())
+fn halve(runner: &mut SearchRunner<'_>, arm: &Arm) -> Result<(), Halt> {
+    let baseline = runner.design.baseline();
+    if let Got::Value(value) = runner.window(&baseline)?
+        && (runner.is_harm(value) || runner.wrecked_last().is_some())
     {
-        desk.pardon(arm);
+        runner.pardon(arm);
         return Ok(());
     }
     let mut suspects: Vec<usize> =
-        (0..arm.0.len()).filter(|knob| *arm.level(*knob) != Level::AsItWas && desk.is_in(*knob)).collect();
+        (0..arm.0.len()).filter(|knob| *arm.level(*knob) != Level::AsItWas && runner.is_in(*knob)).collect();
     let mut is_sure = false;
     while suspects.len() > 1 {
         let other = suspects.split_off(suspects.len() / 2);
-        is_sure = hurts(desk, arm, &suspects)?;
+        is_sure = hurts(runner, arm, &suspects)?;
         if !is_sure {
             suspects = other;
         }
     }
     let [one] = suspects[..] else { return Ok(()) };
-    if is_sure || hurts(desk, arm, &[one])? {
-        desk.take_out(one, Fate::Stopped);
+    if is_sure || hurts(runner, arm, &[one])? {
+        runner.take_out(one, KnobOutcome::Stopped);
     }
     Ok(())
 }
 
 /// Whether the arm with only these of its knobs on is stopped too.
-fn hurts(desk: &mut Desk<'_>, arm: &Arm, knobs: &[usize]) -> Result<bool, Halt> {
-    let mut fewer = desk.design.baseline();
+fn hurts(runner: &mut SearchRunner<'_>, arm: &Arm, knobs: &[usize]) -> Result<bool, Halt> {
+    let mut fewer = runner.design.baseline();
     for knob in knobs {
         fewer.0[*knob] = arm.level(*knob).clone();
     }
-    Ok(desk.window(&fewer)? == Got::Hurt)
+    Ok(runner.window(&fewer)? == Got::Hurt)
 }
 
 /// Takes out the knobs that make a guard's number worse among all others, by as much as vetoes: they need not be proved first, to
 /// have the whole set vetoed. Every window of the screening serves this question too.
-pub(super) fn take_out_harmful(desk: &mut Desk<'_>, seen: &Rows, knobs: usize) {
+pub(super) fn take_out_harmful(runner: &mut SearchRunner<'_>, seen: &Rows, knobs: usize) {
     let terms: Vec<Term> = (0..knobs).map(Term::Main).collect();
-    let design = desk.design;
+    let design = runner.design;
     for (at, guard) in design.guards.iter().enumerate() {
         let cost = |value: f64| guard.metric.times_worse(value).ln();
         let (mut rows, mut costs) = (Vec::new(), Vec::new());
@@ -72,12 +72,12 @@ pub(super) fn take_out_harmful(desk: &mut Desk<'_>, seen: &Rows, knobs: usize) {
             numbers.map(|(at, (levels, value))| Run { levels, block: at / 2, value: *value }).collect();
         let Ok(fit) = fit(&runs, &terms) else { continue };
         let harm = guard.harm_ratio.ln_1p();
-        for knob in (0..knobs).filter(|knob| desk.is_in(*knob)).collect::<Vec<_>>() {
+        for knob in (0..knobs).filter(|knob| runner.is_in(*knob)).collect::<Vec<_>>() {
             let Some(found) = fit.of(Term::Main(knob)) else { continue };
             if found.effect >= harm && found.effect >= ERRORS * found.error {
                 let times = guard.metric.times_worse(found.effect.exp());
                 let why = format!("{} is {times:.2} times what it was, among all others", guard.metric.name);
-                desk.take_out(knob, Fate::Vetoed { why });
+                runner.take_out(knob, KnobOutcome::Vetoed { why });
             }
         }
     }

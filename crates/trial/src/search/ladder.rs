@@ -5,7 +5,7 @@ use rand::seq::SliceRandom;
 
 use super::Stage;
 use super::answer::Answer;
-use super::desk::{Desk, Got, Halt};
+use super::runner::{Got, Halt, SearchRunner};
 use super::set::Set;
 use crate::arm::{Arm, Level};
 use crate::comparison::{GuardNumbers, GuardSet};
@@ -33,49 +33,49 @@ struct Rung {
 type Window = (f64, GuardNumbers);
 
 /// Climbs every ladder of the set at once: the steps of all knobs share the windows of the set as it is.
-pub(super) fn climb(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
-    desk.stage = Stage::Ladder;
+pub(super) fn climb(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
+    runner.stage = Stage::Ladder;
     // Ways that are still open, with the step that comes next.
     let mut open: Vec<(usize, usize)> = Vec::new();
     for knob in set.members.iter().filter(|knob| *set.arm.level(**knob) != Level::AsItWas) {
-        open.extend((0..desk.design.candidates[*knob].ways.len()).map(|way| (*knob, way)));
+        open.extend((0..runner.design.candidates[*knob].ways.len()).map(|way| (*knob, way)));
     }
     for step in 0..STEPS_MAX {
-        let mut rungs: Vec<Rung> = open.iter().filter_map(|(knob, way)| rung(desk, set, *knob, *way, step)).collect();
-        if rungs.is_empty() || !desk.has_room((rungs.len() + 1) * BLOCKS, SHARE) {
+        let mut rungs: Vec<Rung> = open.iter().filter_map(|(knob, way)| rung(runner, set, *knob, *way, step)).collect();
+        if rungs.is_empty() || !runner.has_room((rungs.len() + 1) * BLOCKS, SHARE) {
             return Ok(());
         }
-        measure(desk, set, &mut rungs)?;
-        open = best_of_each(desk, answer, set, rungs);
+        measure(runner, set, &mut rungs)?;
+        open = best_of_each(runner, answer, set, rungs);
     }
     Ok(())
 }
 
-fn rung(desk: &Desk<'_>, set: &Set, knob: usize, way: usize, step: usize) -> Option<Rung> {
-    let value = desk.design.candidates[knob].ways.get(way)?.get(step)?;
+fn rung(runner: &SearchRunner<'_>, set: &Set, knob: usize, way: usize, step: usize) -> Option<Rung> {
+    let value = runner.design.candidates[knob].ways.get(way)?.get(step)?;
     let mut arm = set.arm.clone();
     arm.0[knob] = Level::Value(value.clone());
-    (desk.is_in(knob) && !desk.is_banned(&arm)).then_some(Rung {
+    (runner.is_in(knob) && !runner.is_banned(&arm)).then_some(Rung {
         knob,
         way,
         step,
         arm,
         pairs: Vec::new(),
-        guards: desk.design.guards_at_end(),
+        guards: runner.design.guards_at_end(),
     })
 }
 
 /// Blocks of the set and every value in turns.
-fn measure(desk: &mut Desk<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), Halt> {
+fn measure(runner: &mut SearchRunner<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), Halt> {
     for block in 0..BLOCKS {
-        desk.compares(rungs.iter().map(|rung| rung.knob));
+        runner.compares(rungs.iter().map(|rung| rung.knob));
         let mut order: Vec<Option<usize>> = (0..rungs.len()).map(Some).chain([None]).collect();
-        order.shuffle(&mut desk.chance);
+        order.shuffle(&mut runner.chance);
         let (mut as_is, mut values): (Option<Window>, Vec<Option<Window>>) = (None, vec![None; rungs.len()]);
         for at in order {
             let arm = at.map_or(&set.arm, |at| &rungs[at].arm).clone();
-            let Got::Value(value) = desk.window(&arm)? else { continue };
-            let seen = Some((value, desk.last_guards()));
+            let Got::Value(value) = runner.window(&arm)? else { continue };
+            let seen = Some((value, runner.last_guards()));
             match at {
                 Some(at) => values[at] = seen,
                 None => as_is = seen,
@@ -87,11 +87,12 @@ fn measure(desk: &mut Desk<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), 
                 rung.guards.add([a_guards, &b_guards]);
             }
         }
-        let half = desk.design.line() / 2.0;
+        let half = runner.design.line() / 2.0;
         rungs.retain(|rung| {
             let costs: Vec<f64> =
-                rung.pairs.iter().map(|pair| desk.design.cost(pair.b) - desk.design.cost(pair.a)).collect();
-            !desk.is_banned(&rung.arm) && (block + 1 < BLOCKS_FIRST || median(&costs).is_some_and(|cost| cost < -half))
+                rung.pairs.iter().map(|pair| runner.design.cost(pair.b) - runner.design.cost(pair.a)).collect();
+            !runner.is_banned(&rung.arm)
+                && (block + 1 < BLOCKS_FIRST || median(&costs).is_some_and(|cost| cost < -half))
         });
         if rungs.is_empty() {
             break;
@@ -101,14 +102,19 @@ fn measure(desk: &mut Desk<'_>, set: &Set, rungs: &mut Vec<Rung>) -> Result<(), 
 }
 
 /// Sets each knob to the best of its values, if that is better than the one it has; its way stays open.
-fn best_of_each(desk: &Desk<'_>, answer: &mut Answer, set: &mut Set, rungs: Vec<Rung>) -> Vec<(usize, usize)> {
+fn best_of_each(
+    runner: &SearchRunner<'_>,
+    answer: &mut Answer,
+    set: &mut Set,
+    rungs: Vec<Rung>,
+) -> Vec<(usize, usize)> {
     let mut best: Vec<(Rung, f64)> = Vec::new();
     for rung in rungs {
-        let Ok(comparison) = compare(&rung.pairs, desk.design.options(1)) else { continue };
+        let Ok(comparison) = compare(&rung.pairs, runner.design.options(1)) else { continue };
         if comparison.verdict != Judged::Better || rung.guards.harmed().is_some() {
             continue;
         }
-        let cost = desk.design.cost(comparison.ratio);
+        let cost = runner.design.cost(comparison.ratio);
         match best.iter_mut().find(|(other, _)| other.knob == rung.knob) {
             Some(other) if other.1 <= cost => {}
             Some(other) => *other = (rung, cost),

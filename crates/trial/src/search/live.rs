@@ -3,8 +3,8 @@
 use evenkeel_host::Plan;
 use evenkeel_workload::{Clock, Workload, WorkloadError};
 
-use super::seen::has_a_ratio;
-use super::{SearchDesign, Seen, Subject};
+use super::window_result::has_a_ratio;
+use super::{SearchDesign, Subject, WindowResult};
 use crate::arm::Arm;
 use crate::conditions::Watch;
 use crate::error::TrialError;
@@ -36,14 +36,14 @@ pub struct Live<'a, 'b> {
 }
 
 impl Subject for Live<'_, '_> {
-    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+    fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
         match self.measure(arm) {
             Err(TrialError::Switch { knob, wanted, why }) => {
                 let is_it = |plan: &Plan| plan.steps.iter().any(|step| step.knob == knob);
                 match self.plans.iter().position(is_it) {
                     // What the machine had is refused too: no window can be trusted any more.
                     Some(setting) if !arm.is_as_it_was() => {
-                        Ok(Seen::Refused { setting, why: format!("{wanted}: {why}") })
+                        Ok(WindowResult::Refused { setting, why: format!("{wanted}: {why}") })
                     }
                     _ => Err(TrialError::Switch { knob, wanted, why }),
                 }
@@ -52,7 +52,7 @@ impl Subject for Live<'_, '_> {
                 self.revivals += 1;
                 self.workload.stop();
                 match self.start_anew() {
-                    Ok(()) => Ok(Seen::Died { why: format!("{program}: {why}") }),
+                    Ok(()) => Ok(WindowResult::Died { why: format!("{program}: {why}") }),
                     // Why it ended says more than that another one does not start either.
                     Err(error) => {
                         let why = format!("{why}; and it could not be started anew: {error}");
@@ -80,7 +80,7 @@ impl Live<'_, '_> {
         self.switch.to(&Arm::as_it_was(self.plans.len()), &mut *self.workload)
     }
 
-    fn measure(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+    fn measure(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
         let settle = self.design.settle_after(&self.switch.ways(arm));
         self.switch.to(arm, &mut *self.workload)?;
         let window = self.design.window();
@@ -89,7 +89,11 @@ impl Live<'_, '_> {
         conditions.counters.extend(self.switch.read_back());
         conditions.changed = self.switch.changed();
         if let Some(reason) = self.rules.judge(window, &conditions) {
-            return Ok(Seen::Dropped { why: reason.to_string(), beside: conditions.beside, reason: Some(reason) });
+            return Ok(WindowResult::Dropped {
+                why: reason.to_string(),
+                beside: conditions.beside,
+                reason: Some(reason),
+            });
         }
         let name = self.design.metric.name.as_ref();
         let value = sample.get(name).copied().ok_or_else(|| TrialError::NoSuchMetric {
@@ -101,6 +105,6 @@ impl Live<'_, '_> {
             return Err(WorkloadError::Program { program: self.workload.describe(), why }.into());
         }
         let sample = sample.into_iter().filter(|(_, number)| number.is_finite()).collect();
-        Ok(Seen::Measured { value, sample, conditions: Some(Box::new(conditions)) })
+        Ok(WindowResult::Measured { value, sample, conditions: Some(Box::new(conditions)) })
     }
 }

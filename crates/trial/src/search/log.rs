@@ -6,7 +6,7 @@ use evenkeel_hostfs::user_file;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Seen;
+use super::WindowResult;
 use super::design::SearchDesign;
 use crate::arm::Arm;
 use crate::error::InvalidLine;
@@ -47,7 +47,7 @@ pub struct Entry {
     /// What was on.
     pub arm: Arm,
     /// What came of it.
-    pub seen: Seen,
+    pub seen: WindowResult,
     /// How long it took, switching included, in milliseconds.
     pub took_ms: u64,
 }
@@ -147,7 +147,7 @@ mod tests {
 
     fn entry(value: f64) -> Entry {
         let sample = Sample::from([("x_us".to_owned(), value)]);
-        Entry { arm: Arm::planned(2), seen: Seen::Measured { value, sample, conditions: None }, took_ms: 3 }
+        Entry { arm: Arm::planned(2), seen: WindowResult::Measured { value, sample, conditions: None }, took_ms: 3 }
     }
 
     #[test]

@@ -18,16 +18,15 @@
 
 mod along;
 mod answer;
-mod at_work;
 mod candidates;
 mod caveat;
 mod close;
 mod confirm;
 mod design;
-mod desk;
-mod fate;
+mod engaged;
 mod goal;
 mod guard;
+mod knob_outcome;
 mod ladder;
 mod left_out;
 mod live;
@@ -35,31 +34,32 @@ mod log;
 mod more;
 mod pairs;
 mod rows;
+mod runner;
 mod screen;
-mod seen;
 mod set;
 mod settling;
 pub mod simulated;
 mod tools;
 mod trim;
+mod window_result;
 
 pub use answer::{Answer, Chosen, Ended as SearchEnded, GuardAnswer, KnobAnswer, Measure, MoreTime, Verdict};
 pub use candidates::{Offer, Wanted, offer, rungs};
 pub use caveat::SearchCaveat;
 pub use design::{Budget, CANDIDATES_MAX, Candidate, SearchDesign};
-pub use fate::Fate;
 pub use goal::{Evidence, GOAL_FORMAT, GoalError, GoalFile, HostWords, WorkloadSpec};
+pub use knob_outcome::KnobOutcome;
 pub use left_out::{LeftOut, LeftOutReason, NotNeeded};
 pub use live::Live;
 pub use log::{Entry, Header, Log};
 pub use screen::windows_to_screen;
-pub use seen::Seen;
 pub use settling::{ClassSettle, Settling, longest as longest_settle, restarts};
 pub use tools::{SearchProgress, Stage, Subject, Tools};
+pub use window_result::WindowResult;
 
 use crate::arm::Arm;
 use crate::error::TrialError;
-use desk::{Desk, Halt};
+use runner::{Halt, SearchRunner};
 
 /// Searches. Windows that the log has already are not measured again, so that a search which was killed goes on where it was.
 /// Whatever ends it early, the answer has what is known until then.
@@ -68,10 +68,10 @@ use desk::{Desk, Halt};
 /// Only if the design can't be searched by.
 pub fn search<'a>(design: &'a SearchDesign, tools: Tools<'a>) -> Result<Answer, TrialError> {
     design.check()?;
-    let mut desk = Desk::new(design, tools);
+    let mut runner = SearchRunner::new(design, tools);
     let mut answer = Answer::of(design);
-    let ended = stages(&mut desk, &mut answer);
-    answer.close(&desk, ended);
+    let ended = stages(&mut runner, &mut answer);
+    answer.close(&runner, ended);
     Ok(answer)
 }
 
@@ -81,7 +81,7 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
         was_asked: bool,
     }
     impl Subject for Nobody {
-        fn window(&mut self, _: &Arm) -> Result<Seen, TrialError> {
+        fn window(&mut self, _: &Arm) -> Result<WindowResult, TrialError> {
             self.was_asked = true;
             Err(TrialError::Change("nothing is measured".to_owned()))
         }
@@ -96,21 +96,21 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     is_told && !nobody.was_asked
 }
 
-fn stages(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
-    screen::baseline(desk, answer)?;
-    let (mut set, screening) = screen::screen(desk, answer)?;
+fn stages(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(), Halt> {
+    screen::baseline(runner, answer)?;
+    let (mut set, screening) = screen::screen(runner, answer)?;
     if set.members.is_empty() {
         return Ok(());
     }
-    ladder::climb(desk, answer, &mut set)?;
-    pairs::choose(desk, answer, &mut set)?;
-    trim::trim(desk, answer, &mut set)?;
+    ladder::climb(runner, answer, &mut set)?;
+    pairs::choose(runner, answer, &mut set)?;
+    trim::trim(runner, answer, &mut set)?;
     if set.members.is_empty() {
         return Ok(());
     }
-    confirm::confirm(desk, answer, &set)?;
+    confirm::confirm(runner, answer, &set)?;
     match answer.verdict {
-        Verdict::NothingHelped if answer.veto.is_none() => screen::go_on(desk, answer, screening, &set),
+        Verdict::NothingHelped if answer.veto.is_none() => screen::go_on(runner, answer, screening, &set),
         _ => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! What more time would decide: from how far the undecided knobs are from a decision, as errors shrink with the root of the windows.
 
 use super::answer::{Answer, Ended, Measure, MoreTime, Verdict};
-use super::desk::Desk;
-use super::fate::Fate;
+use super::knob_outcome::KnobOutcome;
+use super::runner::SearchRunner;
 use super::screen::{ERROR_SHARE, windows_to_screen};
 
 /// The least and the most by which a longer budget is longer.
@@ -11,15 +11,15 @@ const TIMES: std::ops::RangeInclusive<f64> = 1.5..=50.0;
 const BUDGET_MAX_S: f64 = 7.0 * 86_400.0;
 
 /// Of a search that has ended; nothing where all is decided, or something else than time is missing.
-pub(super) fn more_time(answer: &Answer, desk: &Desk<'_>) -> Option<MoreTime> {
+pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<MoreTime> {
     if !matches!(answer.ended, Ended::Whole | Ended::OutOfBudget) || answer.verdict == Verdict::Better {
         return None;
     }
-    let line = desk.design.line();
-    let is_open = |fate: &Fate, measure: Option<&Measure>| match fate {
-        Fate::Unclear => true,
-        Fate::NoEffect => measure.is_some_and(|measure| !measure.is_within(desk.design.smallest_effect_ratio)),
-        Fate::NotTried { .. } => true,
+    let line = runner.design.line();
+    let is_open = |fate: &KnobOutcome, measure: Option<&Measure>| match fate {
+        KnobOutcome::Unclear => true,
+        KnobOutcome::NoEffect => measure.is_some_and(|measure| !measure.is_within(runner.design.smallest_effect_ratio)),
+        KnobOutcome::NotTried { .. } => true,
         _ => false,
     };
     let open: Vec<&Option<Measure>> = answer
@@ -31,7 +31,7 @@ pub(super) fn more_time(answer: &Answer, desk: &Desk<'_>) -> Option<MoreTime> {
     if open.is_empty() {
         return None;
     }
-    let spent_s = desk.spent().as_secs_f64();
+    let spent_s = runner.spent().as_secs_f64();
     let screened: Vec<&Measure> = open.iter().filter_map(|measure| measure.as_ref()).collect();
     let wanted_s = match (&answer.effect, screened.is_empty()) {
         // A proof that is missing: the interval has to come down to the effect.
@@ -39,7 +39,7 @@ pub(super) fn more_time(answer: &Answer, desk: &Desk<'_>) -> Option<MoreTime> {
             spent_s * effect.half_width().map_or(2.0, |half| (half / effect.cost.abs().max(line / 2.0)).powi(2))
         }
         // Nothing was screened yet.
-        (None, true) => desk.window_takes().as_secs_f64() * windows_to_screen(answer.knobs.len()) as f64,
+        (None, true) => runner.window_takes().as_secs_f64() * windows_to_screen(answer.knobs.len()) as f64,
         (None, false) => {
             let error = screened.iter().map(|measure| measure.error).fold(0.0, f64::max);
             spent_s * (error / (ERROR_SHARE * line)).powi(2)

@@ -6,9 +6,9 @@ use rand::RngExt;
 
 use super::Stage;
 use super::answer::Answer;
-use super::desk::{Desk, Got, Halt};
-use super::fate::Fate;
+use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
+use super::runner::{Got, Halt, SearchRunner};
 use super::set::Set;
 use crate::arm::{Arm, Level};
 
@@ -26,8 +26,8 @@ const ERROR_SHARE: f64 = 0.3;
 const ERRORS: f64 = 2.5;
 
 /// Chooses the best combination of the set; where the budget does not allow it, the whole set goes on.
-pub(super) fn choose(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
-    desk.stage = Stage::Pairs;
+pub(super) fn choose(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
+    runner.stage = Stage::Pairs;
     let members = set.members.clone();
     if members.len() < 2 {
         return Ok(());
@@ -35,18 +35,18 @@ pub(super) fn choose(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) ->
     let Ok(base) = factorial(members.len()) else { return Ok(()) };
     let terms = terms(members.len());
     let least = (terms.len() * 4 / 3 + DEGREES_MIN).div_ceil(base.rows().len()).max(*DRAWS.start());
-    if !desk.has_room(least * base.rows().len(), SHARE) {
+    if !runner.has_room(least * base.rows().len(), SHARE) {
         return Ok(());
     }
     let levels = levels_of(set);
-    desk.compares(members.iter().copied());
+    runner.compares(members.iter().copied());
     let (mut rows, mut costs, mut window) = (Vec::new(), Vec::new(), 0);
     for draw in 0..*DRAWS.end() {
-        for row in base.redrawn(desk.chance.random()).rows() {
+        for row in base.redrawn(runner.chance.random()).rows() {
             let arm = arm_of(set, &levels, row);
-            if let Got::Value(value) = desk.window(&arm)? {
+            if let Got::Value(value) = runner.window(&arm)? {
                 rows.push((row.clone(), window / BLOCK));
-                costs.push(desk.design.cost(value));
+                costs.push(runner.design.cost(value));
             }
             window += 1;
         }
@@ -60,8 +60,8 @@ pub(super) fn choose(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) ->
             .collect();
         let Ok(fit) = fit(&runs, &terms) else { continue };
         let error = fit.estimates.iter().flatten().map(|estimate| estimate.error).fold(0.0, f64::max);
-        if error <= ERROR_SHARE * desk.design.line() || !desk.has_room(base.rows().len(), SHARE) {
-            keep_best(desk, answer, set, &levels, &fit, error);
+        if error <= ERROR_SHARE * runner.design.line() || !runner.has_room(base.rows().len(), SHARE) {
+            keep_best(runner, answer, set, &levels, &fit, error);
             break;
         }
     }
@@ -92,22 +92,22 @@ fn arm_of(set: &Set, levels: &[Level], row: &[Sign]) -> Arm {
 
 /// The combination with the least predicted cost; of those that are as good within what matters, the one with the fewest knobs.
 /// Where the prediction is too coarse to tell, the tolerance is none: the next stage takes out what does nothing.
-fn keep_best(desk: &Desk<'_>, answer: &mut Answer, set: &mut Set, levels: &[Level], fit: &Fit, error: f64) {
+fn keep_best(runner: &SearchRunner<'_>, answer: &mut Answer, set: &mut Set, levels: &[Level], fit: &Fit, error: f64) {
     let knobs = set.members.len();
     let all = (0..1_usize << knobs).map(|number| {
         let row: Vec<Sign> = (0..knobs).map(|at| if number >> at & 1 == 1 { Sign::High } else { Sign::Low }).collect();
         let cost = predicted(fit, &row);
         (row, cost)
     });
-    let all: Vec<(Vec<Sign>, f64)> = all.filter(|(row, _)| !desk.is_banned(&arm_of(set, levels, row))).collect();
+    let all: Vec<(Vec<Sign>, f64)> = all.filter(|(row, _)| !runner.is_banned(&arm_of(set, levels, row))).collect();
     let least = all.iter().map(|(_, cost)| *cost).fold(f64::INFINITY, f64::min);
-    let tolerance = (desk.design.line() / 2.0 - error).max(0.0);
+    let tolerance = (runner.design.line() / 2.0 - error).max(0.0);
     let on = |row: &[Sign]| row.iter().filter(|sign| **sign == Sign::High).count();
     let good = all.into_iter().filter(|(_, cost)| *cost <= least + tolerance);
     let Some((best, _)) = good.min_by(|a, b| on(&a.0).cmp(&on(&b.0)).then(a.1.total_cmp(&b.1))) else { return };
     set.arm = arm_of(set, levels, &best);
     for (knob, _) in set.members.iter().zip(&best).filter(|(_, sign)| **sign == Sign::Low) {
-        answer.knobs[*knob].fate = Fate::LeftOut { why: NotNeeded::AddsNothing };
+        answer.knobs[*knob].fate = KnobOutcome::LeftOut { why: NotNeeded::AddsNothing };
     }
     set.members.retain(|knob| *set.arm.level(*knob) != Level::AsItWas);
 }

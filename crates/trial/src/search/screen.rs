@@ -6,13 +6,13 @@ use evenkeel_stats::designs::{Design, Fit, Level as Sign, Run, Term, fit, screen
 use rand::RngExt;
 
 use super::answer::{Answer, Measure};
-use super::desk::{Desk, Got, Halt};
-use super::fate::Fate;
 use super::guard::{find_culprit, take_out_harmful};
+use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
 use super::rows::{ERRORS, Rows};
+use super::runner::{Got, Halt, SearchRunner};
 use super::set::Set;
-use super::{Stage, at_work};
+use super::{Stage, engaged};
 use crate::arm::{Arm, Level};
 
 /// Windows of the machine as it was that go first: what is usual, and how much two windows of one thing differ.
@@ -40,13 +40,13 @@ const SURVIVORS_MAX: usize = 8;
 const PAIR_ERROR: f64 = 0.05;
 
 /// The machine as it is, a few times.
-pub(super) fn baseline(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(), Halt> {
-    desk.stage = Stage::Baseline;
-    let baseline = desk.design.baseline();
+pub(super) fn baseline(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(), Halt> {
+    runner.stage = Stage::Baseline;
+    let baseline = runner.design.baseline();
     let mut costs = Vec::new();
     for _ in 0..BASELINE_WINDOWS {
-        if let Got::Value(value) = desk.window(&baseline)? {
-            costs.push(desk.design.cost(value));
+        if let Got::Value(value) = runner.window(&baseline)? {
+            costs.push(runner.design.cost(value));
         }
     }
     answer.noise_of(&costs);
@@ -61,33 +61,38 @@ pub(super) struct Screening {
 }
 
 /// Which knobs move the metric.
-pub(super) fn screen(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<(Set, Screening), Halt> {
-    desk.stage = Stage::Screen;
-    let knobs = as_many_as_fit(desk, answer)?;
+pub(super) fn screen(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(Set, Screening), Halt> {
+    runner.stage = Stage::Screen;
+    let knobs = as_many_as_fit(runner, answer)?;
     let base = screening(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
     let mut screening = Screening { base, knobs, seen: Rows::default() };
-    let fit = draws(desk, answer, &mut screening, |desk, answer, fit, screening| {
-        if stands_out(desk, answer, fit, &screening.seen, knobs) { SHARE } else { SHARE_WITHOUT_ANY }
+    let fit = draws(runner, answer, &mut screening, |runner, answer, fit, screening| {
+        if stands_out(runner, answer, fit, &screening.seen, knobs) { SHARE } else { SHARE_WITHOUT_ANY }
     })?;
-    let set = survivors(desk, answer, &fit, &screening.seen, knobs);
+    let set = survivors(runner, answer, &fit, &screening.seen, knobs);
     Ok((set, screening))
 }
 
 /// Goes on with a screening after a proof that failed: time that is left decides more of the other knobs. Whether one that stands out now helps is not
 /// proved: that it takes another search for.
-pub(super) fn go_on(desk: &mut Desk<'_>, answer: &mut Answer, mut screening: Screening, set: &Set) -> Result<(), Halt> {
-    let line = ERROR_SHARE * desk.design.line();
+pub(super) fn go_on(
+    runner: &mut SearchRunner<'_>,
+    answer: &mut Answer,
+    mut screening: Screening,
+    set: &Set,
+) -> Result<(), Halt> {
+    let line = ERROR_SHARE * runner.design.line();
     let is_coarse = answer.knobs.iter().filter_map(|knob| knob.screening.as_ref()).any(|seen| seen.error > line);
-    if !is_coarse || !desk.has_room(2 * screening.base.rows().len(), SHARE_WITHOUT_ANY) {
+    if !is_coarse || !runner.has_room(2 * screening.base.rows().len(), SHARE_WITHOUT_ANY) {
         return Ok(());
     }
-    desk.stage = Stage::Screen;
+    runner.stage = Stage::Screen;
     let knobs = screening.knobs;
     for knob in &set.members {
-        desk.take_out(*knob, Fate::LeftOut { why: NotNeeded::SetNotShown });
+        runner.take_out(*knob, KnobOutcome::LeftOut { why: NotNeeded::SetNotShown });
     }
-    let fit = draws(desk, answer, &mut screening, |_, _, _, _| SHARE_WITHOUT_ANY)?;
-    let more = survivors(desk, answer, &fit, &screening.seen, knobs);
+    let fit = draws(runner, answer, &mut screening, |_, _, _, _| SHARE_WITHOUT_ANY)?;
+    let more = survivors(runner, answer, &fit, &screening.seen, knobs);
     if !more.members.is_empty() {
         answer.is_open();
     }
@@ -96,28 +101,28 @@ pub(super) fn go_on(desk: &mut Desk<'_>, answer: &mut Answer, mut screening: Scr
 
 /// Draws of the design until the error is small enough, or this share of the budget is used.
 fn draws(
-    desk: &mut Desk<'_>,
+    runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
     screening: &mut Screening,
-    share: impl Fn(&Desk<'_>, &Answer, &Fit, &Screening) -> f64,
+    share: impl Fn(&SearchRunner<'_>, &Answer, &Fit, &Screening) -> f64,
 ) -> Result<Fit, Halt> {
     let failed = |error: evenkeel_stats::designs::DesignError| Halt::Failed(error.to_string());
     let knobs = screening.knobs;
     for draw in 0..DRAWS_MAX {
-        desk.compares(0..knobs);
-        for row in screening.base.redrawn(desk.chance.random()).rows() {
-            mirrored_pair(desk, row, &mut screening.seen)?;
+        runner.compares(0..knobs);
+        for row in screening.base.redrawn(runner.chance.random()).rows() {
+            mirrored_pair(runner, row, &mut screening.seen)?;
         }
         let enough = draw + 1 >= DRAWS_MIN && screening.seen.pairs >= knobs + DEGREES_MIN;
         if !enough {
             continue;
         }
         let fit = screening.seen.fit(knobs).map_err(failed)?;
-        answer.screened(desk, &fit);
-        desk.known = known(answer);
+        answer.screened(runner, &fit);
+        runner.known = known(answer);
         let error = fit.estimates.iter().flatten().map(|estimate| estimate.error).fold(0.0, f64::max);
-        let share = share(desk, answer, &fit, screening);
-        if error <= ERROR_SHARE * desk.design.line() || !desk.has_room(2 * screening.base.rows().len(), share) {
+        let share = share(runner, answer, &fit, screening);
+        if error <= ERROR_SHARE * runner.design.line() || !runner.has_room(2 * screening.base.rows().len(), share) {
             return Ok(fit);
         }
     }
@@ -125,12 +130,12 @@ fn draws(
 }
 
 /// Whether a knob, or two together, look as if they helped.
-fn stands_out(desk: &Desk<'_>, answer: &Answer, fit: &Fit, seen: &Rows, knobs: usize) -> bool {
+fn stands_out(runner: &SearchRunner<'_>, answer: &Answer, fit: &Fit, seen: &Rows, knobs: usize) -> bool {
     let helps = |knob: usize| {
         let screened = answer.knobs[knob].screening.as_ref();
-        desk.is_in(knob) && screened.is_some_and(|measure| measure.cost < 0.0 && has_moved(desk, measure))
+        runner.is_in(knob) && screened.is_some_and(|measure| measure.cost < 0.0 && has_moved(runner, measure))
     };
-    (0..knobs).any(helps) || !partners(desk, fit, seen, knobs).is_empty()
+    (0..knobs).any(helps) || !partners(runner, fit, seen, knobs).is_empty()
 }
 
 /// Windows that a budget must have for the screening of so many knobs, the rest of the search counted.
@@ -147,38 +152,38 @@ fn screened_in(knobs: usize) -> Result<usize, evenkeel_stats::designs::DesignErr
 
 /// How many knobs the budget allows to be screened; the last ones are left out. Where that leaves out some, those go first whose switch takes a new start:
 /// in a screening every window waits for them.
-fn as_many_as_fit(desk: &mut Desk<'_>, answer: &mut Answer) -> Result<usize, Halt> {
-    let all = desk.design.candidates.len();
-    let slow: Vec<usize> = desk.design.restarts.iter().copied().filter(|knob| desk.is_in(*knob)).collect();
-    let mut fitting = most_that_fit(desk)?;
+fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<usize, Halt> {
+    let all = runner.design.candidates.len();
+    let slow: Vec<usize> = runner.design.restarts.iter().copied().filter(|knob| runner.is_in(*knob)).collect();
+    let mut fitting = most_that_fit(runner)?;
     if fitting < all && !slow.is_empty() && slow.len() < all {
         let why = format!(
             "each switch of it takes a new start of the server, and a window with that {:.1} s: the budget has no room for it",
-            desk.window_takes().as_secs_f64()
+            runner.window_takes().as_secs_f64()
         );
-        slow.iter().for_each(|knob| desk.take_out(*knob, Fate::NotTried { why: why.clone() }));
-        desk.compares(0..all);
-        desk.forget_pace();
-        let baseline = desk.design.baseline();
+        slow.iter().for_each(|knob| runner.take_out(*knob, KnobOutcome::NotTried { why: why.clone() }));
+        runner.compares(0..all);
+        runner.forget_pace();
+        let baseline = runner.design.baseline();
         for _ in 0..PACE_WINDOWS {
-            desk.window(&baseline)?;
+            runner.window(&baseline)?;
         }
-        fitting = most_that_fit(desk)?;
+        fitting = most_that_fit(runner)?;
     }
     if fitting == 0 {
         return Err(Halt::OutOfBudget);
     }
     let why = format!("the budget allows {fitting} of {all} knobs to be screened");
-    (fitting..all).for_each(|knob| desk.take_out(knob, Fate::NotTried { why: why.clone() }));
-    answer.take_fates(desk);
+    (fitting..all).for_each(|knob| runner.take_out(knob, KnobOutcome::NotTried { why: why.clone() }));
+    answer.take_fates(runner);
     Ok(fitting)
 }
 
 /// The most knobs that fit, from the first one on.
-fn most_that_fit(desk: &Desk<'_>) -> Result<usize, Halt> {
-    for knobs in (1..=desk.design.candidates.len()).rev() {
+fn most_that_fit(runner: &SearchRunner<'_>) -> Result<usize, Halt> {
+    for knobs in (1..=runner.design.candidates.len()).rev() {
         let windows = screened_in(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
-        if desk.has_room(windows, SHARE) {
+        if runner.has_room(windows, SHARE) {
             return Ok(knobs);
         }
     }
@@ -186,24 +191,24 @@ fn most_that_fit(desk: &Desk<'_>) -> Result<usize, Halt> {
 }
 
 /// A row and its mirror image, in an order that a coin decides. Both are measured even if the first is to be dropped.
-fn mirrored_pair(desk: &mut Desk<'_>, row: &[Sign], seen: &mut Rows) -> Result<(), Halt> {
+fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -> Result<(), Halt> {
     let mirror = Design::mirror_of(row);
-    let both = if desk.chance.random::<bool>() { [row.to_vec(), mirror] } else { [mirror, row.to_vec()] };
+    let both = if runner.chance.random::<bool>() { [row.to_vec(), mirror] } else { [mirror, row.to_vec()] };
     let (mut costs, mut guarded) = (Vec::with_capacity(2), Vec::with_capacity(2));
     for row in &both {
-        let arm = arm_of(desk, row);
-        match desk.window(&arm)? {
+        let arm = arm_of(runner, row);
+        match runner.window(&arm)? {
             Got::Value(value) => {
-                costs.push(desk.design.cost(value));
-                guarded.push(desk.last_guards());
+                costs.push(runner.design.cost(value));
+                guarded.push(runner.last_guards());
             }
             Got::Nothing => {}
-            Got::Hurt => find_culprit(desk, &arm)?,
+            Got::Hurt => find_culprit(runner, &arm)?,
         }
     }
     if costs.len() == 2 {
         // Knobs that were taken out are at one level in both, as in the windows.
-        seen.rows.extend(both.map(|row| as_switched(desk, row)));
+        seen.rows.extend(both.map(|row| as_switched(runner, row)));
         seen.costs.extend(costs);
         seen.guarded.extend(guarded);
         seen.pairs += 1;
@@ -211,44 +216,45 @@ fn mirrored_pair(desk: &mut Desk<'_>, row: &[Sign], seen: &mut Rows) -> Result<(
     Ok(())
 }
 
-fn arm_of(desk: &Desk<'_>, row: &[Sign]) -> Arm {
-    let mut arm = desk.design.baseline();
-    for (knob, sign) in row.iter().enumerate().filter(|(knob, _)| desk.is_in(*knob)) {
+fn arm_of(runner: &SearchRunner<'_>, row: &[Sign]) -> Arm {
+    let mut arm = runner.design.baseline();
+    for (knob, sign) in row.iter().enumerate().filter(|(knob, _)| runner.is_in(*knob)) {
         arm.0[knob] = if *sign == Sign::High { Level::Planned } else { Level::AsItWas };
     }
     arm
 }
 
-fn as_switched(desk: &Desk<'_>, row: Vec<Sign>) -> Vec<Sign> {
-    row.into_iter().enumerate().map(|(knob, sign)| if desk.is_in(knob) { sign } else { Sign::Low }).collect()
+fn as_switched(runner: &SearchRunner<'_>, row: Vec<Sign>) -> Vec<Sign> {
+    row.into_iter().enumerate().map(|(knob, sign)| if runner.is_in(knob) { sign } else { Sign::Low }).collect()
 }
 
 /// Whether an effect is one that goes on, by its sign: helping ones are below 0.
-fn has_moved(desk: &Desk<'_>, measure: &Measure) -> bool {
-    measure.cost.abs() >= (ERRORS * measure.error).max(EFFECT_SHARE * desk.design.line())
+fn has_moved(runner: &SearchRunner<'_>, measure: &Measure) -> bool {
+    measure.cost.abs() >= (ERRORS * measure.error).max(EFFECT_SHARE * runner.design.line())
 }
 
-fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, knobs: usize) -> Set {
-    take_out_harmful(desk, seen, knobs);
-    let does_nothing = |desk: &Desk<'_>, knob: usize| {
+fn survivors(runner: &mut SearchRunner<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, knobs: usize) -> Set {
+    take_out_harmful(runner, seen, knobs);
+    let does_nothing = |runner: &SearchRunner<'_>, knob: usize| {
         let screened = answer.knobs[knob].screening.as_ref();
-        screened
-            .is_some_and(|measure| measure.is_within(desk.design.smallest_effect_ratio) && !has_moved(desk, measure))
+        screened.is_some_and(|measure| {
+            measure.is_within(runner.design.smallest_effect_ratio) && !has_moved(runner, measure)
+        })
     };
-    at_work::take_out_idle(desk, knobs, does_nothing);
+    engaged::take_out_idle(runner, knobs, does_nothing);
     let mut helping: Vec<(usize, f64)> = Vec::new();
-    for knob in (0..knobs).filter(|knob| desk.is_in(*knob)) {
+    for knob in (0..knobs).filter(|knob| runner.is_in(*knob)) {
         let Some(measure) = answer.knobs[knob].screening.clone() else { continue };
-        if !has_moved(desk, &measure) {
-            answer.knobs[knob].fate = Fate::NoEffect;
+        if !has_moved(runner, &measure) {
+            answer.knobs[knob].fate = KnobOutcome::NoEffect;
         } else if measure.cost > 0.0 {
-            answer.knobs[knob].fate = Fate::Hurts;
+            answer.knobs[knob].fate = KnobOutcome::Hurts;
         } else {
             helping.push((knob, measure.cost));
         }
     }
-    for (a, b) in partners(desk, fit, seen, knobs) {
-        for knob in [a, b].into_iter().filter(|knob| desk.is_in(*knob)) {
+    for (a, b) in partners(runner, fit, seen, knobs) {
+        for knob in [a, b].into_iter().filter(|knob| runner.is_in(*knob)) {
             if !helping.iter().any(|(other, _)| *other == knob) {
                 helping.push((knob, 0.0));
             }
@@ -256,21 +262,21 @@ fn survivors(desk: &mut Desk<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, k
     }
     helping.sort_by(|a, b| a.1.total_cmp(&b.1));
     for (knob, _) in helping.drain(SURVIVORS_MAX.min(helping.len())..) {
-        answer.knobs[knob].fate = Fate::LeftOut { why: NotNeeded::OthersDoMore { others: SURVIVORS_MAX } };
+        answer.knobs[knob].fate = KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { others: SURVIVORS_MAX } };
     }
-    let mut arm = desk.design.baseline();
+    let mut arm = runner.design.baseline();
     for (knob, _) in &helping {
         arm.0[*knob] = Level::Planned;
-        answer.knobs[*knob].fate = Fate::Unclear;
+        answer.knobs[*knob].fate = KnobOutcome::Unclear;
     }
-    answer.take_fates(desk);
-    desk.known = known(answer);
+    answer.take_fates(runner);
+    runner.known = known(answer);
     Set { members: helping.into_iter().map(|(knob, _)| knob).collect(), arm }
 }
 
 /// Knobs that do nothing on average since they work against each other: each alone may help. Two neighbouring pairs of windows
 /// have the same in common as one, and of a row and its mirror image the sum tells what the difference can't.
-fn partners(desk: &Desk<'_>, mains: &Fit, seen: &Rows, knobs: usize) -> Vec<(usize, usize)> {
+fn partners(runner: &SearchRunner<'_>, mains: &Fit, seen: &Rows, knobs: usize) -> Vec<(usize, usize)> {
     let sums: Vec<(&[Sign], f64)> = seen
         .rows
         .chunks_exact(2)
@@ -287,7 +293,7 @@ fn partners(desk: &Desk<'_>, mains: &Fit, seen: &Rows, knobs: usize) -> Vec<(usi
         let (a_alone, b_alone) = (effects.get(&a)? - pair.effect, effects.get(&b)? - pair.effect);
         let both = effects.get(&a)? + effects.get(&b)?;
         let best = a_alone.min(b_alone).min(both);
-        let matters = best <= -desk.design.line() && pair.effect.abs() >= EFFECT_SHARE * desk.design.line();
+        let matters = best <= -runner.design.line() && pair.effect.abs() >= EFFECT_SHARE * runner.design.line();
         (pair.p_value * all <= PAIR_ERROR && matters).then_some(((a, b), pair.p_value))
     };
     let mut found: Vec<((usize, usize), f64)> =

@@ -12,7 +12,7 @@ use crate::conditions::Watch;
 use crate::design::{Design, Settle};
 use crate::error::TrialError;
 use crate::schedule::{Pace, settle_cost};
-use crate::session::{Keep, SettleHow, SettleSeen, Trial, find_settle};
+use crate::session::{SessionWriter, SettleHow, SettleSeen, Trial, find_settle};
 use crate::switch::{Reach, Switch};
 
 /// The share of the budget that finding it may take.
@@ -119,7 +119,7 @@ impl Settling<'_, '_> {
             on.0[*knob] = Level::Planned;
         }
         self.switch.compares(knobs.iter().copied());
-        let mut keep = Keep::nowhere();
+        let mut keep = SessionWriter::nowhere();
         let mut trial = Trial {
             design: &design,
             arms: vec![as_it_was.clone(), on],

@@ -9,7 +9,7 @@ use evenkeel_workload::{Metric, Sample, WorkloadError};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Candidate, SearchDesign, Seen, Subject};
+use super::{Candidate, SearchDesign, Subject, WindowResult};
 use crate::arm::{Arm, Level};
 use crate::conditions::Conditions;
 use crate::error::TrialError;
@@ -168,7 +168,7 @@ pub fn one_at_a_time(
 }
 
 impl Subject for Simulated {
-    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+    fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
         if self.fails_from.is_some_and(|from| self.windows >= from) {
             let why = "it can't be started any more".into();
             return Err(WorkloadError::Program { program: "simulated".into(), why }.into());
@@ -176,11 +176,11 @@ impl Subject for Simulated {
         let on = |knobs: &[usize]| knobs.iter().copied().find(|knob| *arm.level(*knob) != Level::AsItWas);
         if let Some(setting) = on(&self.truth.refused) {
             self.windows += 1;
-            return Ok(Seen::Refused { setting, why: "invalid argument (EINVAL)".into() });
+            return Ok(WindowResult::Refused { setting, why: "invalid argument (EINVAL)".into() });
         }
         if on(&self.truth.deadly).is_some() {
             self.windows += 1;
-            return Ok(Seen::Died { why: "it ended (signal: 9)".into() });
+            return Ok(WindowResult::Died { why: "it ended (signal: 9)".into() });
         }
         let value = self.measure(arm);
         let is_on = |knob: usize| *arm.level(knob) != Level::AsItWas;
@@ -196,6 +196,6 @@ impl Subject for Simulated {
         };
         let counters = self.truth.counters.iter().map(count).collect();
         let conditions = Some(Box::new(Conditions { counters, ..Conditions::default() }));
-        Ok(Seen::Measured { value, sample, conditions })
+        Ok(WindowResult::Measured { value, sample, conditions })
     }
 }

@@ -3,7 +3,7 @@
 use evenkeel_workload::Clock;
 use serde::{Deserialize, Serialize};
 
-use super::{Log, Seen};
+use super::{Log, WindowResult};
 use crate::arm::Arm;
 use crate::error::TrialError;
 
@@ -13,7 +13,7 @@ pub trait Subject {
     ///
     /// # Errors
     /// What ends the search: the server can't be had back, or the machine can't be kept safe.
-    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError>;
+    fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError>;
 
     /// The clock that its windows take time on.
     fn clock(&self) -> Clock {

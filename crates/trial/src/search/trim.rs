@@ -6,9 +6,9 @@ use rand::seq::SliceRandom;
 
 use super::Stage;
 use super::answer::{Answer, Measure};
-use super::desk::{Desk, Got, Halt};
-use super::fate::Fate;
+use super::knob_outcome::KnobOutcome;
 use super::left_out::NotNeeded;
+use super::runner::{Got, Halt, SearchRunner};
 use super::set::Set;
 use crate::arm::Arm;
 
@@ -25,15 +25,15 @@ struct Question {
 }
 
 /// Takes out what is not needed, one knob at a time: of two that can stand in for each other, one has to stay.
-pub(super) fn trim(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
-    desk.stage = Stage::Trim;
-    set.members.retain(|knob| desk.is_in(*knob));
+pub(super) fn trim(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
+    runner.stage = Stage::Trim;
+    set.members.retain(|knob| runner.is_in(*knob));
     // One knob alone is beside the machine as it was in the last stage.
     let claims = set.members.len();
     let mut needed: Vec<usize> = Vec::new();
     while set.members.len() > 1 {
-        let mut open = questions(desk, set, &needed, claims)?;
-        let Some(gone) = round(desk, answer, set, &mut open, &mut needed)? else { return Ok(()) };
+        let mut open = questions(runner, set, &needed, claims)?;
+        let Some(gone) = round(runner, answer, set, &mut open, &mut needed)? else { return Ok(()) };
         *set = set.without(gone);
         // What was seen of the others that are in question was seen beside the one that is gone, which may have stood in for them.
         for knob in set.members.iter().filter(|knob| !needed.contains(knob)) {
@@ -43,10 +43,10 @@ pub(super) fn trim(desk: &mut Desk<'_>, answer: &mut Answer, set: &mut Set) -> R
     Ok(())
 }
 
-fn questions(desk: &Desk<'_>, set: &Set, needed: &[usize], claims: usize) -> Result<Vec<Question>, Halt> {
+fn questions(runner: &SearchRunner<'_>, set: &Set, needed: &[usize], claims: usize) -> Result<Vec<Question>, Halt> {
     let mut questions = Vec::new();
     for knob in set.members.iter().copied().filter(|knob| !needed.contains(knob)) {
-        let test = Sequential::new(desk.design.options(claims)).map_err(|error| Halt::Failed(error.to_string()))?;
+        let test = Sequential::new(runner.design.options(claims)).map_err(|error| Halt::Failed(error.to_string()))?;
         questions.push(Question { knob, without: set.without(knob).arm, test });
     }
     Ok(questions)
@@ -54,7 +54,7 @@ fn questions(desk: &Desk<'_>, set: &Set, needed: &[usize], claims: usize) -> Res
 
 /// Asks until a knob can go, which is returned, or all others are known to be needed.
 fn round(
-    desk: &mut Desk<'_>,
+    runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
     set: &Set,
     open: &mut Vec<Question>,
@@ -64,14 +64,14 @@ fn round(
         if open.is_empty() {
             return Ok(None);
         }
-        if !desk.has_room(open.len() + 1, SHARE) {
+        if !runner.has_room(open.len() + 1, SHARE) {
             break;
         }
-        block(desk, set, open)?;
+        block(runner, set, open)?;
         let mut useless: Option<(usize, f64)> = None;
         for question in open.iter() {
-            answer.knobs[question.knob].without = Some(Measure::of_look(desk.design, &question.test.look().into()));
-            let cost = desk.design.cost(question.test.look().ratio);
+            answer.knobs[question.knob].without = Some(Measure::of_look(runner.design, &question.test.look().into()));
+            let cost = runner.design.cost(question.test.look().ratio);
             match question.test.verdict() {
                 Judged::Same | Judged::Worse if useless.is_none_or(|(_, most)| cost > most) => {
                     useless = Some((question.knob, cost));
@@ -80,30 +80,30 @@ fn round(
             }
         }
         if let Some((knob, _)) = useless {
-            answer.knobs[knob].fate = Fate::LeftOut { why: NotNeeded::DoesNothing };
+            answer.knobs[knob].fate = KnobOutcome::LeftOut { why: NotNeeded::DoesNothing };
             return Ok(Some(knob));
         }
         let is_needed =
-            |question: &Question| question.test.verdict() == Judged::Better || desk.is_banned(&question.without);
+            |question: &Question| question.test.verdict() == Judged::Better || runner.is_banned(&question.without);
         needed.extend(open.iter().filter(|question| is_needed(question)).map(|question| question.knob));
         for question in open.iter().filter(|question| is_needed(question)) {
             answer.knobs[question.knob].is_shown = true;
         }
         open.retain(|question| !is_needed(question));
-        desk.known = format!("{} of {} knobs are known to be needed", needed.len(), set.members.len());
+        runner.known = format!("{} of {} knobs are known to be needed", needed.len(), set.members.len());
     }
-    Ok(undecided(desk, answer, open))
+    Ok(undecided(runner, answer, open))
 }
 
 /// One block: the set and the set without each knob that is in question, in an order that chance gives.
-fn block(desk: &mut Desk<'_>, set: &Set, open: &mut [Question]) -> Result<(), Halt> {
-    desk.compares(open.iter().map(|question| question.knob));
+fn block(runner: &mut SearchRunner<'_>, set: &Set, open: &mut [Question]) -> Result<(), Halt> {
+    runner.compares(open.iter().map(|question| question.knob));
     let mut order: Vec<Option<usize>> = (0..open.len()).map(Some).chain([None]).collect();
-    order.shuffle(&mut desk.chance);
+    order.shuffle(&mut runner.chance);
     let (mut whole, mut values) = (None, vec![None; open.len()]);
     for at in order {
         let arm = at.map_or(&set.arm, |at| &open[at].without).clone();
-        let Got::Value(value) = desk.window(&arm)? else { continue };
+        let Got::Value(value) = runner.window(&arm)? else { continue };
         match at {
             Some(at) => values[at] = Some(value),
             None => whole = Some(value),
@@ -118,16 +118,16 @@ fn block(desk: &mut Desk<'_>, set: &Set, open: &mut [Question]) -> Result<(), Ha
 }
 
 /// What becomes of those of which the budget left it open: the weakest goes, if it does not even look as if it mattered.
-fn undecided(desk: &Desk<'_>, answer: &mut Answer, open: &[Question]) -> Option<usize> {
+fn undecided(runner: &SearchRunner<'_>, answer: &mut Answer, open: &[Question]) -> Option<usize> {
     let cost = |question: &Question| match question.test.pairs() {
         0 => 0.0,
-        _ => desk.design.cost(question.test.look().ratio),
+        _ => runner.design.cost(question.test.look().ratio),
     };
     let weakest = open.iter().max_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-    if cost(weakest) <= -desk.design.line() {
+    if cost(weakest) <= -runner.design.line() {
         return None;
     }
     let why = NotNeeded::NotShown { pairs: weakest.test.pairs() };
-    answer.knobs[weakest.knob].fate = Fate::LeftOut { why };
+    answer.knobs[weakest.knob].fate = KnobOutcome::LeftOut { why };
     Some(weakest.knob)
 }

@@ -1,10 +1,10 @@
 //! What is seen in one session: the record of its windows, as the loop fills it, the disk keeps it and the report judges it.
 
 mod detectable;
-pub mod kept;
-mod race;
+mod multi_arm;
 mod record;
 mod run;
+pub mod session_log;
 mod settle;
 mod settled;
 
@@ -21,11 +21,11 @@ use crate::switch::Switch;
 
 pub use detectable::Detectable;
 pub(crate) use detectable::PLANNED_MAX;
-pub use kept::Keep;
-pub use race::{Left, LeftWhy};
-pub(crate) use race::{Race, Runner, blocks, pairs_of};
+pub(crate) use multi_arm::{ArmState, MultiArmTest, blocks, pairs_of};
+pub use multi_arm::{Left, LeftWhy};
 pub use record::{Dropped, Ended, Mishap, NetworkPath, Record, Stretch, Window};
 pub use run::{resume, run};
+pub use session_log::SessionWriter;
 pub(crate) use settle::find as find_settle;
 pub use settled::{SettleHow, SettleSeen};
 
@@ -44,7 +44,7 @@ pub struct Trial<'a, 'b> {
     /// Whether the user asked to stop; looked at before each window.
     pub stop: &'a dyn Fn() -> bool,
     /// Where each pair is kept as soon as it is measured.
-    pub keep: &'a mut Keep,
+    pub keep: &'a mut SessionWriter,
 }
 
 /// How far a trial is, and what is known so far.

@@ -12,10 +12,10 @@ use crate::effect::Effect;
 use crate::error::TrialError;
 use crate::outcome::Outcome;
 use crate::schedule::{Elapsed, Pace};
-use crate::session::kept::Line;
+use crate::session::session_log::Line;
 use crate::session::{
-    ArmSoFar, Detectable, Dropped, Ended, Mishap, NetworkPath, Progress, Race, Record, Runner, Stretch, Trial, Window,
-    settle,
+    ArmSoFar, ArmState, Detectable, Dropped, Ended, Mishap, MultiArmTest, NetworkPath, Progress, Record, Stretch,
+    Trial, Window, settle,
 };
 
 /// The coins of the control stretch lie here in the stream of the seed: far beyond those of any trial, so that a longer control
@@ -69,7 +69,7 @@ const WITHOUT_VALUE_MAX: usize = 8;
 struct Session<'t, 'a, 'b> {
     trial: &'t mut Trial<'a, 'b>,
     record: Record,
-    race: Race,
+    test: MultiArmTest,
     /// On the trial's clock.
     begun: Duration,
     /// Windows in a row, up to now, that had no value to compare.
@@ -94,13 +94,13 @@ struct BlockEnd {
 
 impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
     fn new(trial: &'t mut Trial<'a, 'b>, record: Record) -> Result<Session<'t, 'a, 'b>, TrialError> {
-        let race = Race::of(trial.design, &record)?;
+        let test = MultiArmTest::of(trial.design, &record)?;
         let windows = record.control.iter().chain(&record.windows);
         let before_us = windows.map(|window| window.start_us + window.conditions.span_us).fold(0.0, f64::max);
         let begun = trial.watch.clock().now();
         let pace = Pace::of(trial.arms.len());
         let took = (0, Duration::ZERO);
-        Ok(Session { trial, record, race, begun, without_value: 0, before_us, pace, took, detectable: None })
+        Ok(Session { trial, record, test, begun, without_value: 0, before_us, pace, took, detectable: None })
     }
 
     /// Switches to each arm and back where there is a budget: a server that is started anew by each switch takes longer than the design shows. What has
@@ -144,7 +144,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             return Ok(ended);
         }
         let (design, arms) = (self.trial.design, self.trial.arms.len());
-        let fit = self.race.pairs() + self.so_far().blocks_that_fit(design, arms);
+        let fit = self.test.pairs() + self.so_far().blocks_that_fit(design, arms);
         self.detectable = Detectable::of(design, &self.record.control, arms, fit.min(design.stop.pairs_max()));
         self.pairs(on_progress)
     }
@@ -171,23 +171,23 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let wanted = self.trial.design.stop.pairs_max();
         loop {
             on_progress(&self.progress(Stretch::Trial));
-            if self.race.is_over() {
+            if self.test.is_over() {
                 return Ok(Ended::Decided);
             }
-            if self.race.pairs() >= wanted {
+            if self.test.pairs() >= wanted {
                 return Ok(Ended::Whole);
             }
             if self.record.tried(Stretch::Trial) >= wanted + self.trial.design.spare_pairs {
                 return Ok(Ended::OutOfSpares);
             }
-            let (windows, pairs, arms) = (self.race.in_it().len(), self.race.pairs(), self.trial.arms.len());
+            let (windows, pairs, arms) = (self.test.in_it().len(), self.test.pairs(), self.trial.arms.len());
             if !self.so_far().has_room_for_block(self.trial.design, windows, pairs, arms) {
                 return Ok(Ended::OutOfTime);
             }
             let Some(end) = self.block(Stretch::Trial)? else { return Ok(Ended::Stopped) };
             self.note_dropped(end.dropped);
             if !end.counts.is_empty() {
-                self.race.add(&end.counts)?;
+                self.test.add(&end.counts)?;
                 self.trial.keep.note(&Line::Pair(end.counts.clone()));
                 self.record.windows.extend(end.counts);
             }
@@ -218,7 +218,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
                 Order::BFirst => vec![ArmName::B, ArmName::A],
             });
         }
-        let in_it = self.race.in_it();
+        let in_it = self.test.in_it();
         let orders = BlockDesign::new(arms, blocks, design.seed)
             .map_err(|error| TrialError::Design(format!("order the arms: {error}")))?;
         let drawn = orders.order_of_block(block as u64).into_iter();
@@ -321,16 +321,16 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         let (pairs, of) = match stretch {
             Stretch::Settling => (0, 0),
             Stretch::Control => (self.record.control.len() / 2, design.control_pairs),
-            Stretch::Trial => (self.race.pairs(), design.stop.pairs_max()),
+            Stretch::Trial => (self.test.pairs(), design.stop.pairs_max()),
         };
-        let so_far = |runner: &Runner| {
-            let seen = runner.test.judge.look();
+        let so_far = |state: &ArmState| {
+            let seen = state.test.judge.look();
             ArmSoFar {
-                arm: runner.name,
-                pairs: runner.test.judge.pairs(),
-                effect: seen.as_ref().map(|seen| Effect::of(seen, &runner.test.judge)),
+                arm: state.name,
+                pairs: state.test.judge.pairs(),
+                effect: seen.as_ref().map(|seen| Effect::of(seen, &state.test.judge)),
                 verdict: seen.map_or(Outcome::Undecided, |seen| seen.verdict.into()),
-                left: runner.left.clone(),
+                left: state.left.clone(),
             }
         };
         Progress {
@@ -340,7 +340,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             dropped: self.record.spoiled(),
             elapsed: self.elapsed(),
             left: self.left(stretch),
-            arms: self.race.further().iter().map(so_far).collect(),
+            arms: self.test.further().iter().map(so_far).collect(),
             detectable: self.detectable,
         }
     }
@@ -357,7 +357,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
             Stretch::Trial => 0,
             _ => design.control_pairs.saturating_sub(self.record.control.len() / 2) * 2,
         };
-        let missing = control + design.stop.pairs_max().saturating_sub(self.race.pairs()) * self.race.in_it().len();
+        let missing = control + design.stop.pairs_max().saturating_sub(self.test.pairs()) * self.test.in_it().len();
         let Elapsed { time, window } = self.so_far();
         let left = window.saturating_mul(count(missing));
         design.budget().map_or(left, |budget| left.min(budget.saturating_sub(time)))

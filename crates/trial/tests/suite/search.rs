@@ -5,7 +5,8 @@ use std::cell::Cell;
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, TAIL, Truth, one_at_a_time};
 use evenkeel_trial::search::{
-    Answer, Budget, Fate, Header, Log, SearchDesign, SearchEnded, Seen, Stage, Subject, Tools, Verdict, is_over, search,
+    Answer, Budget, Header, KnobOutcome, Log, SearchDesign, SearchEnded, Stage, Subject, Tools, Verdict, WindowResult,
+    is_over, search,
 };
 use evenkeel_trial::{Arm, Engaged, Guard, Level, NetworkPath, TrialError};
 
@@ -153,7 +154,7 @@ struct Killed<'a> {
 }
 
 impl Subject for Killed<'_> {
-    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+    fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
         self.asked.set(self.asked.get() + 1);
         match self.left.checked_sub(1) {
             Some(left) => self.left = left,
@@ -228,11 +229,11 @@ fn whatever_ends_it_early_what_is_known_comes_back() {
     };
     let early = stopped_after(4);
     assert_eq!((early.ended.clone(), early.verdict), (SearchEnded::Stopped, Verdict::NotProved));
-    assert!(early.knobs.iter().all(|knob| knob.fate == Fate::Unclear && knob.screening.is_none()));
+    assert!(early.knobs.iter().all(|knob| knob.fate == KnobOutcome::Unclear && knob.screening.is_none()));
     let late = stopped_after(150);
     assert_eq!((late.ended.clone(), late.verdict), (SearchEnded::Stopped, Verdict::NotProved));
     assert!(late.knobs[4].screening.as_ref().unwrap().ratio < 0.9);
-    assert_eq!((&late.knobs[17].fate, &late.knobs[0].fate), (&Fate::Hurts, &Fate::NoEffect));
+    assert_eq!((&late.knobs[17].fate, &late.knobs[0].fate), (&KnobOutcome::Hurts, &KnobOutcome::NoEffect));
     // A start that is waited for fails where the user asks to stop meanwhile.
     let mut waits = Simulated::new(truth.clone(), 5);
     waits.fails_from = Some(0);
@@ -268,21 +269,21 @@ fn knobs_that_kill_hurt_or_are_refused_are_taken_out_and_the_rest_is_found() {
     let mut deaths = Vec::new();
     let rate = rate(&truth, |answer| {
         let fates = [&answer.knobs[9].fate, &answer.knobs[17].fate];
-        assert_eq!(fates, [&Fate::Stopped, &Fate::Stopped]);
-        assert_eq!(answer.knobs[2].fate, Fate::Refused { why: "invalid argument (EINVAL)".into() });
+        assert_eq!(fates, [&KnobOutcome::Stopped, &KnobOutcome::Stopped]);
+        assert_eq!(answer.knobs[2].fate, KnobOutcome::Refused { why: "invalid argument (EINVAL)".into() });
         answer.verdict == Verdict::Better && set(answer) == [4, 11, 23]
     });
     assert_nine_of_ten(&rate);
     for seed in 0..5 {
         let mut log = Log::in_memory(Vec::new());
         run_on(&design_of(&truth, seed), &mut Simulated::new(truth.clone(), seed), &mut log);
-        deaths.push(log.entries().iter().filter(|entry| matches!(entry.seen, Seen::Died { .. })).count());
+        deaths.push(log.entries().iter().filter(|entry| matches!(entry.seen, WindowResult::Died { .. })).count());
         // An arm under which the server died is run once more at once, since that may have been an accident, and then never again.
         let (mut forbidden, mut again): (Vec<&Arm>, _) = (Vec::new(), None);
         for entry in log.entries() {
             let is_again = again.take() == Some(&entry.arm);
             assert!(is_again || !forbidden.contains(&&entry.arm), "seed {seed}: {:?}", entry.arm);
-            if matches!(entry.seen, Seen::Died { .. }) {
+            if matches!(entry.seen, WindowResult::Died { .. }) {
                 forbidden.push(&entry.arm);
                 again = (!is_again).then_some(&entry.arm);
             }
@@ -316,7 +317,7 @@ fn what_betters_the_median_at_the_price_of_the_tail_is_vetoed() {
     let guarded = of(&truth, guard());
     assert_eq!((guarded.verdict, set(&guarded), &guarded.veto), (Verdict::NothingHelped, Vec::new(), &None));
     let fate = &guarded.knobs[4].fate;
-    assert!(matches!(fate, Fate::Vetoed { why } if why.starts_with("lateness_us_p99 is ")), "{fate:?}");
+    assert!(matches!(fate, KnobOutcome::Vetoed { why } if why.starts_with("lateness_us_p99 is ")), "{fate:?}");
     // Each alone harms the tail by less than what vetoes, and both together by more: that is seen in the proof.
     let both = Truth { mains: vec![(4, -0.22), (5, -0.2)], tails: vec![(4, 0.36), (5, 0.34)], ..truth };
     let guarded = of(&both, guard());
@@ -353,10 +354,10 @@ fn knobs_that_wreck_a_guard_are_taken_out_and_the_rest_is_found() {
         let (answer, log) = of(seed, guards.clone());
         let (doubled, sevenfold) = (&answer.knobs[9].fate, &answer.knobs[14].fate);
         assert!(
-            matches!(doubled, Fate::Vetoed { why } if why.starts_with("lateness_us_p99 is ")),
+            matches!(doubled, KnobOutcome::Vetoed { why } if why.starts_with("lateness_us_p99 is ")),
             "seed {seed}: {doubled:?}"
         );
-        assert_eq!(*sevenfold, Fate::Stopped, "seed {seed}");
+        assert_eq!(*sevenfold, KnobOutcome::Stopped, "seed {seed}");
         assert!(set(&answer).iter().all(|knob| ![9, 14].contains(knob)), "seed {seed}");
         // It is stopped at once: its windows are those in which it was found out.
         let on = |knob: usize| log.entries().iter().filter(|entry| *entry.arm.level(knob) != Level::AsItWas).count();
@@ -383,10 +384,10 @@ fn one_bad_window_of_a_noisy_tail_takes_nothing_out() {
     /// Every seventh window has a tail that is ten times as long, whatever is on.
     struct Spiky(Simulated, usize);
     impl Subject for Spiky {
-        fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+        fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
             self.1 += 1;
             let mut seen = self.0.window(arm)?;
-            if let Seen::Measured { sample, .. } = &mut seen
+            if let WindowResult::Measured { sample, .. } = &mut seen
                 && self.1.is_multiple_of(7)
                 && let Some(tail) = sample.get_mut(TAIL.name.as_ref())
             {
@@ -401,7 +402,7 @@ fn one_bad_window_of_a_noisy_tail_takes_nothing_out() {
         let design = SearchDesign { guards: guards.clone(), ..design_of(&truth, seed) };
         let mut subject = Spiky(Simulated::new(truth.clone(), seed), 0);
         let answer = run_on(&design, &mut subject, &mut Log::in_memory(Vec::new()));
-        assert!(answer.knobs.iter().all(|knob| knob.fate != Fate::Stopped), "seed {seed}: {answer:?}");
+        assert!(answer.knobs.iter().all(|knob| knob.fate != KnobOutcome::Stopped), "seed {seed}: {answer:?}");
         assert!(answer.verdict == Verdict::Better && set(&answer).contains(&4), "seed {seed}: {:?}", set(&answer));
     }
 }
@@ -441,12 +442,12 @@ fn a_knob_that_was_never_at_work_is_not_useless_and_in_the_set_only_where_it_did
         assert_eq!((answer.verdict, settings(&answer)), (Verdict::Better, both), "seed {seed}: {answer:?}");
         let (polling, budget, pages) = fates(&answer);
         let still = |why: &str| why.starts_with("no packet was taken");
-        assert!(matches!(&polling, Fate::NotEngaged { why } if still(why)), "seed {seed}: {polling:?}");
-        assert_eq!(budget, Fate::InTheSet, "seed {seed}: what was seen stands");
+        assert!(matches!(&polling, KnobOutcome::NotEngaged { why } if still(why)), "seed {seed}: {polling:?}");
+        assert_eq!(budget, KnobOutcome::InTheSet, "seed {seed}: what was seen stands");
         let [doubt] = &answer.doubts[..] else { panic!("seed {seed}: {:?}", answer.doubts) };
         let doubt = doubt.to_string();
         assert!(doubt.starts_with("net.core.netdev_budget was not at work by its counter: no CPU ever"), "{doubt}");
-        assert_eq!(pages, Fate::NoEffect, "seed {seed}: it was at work, and is useless");
+        assert_eq!(pages, KnobOutcome::NoEffect, "seed {seed}: it was at work, and is useless");
         let engaged = |knob: usize| answer.knobs[knob].at_work.as_ref().map(|seen| seen.engaged.clone());
         assert_eq!((engaged(4), engaged(6)), (Some(Engaged::Yes), Some(Engaged::Yes)));
         assert_eq!((engaged(0), engaged(7)), (None, Some(Engaged::Unknown)), "no counter, and none that was told");
@@ -461,12 +462,12 @@ fn a_knob_that_was_never_at_work_is_not_useless_and_in_the_set_only_where_it_did
         let answer = run_on(&design, &mut Simulated::new(noisy, seed), &mut Log::in_memory(Vec::new()));
         let polling = &answer.knobs[2];
         let is_within = polling.screening.as_ref().is_some_and(|seen| seen.is_within(design.smallest_effect_ratio));
-        assert!(!is_within && !matches!(polling.fate, Fate::NotEngaged { .. }), "seed {seed}: {polling:?}");
+        assert!(!is_within && !matches!(polling.fate, KnobOutcome::NotEngaged { .. }), "seed {seed}: {polling:?}");
     }
     // On loopback busy polling has nothing to do whatever its counter says.
     let answer = run(&truth, 1);
     assert!(
-        matches!(&answer.knobs[2].fate, Fate::NotEngaged { why } if why.contains("stay on loopback")),
+        matches!(&answer.knobs[2].fate, KnobOutcome::NotEngaged { why } if why.contains("stay on loopback")),
         "{:?}",
         answer.knobs[2].fate
     );
@@ -477,9 +478,9 @@ fn a_further_value_that_is_refused_leaves_the_asked_one() {
     /// Refuses every further value of one knob, as a kernel does beyond its bounds.
     struct Bounded(Simulated);
     impl Subject for Bounded {
-        fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+        fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
             match arm.level(4) {
-                Level::Value(_) => Ok(Seen::Refused { setting: 4, why: "EINVAL".into() }),
+                Level::Value(_) => Ok(WindowResult::Refused { setting: 4, why: "EINVAL".into() }),
                 _ => self.0.window(arm),
             }
         }
@@ -498,7 +499,7 @@ fn a_budget_is_kept_and_what_does_not_fit_is_named() {
         design.budget.windows = windows_max;
         let answer = run_on(&design, &mut Simulated::new(truth.clone(), 2), &mut Log::in_memory(Vec::new()));
         assert!(windows(&answer) <= windows_max, "{} of {windows_max}", windows(&answer));
-        let not_tried = answer.knobs.iter().filter(|knob| matches!(knob.fate, Fate::NotTried { .. })).count();
+        let not_tried = answer.knobs.iter().filter(|knob| matches!(knob.fate, KnobOutcome::NotTried { .. })).count();
         assert_eq!(not_tried > 0, windows_max < 272, "{windows_max} windows: {not_tried} not tried");
         assert!(answer.windows.contains_key(&Stage::Screen), "{answer:?}");
     }
@@ -521,8 +522,8 @@ fn a_budget_is_kept_and_what_does_not_fit_is_named() {
 fn a_metric_without_ratios_is_no_metric() {
     struct Zero;
     impl Subject for Zero {
-        fn window(&mut self, _: &Arm) -> Result<Seen, TrialError> {
-            Ok(Seen::Measured { value: 0.0, sample: Default::default(), conditions: None })
+        fn window(&mut self, _: &Arm) -> Result<WindowResult, TrialError> {
+            Ok(WindowResult::Measured { value: 0.0, sample: Default::default(), conditions: None })
         }
     }
     let answer = run_on(&design_of(&Truth::three_of_thirty(), 1), &mut Zero, &mut Log::in_memory(Vec::new()));

@@ -2,7 +2,7 @@
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
 use evenkeel_trial::search::{
-    Budget, Fate, KnobAnswer, Log, SearchDesign, Seen, Stage, Subject, Tools, Verdict, search,
+    Budget, KnobAnswer, KnobOutcome, Log, SearchDesign, Stage, Subject, Tools, Verdict, WindowResult, search,
 };
 use evenkeel_trial::{Arm, Level, TrialError};
 
@@ -12,10 +12,10 @@ struct Fading(Simulated);
 const HELPS_FOR: usize = 64;
 
 impl Subject for Fading {
-    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+    fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
         let helps = self.0.windows < HELPS_FOR && *arm.level(0) != Level::AsItWas;
         let mut seen = self.0.window(arm)?;
-        if let Seen::Measured { value, .. } = &mut seen {
+        if let WindowResult::Measured { value, .. } = &mut seen {
             *value *= if helps { 0.4 } else { 1.0 };
         }
         Ok(seen)
@@ -41,14 +41,18 @@ fn what_a_failed_proof_leaves_of_the_budget_is_used() {
         failed += 1;
         let is_open = |knob: &KnobAnswer| {
             let is_within = knob.screening.as_ref().is_some_and(|seen| seen.is_within(design.smallest_effect_ratio));
-            knob.fate == Fate::NoEffect && !is_within
+            knob.fate == KnobOutcome::NoEffect && !is_within
         };
         let used: usize = answer.windows.values().sum();
         let open = answer.knobs.iter().filter(|knob| is_open(knob)).count();
         went_on += usize::from(used * 10 >= windows * 8);
         assert!(open == 0 || used * 10 >= windows * 8, "seed {seed}: {used} windows, {open} open");
         assert_eq!(open > 0, answer.more_time.is_some(), "seed {seed}: {:?}", answer.more_time);
-        assert!(matches!(&answer.knobs[0].fate, Fate::LeftOut { .. }), "seed {seed}: {:?}", answer.knobs[0].fate);
+        assert!(
+            matches!(&answer.knobs[0].fate, KnobOutcome::LeftOut { .. }),
+            "seed {seed}: {:?}",
+            answer.knobs[0].fate
+        );
     }
     assert!(failed > 5 && went_on > 2, "{failed} proofs failed, after {went_on} the budget was used");
 }

@@ -8,8 +8,9 @@ use evenkeel_change::{State, Which, revert};
 use evenkeel_host::{AdviceContext, Facts, Plan, Setting};
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_trial::search::{
-    Answer, Budget, Candidate, ClassSettle, Evidence, Fate, GoalFile, Header, HostWords, Live, Log, SearchCaveat,
-    SearchDesign, SearchEnded, Settling, Stage, Tools, Verdict, Wanted, WorkloadSpec, longest_settle, offer, search,
+    Answer, Budget, Candidate, ClassSettle, Evidence, GoalFile, Header, HostWords, KnobOutcome, Live, Log,
+    SearchCaveat, SearchDesign, SearchEnded, Settling, Stage, Tools, Verdict, Wanted, WorkloadSpec, longest_settle,
+    offer, search,
 };
 use evenkeel_trial::{Arm, Level, Reach, Rules, SettleHow, SettleSeen, Switch, Watch};
 use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
@@ -246,7 +247,7 @@ fn a_server_that_dies_of_a_knob_is_started_anew_and_the_knob_taken_out() {
     scene.nature.borrow_mut().starts = 0;
     let at = candidates.iter().position(|candidate| candidate.settings[0] == "vm.swappiness=10").unwrap();
     let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
-    assert_eq!(answer.knobs[at].fate, Fate::Stopped);
+    assert_eq!(answer.knobs[at].fate, KnobOutcome::Stopped);
     assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"]);
     let starts = scene.nature.borrow().starts;
     assert!((2..=6).contains(&starts), "{starts} starts");
@@ -298,7 +299,7 @@ fn a_knob_that_does_not_take_is_told_and_the_others_go_on() {
     assert_eq!(candidates.len(), 3, "{candidates:?}");
     let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
     assert!(
-        matches!(&answer.knobs[1].fate, Fate::Refused { why } if why.starts_with("hpet: ")),
+        matches!(&answer.knobs[1].fate, KnobOutcome::Refused { why } if why.starts_with("hpet: ")),
         "{:?}",
         answer.knobs[1]
     );
@@ -519,7 +520,7 @@ fn a_server_that_ends_once_wherever_that_is_takes_nothing_from_the_answer() {
         scene.nature.borrow_mut().dies_in = vec![at];
         let answer = scene.search(&scene.design(candidates), &plans, &mut Log::in_memory(Vec::new()), &|| false);
         assert_eq!(set(&answer), ["haltpoll.guest_halt_poll_ns=400000"], "it ended in window {at}: {answer:?}");
-        assert_eq!(answer.knobs[1].fate, Fate::NoEffect, "it ended in window {at}");
+        assert_eq!(answer.knobs[1].fate, KnobOutcome::NoEffect, "it ended in window {at}");
         assert_eq!(answer.doubts.len(), 1, "it ended in window {at}: {:?}", answer.doubts);
         stages = answer.windows.len();
     }

@@ -3,8 +3,8 @@
 
 use evenkeel_trial::search::simulated::{METRIC, Simulated, Truth};
 use evenkeel_trial::search::{
-    Answer, Budget, Entry, Fate, Log, NotNeeded, SearchCaveat, SearchDesign, SearchEnded, Seen, Subject, Tools,
-    Verdict, is_over, search,
+    Answer, Budget, Entry, KnobOutcome, Log, NotNeeded, SearchCaveat, SearchDesign, SearchEnded, Subject, Tools,
+    Verdict, WindowResult, is_over, search,
 };
 use evenkeel_trial::{Arm, DropReason, Level, TrialError};
 
@@ -17,15 +17,15 @@ fn run_on(design: &SearchDesign, subject: &mut dyn Subject, log: &mut Log) -> An
     search(design, Tools { subject, log, stop: &|| false, on_progress: &mut |_| {} }).unwrap()
 }
 
-fn dropped(reason: DropReason) -> Seen {
-    Seen::Dropped { why: reason.to_string(), beside: Vec::new(), reason: Some(reason) }
+fn dropped(reason: DropReason) -> WindowResult {
+    WindowResult::Dropped { why: reason.to_string(), beside: Vec::new(), reason: Some(reason) }
 }
 
 /// A server of which some windows are seen otherwise, by their number from 1 and their arm.
 struct Otherwise<F>(Simulated, usize, F);
 
-impl<F: Fn(usize, &Arm) -> Option<Seen>> Subject for Otherwise<F> {
-    fn window(&mut self, arm: &Arm) -> Result<Seen, TrialError> {
+impl<F: Fn(usize, &Arm) -> Option<WindowResult>> Subject for Otherwise<F> {
+    fn window(&mut self, arm: &Arm) -> Result<WindowResult, TrialError> {
         self.1 += 1;
         let seen = self.0.window(arm)?;
         Ok((self.2)(self.1, arm).unwrap_or(seen))
@@ -43,11 +43,15 @@ fn is_on(arm: &Arm, knob: usize) -> bool {
 #[test]
 fn a_knob_that_leaves_the_server_no_cpu_is_taken_out_and_one_such_window_is_an_accident() {
     let no_cpu = || Some(dropped(DropReason::NoCpu { what: "main (thread 7)".into() }));
-    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<Seen>;
-    let died = || Some(Seen::Died { why: "it ended".into() });
-    let table: [(&str, Rule<'_>, Fate); 3] = [
-        ("always", &|_, arm| if is_on(arm, 2) { no_cpu() } else { None }, Fate::Stopped),
-        ("with and without it, now and then", &|at, _| if at % 29 == 0 { no_cpu() } else { None }, Fate::NoEffect),
+    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<WindowResult>;
+    let died = || Some(WindowResult::Died { why: "it ended".into() });
+    let table: [(&str, Rule<'_>, KnobOutcome); 3] = [
+        ("always", &|_, arm| if is_on(arm, 2) { no_cpu() } else { None }, KnobOutcome::Stopped),
+        (
+            "with and without it, now and then",
+            &|at, _| if at % 29 == 0 { no_cpu() } else { None },
+            KnobOutcome::NoEffect,
+        ),
         (
             "or it ends",
             &|at, arm| match (is_on(arm, 2), at % 2) {
@@ -55,7 +59,7 @@ fn a_knob_that_leaves_the_server_no_cpu_is_taken_out_and_one_such_window_is_an_a
                 (true, 0) => died(),
                 (true, _) => no_cpu(),
             },
-            Fate::Stopped,
+            KnobOutcome::Stopped,
         ),
     ];
     for (name, rule, fate) in table {
@@ -76,7 +80,7 @@ fn a_knob_that_leaves_the_server_no_cpu_is_taken_out_and_one_such_window_is_an_a
 fn windows_that_were_dropped_are_told_by_their_reasons() {
     let changed = || DropReason::Changed { what: "vm.swappiness: 60, not 10".into() };
     let gap = || DropReason::Gap { gap_us: 9e5 };
-    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<Seen>;
+    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<WindowResult>;
     let table: [(Rule<'_>, Option<&[&str]>); 4] = [
         (&|at, _| (at == 9).then(|| dropped(gap())), None),
         (&|at, _| (at % 3 == 0).then(|| dropped(gap())), Some(&["windows were dropped: the machine paused in "])),
@@ -103,8 +107,8 @@ fn windows_that_were_dropped_are_told_by_their_reasons() {
         }
     }
     // A log from before the reason was kept is read.
-    let seen: Seen = serde_json::from_str("{\"dropped\":{\"why\":\"the machine paused\"}}").unwrap();
-    assert_eq!(seen, Seen::Dropped { why: "the machine paused".into(), beside: Vec::new(), reason: None });
+    let seen: WindowResult = serde_json::from_str("{\"dropped\":{\"why\":\"the machine paused\"}}").unwrap();
+    assert_eq!(seen, WindowResult::Dropped { why: "the machine paused".into(), beside: Vec::new(), reason: None });
 }
 
 #[test]
@@ -113,9 +117,9 @@ fn a_log_in_which_one_end_was_proof_is_told_as_it_was_decided_and_gone_on_with()
     let design = design_of(&truth, 600);
     let mut log = Log::in_memory(Vec::new());
     let whole = run_on(&design, &mut Simulated::new(truth.clone(), 3), &mut log);
-    assert_eq!((&whole.ended, &whole.knobs[2].fate), (&SearchEnded::Whole, &Fate::Stopped));
+    assert_eq!((&whole.ended, &whole.knobs[2].fate), (&SearchEnded::Whole, &KnobOutcome::Stopped));
     let mut old: Vec<Entry> = log.entries().to_vec();
-    let is_dead = |entry: &Entry| matches!(entry.seen, Seen::Died { .. });
+    let is_dead = |entry: &Entry| matches!(entry.seen, WindowResult::Died { .. });
     old.dedup_by(|second, first| is_dead(first) && is_dead(second) && first.arm == second.arm);
     assert!(old.len() < log.entries().len(), "the first end was asked about");
     for kept in [old.len() / 2, old.len()] {
@@ -126,15 +130,15 @@ fn a_log_in_which_one_end_was_proof_is_told_as_it_was_decided_and_gone_on_with()
             (&again.ended, again.verdict, &again.set[0].settings),
             (&SearchEnded::Whole, Verdict::Better, &whole.set[0].settings)
         );
-        assert_eq!(again.knobs[2].fate, Fate::Stopped);
+        assert_eq!(again.knobs[2].fate, KnobOutcome::Stopped);
     }
 }
 
 #[test]
 fn a_search_that_failed_for_good_is_over_and_one_that_failed_once_is_not() {
-    let died = || Some(Seen::Died { why: "it ended".into() });
+    let died = || Some(WindowResult::Died { why: "it ended".into() });
     let gap = || Some(dropped(DropReason::Gap { gap_us: 9e5 }));
-    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<Seen>;
+    type Rule<'a> = &'a dyn Fn(usize, &Arm) -> Option<WindowResult>;
     let table: [(Rule<'_>, Option<usize>, &str, bool); 3] = [
         (&|_, _| died(), None, "with every knob as it was, twice in a row", true),
         (&|_, _| gap(), None, "windows in a row were dropped, the last since the machine paused", true),
@@ -165,7 +169,7 @@ fn a_knob_beside_which_others_do_more_is_not_called_idle() {
         run_on(&design_of(&truth, 400), &mut Simulated::new(truth.clone(), 3), &mut Log::in_memory(Vec::new()));
     assert_eq!(
         answer.knobs[9].fate,
-        Fate::LeftOut { why: NotNeeded::OthersDoMore { others: 8 } },
+        KnobOutcome::LeftOut { why: NotNeeded::OthersDoMore { others: 8 } },
         "{:?}",
         answer.knobs[9]
     );

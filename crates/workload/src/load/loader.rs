@@ -8,11 +8,11 @@ use std::time::Duration;
 use evenkeel_sys::{CpuSet, clock};
 
 use super::connection::{Connection, Waits};
+use super::counts::{RequestCounts, Span};
 use super::draw::{Draw, Popularity};
 use super::fault::Fault;
 use super::protocol::Protocol;
 use super::schedule::{Arrivals, Schedule};
-use super::tally::{Span, Tally};
 use super::worker::{SILENCE_NS, Turn, Worker};
 use crate::workload::Sample;
 
@@ -126,16 +126,16 @@ impl Loader {
         let span = Span { start_ns, begin_ns, end_ns, give_up_ns: end_ns.saturating_add(GIVE_UP_NS) };
         let failed = AtomicBool::new(false);
         let cpus = &self.cpus;
-        let tallies: Vec<Result<Tally, Fault>> = std::thread::scope(|scope| {
+        let tallies: Vec<Result<RequestCounts, Fault>> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .workers
                 .iter_mut()
                 .map(|worker| {
                     scope.spawn(|| {
                         Worker::settle(cpus);
-                        let tally = worker.run(span);
-                        failed.fetch_or(tally.is_err(), Ordering::Relaxed);
-                        tally
+                        let counts = worker.run(span);
+                        failed.fetch_or(counts.is_err(), Ordering::Relaxed);
+                        counts
                     })
                 })
                 .collect();
@@ -146,9 +146,9 @@ impl Loader {
             let fell = || Err(Fault::Io { why: "a thread of the load generator fell".to_owned() });
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| fell())).collect()
         });
-        let mut sum = Tally::new();
-        for tally in tallies {
-            sum.merge(&tally?);
+        let mut sum = RequestCounts::new();
+        for counts in tallies {
+            sum.merge(&counts?);
         }
         if sum.is_empty() {
             return Err(Fault::Idle);

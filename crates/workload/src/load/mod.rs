@@ -6,6 +6,7 @@
 //! throughput. Whether the generator itself kept up is measured too: what a machine can't send says nothing of the server.
 
 mod connection;
+mod counts;
 mod dataset;
 pub mod ddnet;
 mod draw;
@@ -14,7 +15,6 @@ mod loader;
 pub mod protocol;
 mod schedule;
 mod settings;
-mod tally;
 mod worker;
 
 pub use dataset::{Dataset, KEYS_MAX, Sizes};

@@ -7,11 +7,11 @@ use evenkeel_sys::readiness::{Interest, Readiness};
 use evenkeel_sys::{CpuSet, clock, thread};
 
 use super::connection::{Connection, Flight, TURN, Waits};
+use super::counts::{RequestCounts, Span};
 use super::draw::Draw;
 use super::fault::Fault;
 use super::protocol::Protocol;
 use super::schedule::Schedule;
-use super::tally::{Span, Tally};
 
 /// A request that has waited so long for its answer shows that the server hangs, in nanoseconds: a paused machine is no hung server.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
@@ -69,8 +69,8 @@ impl Worker {
     }
 
     /// The load of one window. Ends with every request answered or given up.
-    pub(super) fn run(&mut self, span: Span) -> Result<Tally, Fault> {
-        let mut tally = Tally::new();
+    pub(super) fn run(&mut self, span: Span) -> Result<RequestCounts, Fault> {
+        let mut counts = RequestCounts::new();
         self.free.clear();
         self.free.extend((0..self.connections.len() as u32).map(|index| (index, span.start_ns)));
         if let Turn::Due(schedule) = &mut self.turn {
@@ -91,20 +91,20 @@ impl Worker {
                 look_ns = now_ns + TURN.as_nanos() as u64;
                 self.refuse_silence(now_ns)?;
             }
-            self.send_due(now_ns, span, &mut tally)?;
+            self.send_due(now_ns, span, &mut counts)?;
             if self.is_over(now_ns, span) {
                 break;
             }
-            self.hear(span, &mut tally)?;
+            self.hear(span, &mut counts)?;
         }
-        self.give_up(span, &mut tally);
+        self.give_up(span, &mut counts);
         if let Some((begun, ended)) = begun.zip(ended) {
-            tally.ran(ended.0.saturating_sub(begun.0), ended.1.saturating_sub(begun.1));
+            counts.ran(ended.0.saturating_sub(begun.0), ended.1.saturating_sub(begun.1));
         }
-        Ok(tally)
+        Ok(counts)
     }
 
-    fn send_due(&mut self, now_ns: u64, span: Span, tally: &mut Tally) -> Result<(), Fault> {
+    fn send_due(&mut self, now_ns: u64, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
         while let Some((index, freed_ns)) = self.free.front().copied() {
             // Many connections are sent to one after the other, and each one's time counts from its own.
             let now_ns = if matches!(self.turn, Turn::AtOnce) { clock::monotonic_ns() } else { now_ns };
@@ -118,7 +118,7 @@ impl Worker {
                     }
                     schedule.advance();
                     if span.has(due_ns) {
-                        tally.sent(now_ns.saturating_sub(due_ns.max(freed_ns)));
+                        counts.sent(now_ns.saturating_sub(due_ns.max(freed_ns)));
                     }
                     due_ns
                 }
@@ -147,7 +147,7 @@ impl Worker {
     }
 
     /// Waits for answers until the next request is due, and takes them.
-    fn hear(&mut self, span: Span, tally: &mut Tally) -> Result<(), Fault> {
+    fn hear(&mut self, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
         // Given back below, so that what is ready and the connections can be had side by side.
         let mut ready = std::mem::take(&mut self.ready);
         match self.waits {
@@ -164,13 +164,13 @@ impl Worker {
             }
         }
         for index in ready.iter().copied() {
-            self.hear_one(index, span, tally)?;
+            self.hear_one(index, span, counts)?;
         }
         self.ready = ready;
         Ok(())
     }
 
-    fn hear_one(&mut self, index: u32, span: Span, tally: &mut Tally) -> Result<(), Fault> {
+    fn hear_one(&mut self, index: u32, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
         let Some(connection) = self.connections.get_mut(index as usize) else { return Ok(()) };
         if connection.has_output() {
             connection.flush()?;
@@ -181,13 +181,13 @@ impl Worker {
         let Some((flight, found)) = connection.hear(&*self.protocol)? else { return Ok(()) };
         let now_ns = clock::monotonic_ns();
         if span.has(now_ns) {
-            tally.answered();
+            counts.answered();
         }
         let is_closed = matches!(self.turn, Turn::AtOnce);
         // An open loop's request belongs to the window in which it was due, whenever its answer comes.
         let counts_at_ns = if is_closed { now_ns } else { flight.due_ns };
         if span.has(counts_at_ns) {
-            tally.took(now_ns.saturating_sub(flight.due_ns), found);
+            counts.took(now_ns.saturating_sub(flight.due_ns), found);
         }
         // At once, and not when all that is ready was heard: the server would wait meanwhile, and its rate be less than it can do.
         if is_closed && now_ns < span.end_ns {
@@ -207,11 +207,11 @@ impl Worker {
     }
 
     /// Counts what fell due and was never sent: leaving it out would make a server look quick that can't keep up.
-    fn give_up(&mut self, span: Span, tally: &mut Tally) {
+    fn give_up(&mut self, span: Span, counts: &mut RequestCounts) {
         let Turn::Due(schedule) = &mut self.turn else { return };
         while schedule.due_ns() < span.end_ns {
             if span.has(schedule.due_ns()) {
-                tally.unsent(span.give_up_ns.saturating_sub(schedule.due_ns()));
+                counts.unsent(span.give_up_ns.saturating_sub(schedule.due_ns()));
             }
             schedule.advance();
         }

@@ -33,13 +33,13 @@ pub struct DrainSettings {
 pub struct DrainServer {
     settings: DrainSettings,
     serving: Option<(Worker, SocketAddr)>,
-    tally: Arc<Mutex<Tally>>,
+    counts: Arc<Mutex<DrainCounts>>,
     buffer_bytes: u64,
     since: Since,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct DrainCounts {
     received: u64,
     dropped: u64,
     drains: u64,
@@ -53,8 +53,8 @@ impl DrainServer {
     /// # Errors
     /// If there is no socket or no thread to be had.
     pub fn start(settings: DrainSettings) -> io::Result<DrainServer> {
-        let tally = Arc::new(Mutex::new(Tally::default()));
-        let mut server = DrainServer { settings, serving: None, tally, buffer_bytes: 0, since: Since::now() };
+        let counts = Arc::new(Mutex::new(DrainCounts::default()));
+        let mut server = DrainServer { settings, serving: None, counts, buffer_bytes: 0, since: Since::now() };
         server.open()?;
         Ok(server)
     }
@@ -68,8 +68,8 @@ impl DrainServer {
         }
         self.buffer_bytes = udp::receive_buffer_bytes(&socket).map_err(refused)?;
         let address = socket.local_addr()?;
-        let (period_ns, tally) = (self.settings.period_ms.max(1) * 1_000_000, Arc::clone(&self.tally));
-        self.serving = Some((Worker::start("drain", move |stop| drain(&socket, period_ns, &tally, stop))?, address));
+        let (period_ns, counts) = (self.settings.period_ms.max(1) * 1_000_000, Arc::clone(&self.counts));
+        self.serving = Some((Worker::start("drain", move |stop| drain(&socket, period_ns, &counts, stop))?, address));
         Ok(address)
     }
 
@@ -80,7 +80,7 @@ impl DrainServer {
     }
 }
 
-fn drain(socket: &UdpSocket, period_ns: u64, tally: &Mutex<Tally>, stop: &AtomicBool) {
+fn drain(socket: &UdpSocket, period_ns: u64, counts: &Mutex<DrainCounts>, stop: &AtomicBool) {
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);
     let mut due_ns = clock::monotonic_ns();
     let mut dropped_before = udp::dropped(socket);
@@ -97,12 +97,12 @@ fn drain(socket: &UdpSocket, period_ns: u64, tally: &Mutex<Tally>, stop: &Atomic
             }
         }
         let dropped_now = udp::dropped(socket);
-        let mut tally = lock(tally);
-        tally.received += received;
-        tally.drains += 1;
+        let mut counts = lock(counts);
+        counts.received += received;
+        counts.drains += 1;
         match dropped_before.zip(dropped_now) {
-            Some((before, now)) => tally.dropped += u64::from(now.wrapping_sub(before)),
-            None => tally.untold = true,
+            Some((before, now)) => counts.dropped += u64::from(now.wrapping_sub(before)),
+            None => counts.untold = true,
         }
         dropped_before = dropped_now;
     }
@@ -117,13 +117,13 @@ impl Part for DrainServer {
     fn answer(&mut self, command: Command) -> Result<Value, PartError> {
         match command {
             Command::Window => {
-                let tally = std::mem::take(&mut *lock(&self.tally));
+                let counts = std::mem::take(&mut *lock(&self.counts));
                 let mut numbers = self.since.turn();
-                numbers.insert("received".into(), json!(tally.received));
-                numbers.insert("drains".into(), json!(tally.drains));
+                numbers.insert("received".into(), json!(counts.received));
+                numbers.insert("drains".into(), json!(counts.drains));
                 numbers.insert("buffer_bytes".into(), json!(self.buffer_bytes));
-                if !tally.untold {
-                    numbers.insert("dropped".into(), json!(tally.dropped));
+                if !counts.untold {
+                    numbers.insert("dropped".into(), json!(counts.dropped));
                 }
                 Ok(Value::Object(numbers))
             }
@@ -264,8 +264,8 @@ mod tests {
         assert!(small > 0 && small < 100_000, "the least that the kernel gives: {small}");
         let to: SocketAddr = server.ready()["addr"].as_str().unwrap().parse().unwrap();
         let mut load = DrainLoad::start(to, 20_000, 100).unwrap();
-        let (mut seen, mut sent) = (Tally::default(), 0);
-        let add = |server: &mut DrainServer, seen: &mut Tally| {
+        let (mut seen, mut sent) = (DrainCounts::default(), 0);
+        let add = |server: &mut DrainServer, seen: &mut DrainCounts| {
             let window = server.answer(Command::Window).unwrap();
             seen.received += window["received"].as_u64().unwrap();
             seen.dropped += window["dropped"].as_u64().unwrap();

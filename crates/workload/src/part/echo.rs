@@ -146,19 +146,19 @@ pub struct EchoSettings {
 pub struct EchoLoad {
     settings: EchoSettings,
     sending: Option<Worker>,
-    tally: Arc<Mutex<Tally>>,
+    counts: Arc<Mutex<EchoCounts>>,
     since: Since,
 }
 
 #[derive(Debug)]
-struct Tally {
+struct EchoCounts {
     round_trip_ns: Histogram,
     lost: u64,
 }
 
-impl Tally {
-    fn new() -> Tally {
-        Tally { round_trip_ns: Histogram::new(), lost: 0 }
+impl EchoCounts {
+    fn new() -> EchoCounts {
+        EchoCounts { round_trip_ns: Histogram::new(), lost: 0 }
     }
 }
 
@@ -169,8 +169,8 @@ impl EchoLoad {
     /// If there is no socket or no thread to be had.
     pub fn start(to: SocketAddr, settings: EchoSettings) -> io::Result<EchoLoad> {
         let settings = EchoSettings { bytes: settings.bytes.clamp(NUMBER_BYTES, PACKET_BYTES_MAX), ..settings };
-        let tally = Arc::new(Mutex::new(Tally::new()));
-        let mut load = EchoLoad { settings, sending: None, tally, since: Since::now() };
+        let counts = Arc::new(Mutex::new(EchoCounts::new()));
+        let mut load = EchoLoad { settings, sending: None, counts, since: Since::now() };
         load.open(to)?;
         Ok(load)
     }
@@ -180,8 +180,8 @@ impl EchoLoad {
         let socket = on_loopback()?;
         socket.connect(to)?;
         socket.set_read_timeout(Some(ANSWER_TIME))?;
-        let (settings, tally) = (self.settings, Arc::clone(&self.tally));
-        self.sending = Some(Worker::start("load", move |stop| send(&socket, settings, &tally, stop))?);
+        let (settings, counts) = (self.settings, Arc::clone(&self.counts));
+        self.sending = Some(Worker::start("load", move |stop| send(&socket, settings, &counts, stop))?);
         Ok(())
     }
 
@@ -193,17 +193,17 @@ impl EchoLoad {
 
     fn window(&mut self) -> Map<String, Value> {
         // Made before the lock is taken: nobody who measures waits for it.
-        let fresh = Tally::new();
-        let tally = std::mem::replace(&mut *lock(&self.tally), fresh);
+        let fresh = EchoCounts::new();
+        let counts = std::mem::replace(&mut *lock(&self.counts), fresh);
         let mut numbers = self.since.turn();
-        numbers.insert("round_trips".into(), json!(tally.round_trip_ns.count()));
-        numbers.insert("lost".into(), json!(tally.lost));
-        numbers.insert("round_trip_us".into(), quantiles(&tally.round_trip_ns));
+        numbers.insert("round_trips".into(), json!(counts.round_trip_ns.count()));
+        numbers.insert("lost".into(), json!(counts.lost));
+        numbers.insert("round_trip_us".into(), quantiles(&counts.round_trip_ns));
         numbers
     }
 }
 
-fn send(socket: &UdpSocket, settings: EchoSettings, tally: &Mutex<Tally>, stop: &AtomicBool) {
+fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, stop: &AtomicBool) {
     let mut packet = [0; PACKET_BYTES_MAX];
     let mut due_ns = clock::monotonic_ns();
     for number in 0_u64.. {
@@ -219,9 +219,9 @@ fn send(socket: &UdpSocket, settings: EchoSettings, tally: &Mutex<Tally>, stop: 
         let sent_ns = clock::monotonic_ns();
         let came = socket.send(&packet[..settings.bytes]).and_then(|_| await_answer(socket, number, sent_ns));
         match came {
-            Ok(()) => lock(tally).round_trip_ns.record(clock::monotonic_ns().saturating_sub(sent_ns)),
+            Ok(()) => lock(counts).round_trip_ns.record(clock::monotonic_ns().saturating_sub(sent_ns)),
             Err(error) => {
-                lock(tally).lost += 1;
+                lock(counts).lost += 1;
                 // A server that is gone refuses at once: it is asked again, but not without end in between.
                 if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
                     std::thread::sleep(WAKE_PAUSE);

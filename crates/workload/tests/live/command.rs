@@ -3,7 +3,7 @@
 use evenkeel_testkit::fitness::one_of_by;
 use evenkeel_testkit::{HostLock, live};
 use evenkeel_workload::Workload;
-use evenkeel_workload::command::{Command, Runs, Settings, Sight};
+use evenkeel_workload::command::{Command, Observer, Runs, Settings};
 
 use crate::common::scripts::{settings, start, window, with_load};
 use crate::unfit;
@@ -48,7 +48,7 @@ fn a_load_that_is_at_its_limit_is_a_doubt() {
 fn the_tick_of_a_server_that_tells_nothing_is_seen_from_outside() {
     let _host = HostLock::take();
     let script = "exec perl -e 'while (1) { select(undef, undef, undef, 0.02); $x += $_ for 1..30000 }'";
-    let seen = || Settings { see: vec![Sight::Ticks], ..settings() };
+    let seen = || Settings { see: vec![Observer::Ticks], ..settings() };
     let look = |command: &mut Command| -> Result<(), String> {
         let sample = window(command, 1000).map_err(|error| error.to_string())?;
         // A window in which no tick was seen has neither.

@@ -7,7 +7,9 @@ use evenkeel_change::Log;
 use evenkeel_host::Place;
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{clock, process};
-use evenkeel_trial::boots::{BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, Hands, go_on, read, write};
+use evenkeel_trial::boots::{
+    BootTransactions, BootsDesign, BootsEnded, BootsState, EXTRA_BOOTS, Ending, go_on, read, write,
+};
 use evenkeel_trial::{ArmName, Guard};
 use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
 
@@ -22,13 +24,13 @@ use crate::session_files::TrialLock;
 use crate::show::{self, Out};
 use crate::workload_args::workload_of;
 
-mod ground;
+mod context;
 mod live;
 mod planned;
 mod start_args;
-mod told;
+mod status;
 
-use ground::{Ground, not_possible};
+use context::{BootsContext, not_possible};
 use planned::{Decides, plan, words};
 use start_args::StartArgs;
 
@@ -50,7 +52,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum What {
     Start(Box<StartArgs>),
-    Status(told::StatusArgs),
+    Status(status::StatusArgs),
     Cancel(CancelArgs),
     /// Go on after a boot; the unit does
     #[command(hide = true)]
@@ -73,7 +75,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     overdue::settle(&Root::live(), state, out);
     match &args.what {
         What::Start(start) => begin(start, out),
-        What::Status(status) => told::status(status, out),
+        What::Status(status) => status::status(status, out),
         What::Cancel(CancelArgs { state }) => cancel(state, out),
         What::Resume(state) => go_on_after_boot(state, out),
     }
@@ -131,33 +133,33 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
         let error = anyhow::anyhow!("prove {}: it changes what the machine boots", args.settings.join(" "));
         return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it as root"));
     }
-    let ground = Ground::of(&args.state)?;
-    ground.refuse_gone()?;
+    let context = BootsContext::of(&args.state)?;
+    context.refuse_gone()?;
     let _alone = TrialLock::take(&args.state)?;
-    experiment::refuse_if_interrupted(&ground.root, &args.state.open()?, &args.state)?;
-    ground.refuse_second()?;
+    experiment::refuse_if_interrupted(&context.root, &args.state.open()?, &args.state)?;
+    context.refuse_second()?;
     let (line, folder) = (workload_line(args)?, current_folder()?);
     let (metric, guards, workload_words) = try_workload(args)?;
     let design = design(args, metric, guards);
     design.check().map_err(|why| Failure::text(exit::WRONG_USE, "prove it over boots", why))?;
     let decides = Decides::of(&design);
-    let planned = plan(args, &ground.root, &args.state.read()?, design, decides)?;
-    let boot_id = live::boot_id(&ground.root).ok_or_else(|| not_possible("tell one boot from the next"))?;
+    let planned = plan(args, &context.root, &args.state.read()?, design, decides)?;
+    let boot_id = live::boot_id(&context.root).ok_or_else(|| not_possible("tell one boot from the next"))?;
     let mut state = BootsState::begin(planned.design.clone(), clock::realtime_ns() / 1_000_000_000, &boot_id);
     state.workload = line;
     state.workload_words = workload_words;
     state.folder = folder;
     out.say(&words(&planned, &args.state.again()));
-    write(&ground.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
-    let hands = ground.hands(&state)?;
+    write(&context.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+    let hands = context.hands(&state)?;
     let mut wait = live::waiting(out, live::sleep);
-    if let Err(why) = hands.begin(&ground.program, &ground.file, &mut wait) {
+    if let Err(why) = hands.begin(&context.program, &context.file, &mut wait) {
         let undone = hands.put_back(&mut wait);
-        let _ = std::fs::remove_file(&ground.file);
+        let _ = std::fs::remove_file(&context.file);
         undone.map_err(|why| Failure::text(exit::NOT_UNDONE, "put everything back", why))?;
         return Err(Failure::text(exit::NOT_POSSIBLE, "write the unit", why));
     }
-    on(&mut state, &ground, hands, out)
+    on(&mut state, &context, hands, out)
 }
 
 fn current_folder() -> Result<String, Failure> {
@@ -212,14 +214,14 @@ fn try_window(workload: &mut dyn Workload, window: Duration) -> Result<Sample, W
 }
 
 /// Goes on as far as it goes in this boot.
-fn on(state: &mut BootsState, ground: &Ground, hands: Hands<'_>, out: &Out) -> Outcome {
+fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_>, out: &Out) -> Outcome {
     let stop = experiment::stop_flag()?;
     let ending = {
-        let mut machine = live::Live::new(&ground.root, hands, &ground.file, state, stop, out);
+        let mut machine = live::Live::new(&context.root, hands, &context.file, state, stop, out);
         go_on(state, &mut machine)
     };
     let undone = |why| {
-        Failure::text(exit::NOT_UNDONE, "go on with the trial over boots", why).hint(format!("run {}", ground.revert))
+        Failure::text(exit::NOT_UNDONE, "go on with the trial over boots", why).hint(format!("run {}", context.revert))
     };
     match ending.map_err(undone)? {
         Ending::Reboot => {
@@ -232,7 +234,7 @@ fn on(state: &mut BootsState, ground: &Ground, hands: Hands<'_>, out: &Out) -> O
             Ok(exit::WELL)
         }
         Ending::Ended { ended, reboot_left } => {
-            told::report(state, None, out)?;
+            status::report(state, None, out)?;
             match (reboot_left, &ended) {
                 (true, BootsEnded::Whole) if state.design.reboots => live::reboot(out),
                 (true, _) => {
@@ -252,56 +254,56 @@ fn wait_for_reboot(out: &Out) -> Outcome {
 }
 
 fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
-    let ground = Ground::of(state)?;
+    let context = BootsContext::of(state)?;
     let _alone = TrialLock::take(state)?;
-    let state = match read(&ground.file) {
+    let state = match read(&context.file) {
         Ok(None) => {
             out.say("no trial over boots is going on");
             return Ok(exit::WELL);
         }
         Ok(Some(state)) => state,
-        Err(error) => return put_away(&ground, &error, out),
+        Err(error) => return put_away(&context, &error, out),
     };
-    match ground.hands(&state) {
-        Ok(hands) => on(&mut state.clone(), &ground, hands, out),
-        Err(failure) => put_away(&ground, &failure.message(), out),
+    match context.hands(&state) {
+        Ok(hands) => on(&mut state.clone(), &context, hands, out),
+        Err(failure) => put_away(&context, &failure.message(), out),
     }
 }
 
 /// A state that nobody can go on with: whatever its trial left is put back, and the unit with it.
-fn put_away(ground: &Ground, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
+fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
     out.aside(&format!("failed to {why}; it is given up, and everything is put back\n"));
-    let all = Hands::new(&ground.root, &ground.dir, "", Vec::new()).map_err(not_possible)?;
+    let all = BootTransactions::new(&context.root, &context.dir, "", Vec::new()).map_err(not_possible)?;
     all.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
-        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", ground.revert))
+        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", context.revert))
     })?;
-    let aside = ground.file.with_extension("damaged");
-    std::fs::rename(&ground.file, &aside)
-        .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("move {} aside", ground.file.display()), &error))?;
+    let aside = context.file.with_extension("damaged");
+    std::fs::rename(&context.file, &aside)
+        .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("move {} aside", context.file.display()), &error))?;
     out.aside(&format!("what was known of it is in {}\n", aside.display()));
     Ok(exit::UNDONE)
 }
 
 fn cancel(state: &StateArgs, out: &Out) -> Outcome {
-    let ground = Ground::of(state)?;
-    let mut state = match read(&ground.file) {
+    let context = BootsContext::of(state)?;
+    let mut state = match read(&context.file) {
         Ok(None) => {
             out.say("no trial over boots is going on");
             return Ok(exit::WELL);
         }
         Ok(Some(state)) => state,
-        Err(error) => return put_away(&ground, &error, out),
+        Err(error) => return put_away(&context, &error, out),
     };
-    let hands = ground.hands(&state)?;
+    let hands = context.hands(&state)?;
     // First, so that one that measures right now sees it and ends.
     if state.ended.is_none() {
         state.ended = Some(BootsEnded::Cancelled);
-        write(&ground.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
+        write(&context.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     }
     hands.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
-        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", ground.revert))
+        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", context.revert))
     })?;
-    told::report(&state, None, out)?;
+    status::report(&state, None, out)?;
     if hands.reads_back(ArmName::A).is_err() {
         out.say("everything is put back, and in force from the next boot on: reboot when it suits you");
         return Ok(exit::PENDING);

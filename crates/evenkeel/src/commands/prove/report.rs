@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
 
-use super::told::{self, Telling};
+use super::answer::{self, Answer};
 use crate::args::StateArgs;
 use crate::experiment;
 use crate::failure::Outcome;
@@ -34,8 +34,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     // A report needs no workload: one that can't be read is only not named in it.
     let workload = kept.head.asked.as_ref().and_then(|asked| workload_of(&asked.workload).ok());
     let told = experiment::told_again(kept)?;
-    let again = told::again(&workload.unwrap_or_else(WorkloadArgs::default), false, &told);
+    let again = answer::again(&workload.unwrap_or_else(WorkloadArgs::default), false, &told);
     // The session may have been kept on another machine: what this one is has no place in its report.
     let facts = Facts::probe(&root);
-    Telling { facts: &facts, capture: None, report: args.report.as_deref(), again, was_kept: true }.tell(out, told)
+    Answer { facts: &facts, capture: None, report: args.report.as_deref(), again, was_kept: true }.tell(out, told)
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::AtomicBool;
 use evenkeel_host::{Action, Facts, Knob, Plan, Setting, knobs};
 use evenkeel_hostfs::Root;
 use evenkeel_sys::process;
-use evenkeel_trial::kept::{Asked, Head, Kept};
-use evenkeel_trial::{Beside, Design, Keep, Titles};
+use evenkeel_trial::session_log::{Asked, Head, SessionLog};
+use evenkeel_trial::{ConcurrentTrials, Design, SessionWriter, Titles};
 use evenkeel_workload::source::outside_ticks::METRICS;
 use evenkeel_workload::{Metric, Workload};
 
+use super::answer::{self, Answer};
 use super::asked::TrialArgs;
 use super::design::DesignArgs;
-use super::told::{self, Telling};
 use super::{boots, goal, inert};
 use crate::args::StateArgs;
 use crate::arms::{self, Arms};
@@ -23,7 +23,7 @@ use crate::exit;
 use crate::experiment::{self, Experiment};
 use crate::failure::{Failure, Outcome};
 use crate::overdue;
-use crate::report::{self, Tolds};
+use crate::report::{self, SessionAnswer};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
 use crate::workload_args::WorkloadArgs;
@@ -84,7 +84,7 @@ pub(super) enum Begins<'a> {
     /// With a design, kept in a file that may be named.
     Anew { plan: &'a DesignArgs, keep: Option<&'a Path> },
     /// Where the one in this file ended.
-    After(&'a Path, &'a Kept),
+    After(&'a Path, &'a SessionLog),
 }
 
 /// A trial that can begin, or go on.
@@ -145,20 +145,19 @@ impl Session<'_> {
         let stop = experiment::stop_flag()?;
         experiment::tell_of_signals(self.out, self.state);
         let told = self.measure(&stop, &beside)?;
-        let again = told::again(self.workload, self.anyway, &told);
-        let telling =
-            Telling { facts: self.facts, capture: Some(capture), report: self.report, again, was_kept: false };
+        let again = answer::again(self.workload, self.anyway, &told);
+        let telling = Answer { facts: self.facts, capture: Some(capture), report: self.report, again, was_kept: false };
         telling.tell(self.out, told)
     }
 
-    fn before(&self) -> Option<&Kept> {
+    fn before(&self) -> Option<&SessionLog> {
         match self.begins {
             Begins::After(_, kept) => Some(kept),
             Begins::Anew { .. } => None,
         }
     }
 
-    fn measure(&self, stop: &Arc<AtomicBool>, beside: &Arc<Beside>) -> Result<Tolds, Failure> {
+    fn measure(&self, stop: &Arc<AtomicBool>, beside: &Arc<ConcurrentTrials>) -> Result<SessionAnswer, Failure> {
         let seed = match self.begins {
             Begins::After(_, kept) => kept.head.design.seed,
             Begins::Anew { plan, .. } => plan.decision.seed.unwrap_or_else(experiment::fresh_seed),
@@ -225,10 +224,10 @@ impl Session<'_> {
     }
 
     /// The file that it is kept in: the one that is gone on with, or a new one.
-    fn keep_in(&self, head: &Head) -> Result<Keep, Failure> {
+    fn keep_in(&self, head: &Head) -> Result<SessionWriter, Failure> {
         let keep = match self.begins {
             Begins::After(path, kept) => {
-                Keep::go_on(path, kept).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
+                SessionWriter::go_on(path, kept).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
             }
             Begins::Anew { keep, .. } => {
                 let head = Head { asked: Some(self.asked()), ..head.clone() };

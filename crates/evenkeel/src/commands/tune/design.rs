@@ -9,7 +9,7 @@ use evenkeel_trial::search::{Budget, Candidate, SearchDesign, Settling, longest_
 use evenkeel_trial::{Guard, NetworkPath, SettleHow, Switch, Watch};
 use evenkeel_workload::Workload;
 
-use super::ground::{Ground, not_possible};
+use super::context::{SearchContext, not_possible};
 use crate::args::GoalArgs;
 use crate::commands::prove;
 use crate::exit;
@@ -134,17 +134,17 @@ fn guards(args: &PlanArgs, workload: &dyn Workload, design: &SearchDesign) -> Re
 /// Finds how long a switch is felt, and takes the time for that from the budget. The host is as before when this returns; the server
 /// may be gone, which is returned.
 pub(super) fn settle(
-    ground: &Ground<'_>,
+    search: &SearchContext<'_>,
     state: &mut State,
     design: &mut SearchDesign,
     plans: &[Plan],
     workload: &mut dyn Workload,
 ) -> Result<bool, Failure> {
-    ground.out.say("finding how long a switch is felt");
-    let writer = ground.root.writer().map_err(not_possible)?;
+    search.out.say("finding how long a switch is felt");
+    let writer = search.root.writer().map_err(not_possible)?;
     let title = "tune: how long a switch is felt";
-    let mut switch = Switch::begin(ground.root, &writer, Some(state), title, plans).map_err(not_possible)?;
-    let watch = Watch::start(ground.root, plans).beside(&ground.beside).of_workload(workload);
+    let mut switch = Switch::begin(search.root, &writer, Some(state), title, plans).map_err(not_possible)?;
+    let watch = Watch::start(search.root, plans).beside(&search.beside).of_workload(workload);
     let begun = watch.clock().now();
     let settling = Settling {
         metric: &design.metric,
@@ -155,11 +155,11 @@ pub(super) fn settle(
         switch: &mut switch,
         workload,
         watch: &watch,
-        stop: &|| ground.stop.load(Ordering::Relaxed),
+        stop: &|| search.stop.load(Ordering::Relaxed),
     };
     let found = settling.find();
     switch.end().map_err(|error| {
-        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", ground.state.revert()))
+        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", search.state.revert()))
     })?;
     design.settles = found.map_err(not_possible)?;
     if let Some(longest) = longest_settle(&design.settles) {

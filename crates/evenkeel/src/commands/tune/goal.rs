@@ -7,11 +7,11 @@ use evenkeel_host::{Action, Facts, Plan, Setting};
 use evenkeel_trial::search::{Answer, Evidence, GoalFile, HostWords, SearchDesign, WorkloadSpec};
 use evenkeel_workload::SETTING_PREFIX;
 
-use super::ground::Ground;
+use super::context::SearchContext;
 use crate::exit;
 use crate::failure::Failure;
 use crate::selection::{Selection, Term};
-use crate::show::tune::Told;
+use crate::show::tune::SearchResult;
 
 /// A goal file, as far as there is one.
 pub(super) struct Written {
@@ -25,12 +25,12 @@ pub(super) struct Written {
 
 /// Writes it; there is none of a set that no plan sets.
 pub(super) fn write(
-    ground: &Ground<'_>,
+    search: &SearchContext<'_>,
     file: &Path,
     evidence: (&SearchDesign, WorkloadSpec, HostWords),
-    told: &Told,
+    told: &SearchResult,
 ) -> Result<Written, Failure> {
-    let Ground { out_args: args, state, root, facts, .. } = ground;
+    let SearchContext { out_args: args, state, root, facts, .. } = search;
     if !has_a_plan(&told.answer) {
         let why = "no goal was written: the set has settings of the workload alone, which no plan sets";
         return Ok(Written { file: None, applies: false, notes: vec![why.to_owned()] });
@@ -56,7 +56,7 @@ pub(super) fn write(
     let applies = !cannot.iter().any(|cannot| plan.settings.contains(&cannot.setting));
     if !applies && args.unit.is_none() {
         let file = file.display();
-        notes.push(format!("`{} --out {file} --unit YOUR.service` writes one that it takes", ground.resume));
+        notes.push(format!("`{} --out {file} --unit YOUR.service` writes one that it takes", search.resume));
     }
     let written = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
     let workload = (spec, told.workload.clone());
@@ -68,11 +68,11 @@ pub(super) fn write(
 }
 
 /// How to have a goal file that could not be written.
-pub(super) fn again(ground: &Ground<'_>, file: &Path) -> String {
-    let args = ground.out_args;
+pub(super) fn again(search: &SearchContext<'_>, file: &Path) -> String {
+    let args = search.out_args;
     let persist = if args.persist { " --persist" } else { "" };
     let unit = args.unit.as_ref().map_or_else(String::new, |unit| format!(" --unit {unit}"));
-    let again = format!("`{} --out FILE{persist}{unit}`", ground.resume);
+    let again = format!("`{} --out FILE{persist}{unit}`", search.resume);
     format!("what was found is kept: {again} writes it elsewhere than to {}, and measures nothing anew", file.display())
 }
 

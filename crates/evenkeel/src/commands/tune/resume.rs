@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use evenkeel_host::Plan;
 use evenkeel_trial::search::{LeftOut, LeftOutReason, Log};
 
-use super::ground::{Ground, OutArgs, not_possible};
-use super::kept::{Context, FOLDER, LOG, LeftOutWords, again};
+use super::context::{OutArgs, SearchContext, not_possible};
+use super::log_files::{Context, FOLDER, LOG, LeftOutWords, again};
 use super::search::{Asked, Ready, run_search, start};
 use crate::args::StateArgs;
 use crate::exit;
@@ -43,12 +43,12 @@ pub(super) fn run(args: &Args, out: &Out) -> Outcome {
         None => state.path()?.join(LOG),
     };
     let asked = Asked { out_args: &args.out, state: &state, path: &path, resume: again(named, &args.state) };
-    run_search(asked, out, |ground, _| go_on(ground, &args.workload, &path))
+    run_search(asked, out, |search, _| go_on(search, &args.workload, &path))
 }
 
 /// Continues a search, or tells it again where it is over.
-fn go_on(ground: &Ground<'_>, asked: &WorkloadArgs, path: &Path) -> Result<Ready, Failure> {
-    let Ground { state, out, facts, .. } = ground;
+fn go_on(search: &SearchContext<'_>, asked: &WorkloadArgs, path: &Path) -> Result<Ready, Failure> {
+    let SearchContext { state, out, facts, .. } = search;
     let (header, log) = Log::open(path).map_err(|error| {
         Failure::new(exit::WRONG_USE, error).hint("`evenkeel tune` without `resume` begins a new search")
     })?;
@@ -61,7 +61,7 @@ fn go_on(ground: &Ground<'_>, asked: &WorkloadArgs, path: &Path) -> Result<Ready
         describes_itself: &context.workload.name,
         is_ours: path.file_name().is_some_and(|name| name == LOG) && session_files::is_in(path, &folder)
             || session_files::is_in(path, &folder.join(FOLDER)),
-        again: ground.resume.clone(),
+        again: search.resume.clone(),
     };
     stored.workload(asked)?;
     let mut plans = Vec::new();
@@ -71,7 +71,7 @@ fn go_on(ground: &Ground<'_>, asked: &WorkloadArgs, path: &Path) -> Result<Ready
         let settings = settings.map_err(|error| Failure::text(exit::WRONG_USE, "read the search's log", error))?;
         plans.push(Plan::of(facts, &settings).map_err(not_possible)?);
     }
-    let workload = start(&context.workload, header.design.seed, &ground.stop).map_err(not_possible)?;
+    let workload = start(&context.workload, header.design.seed, &search.stop).map_err(not_possible)?;
     out.say(&format!("going on after {} windows", log.entries().len()));
     let left_out = context
         .left_out

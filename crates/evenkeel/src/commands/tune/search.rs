@@ -9,19 +9,19 @@ use std::time::Duration;
 use evenkeel_change::State;
 use evenkeel_host::{Action, Facts, Plan};
 use evenkeel_hostfs::Root;
-use evenkeel_trial::search::{HostWords, LeftOut, Live, Log, SearchDesign, Tools, Verdict, WorkloadSpec, search};
+use evenkeel_trial::search::{HostWords, LeftOut, Live, Log, SearchDesign, Tools, Verdict, WorkloadSpec};
 use evenkeel_trial::{Rules, Switch, Watch};
 use evenkeel_workload::{Workload, WorkloadError};
 
-use super::ground::{Ground, OutArgs, not_possible};
-use super::{goal, kept};
+use super::context::{OutArgs, SearchContext, not_possible};
+use super::{goal, log_files};
 use crate::args::StateArgs;
 use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
 use crate::overdue;
 use crate::session_files::TrialLock;
-use crate::show::tune::Told;
+use crate::show::tune::SearchResult;
 use crate::show::{Out, tune as page};
 use crate::workload_args::workload_of;
 
@@ -49,7 +49,7 @@ pub(super) struct Asked<'a> {
 pub(super) fn run_search(
     asked: Asked<'_>,
     out: &Out,
-    ready: impl FnOnce(&Ground<'_>, &mut State) -> Result<Ready, Failure>,
+    ready: impl FnOnce(&SearchContext<'_>, &mut State) -> Result<Ready, Failure>,
 ) -> Outcome {
     let Asked { out_args, state: state_args, path, resume } = asked;
     let root = Root::live();
@@ -62,14 +62,14 @@ pub(super) fn run_search(
     // Before the server starts: what needs rights or another trial's end shall not take its time.
     let mut state = state_args.open()?;
     experiment::refuse_if_interrupted(&root, &state, state_args)
-        .map_err(|failure| kept::after_a_kill(failure, &resume, path))?;
+        .map_err(|failure| log_files::after_a_kill(failure, &resume, path))?;
     let _alone = TrialLock::take(state_args)?;
     let beside = experiment::beside(out, "tune");
-    let ground = Ground { out_args, state: state_args, resume, out, root: &root, facts: &facts, stop, beside };
-    let ready = ready(&ground, &mut state).map_err(|failure| experiment::stopped_or(failure, &ground.stop))?;
+    let search = SearchContext { out_args, state: state_args, resume, out, root: &root, facts: &facts, stop, beside };
+    let ready = ready(&search, &mut state).map_err(|failure| experiment::stopped_or(failure, &search.stop))?;
     let before = readings(&root, &ready.plans);
     let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
-    let mut told = measure(&ground, &mut state, ready)?;
+    let mut told = measure(&search, &mut state, ready)?;
     told.all_as_before = readings(&root, &plans) == before;
     drop(state);
     if let (Some(file), Verdict::Better) = (&out_args.out, told.answer.verdict) {
@@ -77,12 +77,12 @@ pub(super) fn run_search(
         // The workload may be of another folder, where the file was not meant to be.
         let is_here = std::env::current_dir().is_ok_and(|folder| folder == here);
         let file = &if is_here { file.clone() } else { here.join(file) };
-        match goal::write(&ground, file, evidence, &told) {
+        match goal::write(&search, file, evidence, &told) {
             Ok(written) => {
                 told.goal_applies = written.file.is_some().then_some(written.applies);
                 (told.goal_file, told.notes) = (written.file, written.notes);
             }
-            Err(failure) => return unwritten(out, told, failure.hint(goal::again(&ground, file))),
+            Err(failure) => return unwritten(out, told, failure.hint(goal::again(&search, file))),
         }
     }
     out.answer(&told, || page::page(&told))?;
@@ -95,7 +95,7 @@ pub(super) fn run_search(
 }
 
 /// The outcome where the goal can't be written; what was found is told all the same.
-fn unwritten(out: &Out, mut told: Told, failure: Failure) -> Outcome {
+fn unwritten(out: &Out, mut told: SearchResult, failure: Failure) -> Outcome {
     if !out.is_json() {
         out.answer(&told, || page::page(&told))?;
         return Err(failure);
@@ -129,18 +129,18 @@ pub(super) fn start(
 }
 
 /// Runs the search. The host is as before when this returns, or the error says what is not.
-fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told, Failure> {
+fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Result<SearchResult, Failure> {
     let Ready { design, plans, left_out, spec, workload, mut log } = ready;
     let described = workload.describe();
     let knobs = design.candidates.len();
     let at_most = at_most(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));
-    ground.out.say(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
-    let writer = ground.root.writer().map_err(not_possible)?;
+    search.out.say(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
+    let writer = search.root.writer().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
-    let mut switch = Switch::begin(ground.root, &writer, Some(state), &title, &plans).map_err(not_possible)?;
-    let watch = Watch::start(ground.root, &plans).beside(&ground.beside).of_workload(workload.as_ref());
-    let bar = page::bar(ground.out.shows_progress());
-    let revive = || start(&spec, design.seed, &ground.stop);
+    let mut switch = Switch::begin(search.root, &writer, Some(state), &title, &plans).map_err(not_possible)?;
+    let watch = Watch::start(search.root, &plans).beside(&search.beside).of_workload(workload.as_ref());
+    let bar = page::bar(search.out.shows_progress());
+    let revive = || start(&spec, design.seed, &search.stop);
     let mut live = Live {
         design: &design,
         plans: &plans,
@@ -151,14 +151,14 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
         rules: Rules::default(),
         revivals: 0,
     };
-    let answer = search(
+    let answer = evenkeel_trial::search::search(
         &design,
         Tools {
             subject: &mut live,
             log: &mut log,
-            stop: &|| ground.stop.load(Ordering::Relaxed),
+            stop: &|| search.stop.load(Ordering::Relaxed),
             on_progress: &mut |progress| {
-                ground.beside.news().iter().for_each(|words| bar.suspend(|| ground.out.aside(&format!("{words}\n"))));
+                search.beside.news().iter().for_each(|words| bar.suspend(|| search.out.aside(&format!("{words}\n"))));
                 page::show(&bar, progress);
             },
         },
@@ -167,10 +167,10 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
     live.workload.stop();
     drop(live);
     switch.end().map_err(|error| {
-        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", ground.state.revert()))
+        Failure::new(exit::NOT_UNDONE, error).hint(format!("{} tries again", search.state.revert()))
     })?;
     let answer = answer.map_err(not_possible)?;
-    Ok(Told {
+    Ok(SearchResult {
         answer,
         design,
         workload: described,
@@ -179,8 +179,8 @@ fn measure(ground: &Ground<'_>, state: &mut State, ready: Ready) -> Result<Told,
         goal_file: None,
         goal_applies: None,
         notes: Vec::new(),
-        resume: ground.resume.clone(),
-        revert: ground.state.revert(),
+        resume: search.resume.clone(),
+        revert: search.state.revert(),
     })
 }
 

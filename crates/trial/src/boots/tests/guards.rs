@@ -155,9 +155,9 @@ fn a_trial_whose_guard_is_harmed_goes_through_and_leaves_nothing() {
 fn what_few_windows_gave_is_no_number() {
     struct Odd(Vec<Sample>);
     impl Machine for Odd {
-        fn sight(&mut self) -> Result<Sight, BootsError> {
+        fn status(&mut self) -> Result<BootStatus, BootsError> {
             let machine = BootWords::default();
-            Ok(Sight { boot_id: "b1".into(), now_s: 1_700_000_001, is_licensed: true, machine })
+            Ok(BootStatus { boot_id: "b1".into(), now_s: 1_700_000_001, is_licensed: true, machine })
         }
         fn keep(&mut self, _: &BootsState) -> Result<(), BootsError> {
             Ok(())

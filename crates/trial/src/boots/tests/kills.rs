@@ -120,7 +120,7 @@ fn what_is_beginning_is_told_from_what_was_put_back() {
     sim.revert_all();
     assert_eq!(told(&sim), (false, true));
     let other = folder();
-    let beginning = Hands::new(&sim.root, other.path(), &sim.id, Vec::new()).unwrap();
+    let beginning = BootTransactions::new(&sim.root, other.path(), &sim.id, Vec::new()).unwrap();
     assert!(!beginning.is_licensed().unwrap() && !beginning.is_put_back().unwrap());
 }
 
@@ -242,7 +242,7 @@ fn what_other_people_keep_stays() {
     let other = Setting::parse("cmdline.tsc=reliable").unwrap();
     {
         let mut journal = State::open(sim.dir.path()).unwrap();
-        let plan = Hands::plan(&sim.root, journal.log(), &[other], "theirs").unwrap();
+        let plan = BootTransactions::plan(&sim.root, journal.log(), &[other], "theirs").unwrap();
         let (steps, writer) = (plan.plan(), sim.root.writer().unwrap());
         let job = evenkeel_change::Job {
             settings: &plan.settings,

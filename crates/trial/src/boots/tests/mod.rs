@@ -1,7 +1,7 @@
 //! Trials over boots on a simulated machine: a captured root that takes writes, real transactions in a real journal, and a boot loader
 //! that reads what they left. It is killed and rebooted at every step.
 
-mod at_work;
+mod engaged;
 mod guards;
 mod kills;
 mod text;
@@ -137,9 +137,9 @@ impl Sim {
         self.dir.path().join("boots")
     }
 
-    fn hands(&self) -> Hands<'_> {
+    fn hands(&self) -> BootTransactions<'_> {
         let settings = vec![Setting::parse(SETTING).unwrap()];
-        Hands::new(&self.root, self.dir.path(), &self.id, settings).unwrap()
+        BootTransactions::new(&self.root, self.dir.path(), &self.id, settings).unwrap()
     }
 
     fn state(&self) -> BootsState {
@@ -253,9 +253,9 @@ fn sentences(report: &BootsReport) -> Vec<String> {
 }
 
 impl Machine for Sim {
-    fn sight(&mut self) -> Result<Sight, BootsError> {
+    fn status(&mut self) -> Result<BootStatus, BootsError> {
         self.step();
-        Ok(Sight {
+        Ok(BootStatus {
             boot_id: self.root.text(BOOT_ID).unwrap().trim().to_owned(),
             now_s: self.now_s,
             is_licensed: self.hands().is_licensed()?,

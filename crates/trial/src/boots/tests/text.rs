@@ -51,9 +51,13 @@ fn format_1_stays() {
 fn a_trial_of_an_older_program_goes_on() {
     let mut state = parse(&sealed(include_str!("format-1.json").trim_end())).unwrap();
     let arm = state.order()[1];
-    let sight =
-        Sight { boot_id: "b2".into(), now_s: state.begun_s + 60, is_licensed: true, machine: BootWords::default() };
-    assert_eq!(next(&mut state, &sight), Action::Measure { arm });
+    let status = BootStatus {
+        boot_id: "b2".into(),
+        now_s: state.begun_s + 60,
+        is_licensed: true,
+        machine: BootWords::default(),
+    };
+    assert_eq!(next(&mut state, &status), Action::Measure { arm });
     assert_eq!((state.seen.len(), &state.seen[1].outcome), (2, &BootOutcome::Begun));
     assert_eq!(parse(state.text().unwrap().as_bytes()), Ok(state));
 }
@@ -212,8 +216,8 @@ proptest! {
         *json.pointer_mut(&leaves[at % leaves.len()]).unwrap() = value;
         if let Ok(mut state) = parse(&sealed(&json.to_string())) {
             let _ = state.report();
-            let sight = Sight { boot_id: boot, now_s: 1_700_000_001, is_licensed: true, machine: BootWords::default() };
-            let _ = next(&mut state, &sight);
+            let status = BootStatus { boot_id: boot, now_s: 1_700_000_001, is_licensed: true, machine: BootWords::default() };
+            let _ = next(&mut state, &status);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn sight(boot: &str) -> Sight {
-    Sight {
+fn status(boot: &str) -> BootStatus {
+    BootStatus {
         boot_id: boot.to_owned(),
         now_s: 1_700_000_100,
         is_licensed: true,
@@ -29,24 +29,24 @@ fn armed(state: &mut BootsState, slot: usize, boot: &str) {
 fn a_trial_from_boot_to_boot() {
     let mut state = abba();
     let arm = |slot, arm| Action::Arm { slot, arm, anew: false };
-    assert_eq!(next(&mut state, &sight("boot-0")), arm(0, ArmName::A));
+    assert_eq!(next(&mut state, &status("boot-0")), arm(0, ArmName::A));
     armed(&mut state, 0, "boot-0");
     // However often it is started: the boot in which it was got ready is not the one to be measured.
     for _ in 0..3 {
-        assert_eq!(next(&mut state, &sight("boot-0")), Action::Reboot);
+        assert_eq!(next(&mut state, &status("boot-0")), Action::Reboot);
     }
     for (slot, name) in [ArmName::A, ArmName::B, ArmName::B, ArmName::A].into_iter().enumerate() {
         let boot = format!("boot-{}", slot + 1);
-        assert_eq!(next(&mut state, &sight(&boot)), Action::Measure { arm: name });
+        assert_eq!(next(&mut state, &status(&boot)), Action::Measure { arm: name });
         measured(&mut state, 1.0);
         let following = state.next_slot();
         match following {
             Some((slot, name)) => {
-                assert_eq!(next(&mut state, &sight(&boot)), arm(slot, name));
+                assert_eq!(next(&mut state, &status(&boot)), arm(slot, name));
                 armed(&mut state, slot, &boot);
-                assert_eq!(next(&mut state, &sight(&boot)), Action::Reboot, "nothing is measured twice");
+                assert_eq!(next(&mut state, &status(&boot)), Action::Reboot, "nothing is measured twice");
             }
-            None => assert_eq!(next(&mut state, &sight(&boot)), Action::End(BootsEnded::Whole)),
+            None => assert_eq!(next(&mut state, &status(&boot)), Action::End(BootsEnded::Whole)),
         }
     }
     assert_eq!(state.seen.len(), 4);
@@ -57,13 +57,13 @@ fn a_trial_from_boot_to_boot() {
 fn a_boot_that_nobody_got_ready_is_not_measured() {
     let mut state = abba();
     // The power failed before anything was got ready.
-    assert_eq!(next(&mut state, &sight("x")), Action::Arm { slot: 0, arm: ArmName::A, anew: false });
+    assert_eq!(next(&mut state, &status("x")), Action::Arm { slot: 0, arm: ArmName::A, anew: false });
     assert_eq!(state.seen[0].outcome, BootOutcome::Passed);
     armed(&mut state, 0, "x");
-    assert_eq!(next(&mut state, &sight("y")), Action::Measure { arm: ArmName::A });
+    assert_eq!(next(&mut state, &status("y")), Action::Measure { arm: ArmName::A });
     measured(&mut state, 1.0);
     // And again after it was measured.
-    assert_eq!(next(&mut state, &sight("z")), Action::Arm { slot: 1, arm: ArmName::B, anew: false });
+    assert_eq!(next(&mut state, &status("z")), Action::Arm { slot: 1, arm: ArmName::B, anew: false });
     assert_eq!(state.seen.last().unwrap().outcome, BootOutcome::Passed);
 }
 
@@ -71,13 +71,13 @@ fn a_boot_that_nobody_got_ready_is_not_measured() {
 fn a_boot_that_was_cut_off_is_tried_again_in_the_next() {
     let mut state = abba();
     armed(&mut state, 0, "boot-0");
-    assert_eq!(next(&mut state, &sight("a")), Action::Measure { arm: ArmName::A });
-    assert_eq!(next(&mut state, &sight("b")), Action::Measure { arm: ArmName::A });
+    assert_eq!(next(&mut state, &status("a")), Action::Measure { arm: ArmName::A });
+    assert_eq!(next(&mut state, &status("b")), Action::Measure { arm: ArmName::A });
     assert_eq!(state.seen[0].outcome, BootOutcome::CutOff);
     // In one boot it is begun three times at most.
-    assert_eq!(next(&mut state, &sight("b")), Action::Measure { arm: ArmName::A });
-    assert_eq!(next(&mut state, &sight("b")), Action::Measure { arm: ArmName::A });
-    assert_eq!(next(&mut state, &sight("b")), Action::Arm { slot: 0, arm: ArmName::A, anew: false });
+    assert_eq!(next(&mut state, &status("b")), Action::Measure { arm: ArmName::A });
+    assert_eq!(next(&mut state, &status("b")), Action::Measure { arm: ArmName::A });
+    assert_eq!(next(&mut state, &status("b")), Action::Arm { slot: 0, arm: ArmName::A, anew: false });
     assert_eq!(state.seen[1].outcome, BootOutcome::CutOff);
 }
 
@@ -85,31 +85,31 @@ fn a_boot_that_was_cut_off_is_tried_again_in_the_next() {
 fn what_came_up_otherwise_is_made_anew() {
     let mut state = abba();
     armed(&mut state, 0, "boot-0");
-    next(&mut state, &sight("a"));
+    next(&mut state, &status("a"));
     state.seen[0].outcome = BootOutcome::Missed { why: "w".into() };
-    assert_eq!(next(&mut state, &sight("a")), Action::Arm { slot: 0, arm: ArmName::A, anew: true });
+    assert_eq!(next(&mut state, &status("a")), Action::Arm { slot: 0, arm: ArmName::A, anew: true });
 }
 
 #[test]
 fn it_ends_when_it_is_over_reverted_or_too_much() {
     let mut state = abba();
-    let mut unlicensed = sight("a");
+    let mut unlicensed = status("a");
     unlicensed.is_licensed = false;
     assert_eq!(next(&mut state, &unlicensed), Action::End(BootsEnded::Cancelled));
-    let mut late = sight("a");
+    let mut late = status("a");
     late.now_s = 1_700_001_001;
     assert!(matches!(next(&mut state, &late), Action::End(BootsEnded::GivenUp { .. })));
     state.ended = Some(BootsEnded::Whole);
-    assert_eq!(next(&mut state, &sight("a")), Action::End(BootsEnded::Whole));
+    assert_eq!(next(&mut state, &status("a")), Action::End(BootsEnded::Whole));
 
     // A machine that goes down in every boot: seven of them, and no more.
     let mut state = abba();
     armed(&mut state, 0, "boot-0");
     for boot in 0..7 {
-        let action = next(&mut state, &sight(&format!("b{boot}")));
+        let action = next(&mut state, &status(&format!("b{boot}")));
         assert_eq!(action, Action::Measure { arm: ArmName::A }, "boot {boot}");
     }
-    assert!(matches!(next(&mut state, &sight("b7")), Action::End(BootsEnded::GivenUp { .. })));
+    assert!(matches!(next(&mut state, &status("b7")), Action::End(BootsEnded::GivenUp { .. })));
     assert_eq!(state.seen.len(), 7);
 }
 

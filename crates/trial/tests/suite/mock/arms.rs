@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use evenkeel_stats::BlockDesign;
 use evenkeel_trial::LogFileError;
-use evenkeel_trial::kept;
+use evenkeel_trial::session_log;
 use evenkeel_trial::{Answers, Arm, ArmName, Design, Ended, Guard, LeftWhy, Outcome, Settle, SettleHow, Stop, Stretch};
 
-use super::server::{HOST, KNOB, Kept, METRIC, Mock, Run, TAIL, aa, arms, session, titles_of};
+use super::server::{HOST, KNOB, LogTo, METRIC, Mock, Run, TAIL, aa, arms, session, titles_of};
 
-fn run_kept(kept: Kept<'_>, arms: Vec<Arm>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
+fn run_kept(kept: LogTo<'_>, arms: Vec<Arm>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = Design::sequential(METRIC, 60, Duration::from_millis(100), 77);
     design.rules.overrun_share_max = 1000.0;
     design.settle = Settle::Fixed { time: Duration::ZERO };
@@ -19,7 +19,7 @@ fn run_kept(kept: Kept<'_>, arms: Vec<Arm>, seed: u64, change: impl FnOnce(&mut 
 }
 
 fn run(seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
-    run_kept(Kept::Nowhere, arms(&["50000", "100000"]), seed, |mock, design| {
+    run_kept(LogTo::Nowhere, arms(&["50000", "100000"]), seed, |mock, design| {
         design.seed = seed;
         change(mock, design);
     })
@@ -141,7 +141,7 @@ fn lost_windows_are_counted_by_arm_and_used_up() {
 #[test]
 fn arms_that_are_the_machine_itself_are_a_control() {
     let alike = vec![aa()[0].clone(); 4];
-    let record = run_kept(Kept::Nowhere, alike, 31, |_, _| ()).record;
+    let record = run_kept(LogTo::Nowhere, alike, 31, |_, _| ()).record;
     assert!(record.windows.iter().all(|window| window.sample["cpu_share"] == 0.1));
 }
 
@@ -163,17 +163,17 @@ fn a_session_of_several_arms_is_kept_and_gone_on_with() {
     let several = || arms(&["50000"]);
     let helps = |mock: &mut Mock| (mock.effect, mock.others) = (0.9, vec![("50000", 0.75)]);
     // Two pairs of control are four windows, and three blocks nine: the server dies in the fourth.
-    let died = run_kept(Kept::In(&path), several(), 41, |mock, _| {
+    let died = run_kept(LogTo::In(&path), several(), 41, |mock, _| {
         helps(mock);
         mock.dies_at = Some(15);
     });
-    assert_eq!((died.record.windows.len(), kept::read(&path).unwrap().head.format), (9, 2));
-    let whole = run_kept(Kept::GoesOn(&path), several(), 42, |mock, _| helps(mock));
+    assert_eq!((died.record.windows.len(), session_log::read(&path).unwrap().head.format), (9, 2));
+    let whole = run_kept(LogTo::GoesOn(&path), several(), 42, |mock, _| helps(mock));
     assert!(whole.record.windows[..9] == died.record.windows[..], "what was measured counts");
     let numbers: Vec<usize> =
         whole.record.windows.chunk_by(|one, next| one.pair == next.pair).map(|block| block[0].pair).collect();
     assert_eq!(numbers, (0..numbers.len()).collect::<Vec<_>>(), "the orders go on where they were");
-    let read = kept::read(&path).unwrap();
+    let read = session_log::read(&path).unwrap();
     assert!(read.record == whole.record);
     let here = answers(whole);
     assert!(read.record.answers(&read.head.design, read.head.titles).unwrap() == here, "the same answers");
@@ -184,7 +184,7 @@ fn a_session_of_several_arms_is_kept_and_gone_on_with() {
 fn what_is_no_session_of_several_arms_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
-    run_kept(Kept::In(&path), arms(&["50000"]), 41, |_, design| {
+    run_kept(LogTo::In(&path), arms(&["50000"]), 41, |_, design| {
         design.stop = Stop::Sequential { pairs_min: 5, pairs_max: 6, budget: None };
     });
     let text = std::fs::read_to_string(&path).unwrap();
@@ -209,10 +209,10 @@ fn what_is_no_session_of_several_arms_is_refused() {
         ),
     ] {
         std::fs::write(&path, text).unwrap();
-        match kept::read(&path) {
+        match session_log::read(&path) {
             Err(LogFileError::Unreadable { why, .. }) => assert!(why.contains(expected), "{what}: {why}"),
             other => panic!("{what}: {other:?}"),
         }
     }
-    assert!(matches!(kept::read(Path::new("/nonexistent")), Err(LogFileError::Io { .. })));
+    assert!(matches!(session_log::read(Path::new("/nonexistent")), Err(LogFileError::Io { .. })));
 }

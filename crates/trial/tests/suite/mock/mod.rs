@@ -2,9 +2,9 @@
 //! effect, of a machine that pauses, and of a server that dies, without time passing.
 
 mod arms;
-mod kept;
 mod sequential;
 mod server;
+mod session_log;
 mod turns;
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use evenkeel_hostfs::{Capture, Root};
 use evenkeel_stats::{Order, PairDesign};
 use evenkeel_trial::{
-    Arm, ArmName, Design, DropReason, Dropped, Ended, Keep, Outcome, Stop, Stretch, Switch, Trial, Watch, run,
+    Arm, ArmName, Design, DropReason, Dropped, Ended, Outcome, SessionWriter, Stop, Stretch, Switch, Trial, Watch, run,
 };
 
 use server::{HOST, Mock, PAIRS, aa, ab, design, trial, trial_on};
@@ -221,7 +221,7 @@ fn a_design_that_can_tell_nothing_is_refused() {
             workload: &mut mock,
             watch: &watch,
             stop: &|| false,
-            keep: &mut Keep::nowhere(),
+            keep: &mut SessionWriter::nowhere(),
         };
         let message = run(&mut trial, &mut |_| {}).unwrap_err().to_string();
         assert!(message.starts_with(expected), "{message}");

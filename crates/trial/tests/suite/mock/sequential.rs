@@ -8,14 +8,14 @@ use evenkeel_trial::{
     Arm, ArmName, Design, Ended, Engaged, Guard, Outcome, Record, Report, Settle, SettleHow, Stop, Stretch,
 };
 
-use super::server::{HOST, Kept, METRIC, Mock, Run, TAIL, aa, ab, session, titles};
+use super::server::{HOST, LogTo, METRIC, Mock, Run, TAIL, aa, ab, session, titles};
 
 fn run(seed: u64, arms: Vec<Arm>, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = Design::sequential(METRIC, 60, Duration::from_millis(100), seed);
     design.rules.overrun_share_max = 1000.0;
     design.settle = Settle::Fixed { time: Duration::ZERO };
     design.control_pairs = 0;
-    session(HOST, seed, arms, &mut design, Kept::Nowhere, change)
+    session(HOST, seed, arms, &mut design, LogTo::Nowhere, change)
 }
 
 fn reports(seeds: std::ops::Range<u64>, arms: &[Arm], change: impl Fn(&mut Mock, &mut Design)) -> Vec<Report> {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use evenkeel_change::State;
 use evenkeel_host::{Facts, Plan, Setting};
 use evenkeel_hostfs::{Capture, Root};
-use evenkeel_trial::kept::Head;
+use evenkeel_trial::session_log::Head;
 use evenkeel_trial::{
-    Arm, Away, Design, Keep, Level, NetworkPath, Record, Report, Switch, Titles, Trial, Watch, resume,
+    Arm, Away, Design, Level, NetworkPath, Record, Report, SessionWriter, Switch, Titles, Trial, Watch, resume,
 };
 use evenkeel_workload::{Metric, Sample, Workload, WorkloadError};
 use rand::{RngExt, SeedableRng};
@@ -191,11 +191,11 @@ pub(crate) fn trial(seed: u64, arms: Vec<Arm>, change: impl FnOnce(&mut Mock, &m
 pub(crate) fn trial_on(host: &str, seed: u64, arms: Vec<Arm>, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = design(seed);
     let run = |mock: &mut Mock, design: &mut Design| change(mock, design);
-    session(host, seed, arms, &mut design, Kept::Nowhere, run)
+    session(host, seed, arms, &mut design, LogTo::Nowhere, run)
 }
 
 /// Where a session is kept, and what it goes on with.
-pub(crate) enum Kept<'a> {
+pub(crate) enum LogTo<'a> {
     Nowhere,
     In(&'a Path),
     GoesOn(&'a Path),
@@ -207,7 +207,7 @@ pub(crate) fn session(
     seed: u64,
     arms: Vec<Arm>,
     design: &mut Design,
-    kept: Kept<'_>,
+    kept: LogTo<'_>,
     change: impl FnOnce(&mut Mock, &mut Design),
 ) -> Run {
     let root = Root::captured(Capture::parse(host).unwrap());
@@ -222,16 +222,16 @@ pub(crate) fn session(
     let watch = Watch::start(&root, &plans);
     let mut record = Record::new(design, arms.clone(), watch.knobs(), NetworkPath::Loopback);
     let mut keep = match kept {
-        Kept::Nowhere => Keep::nowhere(),
-        Kept::In(path) => {
+        LogTo::Nowhere => SessionWriter::nowhere(),
+        LogTo::In(path) => {
             let settings = vec!["haltpoll.guest_halt_poll_ns=200000".to_owned()];
-            Keep::begin(path, &Head::new(settings, titles_of(arms.len()), design.clone(), &record)).unwrap()
+            SessionWriter::begin(path, &Head::new(settings, titles_of(arms.len()), design.clone(), &record)).unwrap()
         }
-        Kept::GoesOn(path) => {
-            let before = evenkeel_trial::kept::read(path).unwrap();
+        LogTo::GoesOn(path) => {
+            let before = evenkeel_trial::session_log::read(path).unwrap();
             record = before.record.clone();
             *design = before.head.design.clone();
-            Keep::go_on(path, &before).unwrap()
+            SessionWriter::go_on(path, &before).unwrap()
         }
     };
     let mut trial = Trial {

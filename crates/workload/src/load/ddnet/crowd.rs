@@ -12,8 +12,8 @@ use evenkeel_sys::readiness::{Interest, Readiness};
 use evenkeel_sys::{CpuSet, clock, thread};
 
 use super::TICK_NS;
+use super::counts::PlayerCounts;
 use super::player::{Event, Player};
-use super::tally::Tally;
 use super::wire::PACKET_BYTES_MAX;
 use crate::load::fault::Fault;
 use crate::workload::Sample;
@@ -89,7 +89,7 @@ impl Crowd {
         cpus: &CpuSet,
         stop: &AtomicBool,
     ) -> Result<Crowd, Fault> {
-        let seats = (0..players).map(|number| Seat::open(address, number, seed));
+        let seats = (0..players).map(|number| PlayerSlot::open(address, number, seed));
         let seats = seats.collect::<Result<Vec<_>, Fault>>()?;
         let readiness = Readiness::new()?;
         for (index, seat) in seats.iter().enumerate() {
@@ -191,7 +191,7 @@ fn run_on(cpus: &CpuSet) {
 }
 
 /// A player with its socket.
-struct Seat {
+struct PlayerSlot {
     player: Player,
     socket: UdpSocket,
     heard_ns: u64,
@@ -200,15 +200,15 @@ struct Seat {
     due_ns: u64,
 }
 
-impl Seat {
-    fn open(address: SocketAddr, number: u32, seed: u64) -> Result<Seat, Fault> {
+impl PlayerSlot {
+    fn open(address: SocketAddr, number: u32, seed: u64) -> Result<PlayerSlot, Fault> {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         socket.connect(address)?;
         socket.set_nonblocking(true)?;
         let mut player = Player::new(number + 1, seed);
         let heard_ns = clock::monotonic_ns();
-        let beat_ns = heard_ns + player.hands.phase_ns();
-        Ok(Seat { player, socket, heard_ns, beat_ns, due_ns: beat_ns })
+        let beat_ns = heard_ns + player.keys.phase_ns();
+        Ok(PlayerSlot { player, socket, heard_ns, beat_ns, due_ns: beat_ns })
     }
 
     /// Sends what is due. Gives when it was, if something was sent.
@@ -224,7 +224,7 @@ impl Seat {
             // Whole ticks: all players are late after a pause, and each keeps its phase.
             self.beat_ns += late_ns / TICK_NS * TICK_NS;
         }
-        self.due_ns = self.beat_ns + self.player.hands.wobble_ns();
+        self.due_ns = self.beat_ns + self.player.keys.wobble_ns();
         bytes.map(|_| due_ns)
     }
 
@@ -236,7 +236,7 @@ impl Seat {
 
 /// All that the thread has.
 struct Table {
-    seats: Vec<Seat>,
+    seats: Vec<PlayerSlot>,
     readiness: Readiness,
     told: Receiver<Order>,
     answer: Sender<Result<Sample, Fault>>,
@@ -246,7 +246,7 @@ struct Table {
 
 /// A window that is counted.
 struct Count {
-    tally: Tally,
+    counts: PlayerCounts,
     begin_ns: u64,
     end_ns: u64,
     /// CPU time and clock at its beginning.
@@ -294,7 +294,8 @@ impl Table {
         loop {
             match self.told.try_recv() {
                 Ok(Order::Window { begin_ns, end_ns }) => {
-                    self.window = Some(Count { tally: Tally::new(begin_ns, end_ns), begin_ns, end_ns, begun: None });
+                    self.window =
+                        Some(Count { counts: PlayerCounts::new(begin_ns, end_ns), begin_ns, end_ns, begun: None });
                 }
                 Ok(Order::RunOn(cpus)) if cpus.is_empty() => {
                     // What it was pinned to before is not to stay.
@@ -329,7 +330,7 @@ impl Table {
             if seat.due_ns <= now_ns {
                 let sent = seat.input(now_ns);
                 if let Some((window, due_ns)) = self.window.as_mut().zip(sent) {
-                    window.tally.sent(due_ns, now_ns);
+                    window.counts.sent(due_ns, now_ns);
                 }
             }
             next_ns = next_ns.min(seat.due_ns);
@@ -345,11 +346,11 @@ impl Table {
         }
         if now_ns >= window.closes_ns() {
             if let Some((cpu_ns, at_ns)) = window.begun {
-                window.tally.cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
-                window.tally.wall_ns = now_ns.saturating_sub(at_ns);
+                window.counts.cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
+                window.counts.wall_ns = now_ns.saturating_sub(at_ns);
             }
-            window.tally.give_up(now_ns);
-            let sample = window.tally.sample(self.seats.len() as u32);
+            window.counts.give_up(now_ns);
+            let sample = window.counts.sample(self.seats.len() as u32);
             self.window = None;
             let _ = self.answer.send(Ok(sample));
         }
@@ -378,8 +379,8 @@ impl Table {
                         (Event::Closed { why }, _) => {
                             return Err(Fault::Odd { why: format!("it sent a player away: {why}") });
                         }
-                        (Event::Snapshot { tick }, Some(window)) => window.tally.snapshot(tick, now_ns),
-                        (Event::Pong { sent_ns }, Some(window)) => window.tally.pong(sent_ns, now_ns),
+                        (Event::Snapshot { tick }, Some(window)) => window.counts.snapshot(tick, now_ns),
+                        (Event::Pong { sent_ns }, Some(window)) => window.counts.pong(sent_ns, now_ns),
                         (Event::Snapshot { .. } | Event::Pong { .. }, None) => {}
                     }
                 }
@@ -406,6 +407,6 @@ impl Count {
     /// Answers to the last pings are waited for.
     fn closes_ns(&self) -> u64 {
         let part_ns = self.end_ns.saturating_sub(self.begin_ns) / GIVE_UP_PART;
-        self.end_ns + if self.tally.waits() { part_ns.min(GIVE_UP_NS) } else { 0 }
+        self.end_ns + if self.counts.waits() { part_ns.min(GIVE_UP_NS) } else { 0 }
     }
 }

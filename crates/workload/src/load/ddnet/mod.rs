@@ -5,11 +5,11 @@
 //! the protocol was looked at: its connection gives up the process on some packets that nobody sends, and keeps what is not acknowledged
 //! without a bound.
 
+mod counts;
 mod crowd;
-mod hands;
 mod huffman;
+mod keys;
 mod player;
-mod tally;
 #[cfg(test)]
 mod tests;
 mod wire;

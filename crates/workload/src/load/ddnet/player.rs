@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::hands::Hands;
+use super::keys::Keys;
 use super::wire::{
     ACCEPT, CLOSE, CONNECT, CONNECT_ACCEPT, Chunk, KEEP_ALIVE, NO_TOKEN, Packet, SEQUENCES, TOKEN_MAGIC, Token, Writer,
     control, put_number, put_text, take_number,
@@ -103,7 +103,7 @@ pub struct Player {
     /// The tick of the newest whole snapshot.
     newest: Option<i32>,
     parts: Parts,
-    pub(super) hands: Hands,
+    pub(super) keys: Keys,
     /// What the pings of this player have in common, so that nobody else's answer is taken for one.
     mark: u64,
 }
@@ -111,8 +111,8 @@ pub struct Player {
 impl Player {
     /// One that has not said anything yet. All that it draws by lot comes of the seed.
     pub fn new(number: u32, seed: u64) -> Player {
-        let hands = Hands::new(seed, number);
-        let mark = hands.mark();
+        let keys = Keys::new(seed, number);
+        let mark = keys.mark();
         Player {
             name: format!("evenkeel {number}"),
             state: State::Connecting,
@@ -123,7 +123,7 @@ impl Player {
             asked_ns: None,
             newest: None,
             parts: Parts::default(),
-            hands,
+            keys,
             mark,
         }
     }
@@ -164,7 +164,7 @@ impl Player {
         let newest = self.newest.filter(|_| self.state == State::Playing)?;
         let mut writer = Writer::default();
         let mut message = begin(system::INPUT, true);
-        let input = self.hands.next_input();
+        let input = self.keys.next_input();
         let size = i32::try_from(size_of_val(&input)).unwrap_or_default();
         for number in [newest, newest.wrapping_add(AHEAD_TICKS), size].into_iter().chain(input) {
             put_number(number, &mut message);

@@ -136,7 +136,7 @@ mod tests {
             let message = ten_keys().parse_answer(op, 0, text.as_bytes()).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{text:?}: {message}");
         }
-        assert!(ten_keys().parse_answer(GET, 0, &[b'x'; 400]).is_err(), "no end of a line in sight");
+        assert!(ten_keys().parse_answer(GET, 0, &[b'x'; 400]).is_err(), "no end of a line in observer");
     }
 
     proptest! {

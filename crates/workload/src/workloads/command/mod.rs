@@ -28,22 +28,22 @@ use crate::source::{InvalidMetric, Source};
 use crate::workload::{Sample, Workload};
 
 mod load;
+mod observers;
 mod output;
 mod ready;
-mod sights;
 mod started;
 
 pub use crate::processes::end_left_by;
 pub use crate::sockets::{Port, Protocol};
 pub use load::{InvalidLoad, Runs, Settings as LoadSettings};
+pub use observers::Observer;
 pub use ready::Ready;
-pub use sights::Sight;
 pub use started::Ending;
 
 use load::{Load, Looked, Shown};
+use observers::Observers;
 use output::Listener;
-use ready::{Seen, Waiting};
-use sights::Sights;
+use ready::{PortCheck, Waiting};
 use started::{Program, Started};
 
 /// A load of a window may take so much longer than the window was meant to last.
@@ -98,7 +98,7 @@ pub struct Settings {
     /// Which way is better: see [`Directions::new`].
     pub better: Vec<String>,
     /// What is looked at from outside.
-    pub see: Vec<Sight>,
+    pub see: Vec<Observer>,
     /// What the user knows of the tick.
     pub tick: Wanted,
 }
@@ -210,13 +210,13 @@ pub struct Command {
     command: Vec<String>,
     settings: Settings,
     sources: Sources,
-    sights: Sights,
+    observers: Observers,
     metrics: Vec<Metric>,
     placement: Placement,
     server_cpus: CpuSet,
     load_cpus: CpuSet,
     server: Option<Started>,
-    seen: Option<Seen>,
+    seen: Option<PortCheck>,
     load: Option<Load>,
     /// How long the load of a window took when it was tried.
     load_takes: Option<Duration>,
@@ -247,8 +247,8 @@ impl Command {
         }
         let sources = Sources::new(&settings).map_err(invalid)?;
         let (server_cpus, load_cpus) = options.placement.cpus();
-        let sights = Sights::new(&settings.see, &settings.tick).map_err(invalid)?;
-        let metrics = metrics(&sources, &sights).map_err(invalid)?;
+        let observers = Observers::new(&settings.see, &settings.tick).map_err(invalid)?;
+        let metrics = metrics(&sources, &observers).map_err(invalid)?;
         let load = settings.load.clone().map(|load| {
             let (cpus, output) = (load_cpus.clone(), sources.listeners(LinesFrom::Load));
             Load::new(load, cpus, settings.ending, output, Arc::clone(&options.stop))
@@ -257,7 +257,7 @@ impl Command {
             command: options.command.clone(),
             settings,
             sources,
-            sights,
+            observers,
             metrics,
             placement: options.placement,
             server_cpus,
@@ -273,7 +273,7 @@ impl Command {
         };
         command.start_server()?;
         // Which of the numbers decides may depend on what was seen.
-        command.metrics = self::metrics(&command.sources, &command.sights).map_err(invalid)?;
+        command.metrics = self::metrics(&command.sources, &command.observers).map_err(invalid)?;
         Ok(command)
     }
 
@@ -301,14 +301,14 @@ impl Command {
         }
         let pids: Vec<u32> = server.stats().iter().map(|stat| stat.pid).collect();
         self.server = Some(server);
-        self.sights.open(&pids, &self.stop)
+        self.observers.open(&pids, &self.stop)
     }
 
     fn end_server(&mut self) {
         if let Some(load) = &mut self.load {
             load.stop();
         }
-        self.sights.close();
+        self.observers.close();
         if let Some(server) = &mut self.server {
             server.take_strays();
         }
@@ -377,7 +377,7 @@ impl Command {
             let when = if load.settings().runs == Runs::PerWindow { "once in each window" } else { "throughout" };
             text += &format!(", load {when}: {}", shown(&load.settings().command));
         }
-        for source in self.sources.sources.iter().map(AsRef::as_ref).chain(self.sights.open_sources()) {
+        for source in self.sources.sources.iter().map(AsRef::as_ref).chain(self.observers.open_sources()) {
             text += &format!("; {}", of_source(source));
         }
         text + &match self.server_cpus.is_empty() {
@@ -413,13 +413,13 @@ impl Workload for Command {
     }
 
     fn events_per_s(&self) -> Option<f64> {
-        self.sights.events_per_s()
+        self.observers.events_per_s()
     }
 
     /// Its tick seen from outside does; lines, pages and a load that runs once in each window do not.
     fn takes_turns(&self) -> bool {
         let is_load_steady = self.load.as_ref().is_none_or(|load| load.settings().runs != Runs::PerWindow);
-        is_load_steady && self.sources.sources.is_empty() && self.sights.takes_turns()
+        is_load_steady && self.sources.sources.is_empty() && self.observers.takes_turns()
     }
 
     /// Where its packets go is not known.
@@ -456,7 +456,7 @@ impl Workload for Command {
         for source in &mut self.sources.sources {
             source.begin()?;
         }
-        self.sights.begin()?;
+        self.observers.begin()?;
         let looked = self.look()?;
         let before = Used::until_now(&self.server()?.alive());
         begin();
@@ -479,7 +479,7 @@ impl Workload for Command {
                 (_, None) => error,
             })?);
         }
-        let seen_outside = self.sights.end();
+        let seen_outside = self.observers.end();
         self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
         sample.extend(seen_outside?);
         if let (Some(seen), Some(server)) = (self.seen, &self.server) {
@@ -510,8 +510,8 @@ fn invalid(error: InvalidMetric) -> WorkloadError {
 }
 
 /// What a window yields: the user's own numbers first, then what is seen from outside, then what the kernel counts.
-fn metrics(sources: &Sources, sights: &Sights) -> Result<Vec<Metric>, InvalidMetric> {
-    let seen: Vec<Metric> = sights.metrics();
+fn metrics(sources: &Sources, observers: &Observers) -> Result<Vec<Metric>, InvalidMetric> {
+    let seen: Vec<Metric> = observers.metrics();
     let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);
     if let Some(own) = sources.metrics.iter().find(twice) {
         return Err(format!("two metrics are called {}: one is seen from outside (--see)", own.name).into());

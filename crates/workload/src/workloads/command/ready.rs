@@ -48,7 +48,7 @@ impl std::fmt::Display for Ready {
 
 /// How the port of a server is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum PortCheck {
     /// Among the open files of its processes.
     AtItself(Port),
     /// By a connection alone: somebody else holds it for the server, as in a container.
@@ -93,7 +93,7 @@ impl Waiting {
     ///
     /// # Errors
     /// If the server ends before, or is not ready within the limit; or if the user asked to stop.
-    pub(super) fn wait(&self, server: &mut Started, stop: &AtomicBool) -> Result<Option<Seen>, WorkloadError> {
+    pub(super) fn wait(&self, server: &mut Started, stop: &AtomicBool) -> Result<Option<PortCheck>, WorkloadError> {
         let begun = Instant::now();
         let mut looks = 0;
         loop {
@@ -119,13 +119,13 @@ impl Waiting {
         }
     }
 
-    fn look(&self, port: Port, server: &Started, looks: u32) -> Option<Seen> {
+    fn look(&self, port: Port, server: &Started, looks: u32) -> Option<PortCheck> {
         let of = server.stats();
         match sockets::holder(&of, port) {
-            Holder::Them => Some(Seen::AtItself(port)),
+            Holder::Them => Some(PortCheck::AtItself(port)),
             // A port that somebody had before says nothing of this server.
             _ if self.was_taken || !looks.is_multiple_of(LOOKS_A_CONNECTION) => None,
-            _ => connects(port).then_some(Seen::ByConnection(port)),
+            _ => connects(port).then_some(PortCheck::ByConnection(port)),
         }
     }
 
@@ -144,10 +144,10 @@ impl Waiting {
 }
 
 /// Whether the server still has its port.
-pub(super) fn still_has(seen: Seen, server: &Started) -> Result<(), WorkloadError> {
+pub(super) fn still_has(seen: PortCheck, server: &Started) -> Result<(), WorkloadError> {
     let (has, port) = match seen {
-        Seen::AtItself(port) => (sockets::holder(&server.stats(), port) == Holder::Them, port),
-        Seen::ByConnection(port) => (connects(port), port),
+        PortCheck::AtItself(port) => (sockets::holder(&server.stats(), port) == Holder::Them, port),
+        PortCheck::ByConnection(port) => (connects(port), port),
     };
     if has { Ok(()) } else { Err(server.error(format!("it runs on, but {port} is no longer its own"))) }
 }

@@ -10,7 +10,7 @@ use evenkeel_sys::foreign_process::Signal;
 use evenkeel_sys::{CpuSet, thread};
 use evenkeel_testkit::skipped;
 use evenkeel_workload::Placement;
-use evenkeel_workload::command::{Command, Ending, LinesFrom, Port, Ready, Runs, Settings, Sight};
+use evenkeel_workload::command::{Command, Ending, LinesFrom, Observer, Port, Ready, Runs, Settings};
 use evenkeel_workload::{Sample, Workload, WorkloadError};
 
 use crate::common::scripts::{options, settings, start, tag, window, with_load};
@@ -467,7 +467,7 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
 #[test]
 fn no_metric_has_two_sources() {
     let twice = Settings {
-        see: vec![Sight::Ticks],
+        see: vec![Observer::Ticks],
         json_metrics: vec!["tick_work_us_p50".into()],
         better: vec!["lower".into()],
         ..settings()

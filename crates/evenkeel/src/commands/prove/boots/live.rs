@@ -10,7 +10,8 @@ use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
 use evenkeel_sys::clock;
 use evenkeel_trial::boots::{
-    BootCounters, BootWords, BootsDesign, BootsError, BootsState, Hands, Machine, Sight, Windows, read, write,
+    BootCounters, BootStatus, BootTransactions, BootWords, BootsDesign, BootsError, BootsState, Machine, Windows, read,
+    write,
 };
 use evenkeel_trial::{ArmName, Measured, NetworkPath, Rules, Watch};
 use evenkeel_workload::Workload;
@@ -37,7 +38,7 @@ pub(super) fn boot_id(root: &Root) -> Option<String> {
 /// This machine.
 pub(super) struct Live<'a> {
     root: &'a Root,
-    hands: Hands<'a>,
+    hands: BootTransactions<'a>,
     file: PathBuf,
     workload: String,
     folder: String,
@@ -48,7 +49,7 @@ pub(super) struct Live<'a> {
 impl<'a> Live<'a> {
     pub(super) fn new(
         root: &'a Root,
-        hands: Hands<'a>,
+        hands: BootTransactions<'a>,
         file: &Path,
         state: &BootsState,
         stop: Arc<AtomicBool>,
@@ -116,11 +117,11 @@ impl<'a> Live<'a> {
 }
 
 impl Machine for Live<'_> {
-    fn sight(&mut self) -> Result<Sight, BootsError> {
+    fn status(&mut self) -> Result<BootStatus, BootsError> {
         let facts = Facts::probe(self.root);
         let is = experiment::identity(&facts);
         let line = self.root.text("/proc/cmdline").ok().map(|line| line.trim().to_owned());
-        Ok(Sight {
+        Ok(BootStatus {
             boot_id: boot_id(self.root).ok_or(BootsError::UnknownBoot)?,
             now_s: clock::realtime_ns() / 1_000_000_000,
             is_licensed: self.hands.is_licensed()?,

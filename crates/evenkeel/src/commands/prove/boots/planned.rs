@@ -4,7 +4,7 @@ use evenkeel_change::{Log, PlanFile, PlannedStep};
 use evenkeel_host::TakesEffect;
 use evenkeel_hostfs::Root;
 use evenkeel_stats::{BOOTS_BLOCK, BOOTS_ERROR, Direction};
-use evenkeel_trial::boots::{BootsDesign, BootsState, EXTRA_BOOTS, Hands};
+use evenkeel_trial::boots::{BootTransactions, BootsDesign, BootsState, EXTRA_BOOTS};
 use evenkeel_workload::Metric;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
@@ -135,7 +135,7 @@ pub(super) fn plan(
         return Err(Failure::text(exit::WRONG_USE, "prove it over boots", cause)
             .hint("evenkeel prove KNOB=VALUE compares it while this machine runs"));
     }
-    let plan = Hands::plan(root, log, &settings, &args.settings.join(" ")).map_err(|error| {
+    let plan = BootTransactions::plan(root, log, &settings, &args.settings.join(" ")).map_err(|error| {
         let failure = Failure::text(exit::NOT_POSSIBLE, "prove it over boots", &error);
         match error.todo() {
             Some(todo) => failure.hint(todo),

@@ -15,16 +15,16 @@ use crate::error::TrialError;
 use crate::session::{Record, Window};
 
 /// The comparisons of a session.
-pub(crate) struct Race {
+pub(crate) struct MultiArmTest {
     guards: Vec<Guard>,
     /// Fewer pairs decide nothing; `None` where it is looked at once, at the end.
     pairs_min: Option<usize>,
-    further: Vec<Runner>,
-    peers: Vec<Peer>,
+    further: Vec<ArmState>,
+    peers: Vec<ArmPair>,
 }
 
 /// An arm beside A.
-pub(crate) struct Runner {
+pub(crate) struct ArmState {
     pub(crate) name: ArmName,
     /// Its comparisons with A.
     pub(crate) test: ArmTest,
@@ -33,7 +33,7 @@ pub(crate) struct Runner {
 }
 
 /// Two arms beside A, compared with each other in the blocks that have both.
-pub(crate) struct Peer {
+pub(crate) struct ArmPair {
     pub(crate) one: ArmName,
     pub(crate) other: ArmName,
     /// Of the other against the one.
@@ -71,45 +71,45 @@ pub enum LeftWhy {
     Other,
 }
 
-impl Race {
+impl MultiArmTest {
     /// The comparisons of so many arms, before their first block.
     ///
     /// # Errors
     /// If the design can't be judged by.
-    pub(crate) fn new(design: &Design, arms: usize) -> Result<Race, TrialError> {
+    pub(crate) fn new(design: &Design, arms: usize) -> Result<MultiArmTest, TrialError> {
         let names: Vec<ArmName> = ArmName::further(arms).collect();
-        let runner = |name: &ArmName| -> Result<Runner, TrialError> {
+        let state = |name: &ArmName| -> Result<ArmState, TrialError> {
             let judge = Judge::of_metric(design, names.len())?;
             let guards = GuardSet::new(&design.guards, design.confidence, names.len(), design.stop)?;
-            Ok(Runner { name: *name, test: ArmTest::new(judge, guards), left: None })
+            Ok(ArmState { name: *name, test: ArmTest::new(judge, guards), left: None })
         };
-        let further = names.iter().map(runner).collect::<Result<Vec<Runner>, _>>()?;
+        let further = names.iter().map(state).collect::<Result<Vec<ArmState>, _>>()?;
         let among: Vec<(ArmName, ArmName)> = names
             .iter()
             .enumerate()
             .flat_map(|(at, one)| names[at + 1..].iter().map(move |other| (*one, *other)))
             .collect();
-        let peer = |(one, other): &(ArmName, ArmName)| -> Result<Peer, TrialError> {
-            Ok(Peer { one: *one, other: *other, judge: Judge::of_metric(design, among.len())? })
+        let peer = |(one, other): &(ArmName, ArmName)| -> Result<ArmPair, TrialError> {
+            Ok(ArmPair { one: *one, other: *other, judge: Judge::of_metric(design, among.len())? })
         };
-        let peers = among.iter().map(peer).collect::<Result<Vec<Peer>, _>>()?;
+        let peers = among.iter().map(peer).collect::<Result<Vec<ArmPair>, _>>()?;
         let pairs_min = match design.stop {
             Stop::Sequential { pairs_min, .. } => Some(pairs_min),
             Stop::After { .. } => None,
         };
-        Ok(Race { guards: design.guards.clone(), pairs_min, further, peers })
+        Ok(MultiArmTest { guards: design.guards.clone(), pairs_min, further, peers })
     }
 
     /// What is known after all blocks of a record.
     ///
     /// # Errors
-    /// As [`Race::new`] and [`Race::add`].
-    pub(crate) fn of(design: &Design, record: &Record) -> Result<Race, TrialError> {
-        let mut race = Race::new(design, record.arms.len())?;
+    /// As [`MultiArmTest::new`] and [`MultiArmTest::add`].
+    pub(crate) fn of(design: &Design, record: &Record) -> Result<MultiArmTest, TrialError> {
+        let mut test = MultiArmTest::new(design, record.arms.len())?;
         for block in blocks(&record.windows) {
-            race.add(block)?;
+            test.add(block)?;
         }
-        Ok(race)
+        Ok(test)
     }
 
     /// Takes the windows of a block that count: every two arms in it are a pair.
@@ -119,10 +119,10 @@ impl Race {
     pub(crate) fn add(&mut self, block: &[Window]) -> Result<(), TrialError> {
         let of = |arm| block.iter().find(|window| window.arm == arm);
         let value = |windows: (&Window, &Window)| Pair { a: windows.0.value, b: windows.1.value };
-        for runner in self.further.iter_mut().filter(|runner| runner.left.is_none()) {
-            let Some((a, b)) = of(ArmName::A).zip(of(runner.name)) else { continue };
+        for state in self.further.iter_mut().filter(|state| state.left.is_none()) {
+            let Some((a, b)) = of(ArmName::A).zip(of(state.name)) else { continue };
             let numbers = [a, b].map(|window| guard_numbers(&self.guards, &window.sample));
-            runner.test.add(value((a, b)), numbers.each_ref())?;
+            state.test.add(value((a, b)), numbers.each_ref())?;
         }
         for peer in &mut self.peers {
             if let Some(both) = of(peer.one).zip(of(peer.other)) {
@@ -136,7 +136,7 @@ impl Race {
     /// Notes which arms are decided, and which of several need no further windows.
     fn watch(&mut self, block: usize) {
         let Some(pairs_min) = self.pairs_min else { return };
-        self.further.iter_mut().for_each(|runner| runner.test.note_decision(pairs_min));
+        self.further.iter_mut().for_each(|state| state.test.note_decision(pairs_min));
         // Of one arm alone it is the session that is over.
         if self.peers.is_empty() {
             return;
@@ -150,19 +150,19 @@ impl Race {
         }
     }
 
-    fn leaves(&self, runner: &Runner) -> Option<LeftWhy> {
-        if let Some(guard) = runner.test.guards.harmed_already() {
+    fn leaves(&self, state: &ArmState) -> Option<LeftWhy> {
+        if let Some(guard) = state.test.guards.harmed_already() {
             return Some(LeftWhy::Harm { guard: guard.metric.name.to_string() });
         }
-        if !runner.test.was_decided() {
+        if !state.test.was_decided() {
             return None;
         }
-        match runner.test.judge.verdict() {
+        match state.test.judge.verdict() {
             Verdict::Worse => Some(LeftWhy::Worse),
             Verdict::Same => Some(LeftWhy::Same),
             Verdict::Better => {
-                let is_sound = |by: &&Runner| by.test.is_better() && !by.test.guards.looks_harmed();
-                let by = self.further.iter().filter(is_sound).find(|by| self.is_beaten(runner.name, by.name))?;
+                let is_sound = |by: &&ArmState| by.test.is_better() && !by.test.guards.looks_harmed();
+                let by = self.further.iter().filter(is_sound).find(|by| self.is_beaten(state.name, by.name))?;
                 Some(LeftWhy::Beaten { by: by.name })
             }
             Verdict::Undecided => None,
@@ -180,21 +180,21 @@ impl Race {
 
     /// Whether nothing is gained by another block.
     pub(crate) fn is_over(&self) -> bool {
-        self.further.iter().all(|runner| self.is_settled(runner)) && self.is_best_told()
+        self.further.iter().all(|state| self.is_settled(state)) && self.is_best_told()
     }
 
     /// Whether an arm is decided against A, and waits for no guard.
-    pub(crate) fn is_settled(&self, runner: &Runner) -> bool {
-        runner.left.is_some() || (runner.test.was_decided() && !runner.test.waits_for_guards())
+    pub(crate) fn is_settled(&self, state: &ArmState) -> bool {
+        state.left.is_some() || (state.test.was_decided() && !state.test.waits_for_guards())
     }
 
     /// Whether the arm that looks best is told from all others that are better than A, or known to be like them.
     fn is_best_told(&self) -> bool {
-        let in_it: Vec<&Runner> =
-            self.further.iter().filter(|runner| runner.left.is_none() && runner.test.is_better()).collect();
+        let in_it: Vec<&ArmState> =
+            self.further.iter().filter(|state| state.left.is_none() && state.test.is_better()).collect();
         let best = in_it.iter().min_by(|one, other| one.test.cost().total_cmp(&other.test.cost()));
         let Some(best) = best else { return true };
-        let is_open = |peer: &Peer, other: &Runner| {
+        let is_open = |peer: &ArmPair, other: &ArmState| {
             let is_theirs =
                 [peer.one, peer.other] == [best.name, other.name] || [peer.other, peer.one] == [best.name, other.name];
             is_theirs && peer.judge.verdict() == Verdict::Undecided
@@ -204,23 +204,23 @@ impl Race {
 
     /// The arms that have windows in the next block, A first.
     pub(crate) fn in_it(&self) -> Vec<ArmName> {
-        let further = self.further.iter().filter(|runner| runner.left.is_none()).map(|runner| runner.name);
+        let further = self.further.iter().filter(|state| state.left.is_none()).map(|state| state.name);
         [ArmName::A].into_iter().chain(further).collect()
     }
 
     /// The pairs that count of the arm in it that has the fewest.
     pub(crate) fn pairs(&self) -> usize {
-        let in_it = self.further.iter().filter(|runner| runner.left.is_none());
-        in_it.map(|runner| runner.test.judge.pairs()).min().unwrap_or(0)
+        let in_it = self.further.iter().filter(|state| state.left.is_none());
+        in_it.map(|state| state.test.judge.pairs()).min().unwrap_or(0)
     }
 
     /// The arms beside A.
-    pub(crate) fn further(&self) -> &[Runner] {
+    pub(crate) fn further(&self) -> &[ArmState] {
         &self.further
     }
 
     /// The comparisons among the arms beside A.
-    pub(crate) fn peers(&self) -> &[Peer] {
+    pub(crate) fn peers(&self) -> &[ArmPair] {
         &self.peers
     }
 }

@@ -1,9 +1,9 @@
-//! `Ground`: where a trial over boots lives.
+//! `BootsContext`: where a trial over boots lives.
 
 use std::path::{Path, PathBuf};
 
 use evenkeel_hostfs::Root;
-use evenkeel_trial::boots::{BootsState, Hands, read};
+use evenkeel_trial::boots::{BootTransactions, BootsState, read};
 
 use crate::args::StateArgs;
 use crate::arms::parse;
@@ -16,7 +16,7 @@ pub(super) const FILE: &str = "boots";
 const GONE_BY_BOOT: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
 
 /// Where a trial over boots lives.
-pub(super) struct Ground {
+pub(super) struct BootsContext {
     pub(super) root: Root,
     pub(super) dir: PathBuf,
     pub(super) file: PathBuf,
@@ -25,18 +25,18 @@ pub(super) struct Ground {
     pub(super) revert: String,
 }
 
-impl Ground {
-    pub(super) fn of(state: &StateArgs) -> Result<Ground, Failure> {
+impl BootsContext {
+    pub(super) fn of(state: &StateArgs) -> Result<BootsContext, Failure> {
         let dir = state.path()?;
         let program = std::env::current_exe()
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
         let program = program.to_string_lossy().into_owned();
-        Ok(Ground { root: Root::live(), file: dir.join(FILE), dir, program, revert: state.revert() })
+        Ok(BootsContext { root: Root::live(), file: dir.join(FILE), dir, program, revert: state.revert() })
     }
 
-    pub(super) fn hands(&self, state: &BootsState) -> Result<Hands<'_>, Failure> {
+    pub(super) fn hands(&self, state: &BootsState) -> Result<BootTransactions<'_>, Failure> {
         let settings = parse(&state.design.settings)?;
-        Hands::new(&self.root, &self.dir, &state.id, settings).map_err(not_possible)
+        BootTransactions::new(&self.root, &self.dir, &state.id, settings).map_err(not_possible)
     }
 
     /// What has to be there after a boot has to lie where boots leave it.

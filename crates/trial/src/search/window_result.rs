@@ -1,4 +1,4 @@
-//! `Seen`: what one window of a search gave.
+//! `WindowResult`: what one window of a search gave.
 
 use evenkeel_stats::VALUE_RANGE;
 use evenkeel_workload::Sample;
@@ -10,7 +10,7 @@ use crate::rules::DropReason;
 /// What one window gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Seen {
+pub enum WindowResult {
     /// A number.
     Measured {
         /// The number that decides.
@@ -46,13 +46,15 @@ pub enum Seen {
     },
 }
 
-impl Seen {
+impl WindowResult {
     /// The other trials that ran beside the window, as far as it was watched.
     pub(super) fn beside(&self) -> &[String] {
         match self {
-            Seen::Measured { conditions, .. } => conditions.as_ref().map_or(&[], |conditions| &conditions.beside),
-            Seen::Dropped { beside, .. } => beside,
-            Seen::Died { .. } | Seen::Refused { .. } => &[],
+            WindowResult::Measured { conditions, .. } => {
+                conditions.as_ref().map_or(&[], |conditions| &conditions.beside)
+            }
+            WindowResult::Dropped { beside, .. } => beside,
+            WindowResult::Died { .. } | WindowResult::Refused { .. } => &[],
         }
     }
 }

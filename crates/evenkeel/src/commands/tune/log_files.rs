@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_trial::search::{Header, LeftOut, Log, WorkloadSpec, is_over};
 use serde::{Deserialize, Serialize};
 
-use super::ground::{Ground, not_possible};
+use super::context::{SearchContext, not_possible};
 use crate::args::StateArgs;
 use crate::exit;
 use crate::failure::Failure;
@@ -62,11 +62,11 @@ pub(super) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failur
 }
 
 /// Begins the log of a new search. One that was cut off before it was over is kept, and said to be.
-pub(super) fn begin(ground: &Ground<'_>, path: &Path, header: &Header) -> Result<Log, Failure> {
+pub(super) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) -> Result<Log, Failure> {
     if !is_done_with(path) {
         let kept = keep(path)?;
-        let again = again(Some(&kept), ground.state);
-        ground.out.aside(&format!("the search before is not over, and kept: `{again}` continues it\n"));
+        let again = again(Some(&kept), search.state);
+        search.out.aside(&format!("the search before is not over, and kept: `{again}` continues it\n"));
     }
     Log::create(path, header).map_err(not_possible)
 }

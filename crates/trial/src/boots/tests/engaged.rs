@@ -44,7 +44,7 @@ fn what_was_never_at_work_says_so_and_why() {
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.97, 9.0), idled(0.97, 9.0))).report();
     assert_eq!(report.verdict, format!("not engaged (over 4 boots only: weaker than a trial), because {busy}"));
     assert_eq!(report.outcome, Some(Outcome::NotEngaged));
-    assert_eq!(report.doubts, [BootsCaveat::OfTrial(Caveat::NotAtWork { knob: None, why: busy.to_owned() })]);
+    assert_eq!(report.doubts, [BootsCaveat::OfTrial(Caveat::NotEngaged { knob: None, why: busy.to_owned() })]);
     assert_eq!(report.mechanism[0].knob, "cmdline.processor.max_cstate");
     // The argument is there, and another driver has the states.
     let report = seen(&[SETTING], [100.0, 100.0], both(idled(0.1, 9.0), idled(0.1, 9.0))).report();

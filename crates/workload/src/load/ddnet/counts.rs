@@ -14,7 +14,7 @@ const BEHIND_NS: u64 = 2_000_000;
 
 /// Counts of one window.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct PlayerCounts {
     begin_ns: u64,
     end_ns: u64,
     round_trip: Histogram,
@@ -31,9 +31,9 @@ pub(super) struct Tally {
     pub(super) wall_ns: u64,
 }
 
-impl Tally {
-    pub(super) fn new(begin_ns: u64, end_ns: u64) -> Tally {
-        Tally {
+impl PlayerCounts {
+    pub(super) fn new(begin_ns: u64, end_ns: u64) -> PlayerCounts {
+        PlayerCounts {
             begin_ns,
             end_ns,
             round_trip: Histogram::new(),
@@ -129,15 +129,15 @@ mod tests {
 
     #[test]
     fn lateness_is_counted_from_the_earliest_of_all_ticks() {
-        let mut tally = Tally::new(1_000, 1_000 + 4 * TICK_NS);
+        let mut counts = PlayerCounts::new(1_000, 1_000 + 4 * TICK_NS);
         // The second player's are 30 us behind the first's, and one tick is 5 ms late.
         for tick in 0..4_u64 {
             let at_ns = 2_000 + tick * TICK_NS + if tick == 2 { 5_000_000 } else { 0 };
-            tally.snapshot(100 + tick as i32, at_ns);
-            tally.snapshot(100 + tick as i32, at_ns + 30_000);
+            counts.snapshot(100 + tick as i32, at_ns);
+            counts.snapshot(100 + tick as i32, at_ns + 30_000);
         }
-        tally.snapshot(99, 500);
-        let sample = tally.sample(2);
+        counts.snapshot(99, 500);
+        let sample = counts.sample(2);
         assert!((sample["snapshot_lateness_us_p50"] - 30.0).abs() < 1.0, "{sample:?}");
         assert!((sample["snapshot_lateness_us_max"] - 5_030.0).abs() < 50.0, "{sample:?}");
         assert_eq!(sample["snapshots_share"], 1.0);
@@ -146,22 +146,22 @@ mod tests {
 
     #[test]
     fn an_answer_counts_where_its_ping_was_sent_and_none_counts_as_long_as_it_was_waited_for() {
-        let mut tally = Tally::new(1_000_000, 2_000_000);
-        tally.sent(1_100_000, 1_200_000);
-        tally.sent(900_000, 1_900_000);
-        tally.sent(100, 5_000_000);
-        tally.sent(1_950_000, 1_950_000);
-        tally.pong(1_200_000, 1_260_000);
+        let mut counts = PlayerCounts::new(1_000_000, 2_000_000);
+        counts.sent(1_100_000, 1_200_000);
+        counts.sent(900_000, 1_900_000);
+        counts.sent(100, 5_000_000);
+        counts.sent(1_950_000, 1_950_000);
+        counts.pong(1_200_000, 1_260_000);
         // After the window, and that one again; before it; nobody's ping.
         for sent_ns in [1_900_000, 1_900_000, 900_000, 1_500_000] {
-            tally.pong(sent_ns, 2_100_000);
+            counts.pong(sent_ns, 2_100_000);
         }
-        assert!(tally.waits());
-        tally.give_up(3_950_000);
-        assert!(!tally.waits());
-        tally.cpu_ns = 25;
-        tally.wall_ns = 100;
-        let sample = tally.sample(1);
+        assert!(counts.waits());
+        counts.give_up(3_950_000);
+        assert!(!counts.waits());
+        counts.cpu_ns = 25;
+        counts.wall_ns = 100;
+        let sample = counts.sample(1);
         let expected = [
             ("round_trip_us_p50", 200.0),
             ("round_trip_us_max", 2_000.0),

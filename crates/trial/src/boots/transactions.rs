@@ -21,7 +21,7 @@ fn title(id: &str, what: &str) -> String {
 }
 
 /// The hands of one trial.
-pub struct Hands<'a> {
+pub struct BootTransactions<'a> {
     root: &'a Root,
     writer: HostWriter,
     dir: PathBuf,
@@ -29,14 +29,19 @@ pub struct Hands<'a> {
     settings: Vec<Setting>,
 }
 
-impl<'a> Hands<'a> {
+impl<'a> BootTransactions<'a> {
     /// Those of the trial `id` on the host at `root`, whose journal is in `dir`.
     ///
     /// # Errors
     /// If the root can't be changed.
-    pub fn new(root: &'a Root, dir: &Path, id: &str, settings: Vec<Setting>) -> Result<Hands<'a>, BootsError> {
+    pub fn new(
+        root: &'a Root,
+        dir: &Path,
+        id: &str,
+        settings: Vec<Setting>,
+    ) -> Result<BootTransactions<'a>, BootsError> {
         let writer = root.writer().map_err(|error| BootsError::ReadOnly { why: error.to_string() })?;
-        Ok(Hands { root, writer, dir: dir.to_owned(), id: id.to_owned(), settings })
+        Ok(BootTransactions { root, writer, dir: dir.to_owned(), id: id.to_owned(), settings })
     }
 
     /// Changes something, by the journal that is opened for it alone; again for a while where another evenkeel holds it, or what has to be
@@ -167,7 +172,7 @@ impl<'a> Hands<'a> {
         }
         let words: Vec<String> = self.settings.iter().map(ToString::to_string).collect();
         let title = title(&self.id, &words.join(" "));
-        let plan = Hands::plan(self.root, state.log(), &self.settings, &title)?;
+        let plan = BootTransactions::plan(self.root, state.log(), &self.settings, &title)?;
         let (steps, owned) = (plan.plan(), plan.owned());
         let owner = self.owner(BootsPart::Settings);
         let job = Job {

@@ -17,7 +17,7 @@ const PLAYING: i32 = 1;
 
 /// The state of a player's keys and mouse.
 #[derive(Clone, Debug)]
-pub(super) struct Hands {
+pub(super) struct Keys {
     lot: ChaCha8Rng,
     /// Of when packets are sent: how long joining takes, and so how many went before, is not to change what is played.
     times: ChaCha8Rng,
@@ -29,13 +29,13 @@ pub(super) struct Hands {
     fire: i32,
 }
 
-impl Hands {
-    pub(super) fn new(seed: u64, number: u32) -> Hands {
+impl Keys {
+    pub(super) fn new(seed: u64, number: u32) -> Keys {
         let mut lot = ChaCha8Rng::seed_from_u64(seed);
         lot.set_stream(number.into());
         let mut times = lot.clone();
         times.set_stream(u64::from(number) | 1 << 32);
-        Hands { lot, times, direction: 0, ticks_left: 0, aim: (AIM, 0), is_hooking: false, fire: 0 }
+        Keys { lot, times, direction: 0, ticks_left: 0, aim: (AIM, 0), is_hooking: false, fire: 0 }
     }
 
     /// A number that is this player's own.
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn players_of_one_seed_do_the_same_in_each_run_and_not_as_each_other() {
         let played = |seed, number| {
-            let mut hands = Hands::new(seed, number);
+            let mut hands = Keys::new(seed, number);
             (0..200).map(|_| hands.next_input()).collect::<Vec<_>>()
         };
         assert_eq!(played(1, 2), played(1, 2));
-        let mut late = Hands::new(1, 2);
+        let mut late = Keys::new(1, 2);
         let mut times = vec![late.phase_ns()];
         times.extend((0..9).map(|_| late.wobble_ns()));
         assert!(times.iter().all(|ns| *ns < TICK_NS) && times[0] != times[1]);
@@ -97,6 +97,6 @@ mod tests {
             assert!(all.iter().any(|input| input[index] != all[0][index]), "{name} never changes");
         }
         assert!(all.iter().all(|input| (input[1], input[2]) != (0, 0) && (-1..=1).contains(&input[0])));
-        assert_ne!(Hands::new(1, 2).mark(), Hands::new(1, 3).mark());
+        assert_ne!(Keys::new(1, 2).mark(), Keys::new(1, 3).mark());
     }
 }

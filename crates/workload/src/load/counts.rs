@@ -30,7 +30,7 @@ impl Span {
 
 /// Counts of one window.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct RequestCounts {
     /// From when requests were due until they were answered.
     took: Histogram,
     /// By how much later than it could the generator itself sent them; nothing in a closed loop.
@@ -49,10 +49,21 @@ pub(super) struct Tally {
     wall_ns: u64,
 }
 
-impl Tally {
-    pub(super) fn new() -> Tally {
+impl RequestCounts {
+    pub(super) fn new() -> RequestCounts {
         let (took, late) = (Histogram::new(), Histogram::new());
-        Tally { took, late, answered: 0, due: 0, hits: 0, misses: 0, behind: 0, unsent: 0, cpu_ns: 0, wall_ns: 0 }
+        RequestCounts {
+            took,
+            late,
+            answered: 0,
+            due: 0,
+            hits: 0,
+            misses: 0,
+            behind: 0,
+            unsent: 0,
+            cpu_ns: 0,
+            wall_ns: 0,
+        }
     }
 
     /// A request that counts for this window was answered.
@@ -89,7 +100,7 @@ impl Tally {
         self.wall_ns += wall_ns;
     }
 
-    pub(super) fn merge(&mut self, other: &Tally) {
+    pub(super) fn merge(&mut self, other: &RequestCounts) {
         self.took.merge(&other.took);
         self.late.merge(&other.late);
         self.answered += other.answered;
@@ -147,18 +158,18 @@ mod tests {
 
     #[test]
     fn shares_are_of_what_they_say() {
-        let mut one = Tally::new();
+        let mut one = RequestCounts::new();
         one.took(10_000, Found::Hit);
         one.took(20_000, Found::Miss);
         one.took(30_000, Found::Stored);
         (0..3).for_each(|_| one.answered());
         one.ran(50, 100);
-        let mut two = Tally::new();
+        let mut two = RequestCounts::new();
         two.sent(500);
         two.sent(2_000_000);
         two.unsent(9_000_000);
         two.ran(100, 100);
-        assert!(Tally::new().is_empty() && !two.is_empty());
+        assert!(RequestCounts::new().is_empty() && !two.is_empty());
         one.merge(&two);
         let sample = one.sample(500_000_000);
         let expected = [
@@ -180,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_was_not_seen_is_not_there() {
-        let sample = Tally::new().sample(1_000_000_000);
+        let sample = RequestCounts::new().sample(1_000_000_000);
         assert_eq!(sample.keys().collect::<Vec<_>>(), ["requests", "throughput_per_s"]);
     }
 }

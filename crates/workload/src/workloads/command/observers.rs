@@ -14,45 +14,45 @@ use crate::workload::Sample;
 
 /// What is looked at from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sight {
+pub enum Observer {
     /// The tick, by when the kernel gave its thread a CPU.
     Ticks,
     /// The cadence of the packets that it sends.
     Packets,
 }
 
-impl Sight {
+impl Observer {
     fn metrics(self) -> &'static [Metric] {
         match self {
-            Sight::Ticks => outside_ticks::METRICS,
-            Sight::Packets => outside_packets::METRICS,
+            Observer::Ticks => outside_ticks::METRICS,
+            Observer::Packets => outside_packets::METRICS,
         }
     }
 }
 
 /// What is wished to be seen, and what sees it while the server lives.
 #[derive(Default)]
-pub(super) struct Sights {
-    wished: Vec<Sight>,
+pub(super) struct Observers {
+    wished: Vec<Observer>,
     tick: Wanted,
     open: Vec<Box<dyn Source>>,
 }
 
-impl Sights {
-    pub(super) fn new(wished: &[Sight], tick: &Wanted) -> Result<Sights, InvalidMetric> {
+impl Observers {
+    pub(super) fn new(wished: &[Observer], tick: &Wanted) -> Result<Observers, InvalidMetric> {
         let mut wished = wished.to_vec();
         wished.sort_unstable();
         wished.dedup();
-        if *tick != Wanted::default() && !wished.contains(&Sight::Ticks) {
+        if *tick != Wanted::default() && !wished.contains(&Observer::Ticks) {
             return Err("--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks".into());
         }
-        Ok(Sights { wished, tick: tick.clone(), open: Vec::new() })
+        Ok(Observers { wished, tick: tick.clone(), open: Vec::new() })
     }
 
     /// What is seen, once it is looked at; before that, whatever may be.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         match &self.open[..] {
-            [] => self.wished.iter().flat_map(|sight| sight.metrics()).cloned().collect(),
+            [] => self.wished.iter().flat_map(|observer| observer.metrics()).cloned().collect(),
             open => open.iter().flat_map(|source| source.metrics()).collect(),
         }
     }
@@ -70,10 +70,10 @@ impl Sights {
     /// Looks at these processes until they are ended. To find a tick takes some three seconds.
     pub(super) fn open(&mut self, pids: &[u32], stop: &AtomicBool) -> Result<(), WorkloadError> {
         self.close();
-        for sight in &self.wished {
-            self.open.push(match sight {
-                Sight::Ticks => Box::new(OutsideTicks::of(pids, &self.tick, stop)?),
-                Sight::Packets => Box::new(OutsidePackets::of(pids)?),
+        for observer in &self.wished {
+            self.open.push(match observer {
+                Observer::Ticks => Box::new(OutsideTicks::of(pids, &self.tick, stop)?),
+                Observer::Packets => Box::new(OutsidePackets::of(pids)?),
             });
         }
         Ok(())
@@ -108,11 +108,11 @@ mod tests {
     #[test]
     fn a_thread_is_named_for_its_tick_alone_and_nothing_is_seen_twice() {
         let main = Wanted { thread: Some("main".to_owned()), ..Wanted::default() };
-        let sights = Sights::new(&[Sight::Packets, Sight::Ticks, Sight::Packets], &main).unwrap();
-        let names: Vec<_> = sights.metrics().into_iter().map(|metric| metric.name).collect();
+        let observers = Observers::new(&[Observer::Packets, Observer::Ticks, Observer::Packets], &main).unwrap();
+        let names: Vec<_> = observers.metrics().into_iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), outside_ticks::METRICS.len() + outside_packets::METRICS.len());
         assert_eq!(names[0], "due_to_done_us_p99", "what is seen of the tick comes first");
-        let wrong = Sights::new(&[Sight::Packets], &main).err().unwrap().to_string();
+        let wrong = Observers::new(&[Observer::Packets], &main).err().unwrap().to_string();
         assert_eq!(wrong, "--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks");
     }
 }

@@ -100,31 +100,31 @@ pub(crate) enum Line {
 
 /// Where a session is kept; perhaps nowhere.
 #[derive(Debug, Default)]
-pub struct Keep {
+pub struct SessionWriter {
     file: Option<LogFile>,
     trouble: Option<String>,
 }
 
-impl Keep {
+impl SessionWriter {
     /// Keeps nothing.
-    pub fn nowhere() -> Keep {
-        Keep::default()
+    pub fn nowhere() -> SessionWriter {
+        SessionWriter::default()
     }
 
     /// Keeps nothing, although it should have.
-    pub fn failed(why: String) -> Keep {
-        Keep { file: None, trouble: Some(why) }
+    pub fn failed(why: String) -> SessionWriter {
+        SessionWriter { file: None, trouble: Some(why) }
     }
 
     /// Begins a file. What can't be written to it is a trouble of the session, and not its end.
     ///
     /// # Errors
     /// If it can't be made, or has something in it already.
-    pub fn begin(path: &Path, head: &Head) -> Result<Keep, LogFileError> {
+    pub fn begin(path: &Path, head: &Head) -> Result<SessionWriter, LogFileError> {
         let failed = |why: &dyn ToString| LogFileError::io("keep the session in", path, why.to_string());
         let file = LogFile::create(path, IfThere::Refuse).map_err(|error| failed(&error))?;
         let why = "something is in it already; name another file, or continue it with `evenkeel prove resume FILE`";
-        let mut keep = Keep { file: Some(file.ok_or_else(|| failed(&why))?), trouble: None };
+        let mut keep = SessionWriter { file: Some(file.ok_or_else(|| failed(&why))?), trouble: None };
         keep.write(head);
         Ok(keep)
     }
@@ -133,11 +133,11 @@ impl Keep {
     ///
     /// # Errors
     /// If it can't be written to.
-    pub fn go_on(path: &Path, kept: &Kept) -> Result<Keep, LogFileError> {
+    pub fn go_on(path: &Path, kept: &SessionLog) -> Result<SessionWriter, LogFileError> {
         let failed = |error| LogFileError::io("go on with the session in", path, error);
         let file = LogFile::open(path).map_err(failed)?;
         file.cut(kept.whole_bytes).map_err(failed)?;
-        Ok(Keep { file: Some(file), trouble: None })
+        Ok(SessionWriter { file: Some(file), trouble: None })
     }
 
     /// The file.
@@ -181,7 +181,7 @@ impl Keep {
 
 /// A session as it was kept.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept {
+pub struct SessionLog {
     /// What it is.
     pub head: Head,
     /// What was seen until it ended or was cut off.
@@ -194,7 +194,7 @@ pub struct Kept {
 ///
 /// # Errors
 /// If it can't be read, or is none.
-pub fn read(path: &Path) -> Result<Kept, LogFileError> {
+pub fn read(path: &Path) -> Result<SessionLog, LogFileError> {
     let bytes = user_file::read(path, BYTES_MAX).map_err(std::io::Error::from);
     let bytes = bytes.map_err(|error| LogFileError::io("read the session", path, error))?;
     parse(&bytes).map_err(|wrong| LogFileError::unreadable(SESSION, path, wrong))
@@ -204,7 +204,7 @@ pub fn read(path: &Path) -> Result<Kept, LogFileError> {
 ///
 /// # Errors
 /// The line and what is wrong with it.
-pub fn parse(bytes: &[u8]) -> Result<Kept, InvalidLine> {
+pub fn parse(bytes: &[u8]) -> Result<SessionLog, InvalidLine> {
     let lines = lines::<Head>(bytes, &[FORMAT.into(), FORMAT_OF_SEVERAL.into()])?;
     let head = lines.head;
     if let Some(why) = head.impossible() {
@@ -215,7 +215,7 @@ pub fn parse(bytes: &[u8]) -> Result<Kept, InvalidLine> {
         let line = serde_json::from_slice(line).map_err(|error| InvalidLine::new(at, error))?;
         take(&mut record, at, line)?;
     }
-    Ok(Kept { head, record, whole_bytes: lines.whole_bytes })
+    Ok(SessionLog { head, record, whole_bytes: lines.whole_bytes })
 }
 
 fn take(record: &mut Record, at: usize, line: Line) -> Result<(), InvalidLine> {

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_hostfs::Root;
 use evenkeel_stats::Verdict;
-use evenkeel_trial::boots::{BootsEnded, BootsReport, BootsState, Hands, read};
+use evenkeel_trial::boots::{BootTransactions, BootsEnded, BootsReport, BootsState, read};
 
-use super::ground::{FILE, not_possible};
+use super::context::{FILE, not_possible};
 use super::live;
 use crate::args::StateArgs;
 use crate::exit;
@@ -34,7 +34,7 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
             .hint("`evenkeel prove boots start KNOB=VALUE` begins one"));
     };
     let root = Root::live();
-    let hands = Hands::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
+    let hands = BootTransactions::new(&root, &dir, &state.id, Vec::new()).map_err(not_possible)?;
     // What was reverted says so in the journal, and only learns of it when it is started again. What was cut off before its unit was
     // written says nothing there, nor does what is just beginning: that is in the boot it was begun in.
     let is_over = match live::boot_id(&root) {

@@ -1,4 +1,4 @@
-//! `Desk`: where a search asks for windows. It hands out those of the log first, keeps the budget and the guards, and notes
+//! `SearchRunner`: where a search asks for windows. It hands out those of the log first, keeps the budget and the guards, and notes
 //! what must not be run again.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,10 +10,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::design::SearchDesign;
-use super::fate::Fate;
+use super::knob_outcome::KnobOutcome;
 use super::log::{Entry, Log};
-use super::seen::has_a_ratio;
-use super::{SearchProgress, Seen, Stage, Subject, Tools};
+use super::window_result::has_a_ratio;
+use super::{SearchProgress, Stage, Subject, Tools, WindowResult};
 use crate::arm::{Arm, Level};
 use crate::comparison::{GuardNumbers, guard_numbers};
 use crate::rules::DropReason;
@@ -46,11 +46,11 @@ pub(super) enum Got {
 }
 
 /// Whether the server was given no CPU in a window, of which the arm may be the cause.
-fn is_starved(seen: &Seen) -> bool {
-    matches!(seen, Seen::Dropped { reason: Some(DropReason::NoCpu { .. }), .. })
+fn is_starved(seen: &WindowResult) -> bool {
+    matches!(seen, WindowResult::Dropped { reason: Some(DropReason::NoCpu { .. }), .. })
 }
 
-pub(super) struct Desk<'a> {
+pub(super) struct SearchRunner<'a> {
     pub(super) design: &'a SearchDesign,
     /// The one source of every order.
     pub(super) chance: ChaCha8Rng,
@@ -70,7 +70,7 @@ pub(super) struct Desk<'a> {
     /// Arms that are never run again, and why.
     banned: BTreeMap<Arm, String>,
     /// Knobs that stay as they were, and why.
-    out: BTreeMap<usize, Fate>,
+    out: BTreeMap<usize, KnobOutcome>,
     recent: VecDeque<f64>,
     /// What the guards read in them.
     recent_guards: VecDeque<GuardNumbers>,
@@ -81,10 +81,10 @@ pub(super) struct Desk<'a> {
     pub(super) believes_one_death: bool,
 }
 
-impl<'a> Desk<'a> {
-    pub(super) fn new(design: &'a SearchDesign, tools: Tools<'a>) -> Desk<'a> {
+impl<'a> SearchRunner<'a> {
+    pub(super) fn new(design: &'a SearchDesign, tools: Tools<'a>) -> SearchRunner<'a> {
         let Tools { subject, log, stop, on_progress } = tools;
-        Desk {
+        SearchRunner {
             design,
             chance: ChaCha8Rng::seed_from_u64(design.seed),
             stage: Stage::Baseline,
@@ -156,11 +156,11 @@ impl<'a> Desk<'a> {
     }
 
     /// Why a knob is never switched again, if so.
-    pub(super) fn fate(&self, knob: usize) -> Option<&Fate> {
+    pub(super) fn fate(&self, knob: usize) -> Option<&KnobOutcome> {
         self.out.get(&knob)
     }
 
-    pub(super) fn take_out(&mut self, knob: usize, fate: Fate) {
+    pub(super) fn take_out(&mut self, knob: usize, fate: KnobOutcome) {
         self.out.entry(knob).or_insert(fate);
     }
 
@@ -210,7 +210,7 @@ impl<'a> Desk<'a> {
         if self.may_be_accident(&arm, &seen) {
             // A server may end once by itself: what is no accident shows in the next window, as below.
             seen = self.next(&arm)?;
-            if let Seen::Dropped { why, .. } = &seen
+            if let WindowResult::Dropped { why, .. } = &seen
                 && is_starved(&seen)
                 && !arm.is_as_it_was()
             {
@@ -231,17 +231,17 @@ impl<'a> Desk<'a> {
 
     /// Whether a window in which the server ended or was given no CPU is asked for once more before its arm is blamed. A log from before
     /// that was so goes on with another arm, and is told as it was decided.
-    fn may_be_accident(&self, arm: &Arm, seen: &Seen) -> bool {
+    fn may_be_accident(&self, arm: &Arm, seen: &WindowResult) -> bool {
         let may_be = match seen {
-            Seen::Died { .. } => !self.believes_one_death || arm.is_as_it_was(),
+            WindowResult::Died { .. } => !self.believes_one_death || arm.is_as_it_was(),
             seen => is_starved(seen) && !arm.is_as_it_was(),
         };
         may_be && self.log.entries().get(self.used).is_none_or(|next| next.arm == *arm)
     }
 
     /// Which guard's number is so much worse than usual that the arm behind it is a danger.
-    fn wrecked(&self, arm: &Arm, seen: &Seen) -> Option<String> {
-        let Seen::Measured { sample, .. } = seen else { return None };
+    fn wrecked(&self, arm: &Arm, seen: &WindowResult) -> Option<String> {
+        let WindowResult::Measured { sample, .. } = seen else { return None };
         if arm.is_as_it_was() { None } else { self.wreck(&guard_numbers(&self.design.guards, sample)) }
     }
 
@@ -276,14 +276,14 @@ impl<'a> Desk<'a> {
         let entries = self.log.entries().get(stage_windows).unwrap_or_default();
         let of_arm = entries.iter().filter(|entry| entry.arm == *arm);
         let sample = |entry: &Entry| match &entry.seen {
-            Seen::Measured { sample, .. } => Some(sample.clone()),
+            WindowResult::Measured { sample, .. } => Some(sample.clone()),
             _ => None,
         };
         of_arm.filter_map(sample).collect()
     }
 
     /// The next window of the log, or a new one.
-    fn next(&mut self, arm: &Arm) -> Result<Seen, Halt> {
+    fn next(&mut self, arm: &Arm) -> Result<WindowResult, Halt> {
         let known = self.log.entries().get(self.used).cloned();
         let entry = match known {
             Some(entry) if entry.arm == *arm => entry,
@@ -322,17 +322,17 @@ impl<'a> Desk<'a> {
         Ok(Entry { arm: arm.clone(), seen, took_ms })
     }
 
-    fn judge(&mut self, arm: Arm, seen: Seen) -> Result<Got, Halt> {
+    fn judge(&mut self, arm: Arm, seen: WindowResult) -> Result<Got, Halt> {
         let is_baseline = arm.is_as_it_was();
         let lost_why = match &seen {
-            Seen::Dropped { why, .. } => format!("dropped, the last since {why}"),
+            WindowResult::Dropped { why, .. } => format!("dropped, the last since {why}"),
             _ => "lost".to_owned(),
         };
-        if let Seen::Measured { sample, .. } = &seen {
+        if let WindowResult::Measured { sample, .. } = &seen {
             self.last_guards = guard_numbers(&self.design.guards, sample);
         }
         let got = match seen {
-            Seen::Measured { value, .. } if has_a_ratio(value) => {
+            WindowResult::Measured { value, .. } if has_a_ratio(value) => {
                 if is_baseline {
                     self.recent.push_back(value);
                     self.recent_guards.push_back(self.last_guards.clone());
@@ -347,26 +347,26 @@ impl<'a> Desk<'a> {
                 Got::Value(value)
             }
             // Nothing done at all, where much is wanted.
-            Seen::Measured { value, .. }
+            WindowResult::Measured { value, .. }
                 if value == 0.0 && self.design.metric.better == Direction::Higher && !is_baseline =>
             {
                 self.banned.insert(arm, "nothing was done".to_owned());
                 return Ok(Got::Hurt);
             }
-            Seen::Measured { value, .. } => {
+            WindowResult::Measured { value, .. } => {
                 let name = &self.design.metric.name;
                 return Err(Halt::Failed(format!(
                     "{name} was {value}, which has no ratio to another: choose another metric"
                 )));
             }
-            Seen::Died { why } if is_baseline => {
+            WindowResult::Died { why } if is_baseline => {
                 return Err(Halt::Failed(format!("with every knob as it was, twice in a row: {why}")));
             }
-            Seen::Died { why } => {
+            WindowResult::Died { why } => {
                 self.banned.insert(arm, why);
                 return Ok(Got::Hurt);
             }
-            Seen::Refused { setting, why } => {
+            WindowResult::Refused { setting, why } => {
                 if setting >= self.design.candidates.len() || !self.is_in(setting) {
                     return Err(Halt::Failed(why));
                 }
@@ -375,10 +375,10 @@ impl<'a> Desk<'a> {
                     self.banned.insert(arm, why);
                     return Ok(Got::Hurt);
                 }
-                self.take_out(setting, Fate::Refused { why });
+                self.take_out(setting, KnobOutcome::Refused { why });
                 Got::Nothing
             }
-            Seen::Dropped { .. } => Got::Nothing,
+            WindowResult::Dropped { .. } => Got::Nothing,
         };
         self.lost = if got == Got::Nothing { self.lost + 1 } else { 0 };
         if self.lost > LOST_MAX {

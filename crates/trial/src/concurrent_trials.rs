@@ -1,4 +1,4 @@
-//! `Beside`: other trials that run on this machine at the same time. Those with journals in different places know nothing of each
+//! `ConcurrentTrials`: other trials that run on this machine at the same time. Those with journals in different places know nothing of each
 //! other, and measure each other.
 //!
 //! Each trial binds a socket whose name tells its process and what it does, and every trial reads the kernel's table of such names. That
@@ -29,7 +29,7 @@ const NAME_BYTES_MAX: usize = 107;
 const OTHERS_MAX: usize = 4;
 
 /// This trial's name among those that run, until it is dropped; and which others it saw.
-pub struct Beside {
+pub struct ConcurrentTrials {
     own: String,
     /// None where the kernel gives no such socket: others then do not see this trial, and are seen all the same.
     _socket: Option<UnixDatagram>,
@@ -44,15 +44,15 @@ struct Known {
     news: Vec<String>,
 }
 
-impl Beside {
+impl ConcurrentTrials {
     /// Shows others that a trial of this process has begun, and looks for theirs. `command` is what it does, such as
     /// `prove vm.swappiness=10`, without what its user may have typed for nobody else to read.
-    pub fn begin(command: &str) -> Beside {
+    pub fn begin(command: &str) -> ConcurrentTrials {
         // Processes of two containers may have one number: the time makes the name this trial's own.
         let mut own = format!("{MARK}{}/{}/{}", std::process::id(), clock::monotonic_ns(), shown(command));
         own.truncate(NAME_BYTES_MAX);
         let socket = SocketAddr::from_abstract_name(&own).and_then(|name| UnixDatagram::bind_addr(&name)).ok();
-        let beside = Beside { own, _socket: socket, known: Mutex::default() };
+        let beside = ConcurrentTrials { own, _socket: socket, known: Mutex::default() };
         beside.look();
         beside
     }
@@ -85,9 +85,9 @@ impl Beside {
     }
 }
 
-impl fmt::Debug for Beside {
+impl fmt::Debug for ConcurrentTrials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Beside({:?})", self.own)
+        write!(f, "ConcurrentTrials({:?})", self.own)
     }
 }
 
@@ -145,11 +145,11 @@ mod tests {
 
     #[test]
     fn a_trial_is_in_the_kernels_table_until_it_ends() {
-        let ours = Beside::begin("prove ours");
+        let ours = ConcurrentTrials::begin("prove ours");
         let who = |what: &str| format!("evenkeel {what} (pid {})", std::process::id());
         let sees = |what: &str| ours.look().contains(&who(what));
         assert!(!sees("prove ours"), "itself is no other");
-        let theirs = Beside::begin("tune\n\u{1b}[31m");
+        let theirs = ConcurrentTrials::begin("tune\n\u{1b}[31m");
         assert!(sees("tune??[31m") && theirs.look().contains(&who("prove ours")), "{:?} {theirs:?}", ours.look());
         let told = format!("another trial, {}, runs at the same time: each is noise to the other", who("tune??[31m"));
         assert!(ours.news().contains(&told), "told when it is seen");
@@ -163,7 +163,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         // A name that is too long is cut, and its owner knows it all the same.
-        let long = Beside::begin(&"x".repeat(500));
+        let long = ConcurrentTrials::begin(&"x".repeat(500));
         assert!(
             sees(&long.own[long.own.rfind('/').unwrap() + 1..]) && !long.look().iter().any(|who| who.contains("xx"))
         );

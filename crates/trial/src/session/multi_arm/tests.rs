@@ -39,8 +39,14 @@ fn block(number: usize, order: &[usize], machine: &[f64], effects: &[f64]) -> Ve
 }
 
 /// A session of so many arms to its end, or to its last block; `look` is called after every block.
-fn session(noise: &Noise, design: &Design, effects: &[f64], seed: u64, mut look: impl FnMut(&Race)) -> Race {
-    let mut race = Race::new(design, effects.len()).unwrap();
+fn session(
+    noise: &Noise,
+    design: &Design,
+    effects: &[f64],
+    seed: u64,
+    mut look: impl FnMut(&MultiArmTest),
+) -> MultiArmTest {
+    let mut test = MultiArmTest::new(design, effects.len()).unwrap();
     let orders = BlockDesign::new(effects.len(), BLOCKS as u64, seed).unwrap();
     // Another stream than the orders': the machine does not know how they fall.
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -48,20 +54,20 @@ fn session(noise: &Noise, design: &Design, effects: &[f64], seed: u64, mut look:
     let machine = noise.windows(BLOCKS * effects.len(), &mut random);
     let mut used = 0;
     for number in 0..BLOCKS {
-        let in_it = race.in_it();
+        let in_it = test.in_it();
         let order: Vec<usize> = orders
             .order_of_block(number as u64)
             .into_iter()
             .filter(|arm| in_it.contains(&ArmName::ALL[*arm]))
             .collect();
-        race.add(&block(number, &order, &machine[used..], effects)).unwrap();
+        test.add(&block(number, &order, &machine[used..], effects)).unwrap();
         used += order.len();
-        look(&race);
-        if race.is_over() {
+        look(&test);
+        if test.is_over() {
             break;
         }
     }
-    race
+    test
 }
 
 fn is_claim(verdict: Verdict) -> bool {
@@ -74,9 +80,9 @@ fn alike_rates(noise: &Noise, arms: usize) -> [f64; 2] {
     let (mut against_a, mut among) = (0, 0);
     for seed in 0..SESSIONS {
         let (mut claimed, mut claimed_among) = (false, false);
-        session(noise, &design, &vec![1.0; arms], seed, |race| {
-            claimed |= race.further.iter().any(|runner| is_claim(runner.test.judge.verdict()));
-            claimed_among |= race.peers.iter().any(|peer| is_claim(peer.judge.verdict()));
+        session(noise, &design, &vec![1.0; arms], seed, |test| {
+            claimed |= test.further.iter().any(|state| is_claim(state.test.judge.verdict()));
+            claimed_among |= test.peers.iter().any(|peer| is_claim(peer.judge.verdict()));
         });
         against_a += u64::from(claimed);
         among += u64::from(claimed_among);
@@ -111,8 +117,8 @@ fn without_sharing_the_error_seven_arms_break_the_promise() {
         let design = Design { confidence: 1.0 - 0.05 * (arms - 1) as f64, ..design(0.0) };
         let claims = (0..100).filter(|seed| {
             let mut claimed = false;
-            session(noise, &design, &vec![1.0; arms], *seed, |race| {
-                claimed |= race.further.iter().any(|runner| is_claim(runner.test.judge.verdict()));
+            session(noise, &design, &vec![1.0; arms], *seed, |test| {
+                claimed |= test.further.iter().any(|state| is_claim(state.test.judge.verdict()));
             });
             claimed
         });
@@ -129,14 +135,14 @@ fn the_best_of_several_is_found_and_the_rest_leave() {
     let (mut right, mut beaten, mut left, mut wrong) = (0, 0, 0, 0);
     for seed in 0..60 {
         // B helps, C helps more, D hurts.
-        let race = session(noise, &design, &[1.0, 0.9, 0.7, 1.3], seed, |_| ());
-        let verdicts: Vec<Verdict> = race.further.iter().map(|runner| runner.test.judge.verdict()).collect();
+        let test = session(noise, &design, &[1.0, 0.9, 0.7, 1.3], seed, |_| ());
+        let verdicts: Vec<Verdict> = test.further.iter().map(|state| state.test.judge.verdict()).collect();
         right += u32::from(verdicts == [Verdict::Better, Verdict::Better, Verdict::Worse]);
-        beaten += u32::from(race.is_beaten(ArmName::B, ArmName::C));
-        wrong += u32::from(race.is_beaten(ArmName::C, ArmName::B));
+        beaten += u32::from(test.is_beaten(ArmName::B, ArmName::C));
+        wrong += u32::from(test.is_beaten(ArmName::C, ArmName::B));
         left +=
-            u32::from(race.further[2].left.as_ref().is_some_and(|left| left.why == LeftWhy::Worse && left.block < 20));
-        assert!(race.is_over(), "seed {seed}: {verdicts:?}");
+            u32::from(test.further[2].left.as_ref().is_some_and(|left| left.why == LeftWhy::Worse && left.block < 20));
+        assert!(test.is_over(), "seed {seed}: {verdicts:?}");
     }
     assert!(right >= 57 && beaten >= 57 && left >= 57 && wrong == 0, "{right} {beaten} {left} {wrong}");
 }
@@ -145,43 +151,43 @@ fn the_best_of_several_is_found_and_the_rest_leave() {
 fn two_arms_are_judged_as_ever_and_never_leave() {
     let noise = &noise::all()[0];
     let design = design(0.05);
-    let race = session(noise, &design, &[1.0, 1.3], 3, |_| ());
-    assert_eq!(race.further[0].test.judge.options().confidence.to_bits(), design.confidence.to_bits());
-    assert!(race.is_over() && race.peers.is_empty());
-    assert_eq!((race.further[0].left.clone(), race.in_it()), (None, vec![ArmName::A, ArmName::B]));
+    let test = session(noise, &design, &[1.0, 1.3], 3, |_| ());
+    assert_eq!(test.further[0].test.judge.options().confidence.to_bits(), design.confidence.to_bits());
+    assert!(test.is_over() && test.peers.is_empty());
+    assert_eq!((test.further[0].left.clone(), test.in_it()), (None, vec![ArmName::A, ArmName::B]));
 }
 
 #[test]
 fn the_error_is_shared_among_all_comparisons_of_a_kind() {
     let design = Design { guards: vec![Guard { metric: TAIL, harm_ratio: 0.2 }; 2], ..design(0.05) };
-    let race = Race::new(&design, 4).unwrap();
+    let test = MultiArmTest::new(&design, 4).unwrap();
     let error = |judge: &Judge| 1.0 - judge.options().confidence;
     let close = |found: f64, expected: f64| (found - expected).abs() < 1e-12;
-    assert!(race.further.iter().all(|runner| close(error(&runner.test.judge), 0.05 / 3.0)));
+    assert!(test.further.iter().all(|state| close(error(&state.test.judge), 0.05 / 3.0)));
     assert!(
-        race.further
+        test.further
             .iter()
-            .flat_map(|runner| runner.test.guards.iter())
+            .flat_map(|state| state.test.guards.iter())
             .all(|(_, judge)| close(error(judge), 0.05 / 6.0))
     );
-    assert_eq!(race.peers.len(), 3);
-    assert!(race.peers.iter().all(|peer| close(error(&peer.judge), 0.05 / 3.0)));
+    assert_eq!(test.peers.len(), 3);
+    assert!(test.peers.iter().all(|peer| close(error(&peer.judge), 0.05 / 3.0)));
 }
 
 #[test]
 fn a_guard_that_is_harmed_sends_its_arm_away_whatever_else_is_known() {
     let design = Design { guards: vec![Guard { metric: TAIL, harm_ratio: 0.2 }], ..design(0.05) };
-    let mut race = Race::new(&design, 3).unwrap();
+    let mut test = MultiArmTest::new(&design, 3).unwrap();
     for number in 0..30 {
         let mut windows = block(number, &[0, 1, 2], &[10.0, 10.0 + number as f64 * 0.01, 10.2], &[1.0; 3]);
-        windows.retain(|window| race.in_it().contains(&window.arm));
+        windows.retain(|window| test.in_it().contains(&window.arm));
         for window in &mut windows {
             let tail = if window.arm == ArmName::B { 60.0 } else { 30.0 };
             window.sample.insert("tail_us".to_owned(), tail + number as f64 * 0.001);
         }
-        race.add(&windows).unwrap();
+        test.add(&windows).unwrap();
     }
-    let [b, c] = race.further() else { panic!() };
+    let [b, c] = test.further() else { panic!() };
     assert!(matches!(&b.left, Some(Left { why: LeftWhy::Harm { guard }, .. }) if guard == "tail_us"), "{:?}", b.left);
     assert!(!matches!(&c.left, Some(Left { why: LeftWhy::Harm { .. }, .. })));
     assert!(b.test.judge.pairs() < 20, "it left early");
@@ -190,10 +196,10 @@ fn a_guard_that_is_harmed_sends_its_arm_away_whatever_else_is_known() {
 /// A window that is gone takes its own comparisons along and no other.
 #[test]
 fn a_lost_window_takes_its_comparisons_along() {
-    let mut race = Race::new(&design(0.05), 3).unwrap();
-    race.add(&block(0, &[2, 0, 1], &[10.0, 10.1, 9.9], &[1.0; 3])).unwrap();
-    race.add(&block(1, &[2, 0], &[10.0, 10.1], &[1.0; 3])).unwrap();
-    race.add(&block(2, &[1, 2], &[10.0, 10.1], &[1.0; 3])).unwrap();
-    let pairs: Vec<usize> = race.further.iter().map(|runner| runner.test.judge.pairs()).collect();
-    assert_eq!((pairs, race.peers[0].judge.pairs(), race.pairs()), (vec![1, 2], 2, 1));
+    let mut test = MultiArmTest::new(&design(0.05), 3).unwrap();
+    test.add(&block(0, &[2, 0, 1], &[10.0, 10.1, 9.9], &[1.0; 3])).unwrap();
+    test.add(&block(1, &[2, 0], &[10.0, 10.1], &[1.0; 3])).unwrap();
+    test.add(&block(2, &[1, 2], &[10.0, 10.1], &[1.0; 3])).unwrap();
+    let pairs: Vec<usize> = test.further.iter().map(|state| state.test.judge.pairs()).collect();
+    assert_eq!((pairs, test.peers[0].judge.pairs(), test.pairs()), (vec![1, 2], 2, 1));
 }

@@ -8,13 +8,13 @@ use evenkeel_trial::{Ended, Outcome as Verdict, Report};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::report::words::share;
-use crate::report::{self, Told, ToldChoice, Tolds, as_change, choice};
+use crate::report::{self, ChoiceEntry, SessionAnswer, TrialEntry, as_change, choice};
 use crate::show::Out;
 use crate::show::page::{Indent, PLAIN, Page};
 use crate::workload_args::WorkloadArgs;
 
 /// How what was found is reported.
-pub(super) struct Telling<'a> {
+pub(super) struct Answer<'a> {
     pub(super) facts: &'a Facts,
     pub(super) capture: Option<String>,
     /// The folder of the report, if there is to be one.
@@ -25,22 +25,22 @@ pub(super) struct Telling<'a> {
     pub(super) was_kept: bool,
 }
 
-impl Telling<'_> {
-    pub(super) fn tell(self, out: &Out, told: Tolds) -> Outcome {
+impl Answer<'_> {
+    pub(super) fn tell(self, out: &Out, told: SessionAnswer) -> Outcome {
         let was_stopped = told.trials.iter().any(|told| told.report.ended == Ended::Stopped);
         // A session that is told again ends as it is told, however its run ended.
         let code = if was_stopped && !self.was_kept { exit::STOPPED } else { exit_of(&told) };
         let mut text = text(&told);
-        let mut story = report::begin(self.again, self.facts.clone(), Vec::new());
-        story.capture = self.capture;
-        (story.trials, story.choice) = (told.trials, told.choice);
+        let mut full = report::begin(self.again, self.facts.clone(), Vec::new());
+        full.capture = self.capture;
+        (full.trials, full.choice) = (told.trials, told.choice);
         // Of what was kept before, the file that it came from is still there.
         let hint = |failure: Failure, report: &str| match (self.was_kept, &told.kept_in) {
             (true, _) => failure,
             (false, kept_in) => failure.hint(untold(kept_in.as_deref(), report)),
         };
         if let Some(folder) = self.report {
-            match report::write(&story, folder) {
+            match report::write(&full, folder) {
                 Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
                 Err(failure) => {
                     // That it can't be written either matters less than why there is no report.
@@ -49,9 +49,9 @@ impl Telling<'_> {
                 }
             }
         }
-        let answered = match (&story.choice, &story.trials[..]) {
+        let answered = match (&full.choice, &full.trials[..]) {
             (None, [one]) => out.answer_of_trial(one, || text),
-            _ => out.answer_of_trial(&Several { choice: &story.choice, trials: &story.trials }, || text),
+            _ => out.answer_of_trial(&Several { choice: &full.choice, trials: &full.trials }, || text),
         };
         answered.map_err(|failure| hint(failure, ""))?;
         Ok(code)
@@ -70,12 +70,12 @@ fn untold(kept_in: Option<&Path>, report: &str) -> String {
 /// The answer of several arms.
 #[derive(serde::Serialize)]
 struct Several<'a> {
-    choice: &'a Option<ToldChoice>,
-    trials: &'a [Told],
+    choice: &'a Option<ChoiceEntry>,
+    trials: &'a [TrialEntry],
 }
 
 /// How to repeat it.
-pub(super) fn again(workload: &WorkloadArgs, anyway: bool, told: &Tolds) -> String {
+pub(super) fn again(workload: &WorkloadArgs, anyway: bool, told: &SessionAnswer) -> String {
     let Some(first) = told.trials.first() else { return "evenkeel prove".to_owned() };
     let asked = match &told.trials[..] {
         [one] if one.knob.is_empty() => String::new(),
@@ -93,7 +93,7 @@ pub(super) fn again(workload: &WorkloadArgs, anyway: bool, told: &Tolds) -> Stri
 }
 
 /// The answer as text.
-fn text(told: &Tolds) -> String {
+fn text(told: &SessionAnswer) -> String {
     let Some(which) = &told.choice else { return told.trials.iter().map(of_one).collect() };
     let mut page = Page::default();
     page.paragraph(Indent::all(0), PLAIN, &which.sentence);
@@ -109,7 +109,7 @@ fn text(told: &Tolds) -> String {
     text
 }
 
-fn of_one(told: &Told) -> String {
+fn of_one(told: &TrialEntry) -> String {
     let report = &told.report;
     let mut text = format!("{}: {}\n", report.verdict, told.sentence);
     // Before the numbers: what limits them.
@@ -179,8 +179,8 @@ fn figure(value: f64) -> String {
 
 /// A verdict of worse is a "no", of several arms if it is that of each; a trial that failed on the way was not possible here, and was
 /// undone.
-fn exit_of(told: &Tolds) -> exit::Exit {
-    let failed = |told: &Told| matches!(told.report.ended, Ended::Failed { .. });
+fn exit_of(told: &SessionAnswer) -> exit::Exit {
+    let failed = |told: &TrialEntry| matches!(told.report.ended, Ended::Failed { .. });
     match told.trials.iter().all(|told| told.report.verdict == Verdict::Worse) {
         _ if told.trials.iter().any(failed) => exit::UNDONE,
         true => exit::NO,

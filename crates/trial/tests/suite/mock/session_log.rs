@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_trial::LogFileError;
-use evenkeel_trial::kept;
-use evenkeel_trial::{Design, Ended, Keep, Outcome, Settle};
+use evenkeel_trial::session_log;
+use evenkeel_trial::{Design, Ended, Outcome, SessionWriter, Settle};
 
-use super::server::{HOST, Kept, METRIC, Mock, Run, ab, session, titles};
+use super::server::{HOST, LogTo, METRIC, Mock, Run, ab, session, titles};
 
-fn run(kept: Kept<'_>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
+fn run(kept: LogTo<'_>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -> Run {
     let mut design = Design::sequential(METRIC, 60, Duration::from_millis(100), 41);
     design.rules.overrun_share_max = 1000.0;
     design.settle = Settle::Fixed { time: Duration::ZERO };
@@ -21,8 +21,8 @@ fn run(kept: Kept<'_>, seed: u64, change: impl FnOnce(&mut Mock, &mut Design)) -
 fn a_file_tells_what_the_run_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
-    let run = run(Kept::In(&path), 41, |mock, _| mock.effect = 0.8);
-    let read = kept::read(&path).unwrap();
+    let run = run(LogTo::In(&path), 41, |mock, _| mock.effect = 0.8);
+    let read = session_log::read(&path).unwrap();
     assert!(read.record == run.record, "to the last digit");
     assert_eq!(read.head.design, run.design);
     let (here, there) = (run.report(), read.record.report(&read.head.design, read.head.titles.clone()).unwrap());
@@ -31,7 +31,7 @@ fn a_file_tells_what_the_run_told() {
     // As JSON and back, too: reports are compared over machines.
     let text = serde_json::to_string(&here).unwrap();
     assert!(serde_json::from_str::<evenkeel_trial::Report>(&text).unwrap() == here);
-    let again = Keep::begin(&path, &read.head).unwrap_err().to_string();
+    let again = SessionWriter::begin(&path, &read.head).unwrap_err().to_string();
     assert!(again.contains("something is in it already"), "{again}");
 }
 
@@ -41,7 +41,7 @@ fn many_windows_without_a_value_end_a_session_and_keep_what_there_is() {
                  which takes numbers above 0; choose another metric, or longer windows";
     // The second window of the third pair of control; the first of the third pair of the trial.
     for (at, control, windows) in [(6, 4, 0), (11, 6, 4)] {
-        let run = run(Kept::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));
+        let run = run(LogTo::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));
         assert_eq!((run.record.control.len(), run.record.windows.len()), (control, windows), "{at}");
         assert_eq!(run.record.ended, Ended::Failed { why: words.to_owned() });
         assert_eq!(run.report().control_stretch.unwrap().pairs, control / 2);
@@ -50,7 +50,7 @@ fn many_windows_without_a_value_end_a_session_and_keep_what_there_is() {
 
 #[test]
 fn a_number_without_a_ratio_that_was_kept_takes_no_report_with_it() {
-    let mut run = run(Kept::Nowhere, 41, |mock, _| mock.effect = 0.8);
+    let mut run = run(LogTo::Nowhere, 41, |mock, _| mock.effect = 0.8);
     run.record.control[0].value = 0.0;
     let report = run.report();
     assert_eq!((report.verdict, report.control_stretch.unwrap().pairs), (Outcome::Better, 2));
@@ -61,7 +61,7 @@ fn a_session_that_was_cut_off_is_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     // Three pairs of control, then four of the trial: the server dies in the fifth.
-    let died = run(Kept::In(&path), 41, |mock, _| {
+    let died = run(LogTo::In(&path), 41, |mock, _| {
         mock.effect = 0.8;
         mock.dies_at = Some(16);
     });
@@ -71,12 +71,12 @@ fn a_session_that_was_cut_off_is_gone_on_with() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend(b"{\"pair\":[{\"pa");
     std::fs::write(&path, &bytes).unwrap();
-    assert!(kept::read(&path).unwrap().record == died.record);
-    let whole = run(Kept::GoesOn(&path), 42, |mock, _| mock.effect = 0.8);
+    assert!(session_log::read(&path).unwrap().record == died.record);
+    let whole = run(LogTo::GoesOn(&path), 42, |mock, _| mock.effect = 0.8);
     assert!(whole.record.windows[..8] == died.record.windows[..], "what was measured counts");
     let pairs: Vec<usize> = whole.record.windows.chunks(2).map(|pair| pair[0].pair).collect();
     assert_eq!(pairs, (0..pairs.len()).collect::<Vec<_>>(), "the coins go on where they were");
-    assert!(kept::read(&path).unwrap().record == whole.record);
+    assert!(session_log::read(&path).unwrap().record == whole.record);
     assert_eq!(whole.report().verdict, Outcome::Better);
 }
 
@@ -86,7 +86,7 @@ fn a_full_disk_is_a_doubt_and_not_the_end() {
         evenkeel_testkit::skipped("there is no /dev/full here");
         return;
     }
-    let report = run(Kept::In(Path::new("/dev/full")), 41, |mock, _| mock.effect = 0.8).report();
+    let report = run(LogTo::In(Path::new("/dev/full")), 41, |mock, _| mock.effect = 0.8).report();
     assert_eq!((report.verdict, &report.ended), (Outcome::Better, &Ended::Decided));
     let last = report.caveat_texts().pop().unwrap();
     assert!(last.starts_with("what was measured could not all be kept in /dev/full: No space left"), "{last}");
@@ -96,13 +96,13 @@ fn a_full_disk_is_a_doubt_and_not_the_end() {
 fn whatever_was_cut_off_or_written_over_is_read_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
-    run(Kept::In(&path), 41, |mock, _| mock.effect = 0.8);
+    run(LogTo::In(&path), 41, |mock, _| mock.effect = 0.8);
     let bytes = std::fs::read(&path).unwrap();
     let cut = folder.path().join("cut.jsonl");
     let mut windows = 0;
     for length in (0..bytes.len()).step_by(97) {
         std::fs::write(&cut, &bytes[..length]).unwrap();
-        match kept::read(&cut) {
+        match session_log::read(&cut) {
             Ok(kept) => {
                 assert!(kept.record.windows.len() >= windows, "more of the file is more of the session");
                 windows = kept.record.windows.len();
@@ -126,17 +126,17 @@ fn whatever_was_cut_off_or_written_over_is_read_or_refused() {
         ("binary", "\u{0}\u{1}\n".to_owned()),
     ] {
         std::fs::write(&cut, text).unwrap();
-        assert!(matches!(kept::read(&cut), Err(LogFileError::Unreadable { .. })), "{what}");
+        assert!(matches!(session_log::read(&cut), Err(LogFileError::Unreadable { .. })), "{what}");
     }
-    assert!(matches!(kept::read(&folder.path().join("none")), Err(LogFileError::Io { .. })));
+    assert!(matches!(session_log::read(&folder.path().join("none")), Err(LogFileError::Io { .. })));
 }
 
 #[test]
 fn a_hostile_value_ends_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
-    run(Kept::In(&path), 41, |mock, _| mock.effect = 0.8);
-    let mut kept = kept::read(&path).unwrap();
+    run(LogTo::In(&path), 41, |mock, _| mock.effect = 0.8);
+    let mut kept = session_log::read(&path).unwrap();
     kept.record.windows[0].value = -1.0;
     let error = kept.record.report(&kept.head.design, titles()).unwrap_err().to_string();
     assert!(error.starts_with("design a trial: compare round_trip_us_p50"), "{error}");

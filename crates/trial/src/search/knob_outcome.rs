@@ -1,4 +1,4 @@
-//! `Fate`: what became of one knob in a search.
+//! `KnobOutcome`: what became of one knob in a search.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::left_out::NotNeeded;
 /// What became of one knob.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "fate")]
-pub enum Fate {
+pub enum KnobOutcome {
     /// It is in the set.
     InTheSet,
     /// It moves the metric by less than what matters, if at all.

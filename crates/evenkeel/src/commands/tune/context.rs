@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use evenkeel_change::ServiceName;
 use evenkeel_host::Facts;
 use evenkeel_hostfs::Root;
-use evenkeel_trial::Beside;
+use evenkeel_trial::ConcurrentTrials;
 
 use crate::args::StateArgs;
 use crate::exit;
@@ -29,7 +29,7 @@ pub(super) struct OutArgs {
 }
 
 /// What a search stands on, whether it begins or goes on.
-pub(super) struct Ground<'a> {
+pub(super) struct SearchContext<'a> {
     pub(super) out_args: &'a OutArgs,
     pub(super) state: &'a StateArgs,
     /// The command that continues it.
@@ -38,7 +38,7 @@ pub(super) struct Ground<'a> {
     pub(super) root: &'a Root,
     pub(super) facts: &'a Facts,
     pub(super) stop: Arc<AtomicBool>,
-    pub(super) beside: Arc<Beside>,
+    pub(super) beside: Arc<ConcurrentTrials>,
 }
 
 pub(super) fn not_possible(error: impl Into<anyhow::Error>) -> Failure {
