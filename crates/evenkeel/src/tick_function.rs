@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use evenkeel_measure::MeterError;
 use evenkeel_measure::meters::ticks::function::TickFunction;
-use evenkeel_profile::live::probe::{self, Asked, NoPlace, Until, parse_place};
+use evenkeel_profile::live::probe::{self, NoPlace, PlaceSpec, Until, parse_place};
 use evenkeel_sys::perf_probe::Probe;
 
 /// Reads the option's value.
@@ -14,7 +14,7 @@ pub(crate) fn parse(text: &str) -> Result<TickFunction, String> {
 }
 
 /// The function's first byte in the programs of these processes.
-fn find(asked: &Asked, pids: &[u32]) -> Result<Probe, MeterError> {
+fn find(asked: &PlaceSpec, pids: &[u32]) -> Result<Probe, MeterError> {
     // Only the entry is watched: the return is of no use here, and not safe in every program.
     let of = |pids: &[u32]| probe::beginning_and_end(asked, &Until::Wait, pids);
     let found = match of(pids) {

@@ -9,7 +9,7 @@ use crate::perf::layout::{Layout, sample as field};
 use crate::perf::record::{self, Mapped, Record, What};
 use crate::recording::{Event, EventId, Life, Machine, Mapping, Recording, RecordingCaveat, Sample, Switch, Turn};
 use crate::stack::{Frame, Hint, Module, StackId};
-use crate::unwind::{End, FRAMES_MAX, Unwind, Wound};
+use crate::unwind::{End, FRAMES_MAX, SampledStack, Unwind};
 
 /// From here on words in a call chain are markers (`PERF_CONTEXT_MAX`), not addresses.
 const FIRST_MARKER: u64 = -4095_i64 as u64;
@@ -331,7 +331,7 @@ impl<'u> Converter<'u> {
         let pid = sample.id.pid;
         let none = Rc::default();
         let maps = self.maps.get(&pid).unwrap_or(&none);
-        let wound = Wound {
+        let sampled = SampledStack {
             machine: &self.recording.machine,
             pid,
             registers: sample.registers,
@@ -339,7 +339,7 @@ impl<'u> Converter<'u> {
             stack: sample.stack,
         };
         let mut found = Vec::new();
-        let end = self.unwind.unwind(&wound, maps, &self.recording.modules, &mut found);
+        let end = self.unwind.unwind(&sampled, maps, &self.recording.modules, &mut found);
         let is_user = |frame: &Frame| !matches!(frame, Frame::Kernel { .. });
         if found.is_empty() || end == End::CutOff && frames.iter().filter(|frame| is_user(frame)).count() > found.len()
         {

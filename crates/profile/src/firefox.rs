@@ -134,7 +134,7 @@ impl Categories {
 }
 
 /// What a stack stands on: its track, and a label below its outermost function.
-type Ground = (ThreadHandle, Option<StringHandle>);
+type TrackBase = (ThreadHandle, Option<StringHandle>);
 
 struct Maker<'a> {
     recording: &'a Recording,
@@ -147,7 +147,7 @@ struct Maker<'a> {
     /// The functions of each frame, from the outermost on.
     frames: HashMap<FrameId, Vec<(StringHandle, CategoryHandle)>>,
     /// Those that were made already.
-    stacks: HashMap<(Ground, StackId), StackHandle>,
+    stacks: HashMap<(TrackBase, StackId), StackHandle>,
 }
 
 impl Maker<'_> {
@@ -181,21 +181,21 @@ impl Maker<'_> {
         }
     }
 
-    fn sample(&mut self, ground: Ground, sample: &Sample) {
-        let stack = self.stack(ground, sample.stack);
+    fn sample(&mut self, base: TrackBase, sample: &Sample) {
+        let stack = self.stack(base, sample.stack);
         let is_time =
             self.recording.events.get(usize::from(sample.event)).is_some_and(|event| event.unit == Unit::Nanoseconds);
         let cpu = if is_time { CpuDelta::from_nanos(sample.weight) } else { CpuDelta::ZERO };
-        self.profile.add_sample(ground.0, self.at(sample.at_ns), stack, cpu, 1);
+        self.profile.add_sample(base.0, self.at(sample.at_ns), stack, cpu, 1);
     }
 
     /// A stack's frames on what it stands on. Each is made once, however often it was seen.
-    fn stack(&mut self, ground: Ground, stack: StackId) -> Option<StackHandle> {
+    fn stack(&mut self, base: TrackBase, stack: StackId) -> Option<StackHandle> {
         let mut above: Vec<(StackId, FrameId)> = Vec::new();
         let mut next = Some(stack);
         let mut below = None;
         while let Some(at) = next {
-            if let Some(known) = self.stacks.get(&(ground, at)) {
+            if let Some(known) = self.stacks.get(&(base, at)) {
                 below = Some(*known);
                 break;
             }
@@ -204,16 +204,16 @@ impl Maker<'_> {
             next = under;
         }
         if below.is_none()
-            && let Some(label) = ground.1
+            && let Some(label) = base.1
         {
-            below = Some(self.put(ground.0, None, (label, CategoryHandle::OTHER)));
+            below = Some(self.put(base.0, None, (label, CategoryHandle::OTHER)));
         }
         for (at, frame) in above.into_iter().rev() {
             for function in self.functions(frame) {
-                below = Some(self.put(ground.0, below, function));
+                below = Some(self.put(base.0, below, function));
             }
             if let Some(below) = below {
-                self.stacks.insert((ground, at), below);
+                self.stacks.insert((base, at), below);
             }
         }
         below

@@ -30,7 +30,7 @@ pub enum Base {
 
 /// Something to be added up: whose it is, where it was, and how much it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct WeightedStack {
     /// Its process.
     pub pid: u32,
     /// Its thread.
@@ -45,11 +45,11 @@ pub struct Seen {
     pub weight: u64,
 }
 
-impl Seen {
+impl WeightedStack {
     /// A sample, with its own weight.
-    pub fn sample(sample: &Sample) -> Seen {
+    pub fn sample(sample: &Sample) -> WeightedStack {
         let Sample { pid, tid, cpu, stack, weight, .. } = *sample;
-        Seen { pid, tid, cpu, stack: Some(stack), on_top: None, weight }
+        WeightedStack { pid, tid, cpu, stack: Some(stack), on_top: None, weight }
     }
 }
 
@@ -82,7 +82,7 @@ impl Folded {
         base: Base,
         samples: impl Iterator<Item = &'a Sample>,
     ) -> Folded {
-        Folded::from(&tree(recording, names, base, samples.map(Seen::sample)))
+        Folded::from(&tree(recording, names, base, samples.map(WeightedStack::sample)))
     }
 
     /// The same with weights of the caller's.
@@ -92,7 +92,7 @@ impl Folded {
         base: Base,
         samples: impl Iterator<Item = (&'a Sample, u64)>,
     ) -> Folded {
-        let seen = samples.map(|(sample, weight)| Seen { weight, ..Seen::sample(sample) });
+        let seen = samples.map(|(sample, weight)| WeightedStack { weight, ..WeightedStack::sample(sample) });
         Folded::from(&tree(recording, names, base, seen))
     }
 
@@ -162,7 +162,7 @@ impl From<&Folded> for Tree {
 type Key = (u32, u32, Option<StackId>, Option<&'static str>);
 
 /// The tree of what was seen. Each stack is followed once, however often it was seen.
-pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterator<Item = Seen>) -> Tree {
+pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterator<Item = WeightedStack>) -> Tree {
     let mut sums: HashMap<Key, u64> = HashMap::new();
     for seen in seen {
         let (first, second) = match base {

@@ -15,7 +15,7 @@ mod head;
 
 use std::collections::HashMap;
 
-use head::{Head, Said};
+use head::{Head, LineKind};
 
 use crate::recording::{Event, EventId, Recording, RecordingCaveat, Sample, Switch, Thread, Unit};
 use crate::stack::{Frame, Module};
@@ -101,8 +101,8 @@ impl Reader {
             span.start_ns = if span.start_ns == 0 { at_ns } else { span.start_ns.min(at_ns) };
             span.end_ns = span.end_ns.max(at_ns.saturating_add(1));
         }
-        match head.said {
-            Said::Sample { event, period, rest } => {
+        match head.kind {
+            LineKind::Sample { event, period, rest } => {
                 let event = self.event(event);
                 let weight = period.unwrap_or(1);
                 let stack = self.recording.stacks.of(std::iter::empty());
@@ -112,10 +112,10 @@ impl Reader {
                     self.frame(rest);
                 }
             }
-            Said::Switched { turn, other } => {
+            LineKind::Switched { turn, other } => {
                 self.recording.switches.push(Switch { at_ns, cpu, pid, tid, turn, other });
             }
-            Said::Other => {}
+            LineKind::Other => {}
         }
     }
 

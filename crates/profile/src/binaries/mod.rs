@@ -46,7 +46,7 @@ impl Default for Lookup {
 pub enum NotFound {
     /// The recording does not tell its path.
     #[error("its path is not known")]
-    NotTold,
+    NotRecorded,
     /// There is none.
     #[error("its file is not here")]
     Gone,
@@ -153,7 +153,7 @@ impl<'r> Sought<'r> {
     pub(crate) fn open(&self, lookup: &Lookup) -> Result<(Opened, PathBuf), NotFound> {
         let path = self.module.path.strip_suffix(DELETED).unwrap_or(&self.module.path);
         if !path.starts_with('/') {
-            return Err(NotFound::NotTold);
+            return Err(NotFound::NotRecorded);
         }
         let mut reason = None;
         let mut not = |why: NotFound| {

@@ -12,7 +12,7 @@ pub use flame::{differential_of, svg_of};
 pub use page::{html_differential_of, html_of};
 pub use pair::{Changed, Pair, Totals};
 pub use style::{Direction, Quantity, Style};
-pub use timeline::{Row, Said, timeline_html};
+pub use timeline::{PageHead, Row, timeline_html};
 
 use crate::fold::Folded;
 use crate::tree::Tree;

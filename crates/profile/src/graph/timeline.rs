@@ -13,7 +13,7 @@ use crate::tree::clean;
 
 /// What the page says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct PageHead {
     /// What it is of.
     pub title: String,
     /// What is to be known beside it.
@@ -87,7 +87,7 @@ struct TickData {
 }
 
 /// A timeline as a page, with a table of the longest.
-pub fn timeline_html(timeline: &Timeline, said: &Said, longest: &[Row]) -> String {
+pub fn timeline_html(timeline: &Timeline, head: &PageHead, longest: &[Row]) -> String {
     let mut texts = Texts::default();
     let data = Data {
         format: 1,
@@ -120,7 +120,7 @@ pub fn timeline_html(timeline: &Timeline, said: &Said, longest: &[Row]) -> Strin
         div.needs-script id="legend" role="group" aria-label="Reasons that are shown" {}
         div.needs-script id="timeline" {
             div id="axis" { span.label {} canvas {} }
-            div id="lanes" tabindex="0" role="application" aria-label=(clean(&said.title)) aria-describedby="help" {}
+            div id="lanes" tabindex="0" role="application" aria-label=(clean(&head.title)) aria-describedby="help" {}
         }
         p.needs-script id="detail" aria-live="polite" {}
         p.keys.help.needs-script id="help" {
@@ -128,12 +128,12 @@ pub fn timeline_html(timeline: &Timeline, said: &Said, longest: &[Row]) -> Strin
             " or Ctrl and the wheel zoom, drag or " kbd { "Shift" } " " kbd { "←" } " " kbd { "→" } " move, " kbd { "Enter" }
             " or a double click look closer, " kbd { "s" } " the next slow tick, " kbd { "Esc" } " all"
         }
-        @for note in notes(timeline, &said.doubts) { p.note { (note) } }
+        @for note in notes(timeline, &head.doubts) { p.note { (note) } }
         (table(timeline, longest))
     };
     let css = &[include_str!("page.css"), include_str!("timeline.css")];
     let js = include_str!("timeline.js");
-    Shell { title: &said.title, subtitle: &said.subtitle, css, main, js }.html(&data)
+    Shell { title: &head.title, subtitle: &head.subtitle, css, main, js }.html(&data)
 }
 
 /// Texts, each once.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cause, Cpu, Doubt, FULL, IDLE, Imbalance, Shape, Source, Thread};
+use super::{Cause, Cpu, FULL, IDLE, Imbalance, ImbalanceCaveat, Shape, Source, Thread};
 use crate::recording::Recording;
 
 /// From this share of a CPU's work on one thread alone fills it.
@@ -56,7 +56,7 @@ impl Imbalance {
         if full.is_empty() { self.busiest.into_iter().collect() } else { full }
     }
 
-    fn doubts(&self, recording: &Recording) -> Vec<Doubt> {
+    fn doubts(&self, recording: &Recording) -> Vec<ImbalanceCaveat> {
         let is_whole = recording.switches.iter().any(|switch| switch.other.is_some())
             || recording.samples.iter().any(|sample| sample.tid == 0);
         let is_close = |cpu: &Cpu| {
@@ -68,18 +68,18 @@ impl Imbalance {
         let has_clock = recording.events.iter().any(|event| matches!(event.name.as_str(), "cpu-clock" | "task-clock"));
         let filled = self.filled.as_ref();
         let table = [
-            (Doubt::SomeOnly, !is_whole),
-            (Doubt::Short, self.length_ns < SHORT_NS),
+            (ImbalanceCaveat::SomeOnly, !is_whole),
+            (ImbalanceCaveat::Short, self.length_ns < SHORT_NS),
             (
-                Doubt::Lost,
+                ImbalanceCaveat::Lost,
                 lost.records + lost.samples > 0
                     || self.cpus.iter().any(|cpu| cpu.unknown_share > UNKNOWN_MIN && !is_silent(cpu)),
             ),
-            (Doubt::Close, self.cpus.iter().any(|cpu| !is_silent(cpu) && is_close(cpu))),
-            (Doubt::InterruptsUnseen, filled.is_some() && has_clock),
-            (Doubt::KernelUnnamed, filled.is_some_and(|filled| filled.softirq_share.is_none())),
-            (Doubt::NoStacks, filled.is_none()),
-            (Doubt::SilentCpus, self.cpus.iter().any(is_silent)),
+            (ImbalanceCaveat::Close, self.cpus.iter().any(|cpu| !is_silent(cpu) && is_close(cpu))),
+            (ImbalanceCaveat::InterruptsUnseen, filled.is_some() && has_clock),
+            (ImbalanceCaveat::KernelUnnamed, filled.is_some_and(|filled| filled.softirq_share.is_none())),
+            (ImbalanceCaveat::NoStacks, filled.is_none()),
+            (ImbalanceCaveat::SilentCpus, self.cpus.iter().any(is_silent)),
         ];
         table.into_iter().filter(|(_, is_so)| *is_so).map(|(doubt, _)| doubt).collect()
     }

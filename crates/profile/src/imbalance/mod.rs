@@ -72,7 +72,7 @@ pub enum Cause {
 /// What is to be held against the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Doubt {
+pub enum ImbalanceCaveat {
     /// Some processes were watched: what others did is not in it.
     SomeOnly,
     /// It was too short: one pause of the machine would change the answer.
@@ -162,7 +162,7 @@ pub struct Imbalance {
     /// What the least busy ran beside it.
     pub beside: Option<Filled>,
     /// What is to be held against it.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<ImbalanceCaveat>,
 }
 
 /// Of a recording. `may_run_on` says where a thread may run, if it can still be asked.

@@ -115,7 +115,10 @@ fn what_is_missing_is_unknown_and_told() {
     let seen = of(&recording);
     assert_eq!((seen.cpus[0].busy_share, seen.cpus[0].unknown_share), (0.25, 0.25));
     assert_eq!((seen.cpus[1].busy_share, seen.cpus[1].unknown_share), (0.0, 1.0));
-    assert_eq!(seen.doubts, [Doubt::Lost, Doubt::Close, Doubt::NoStacks, Doubt::SilentCpus]);
+    assert_eq!(
+        seen.doubts,
+        [ImbalanceCaveat::Lost, ImbalanceCaveat::Close, ImbalanceCaveat::NoStacks, ImbalanceCaveat::SilentCpus]
+    );
     // One that has ended when it is switched out has no number any more.
     let mut recording = switched(1000, &[(0, &[(0, 0), (100, 7), (200, 0)])]);
     recording.switches[2].tid = u32::MAX;
@@ -129,7 +132,10 @@ fn samples_have_an_error() {
     assert_eq!((shares, seen.source, seen.shape), (vec![0.5, 0.99], Source::Samples, Shape::Uneven));
     // A coin thrown 400 times: two standard errors are a twentieth.
     assert!((seen.cpus[0].error_share.unwrap() - 0.05).abs() < 1e-9);
-    assert_eq!(seen.doubts, [Doubt::Close, Doubt::InterruptsUnseen, Doubt::KernelUnnamed]);
+    assert_eq!(
+        seen.doubts,
+        [ImbalanceCaveat::Close, ImbalanceCaveat::InterruptsUnseen, ImbalanceCaveat::KernelUnnamed]
+    );
     assert_eq!(of(&sampled(10 * MS, &[(0, &[(0, 400)]), (1, &[(9, 1)])])).cpus[0].error_share, Some(3.0 / 400.0));
 }
 

@@ -4,10 +4,10 @@ use evenkeel_sys::perf_probe::{Probe, ProbeKind};
 use evenkeel_sys::perf_sampler::{SampledEvent, Spec, Whose, flag};
 use evenkeel_sys::{CpuSet, Errno};
 
+use super::config::{RecordConfig, Switches};
 use super::error::LiveError;
 use super::probe::Probed;
 use super::waking;
-use super::wishes::{Switches, Wishes};
 use crate::perf::layout::{Layout, sample};
 
 const HARDWARE: u32 = 0;
@@ -66,15 +66,15 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// For these wishes, tried on the first of these CPUs.
+    /// The events for these settings, tried on the first of these CPUs.
     ///
     /// # Errors
     /// What the kernel says to the simplest of them.
-    pub(super) fn of(wishes: &Wishes, whose: Whose<'_>, cpus: &CpuSet) -> Result<Plan, Errno> {
+    pub(super) fn of(settings: &RecordConfig, whose: Whose<'_>, cpus: &CpuSet) -> Result<Plan, Errno> {
         let cpu = cpus.first().ok_or(Errno::NODEV)?;
         let try_one =
             |spec: &Spec| SampledEvent::open(&Spec { flags: spec.flags | flag::DISABLED, ..*spec }, whose, cpu);
-        let mut aside = aside(wishes, whose);
+        let mut aside = aside(settings, whose);
         let mut unseen = Vec::new();
         let mut rights = 0;
         let mut said = try_one(&aside);
@@ -94,13 +94,13 @@ impl Plan {
             kind,
             config,
             rate,
-            flags: aside.flags & (flag::INHERIT | rights) | chain_flags(wishes) | flag::DISABLED,
+            flags: aside.flags & (flag::INHERIT | rights) | chain_flags(settings) | flag::DISABLED,
             ..aside
         };
         let mut events = vec![Planned::new("dummy", aside)];
         let mut add = |name: &str, spec: Spec| events.push(Planned::new(name, spec));
         let mut clock = None;
-        if let Some(hz) = wishes.clock_hz {
+        if let Some(hz) = settings.clock_hz {
             let of = |kind, config| {
                 let spec = sampled(kind, config, u64::from(hz));
                 Spec { flags: spec.flags | flag::FREQUENCY, ..spec }
@@ -113,16 +113,16 @@ impl Plan {
             add(name, spec);
             clock = Some(name.to_owned());
         }
-        if wishes.switches == Switches::WithStacks {
+        if settings.switches == Switches::WithStacks {
             add("context-switches", sampled(SOFTWARE, CONTEXT_SWITCHES, 1));
             if rights != 0 {
                 unseen.push("where threads gave their CPU away: that is in the kernel".to_owned());
             }
         }
-        if wishes.faults {
+        if settings.faults {
             add("major-faults", sampled(SOFTWARE, MAJOR_FAULTS, 1));
         }
-        if wishes.wakes {
+        if settings.wakes {
             let tried = waking::number().and_then(|config| {
                 let spec = sampled(TRACEPOINT, config, 1);
                 drop(try_one(&spec)?);
@@ -133,7 +133,7 @@ impl Plan {
                 Err(errno) => unseen.push(format!("who wakes whom: the kernel's tracepoint can't be used ({errno})")),
             }
         }
-        if wishes.packets {
+        if settings.packets {
             let tried = waking::number_of(waking::PACKETS).and_then(|config| {
                 let spec = Spec { kind: TRACEPOINT, config, ..short(&aside) };
                 try_one(&spec).map(|_| spec)
@@ -145,9 +145,9 @@ impl Plan {
                 }
             }
         }
-        if !wishes.probes.is_empty() {
+        if !settings.probes.is_empty() {
             let kind = ProbeKind::of_kernel()?;
-            events.extend(wishes.probes.iter().map(|probed| planned(probed, kind, &aside)));
+            events.extend(settings.probes.iter().map(|probed| planned(probed, kind, &aside)));
         }
         let bytes = events[0].spec.to_bytes();
         let layout = Layout::parse(&bytes, 0).unwrap_or_default();
@@ -182,8 +182,8 @@ fn planned(probed: &Probed, kind: ProbeKind, aside: &Spec) -> Planned {
 ///
 /// # Errors
 /// [`LiveError::NoProbe`].
-pub(super) fn try_probes(wishes: &Wishes, cpus: &CpuSet) -> Result<(), LiveError> {
-    let Some(first) = wishes.probes.first() else { return Ok(()) };
+pub(super) fn try_probes(settings: &RecordConfig, cpus: &CpuSet) -> Result<(), LiveError> {
+    let Some(first) = settings.probes.first() else { return Ok(()) };
     let refused = |event: &str, errno: Errno| {
         let (why, mend) = match errno {
             Errno::NOENT => ("the file is gone", "look for it again"),
@@ -204,7 +204,7 @@ pub(super) fn try_probes(wishes: &Wishes, cpus: &CpuSet) -> Result<(), LiveError
         mend: "cut by the thread's wake-ups (--by wakes)".to_owned(),
     })?;
     let cpu = cpus.first().ok_or(LiveError::Refused { what: "find a CPU".to_owned(), errno: Errno::NODEV })?;
-    for probed in &wishes.probes {
+    for probed in &settings.probes {
         let tried = planned(probed, kind, &Spec::default()).open(Whose::Thread(0), cpu);
         tried.map_err(|errno| refused(&probed.event, errno))?;
     }
@@ -212,7 +212,7 @@ pub(super) fn try_probes(wishes: &Wishes, cpus: &CpuSet) -> Result<(), LiveError
 }
 
 /// The event that tells what is mapped, named, made and switched.
-fn aside(wishes: &Wishes, whose: Whose<'_>) -> Spec {
+fn aside(settings: &RecordConfig, whose: Whose<'_>) -> Spec {
     let mut flags = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::BUILD_ID;
     let mut sample_type = sample::IDENTIFIER
         | sample::IP
@@ -225,16 +225,16 @@ fn aside(wishes: &Wishes, whose: Whose<'_>) -> Spec {
     if matches!(whose, Whose::Thread(_)) {
         flags |= flag::INHERIT;
     }
-    if wishes.switches != Switches::None {
+    if settings.switches != Switches::None {
         flags |= flag::CONTEXT_SWITCH;
     }
-    if wishes.faults {
+    if settings.faults {
         flags |= flag::MMAP_DATA;
     }
-    if wishes.wakes {
+    if settings.wakes {
         sample_type |= sample::RAW;
     }
-    let user_stack_bytes = wishes.user_stack_bytes.map_or(0, |bytes| bytes.clamp(8, 65_528) & !7);
+    let user_stack_bytes = settings.user_stack_bytes.map_or(0, |bytes| bytes.clamp(8, 65_528) & !7);
     if user_stack_bytes > 0 {
         sample_type |= sample::REGS_USER | sample::STACK_USER;
     }
@@ -243,6 +243,6 @@ fn aside(wishes: &Wishes, whose: Whose<'_>) -> Spec {
 }
 
 /// Where the user's stack is copied, its frame pointers are not followed too.
-fn chain_flags(wishes: &Wishes) -> u64 {
-    if wishes.user_stack_bytes.is_some() { flag::EXCLUDE_CALLCHAIN_USER } else { 0 }
+fn chain_flags(settings: &RecordConfig) -> u64 {
+    if settings.user_stack_bytes.is_some() { flag::EXCLUDE_CALLCHAIN_USER } else { 0 }
 }

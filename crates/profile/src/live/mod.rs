@@ -6,6 +6,7 @@
 mod already;
 mod build_ids;
 mod chosen;
+mod config;
 mod error;
 mod events;
 mod lives;
@@ -14,25 +15,24 @@ mod pace;
 pub mod probe;
 mod recorder;
 mod sink;
+mod summary;
 mod targets;
-mod told;
 mod waking;
 mod window;
-mod wishes;
 
+pub use config::{CLOCK_HZ, RING_BYTES, RecordConfig, Switches, Targets};
 pub use error::LiveError;
 pub use recorder::record;
 pub use sink::{FileSink, Memory, Sink};
-pub use told::{Status, Told, Unseen};
+pub use summary::{RecordSummary, Status, Unseen};
 pub use window::{Outlet, Window};
-pub use wishes::{CLOCK_HZ, RING_BYTES, Switches, Targets, Wishes};
 
 /// Whether the places that are wished can be recorded.
 ///
 /// # Errors
 /// [`LiveError::NoProbe`].
-pub fn try_probes(wishes: &Wishes) -> Result<(), LiveError> {
-    events::try_probes(wishes, &targets::cpus(wishes))
+pub fn try_probes(config: &RecordConfig) -> Result<(), LiveError> {
+    events::try_probes(config, &targets::cpus(config))
 }
 
 #[cfg(test)]
@@ -42,12 +42,13 @@ mod tests {
     #[test]
     fn what_was_not_asked_for_is_not_missed() {
         let unseen = ["which files are run by 1 of the processes: …", "who wakes whom"].map(str::to_owned);
-        let mut told = Told { unseen: unseen.iter().cloned().map(Unseen::from).collect(), ..Told::default() };
-        told.unseen[0].of.push(1);
+        let mut summary =
+            RecordSummary { unseen: unseen.iter().cloned().map(Unseen::from).collect(), ..RecordSummary::default() };
+        summary.unseen[0].of.push(1);
         let table: [(&[u32], &[String]); 4] =
             [(&[], &unseen), (&[7], &unseen[1..]), (&[7, 1], &unseen), (&[7, 8], &unseen[1..])];
         for (pids, expected) in table {
-            assert_eq!(told.unseen_of(pids), expected, "{pids:?}");
+            assert_eq!(summary.unseen_of(pids), expected, "{pids:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::lives::Lives;
 use super::order::in_order;
 use super::pace::Pace;
 use super::targets::{self, Watch};
-use super::{LiveError, Sink, Status, Told, Unseen, Wishes, waking};
+use super::{LiveError, RecordConfig, RecordSummary, Sink, Status, Unseen, waking};
 use crate::perf::record::{self, HEAD_BYTES, Head, Record, What, kind};
 use crate::perf::write::{self, Described, WrittenEvent};
 use crate::recording::Machine;
@@ -39,8 +39,12 @@ const FINISHED_ROUND: u32 = 68;
 ///
 /// # Errors
 /// [`LiveError`]: if this user may not, whom it is about is not there, or the sink fails.
-pub fn record(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool, into: &mut dyn Sink) -> Result<Told, LiveError> {
-    let mut recorder = Recorder::open(wishes)?;
+pub fn record(
+    config: &RecordConfig,
+    until: &mut dyn FnMut(&Status) -> bool,
+    into: &mut dyn Sink,
+) -> Result<RecordSummary, LiveError> {
+    let mut recorder = Recorder::open(config)?;
     recorder.begin(into)?;
     let (mut read_ns, mut cpus_ns) = (clock::monotonic_ns(), clock::monotonic_ns());
     loop {
@@ -85,7 +89,7 @@ struct OfCpu {
 }
 
 struct Recorder<'w> {
-    wishes: &'w Wishes,
+    config: &'w RecordConfig,
     watch: Watch,
     chosen: Chosen,
     plan: Plan,
@@ -109,11 +113,11 @@ struct Recorder<'w> {
 }
 
 impl<'w> Recorder<'w> {
-    fn open(wishes: &'w Wishes) -> Result<Recorder<'w>, LiveError> {
-        events::try_probes(wishes, &targets::cpus(wishes))?;
-        let found = targets::find(wishes)?;
+    fn open(config: &'w RecordConfig) -> Result<Recorder<'w>, LiveError> {
+        events::try_probes(config, &targets::cpus(config))?;
+        let found = targets::find(config)?;
         let mut recorder = Recorder {
-            wishes,
+            config,
             watch: found.watch,
             chosen: found.chosen,
             plan: found.plan,
@@ -127,20 +131,20 @@ impl<'w> Recorder<'w> {
             build_ids: BuildIds::default(),
             unseen: found.unseen.into_iter().map(Unseen::from).collect(),
             pace: Pace::default(),
-            lives: Lives::of(wishes.named()),
+            lives: Lives::of(config.named()),
             ended: Vec::new(),
             is_settled: false,
             has_ended: false,
         };
-        for cpu in targets::cpus(wishes).iter() {
+        for cpu in targets::cpus(config).iter() {
             match recorder.open_cpu(cpu) {
                 // It went offline, or is not ours.
                 Ok(()) | Err(Errno::NODEV) => {}
-                Err(errno) => return Err(targets::refused(wishes, errno)),
+                Err(errno) => return Err(targets::refused(config, errno)),
             }
         }
         if recorder.rings.is_empty() {
-            return Err(targets::refused(wishes, Errno::NODEV));
+            return Err(targets::refused(config, Errno::NODEV));
         }
         // From here on the rings tell who is made and named.
         targets::look_again(&mut recorder.chosen);
@@ -156,7 +160,7 @@ impl<'w> Recorder<'w> {
             Watch::Group(group) => (aside, Whose::Group(group)),
             Watch::Threads(_) => (silent(aside), Whose::Thread(0)),
         };
-        let mut ring_bytes = self.wishes.ring_bytes.clamp(RING_BYTES_MIN, 1 << 30);
+        let mut ring_bytes = self.config.ring_bytes.clamp(RING_BYTES_MIN, 1 << 30);
         let ring = loop {
             match SampledRing::of(SampledEvent::open(&leader, leads, cpu)?, ring_bytes) {
                 // Who may lock little memory gets a smaller one.
@@ -192,8 +196,8 @@ impl<'w> Recorder<'w> {
 
     /// What was there before, then all events on.
     fn begin(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
-        let mappings = if self.wishes.faults { Mappings::All } else { Mappings::Code };
-        let wants_maps = |pid| match (self.chosen.may_have(pid), self.wishes.wakes) {
+        let mappings = if self.config.faults { Mappings::All } else { Mappings::Code };
+        let wants_maps = |pid| match (self.chosen.may_have(pid), self.config.wakes) {
             (true, _) => Wanted::Yes,
             // Who wakes somebody is shown with its stack too, whoever it is.
             (false, true) => Wanted::IfMay,
@@ -242,7 +246,7 @@ impl<'w> Recorder<'w> {
 
     /// Whether all that was named has ended, and what it started.
     fn is_over(&mut self, into: &mut dyn Sink) -> Result<bool, LiveError> {
-        if self.wishes.named().is_empty() {
+        if self.config.named().is_empty() {
             return Ok(false);
         }
         while self.lives.seem_over() {
@@ -277,7 +281,7 @@ impl<'w> Recorder<'w> {
 
     /// Who was started by those that are waited for is waited for too, where it is recorded.
     fn follow_children(&mut self, lives: &[Record<'_>]) {
-        if !self.wishes.about.is_empty() || self.wishes.named().is_empty() {
+        if !self.config.about.is_empty() || self.config.named().is_empty() {
             return;
         }
         let children = lives.iter().filter_map(|record| match record.what {
@@ -361,7 +365,7 @@ impl<'w> Recorder<'w> {
 
     /// CPUs that went are read a last time; those that came are opened.
     fn follow_cpus(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
-        let now = targets::cpus(self.wishes);
+        let now = targets::cpus(self.config);
         let gone: Vec<usize> = self.rings.keys().copied().filter(|cpu| !now.contains(*cpu)).collect();
         let elapsed_s = self.status().elapsed_ns as f64 / 1e9;
         for cpu in gone {
@@ -383,7 +387,7 @@ impl<'w> Recorder<'w> {
         Ok(())
     }
 
-    fn end(mut self, into: &mut dyn Sink) -> Result<Told, LiveError> {
+    fn end(mut self, into: &mut dyn Sink) -> Result<RecordSummary, LiveError> {
         let elapsed_ns = self.status().elapsed_ns;
         self.rings.values().for_each(OfCpu::pause);
         self.read(into)?;
@@ -400,8 +404,8 @@ impl<'w> Recorder<'w> {
         let status = Status { elapsed_ns, ..self.tally };
         let sampled = self.plan.events.iter().skip(1).map(|event| (event.name.clone(), event.samples));
         let (events, unseen) = (sampled.collect(), self.unseen);
-        let ended_with = if self.has_ended { self.wishes.named().to_vec() } else { Vec::new() };
-        Ok(Told { status, ended_with, clock: self.plan.clock, events, unseen })
+        let ended_with = if self.has_ended { self.config.named().to_vec() } else { Vec::new() };
+        Ok(RecordSummary { status, ended_with, clock: self.plan.clock, events, unseen })
     }
 
     fn described(&self) -> Described {
@@ -443,19 +447,19 @@ impl OfCpu {
 
 /// One that writes nothing by itself.
 fn silent(aside: Spec) -> Spec {
-    let told = flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
+    let summary = flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
     let more = flag::CONTEXT_SWITCH | flag::BUILD_ID | flag::INHERIT;
-    Spec { flags: aside.flags & !(told | more), ..aside }
+    Spec { flags: aside.flags & !(summary | more), ..aside }
 }
 
 fn machine() -> Machine {
-    let told = |file: &str| {
+    let summary = |file: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/kernel/{file}")).ok()?;
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
     Machine {
-        host: told("hostname"),
-        kernel: told("osrelease"),
+        host: summary("hostname"),
+        kernel: summary("osrelease"),
         architecture: Some(std::env::consts::ARCH.to_owned()),
         cpus: count_of("online"),
         command: std::env::args_os().map(|part| part.to_string_lossy().into_owned()).collect(),

@@ -9,10 +9,10 @@ use evenkeel_sys::{CpuSet, Errno};
 
 use super::already;
 use super::chosen::Chosen;
+use super::config::{RecordConfig, Switches, Targets};
 use super::error::LiveError;
 use super::events::Plan;
-use super::told::numbers;
-use super::wishes::{Switches, Targets, Wishes};
+use super::summary::numbers;
 
 /// More files than this are not opened: whole CPUs are watched instead, or not all threads.
 const FILES_MAX: u64 = 4096;
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-/// What was found for wishes.
+/// What was found for config.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) watch: Watch,
@@ -88,10 +88,10 @@ impl Found {
 }
 
 /// The CPUs that are online and to be watched.
-pub(super) fn cpus(wishes: &Wishes) -> CpuSet {
+pub(super) fn cpus(config: &RecordConfig) -> CpuSet {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let online = CpuSet::parse_list(online.trim()).unwrap_or_default();
-    match &wishes.targets {
+    match &config.targets {
         Targets::Cpus(wanted) => online.and(wanted),
         _ => online,
     }
@@ -101,24 +101,24 @@ pub(super) fn cpus(wishes: &Wishes) -> CpuSet {
 ///
 /// # Errors
 /// [`LiveError`] if they are not there, or this user may not.
-pub(super) fn find(wishes: &Wishes) -> Result<Found, LiveError> {
-    let cpus = cpus(wishes);
+pub(super) fn find(config: &RecordConfig) -> Result<Found, LiveError> {
+    let cpus = cpus(config);
     if cpus.is_empty() {
         let why = "none of these CPUs is online".to_owned();
-        return Err(LiveError::NotThere { whom: whom(wishes), why });
+        return Err(LiveError::NotThere { whom: whom(config), why });
     }
-    let absent = absent(wishes)?;
-    by_targets(wishes, &cpus).map(|found| found.and_unseen(absent))
+    let absent = absent(config)?;
+    by_targets(config, &cpus).map(|found| found.and_unseen(absent))
 }
 
 /// What is said of processes that were named and are not there. Others of them can be recorded all the same.
-fn absent(wishes: &Wishes) -> Result<Vec<String>, LiveError> {
+fn absent(config: &RecordConfig) -> Result<Vec<String>, LiveError> {
     const NO_SUCH: &str = "there is no such process";
-    let named = wishes.named();
+    let named = config.named();
     let absent: Vec<u32> = named.iter().copied().filter(|pid| already::threads(*pid).is_empty()).collect();
     if !named.is_empty() && absent.len() == named.len() {
-        let whom = match wishes.targets {
-            Targets::Processes(_) | Targets::Threads { .. } => whom(wishes),
+        let whom = match config.targets {
+            Targets::Processes(_) | Targets::Threads { .. } => whom(config),
             _ => format!("process {}", numbers(named)),
         };
         return Err(LiveError::NotThere { whom, why: NO_SUCH.to_owned() });
@@ -126,13 +126,13 @@ fn absent(wishes: &Wishes) -> Result<Vec<String>, LiveError> {
     Ok(absent.iter().map(|pid| format!("process {pid}: {NO_SUCH}")).collect())
 }
 
-fn by_targets(wishes: &Wishes, cpus: &CpuSet) -> Result<Found, LiveError> {
-    let not_there = |why: &str| LiveError::NotThere { whom: whom(wishes), why: why.to_owned() };
+fn by_targets(config: &RecordConfig, cpus: &CpuSet) -> Result<Found, LiveError> {
+    let not_there = |why: &str| LiveError::NotThere { whom: whom(config), why: why.to_owned() };
     let everybody = |chosen| {
-        let plan = Plan::of(wishes, Whose::Everybody, cpus).map_err(|errno| refused(wishes, errno))?;
+        let plan = Plan::of(config, Whose::Everybody, cpus).map_err(|errno| refused(config, errno))?;
         Ok(Found::new(Watch::Everybody, chosen, plan))
     };
-    match &wishes.targets {
+    match &config.targets {
         Targets::Machine | Targets::Cpus(_) => everybody(Chosen::All),
         Targets::Processes(pids) => {
             let tids = tids_of(pids, None);
@@ -141,7 +141,7 @@ fn by_targets(wishes: &Wishes, cpus: &CpuSet) -> Result<Found, LiveError> {
                 return Err(not_there("there is no such process"));
             }
             let threads = Threads { tids, pids: pids.clone(), name: None };
-            one_by_one(wishes, threads, everybody(chosen), cpus)
+            one_by_one(config, threads, everybody(chosen), cpus)
         }
         Targets::Threads { name, pids } => {
             let name = name.as_bytes().to_vec();
@@ -157,17 +157,17 @@ fn by_targets(wishes: &Wishes, cpus: &CpuSet) -> Result<Found, LiveError> {
                 }
                 Err(refusal) => {
                     let threads = Threads { tids, pids: among, name: Some(name) };
-                    one_by_one(wishes, threads, Err(refusal), cpus)
+                    one_by_one(config, threads, Err(refusal), cpus)
                 }
             }
         }
         Targets::Group(path) => {
             let group = Group::open(path).map_err(|errno| not_there(&format!("{}: {errno}", path.display())))?;
-            match Plan::of(wishes, Whose::Group(&group), cpus) {
+            match Plan::of(config, Whose::Group(&group), cpus) {
                 Ok(plan) => Ok(Found::new(Watch::Group(group), Chosen::All, plan)),
                 // A group of another controller: its processes are watched.
                 Err(errno) if !errno.is_denial() => of_group(path, &everybody),
-                Err(errno) => Err(refused(wishes, errno)),
+                Err(errno) => Err(refused(config, errno)),
             }
         }
     }
@@ -189,14 +189,14 @@ fn of_group(path: &Path, everybody: &dyn Fn(Chosen) -> Result<Found, LiveError>)
 
 /// Threads one by one; whole CPUs where there are too many, or where it takes them to see what is wished.
 fn one_by_one(
-    wishes: &Wishes,
+    config: &RecordConfig,
     mut threads: Threads,
     everybody: Result<Found, LiveError>,
     cpus: &CpuSet,
 ) -> Result<Found, LiveError> {
-    let takes_cpus = wishes.switches != Switches::None || wishes.wakes;
-    let more = [wishes.switches == Switches::WithStacks, wishes.faults, wishes.wakes].map(u64::from);
-    let events = 1 + (wishes.clock_hz.iter().count() + wishes.probes.len()) as u64 + more.iter().sum::<u64>();
+    let takes_cpus = config.switches != Switches::None || config.wakes;
+    let more = [config.switches == Switches::WithStacks, config.faults, config.wakes].map(u64::from);
+    let events = 1 + (config.clock_hz.iter().count() + config.probes.len()) as u64 + more.iter().sum::<u64>();
     let room = files_allowed().saturating_sub(FILES_FREE).min(FILES_MAX) / (cpus.len() as u64 * events);
     let count = threads.tids.len() as u64;
     if (takes_cpus || count > room)
@@ -205,12 +205,12 @@ fn one_by_one(
         return Ok(found);
     }
     // The first may have ended since.
-    let planned = threads.tids.iter().find_map(|tid| match Plan::of(wishes, Whose::Thread(*tid), cpus) {
+    let planned = threads.tids.iter().find_map(|tid| match Plan::of(config, Whose::Thread(*tid), cpus) {
         Err(Errno::SRCH) => None,
         planned => Some(planned),
     });
     let planned = planned.unwrap_or(Err(Errno::SRCH));
-    let plan = planned.map_err(|errno| refused(wishes, errno))?;
+    let plan = planned.map_err(|errno| refused(config, errno))?;
     // Those that worked most are the ones to see.
     if count > room {
         threads.tids.sort_by_cached_key(|tid| std::cmp::Reverse(already::cpu_ns(*tid)));
@@ -259,8 +259,8 @@ fn tids_of(pids: &[u32], name: Option<&[u8]>) -> Vec<u32> {
     pids.iter().flat_map(of).collect()
 }
 
-fn whom(wishes: &Wishes) -> String {
-    match &wishes.targets {
+fn whom(config: &RecordConfig) -> String {
+    match &config.targets {
         Targets::Machine => "the machine".to_owned(),
         Targets::Cpus(cpus) => format!("CPUs {cpus}"),
         Targets::Processes(pids) => format!("process {}", numbers(pids)),
@@ -271,13 +271,13 @@ fn whom(wishes: &Wishes) -> String {
 }
 
 /// What the kernel said, with what mends it.
-pub(super) fn refused(wishes: &Wishes, errno: Errno) -> LiveError {
-    let whom = whom(wishes);
+pub(super) fn refused(config: &RecordConfig, errno: Errno) -> LiveError {
+    let whom = whom(config);
     match errno {
         errno if errno.is_denial() => {
             let level = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
             let level = level.and_then(|text| text.trim().parse::<i32>().ok());
-            let needs = match (&wishes.targets, wishes.wakes) {
+            let needs = match (&config.targets, config.wakes) {
                 (_, true) => -1,
                 (Targets::Processes(_) | Targets::Threads { .. }, false) => 2,
                 _ => 0,

@@ -1,7 +1,7 @@
 //! Off-CPU intervals as folded stacks, weighted by their length in nanoseconds: what an off-CPU flame graph and a wake-up graph are drawn of.
 
 use super::interval::OffCpuInterval;
-use crate::fold::{self, Base, Folded, Seen};
+use crate::fold::{self, Base, Folded, WeightedStack};
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::StackId;
@@ -14,22 +14,26 @@ pub fn folded(recording: &Recording, names: &Names, intervals: &[OffCpuInterval]
 }
 
 /// A interval as something to be added up, by its length.
-pub(super) fn seen(interval: &OffCpuInterval) -> Seen {
+pub(super) fn seen(interval: &OffCpuInterval) -> WeightedStack {
     let OffCpuInterval { pid, tid, cpu, stack, reason, span, .. } = *interval;
-    Seen { pid, tid, cpu, stack, on_top: Some(reason.words()), weight: span.length_ns() }
+    WeightedStack { pid, tid, cpu, stack, on_top: Some(reason.words()), weight: span.length_ns() }
 }
 
 /// The intervals that somebody is known to have ended: the waker's thread and stack, and on top of it the woken one's.
 pub fn woken(recording: &Recording, names: &Names, intervals: &[OffCpuInterval]) -> Folded {
     let mut folded = Folded::default();
-    let line = |seen: Seen| {
-        let one =
-            Folded::from(&fold::tree(recording, names, Base::Thread, std::iter::once(Seen { weight: 1, ..seen })));
+    let line = |seen: WeightedStack| {
+        let one = Folded::from(&fold::tree(
+            recording,
+            names,
+            Base::Thread,
+            std::iter::once(WeightedStack { weight: 1, ..seen }),
+        ));
         one.lines.into_keys().next().unwrap_or_default()
     };
     let waker_of = |tid: u32, stack: StackId| {
         let pid = recording.threads.get(&tid).map_or(0, |thread| thread.pid);
-        line(Seen { pid, tid, cpu: 0, stack: Some(stack), on_top: None, weight: 1 })
+        line(WeightedStack { pid, tid, cpu: 0, stack: Some(stack), on_top: None, weight: 1 })
     };
     for interval in intervals {
         let Some((by, Some(stack))) = interval.woken_by else { continue };

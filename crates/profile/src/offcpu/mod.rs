@@ -30,7 +30,7 @@ use crate::recording::{Recording, Turn};
 use crate::stack::StackId;
 use cpus::Cpus;
 use pair::Pair;
-use reason::Seen;
+use reason::StackReason;
 
 /// A switch and the sample of it are one moment of the kernel's: what lies further from it is of another one.
 const SAME_MOMENT_NS: u64 = 1_000_000;
@@ -40,7 +40,7 @@ pub fn intervals(recording: &Recording, names: &Names) -> Vec<OffCpuInterval> {
     let cpus = Cpus::of(recording);
     let samples = Samples::of(recording);
     let wakes = wakes::Wakes::of(recording);
-    let mut seen: HashMap<StackId, Seen> = HashMap::new();
+    let mut seen: HashMap<StackId, StackReason> = HashMap::new();
     let mut intervals: Vec<OffCpuInterval> = pairs::of(recording, &cpus)
         .into_iter()
         .map(|pair| {
@@ -72,16 +72,16 @@ pub fn trust(recording: &Recording, intervals: &[OffCpuInterval]) -> Trust {
     wakes::trust(recording, intervals)
 }
 
-fn why(pair: &Pair, seen: Option<Seen>, cpus: &Cpus) -> Reason {
+fn why(pair: &Pair, seen: Option<StackReason>, cpus: &Cpus) -> Reason {
     if pair.has_ended {
         return Reason::Ended;
     }
     let Some(turn) = pair.turn else { return Reason::Unknown };
-    match (turn, seen.unwrap_or(Seen::Nothing)) {
-        (_, Seen::Ended) => Reason::Ended,
-        (_, Seen::Waits(reason)) if turn != Turn::Preempted || reason != Reason::Other => reason,
-        (Turn::Preempted, Seen::Yielded) => Reason::Yielded,
-        (Turn::Preempted, seen) if cpus.was_throttled(pair, seen == Seen::ThrottleWork) => Reason::Throttled,
+    match (turn, seen.unwrap_or(StackReason::Nothing)) {
+        (_, StackReason::Ended) => Reason::Ended,
+        (_, StackReason::Waits(reason)) if turn != Turn::Preempted || reason != Reason::Other => reason,
+        (Turn::Preempted, StackReason::Yielded) => Reason::Yielded,
+        (Turn::Preempted, seen) if cpus.was_throttled(pair, seen == StackReason::ThrottleWork) => Reason::Throttled,
         (Turn::Preempted, _) => Reason::Preempted,
         _ => Reason::Unknown,
     }

@@ -1,4 +1,4 @@
-//! `Seen`: what a stack at the moment of a switch says. The kernel's function that gave the CPU away tells what was waited for; where the
+//! `StackReason`: what a stack at the moment of a switch says. The kernel's function that gave the CPU away tells what was waited for; where the
 //! kernel's names may not be read, the C library's say the most of it.
 
 use super::interval::Reason;
@@ -13,7 +13,7 @@ const USER_FRAMES_MAX: usize = 4;
 
 /// What a stack says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum StackReason {
     /// It waited for this.
     Waits(Reason),
     /// It was on its way back to its own code, or at a place where the kernel asks whether others wait.
@@ -194,7 +194,7 @@ const USER_WAITS: &[(&[&str], Reason)] = &[
 ];
 
 /// What a stack says.
-pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> Seen {
+pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> StackReason {
     let (mut kernel, mut user) = (Vec::new(), Vec::new());
     for frame in recording.stacks.innermost_first(stack).take(FRAMES_MAX) {
         let named = names.get(frame);
@@ -205,44 +205,44 @@ pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> Seen
 }
 
 /// From the kernel's functions, from the innermost on; none without any.
-fn of_kernel(functions: &[&str]) -> Option<Seen> {
+fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     let functions: Vec<&str> = functions.iter().map(|name| bare(name)).collect();
     // What the compiler jumped to, instead of calling it, is not on the stack: the first one may be any.
     let first = functions.iter().position(|name| !is_any(CORE, name))?;
     let own = &functions[first..];
     let name = own[0];
     if own.iter().take(2).any(|name| name.ends_with("sys_sched_yield") || *name == "do_sched_yield") {
-        return Some(Seen::Yielded);
+        return Some(StackReason::Yielded);
     }
     if name == "do_task_dead" || name == "do_exit" {
-        return Some(Seen::Ended);
+        return Some(StackReason::Ended);
     }
     if is_any(FORCED, name) {
         let is_work = own.iter().take(4).any(|name| matches!(*name, "throttle_cfs_rq_work" | "task_work_run"));
-        return Some(if is_work { Seen::ThrottleWork } else { Seen::Forced });
+        return Some(if is_work { StackReason::ThrottleWork } else { StackReason::Forced });
     }
     if own.iter().any(|name| is_any(FAULT, name)) {
-        return Some(Seen::Waits(Reason::PageFault));
+        return Some(StackReason::Waits(Reason::PageFault));
     }
     // Who waits for a disk says so in the scheduler's own words.
     let waits = functions.iter().find_map(|name| {
         let told = WAITS.iter().find(|(like, _)| like.is(name));
         told.map(|(_, reason)| *reason)
     });
-    Some(Seen::Waits(waits.unwrap_or(Reason::Other)))
+    Some(StackReason::Waits(waits.unwrap_or(Reason::Other)))
 }
 
 /// From the user's functions alone.
-fn of_user(functions: &[&str]) -> Seen {
+fn of_user(functions: &[&str]) -> StackReason {
     let told = functions.iter().take(USER_FRAMES_MAX).find_map(|name| {
         let name = name.split('@').next().unwrap_or(name);
         let name = name.trim_start_matches("__GI_").trim_start_matches("__libc_").trim_start_matches('_');
         USER_WAITS.iter().find(|(names, _)| names.contains(&name)).map(|(_, reason)| *reason)
     });
     match told {
-        Some(Reason::Yielded) => Seen::Yielded,
-        Some(reason) => Seen::Waits(reason),
-        None => Seen::Nothing,
+        Some(Reason::Yielded) => StackReason::Yielded,
+        Some(reason) => StackReason::Waits(reason),
+        None => StackReason::Nothing,
     }
 }
 
@@ -273,46 +273,55 @@ mod tests {
     #[test]
     fn stacks_say_why() {
         use Reason::{Disk, Futex, KernelLock, Other, PageFault, Poll, Sleep, Socket, Stopped};
-        let table: &[(&str, Seen)] = &[
-            ("schedule futex_do_wait __futex_wait futex_wait do_futex __x64_sys_futex", Seen::Waits(Futex)),
-            ("__schedule schedule futex_wait_queue_me futex_wait do_futex", Seen::Waits(Futex)),
-            ("schedule schedule_hrtimeout_range_clock do_epoll_wait __x64_sys_epoll_wait", Seen::Waits(Poll)),
+        let table: &[(&str, StackReason)] = &[
+            ("schedule futex_do_wait __futex_wait futex_wait do_futex __x64_sys_futex", StackReason::Waits(Futex)),
+            ("__schedule schedule futex_wait_queue_me futex_wait do_futex", StackReason::Waits(Futex)),
+            ("schedule schedule_hrtimeout_range_clock do_epoll_wait __x64_sys_epoll_wait", StackReason::Waits(Poll)),
             (
                 "schedule schedule_hrtimeout_range_clock poll_schedule_timeout.constprop.0 do_sys_poll",
-                Seen::Waits(Poll),
+                StackReason::Waits(Poll),
             ),
-            ("schedule io_cqring_wait __do_sys_io_uring_enter", Seen::Waits(Poll)),
-            ("schedule do_nanosleep hrtimer_nanosleep common_nsleep", Seen::Waits(Sleep)),
-            ("schedule anon_pipe_read vfs_read ksys_read", Seen::Waits(Socket)),
-            ("schedule schedule_timeout __skb_wait_for_more_packets __unix_dgram_recvmsg", Seen::Waits(Socket)),
-            ("schedule schedule_timeout wait_woken sk_wait_data tcp_recvmsg_locked tcp_recvmsg", Seen::Waits(Socket)),
-            ("schedule io_schedule folio_wait_bit folio_wait_writeback __filemap_fdatawait_range", Seen::Waits(Disk)),
-            ("schedule schedule_timeout io_schedule_timeout wait_for_completion_io_timeout", Seen::Waits(Disk)),
-            ("schedule io_schedule bit_wait_io __wait_on_bit out_of_line_wait_on_bit do_fsync", Seen::Waits(Disk)),
+            ("schedule io_cqring_wait __do_sys_io_uring_enter", StackReason::Waits(Poll)),
+            ("schedule do_nanosleep hrtimer_nanosleep common_nsleep", StackReason::Waits(Sleep)),
+            ("schedule anon_pipe_read vfs_read ksys_read", StackReason::Waits(Socket)),
+            ("schedule schedule_timeout __skb_wait_for_more_packets __unix_dgram_recvmsg", StackReason::Waits(Socket)),
+            (
+                "schedule schedule_timeout wait_woken sk_wait_data tcp_recvmsg_locked tcp_recvmsg",
+                StackReason::Waits(Socket),
+            ),
+            (
+                "schedule io_schedule folio_wait_bit folio_wait_writeback __filemap_fdatawait_range",
+                StackReason::Waits(Disk),
+            ),
+            ("schedule schedule_timeout io_schedule_timeout wait_for_completion_io_timeout", StackReason::Waits(Disk)),
+            (
+                "schedule io_schedule bit_wait_io __wait_on_bit out_of_line_wait_on_bit do_fsync",
+                StackReason::Waits(Disk),
+            ),
             (
                 "schedule io_schedule folio_wait_bit_common filemap_read_folio filemap_fault __do_fault do_fault \
                  __handle_mm_fault handle_mm_fault exc_page_fault asm_exc_page_fault",
-                Seen::Waits(PageFault),
+                StackReason::Waits(PageFault),
             ),
-            ("schedule io_schedule do_swap_page handle_mm_fault", Seen::Waits(PageFault)),
+            ("schedule io_schedule do_swap_page handle_mm_fault", StackReason::Waits(PageFault)),
             (
                 "schedule schedule_preempt_disabled rwsem_down_read_slowpath down_read do_madvise",
-                Seen::Waits(KernelLock),
+                StackReason::Waits(KernelLock),
             ),
-            ("schedule do_wait kernel_wait4", Seen::Waits(Stopped)),
-            ("schedule do_signal_stop get_signal exit_to_user_mode_loop", Seen::Waits(Stopped)),
-            ("schedule schedule_timeout wait_for_completion affine_move_task", Seen::Waits(Other)),
-            ("schedule irqentry_exit_to_user_mode asm_exc_page_fault", Seen::Forced),
-            ("schedule irqentry_exit_to_user_mode asm_sysvec_apic_timer_interrupt", Seen::Forced),
-            ("schedule exit_to_user_mode_loop do_syscall_64", Seen::Forced),
-            ("__cond_resched generic_perform_write ext4_buffered_write_iter", Seen::Forced),
-            ("preempt_schedule_irq irqentry_exit asm_sysvec_apic_timer_interrupt futex_wait", Seen::Forced),
-            ("__cond_resched task_work_run irqentry_exit_to_user_mode", Seen::ThrottleWork),
-            ("schedule __x64_sys_sched_yield do_syscall_64", Seen::Yielded),
-            ("do_task_dead do_exit do_group_exit", Seen::Ended),
+            ("schedule do_wait kernel_wait4", StackReason::Waits(Stopped)),
+            ("schedule do_signal_stop get_signal exit_to_user_mode_loop", StackReason::Waits(Stopped)),
+            ("schedule schedule_timeout wait_for_completion affine_move_task", StackReason::Waits(Other)),
+            ("schedule irqentry_exit_to_user_mode asm_exc_page_fault", StackReason::Forced),
+            ("schedule irqentry_exit_to_user_mode asm_sysvec_apic_timer_interrupt", StackReason::Forced),
+            ("schedule exit_to_user_mode_loop do_syscall_64", StackReason::Forced),
+            ("__cond_resched generic_perform_write ext4_buffered_write_iter", StackReason::Forced),
+            ("preempt_schedule_irq irqentry_exit asm_sysvec_apic_timer_interrupt futex_wait", StackReason::Forced),
+            ("__cond_resched task_work_run irqentry_exit_to_user_mode", StackReason::ThrottleWork),
+            ("schedule __x64_sys_sched_yield do_syscall_64", StackReason::Yielded),
+            ("do_task_dead do_exit do_group_exit", StackReason::Ended),
             (
                 "schedule schedule_timeout io_schedule_timeout submit_bio_wait blkdev_issue_discard evict do_exit",
-                Seen::Waits(Disk),
+                StackReason::Waits(Disk),
             ),
         ];
         for (stack, expected) in table {
@@ -326,13 +335,13 @@ mod tests {
     #[test]
     fn without_the_kernels_names_the_c_librarys_tell() {
         let table = [
-            ("__GI___lll_lock_wait", Seen::Waits(Reason::Futex)),
-            ("clock_nanosleep@GLIBC_2.2.5", Seen::Waits(Reason::Sleep)),
-            ("__poll", Seen::Waits(Reason::Poll)),
-            ("__libc_recv", Seen::Waits(Reason::Socket)),
-            ("__sched_yield", Seen::Yielded),
-            ("read", Seen::Nothing),
-            ("my_poll", Seen::Nothing),
+            ("__GI___lll_lock_wait", StackReason::Waits(Reason::Futex)),
+            ("clock_nanosleep@GLIBC_2.2.5", StackReason::Waits(Reason::Sleep)),
+            ("__poll", StackReason::Waits(Reason::Poll)),
+            ("__libc_recv", StackReason::Waits(Reason::Socket)),
+            ("__sched_yield", StackReason::Yielded),
+            ("read", StackReason::Nothing),
+            ("my_poll", StackReason::Nothing),
         ];
         for (name, expected) in table {
             assert_eq!(of_user(&[name]), expected, "{name}");

@@ -36,7 +36,7 @@ pub struct Report {
     pub faults: Vec<Faults>,
     /// The longest intervals of these threads, in the order of time.
     #[serde(rename = "spells")]
-    pub intervals: Vec<One>,
+    pub intervals: Vec<ListedInterval>,
     /// How many more there were.
     #[serde(rename = "spells_left_out")]
     pub intervals_left_out: u64,
@@ -152,7 +152,7 @@ pub struct Share {
 
 /// A interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct One {
+pub struct ListedInterval {
     /// The thread.
     pub tid: u32,
     /// When it began, in nanoseconds since the recording did.
@@ -176,7 +176,7 @@ pub struct One {
 pub struct Wait {
     /// It.
     #[serde(flatten)]
-    pub interval: One,
+    pub interval: ListedInterval,
     /// The thread, with its number.
     pub thread: String,
     /// Who took the CPU, where it could have run on.
@@ -255,7 +255,7 @@ fn thread(
 
 fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, intervals: &[&OffCpuInterval]) -> Row {
     let mut whole: Vec<u64> = Vec::new();
-    let (mut place, mut taken, mut woken) = (Tally::default(), Tally::default(), Tally::default());
+    let (mut place, mut taken, mut woken) = (TimeByName::default(), TimeByName::default(), TimeByName::default());
     let mut waited_ns = None;
     for interval in intervals {
         let length_ns = interval.span.length_ns();
@@ -288,12 +288,12 @@ fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, intervals
 
 /// Time by what it was spent on.
 #[derive(Default)]
-struct Tally {
+struct TimeByName {
     sums: HashMap<String, u64>,
     total: u64,
 }
 
-impl Tally {
+impl TimeByName {
     /// What is not known is of the whole too.
     fn add(&mut self, name: Option<String>, length_ns: u64) {
         self.total = self.total.saturating_add(length_ns);
@@ -340,7 +340,7 @@ pub(super) fn on_cpu_ns(recording: &Recording) -> HashMap<u32, (u32, u64)> {
 }
 
 /// The longest of them one by one, and how many are not among them.
-fn listed(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInterval]) -> (Vec<One>, u64) {
+fn listed(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInterval]) -> (Vec<ListedInterval>, u64) {
     let mut longest: Vec<&OffCpuInterval> = intervals.iter().collect();
     longest.sort_by_key(|interval| std::cmp::Reverse(interval.span.length_ns()));
     let left_out = longest.len().saturating_sub(LISTED_MAX) as u64;
@@ -365,8 +365,8 @@ fn longest_waits(recording: &Recording, places: &mut Places<'_>, intervals: &[Of
     waits.into_iter().take(WAITS_MAX).map(wait).collect()
 }
 
-fn one(recording: &Recording, places: &mut Places<'_>, interval: &OffCpuInterval) -> One {
-    One {
+fn one(recording: &Recording, places: &mut Places<'_>, interval: &OffCpuInterval) -> ListedInterval {
+    ListedInterval {
         tid: interval.tid,
         at_ns: interval.span.start_ns.saturating_sub(recording.span.start_ns),
         length_ns: interval.span.length_ns(),

@@ -55,7 +55,7 @@ impl Wakes {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trust {
     /// They were not recorded, or there were too few sleeps to tell.
-    NotTold,
+    NotRecorded,
     /// As good as every sleep ended with one.
     Whole,
     /// Too many sleeps ended without one: where the tracepoint does not fire on this kernel, or who was watched does not cover who woke.
@@ -69,7 +69,7 @@ pub enum Trust {
 
 pub(super) fn trust(recording: &Recording, intervals: &[OffCpuInterval]) -> Trust {
     if events_named(recording, &["sched:sched_waking"]).is_empty() {
-        return Trust::NotTold;
+        return Trust::NotRecorded;
     }
     let turns: HashMap<(u32, u64), Turn> =
         recording.switches.iter().map(|switch| ((switch.tid, switch.at_ns), switch.turn)).collect();
@@ -85,7 +85,7 @@ pub(super) fn trust(recording: &Recording, intervals: &[OffCpuInterval]) -> Trus
     let shares = by_cpu.iter().filter(|(_, (_, all))| *all >= LEAST);
     let shares = shares.map(|(cpu, (woken, all))| (*cpu, *woken as f64 / *all as f64));
     match shares.min_by(|one, other| one.1.total_cmp(&other.1)) {
-        None => Trust::NotTold,
+        None => Trust::NotRecorded,
         Some((_, share)) if share >= WHOLE_SHARE => Trust::Whole,
         Some((cpu, share)) => Trust::Lacking { share, cpu },
     }

@@ -45,9 +45,9 @@ pub struct PerfFile<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The file says where it is.
-    Told,
+    Declared,
     /// It was not told, since who wrote the file did not come to its end: the last record may be cut off.
-    NotTold,
+    Undeclared,
 }
 
 /// Where records say the number of their event. The kernel writes what it is asked for: who asks for different records must have the number
@@ -89,7 +89,7 @@ impl<'a> PerfFile<'a> {
             by_id: HashMap::new(),
             ids: Ids::default(),
             data: at,
-            end: End::Told,
+            end: End::Declared,
             has_packed: false,
             unpacked: None,
         };
@@ -102,7 +102,7 @@ impl<'a> PerfFile<'a> {
             return Err(wrong("it has no events", file.data.offset()));
         }
         if file.has_packed {
-            file.unpacked = Some(unpacked(file.data, file.features.compression, file.end == End::NotTold)?);
+            file.unpacked = Some(unpacked(file.data, file.features.compression, file.end == End::Undeclared)?);
         }
         file.name_events();
         file.ids = Ids::of(&file.layouts);
@@ -122,7 +122,7 @@ impl<'a> PerfFile<'a> {
         if data.1 == 0 {
             let rest = (self.bytes.len() as u64).saturating_sub(data.0);
             self.data = self.part((data.0, rest))?;
-            self.end = End::NotTold;
+            self.end = End::Undeclared;
             // The feature that tells of it is not there either.
             self.has_packed = has_packed(self.data);
             return Ok(());
@@ -140,7 +140,7 @@ impl<'a> PerfFile<'a> {
 
     /// A file that went through a pipe: all is a record.
     fn of_pipe(&mut self, at: Cursor<'a>) -> Result<(), Malformed> {
-        (self.data, self.end) = (at, End::NotTold);
+        (self.data, self.end) = (at, End::Undeclared);
         let mut walk = Walk::over(at);
         // A cut off end is told of when the records are read.
         while let Ok(Some(piece)) = walk.next() {
@@ -262,7 +262,7 @@ impl<'a> PerfFile<'a> {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,
                 // perf flushes its compressor once a record, and what that holds back at the end is lost.
-                Err(malformed) if self.end == End::NotTold || self.unpacked.is_some() && walk.is_cut_off() => {
+                Err(malformed) if self.end == End::Undeclared || self.unpacked.is_some() && walk.is_cut_off() => {
                     converter.doubt(RecordingCaveat::EndMissing { why: malformed.to_string() });
                     break;
                 }
@@ -288,7 +288,7 @@ impl<'a> PerfFile<'a> {
         if let Some(doubt) = self.unpacked.as_ref().and_then(|unpacked| unpacked.doubt.as_ref()) {
             converter.doubt(RecordingCaveat::EndMissing { why: doubt.clone() });
         }
-        if self.end == End::NotTold && self.is_of_disk() {
+        if self.end == End::Undeclared && self.is_of_disk() {
             converter.doubt(RecordingCaveat::Unfinished);
         }
         places.sort_by_key(|place| place.at_ns);

@@ -91,7 +91,7 @@ pub struct Long {
 
 /// Why scopes and a recording can't be put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Apart {
+pub enum Mismatch {
     /// Their clocks differ.
     #[error(
         "its times are not of the monotonic clock, as those of scopes are; record with `evenkeel profile record`, or `perf record -k CLOCK_MONOTONIC`"
@@ -115,7 +115,7 @@ const CLOCK_MONOTONIC: i32 = 1;
 ///
 /// # Errors
 /// If there is a recording, and it can't be put beside the scopes.
-pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Recording>) -> Result<Long, Apart> {
+pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Recording>) -> Result<Long, Mismatch> {
     let away = recording.map(|recording| beside(scopes, recording)).transpose()?;
     let mut found =
         Found { over_ns, away, rows: BTreeMap::new(), unjudged: Unjudged::default(), looked: 0, covered: 0 };
@@ -140,22 +140,22 @@ pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Reco
     })
 }
 
-fn beside(scopes: &Scopes, recording: &Recording) -> Result<Away, Apart> {
+fn beside(scopes: &Scopes, recording: &Recording) -> Result<Away, Mismatch> {
     if recording.switches.is_empty() {
-        return Err(Apart::NoSwitches);
+        return Err(Mismatch::NoSwitches);
     }
     if recording.clock != Some(CLOCK_MONOTONIC) || !scopes.is_monotonic {
-        return Err(Apart::Clock);
+        return Err(Mismatch::Clock);
     }
     let away = Away::of(recording);
     let Span { start_ns, end_ns } = away.span;
     let all = || scopes.threads.iter().flat_map(|thread| &thread.scopes);
     if all().next().is_some() && !all().any(|scope| scope.start_ns < end_ns && scope.end_ns() > start_ns) {
-        return Err(Apart::Time);
+        return Err(Mismatch::Time);
     }
     let tids: Vec<u32> = scopes.threads.iter().filter_map(|thread| thread.tid).collect();
     if !recording.switches.iter().any(|switch| tids.contains(&switch.tid)) {
-        return Err(Apart::Threads);
+        return Err(Mismatch::Threads);
     }
     Ok(away)
 }

@@ -134,11 +134,14 @@ fn a_recording_that_is_not_of_the_scopes_is_refused() {
         long(&scopes, 2 * MS, Which::Leaf, Some(&recording)).map(|_| ())
     };
     assert_eq!(with(|_| ()), Ok(()));
-    assert_eq!(with(|recording| recording.clock = None), Err(Apart::Clock));
-    assert_eq!(with(|recording| recording.clock = Some(4)), Err(Apart::Clock));
-    assert_eq!(with(|recording| recording.switches.clear()), Err(Apart::NoSwitches));
-    assert_eq!(with(|recording| recording.span.end_ns = 5 * MS), Err(Apart::Time));
-    assert_eq!(with(|recording| recording.switches.iter_mut().for_each(|switch| switch.tid = 5)), Err(Apart::Threads));
+    assert_eq!(with(|recording| recording.clock = None), Err(Mismatch::Clock));
+    assert_eq!(with(|recording| recording.clock = Some(4)), Err(Mismatch::Clock));
+    assert_eq!(with(|recording| recording.switches.clear()), Err(Mismatch::NoSwitches));
+    assert_eq!(with(|recording| recording.span.end_ns = 5 * MS), Err(Mismatch::Time));
+    assert_eq!(
+        with(|recording| recording.switches.iter_mut().for_each(|switch| switch.tid = 5)),
+        Err(Mismatch::Threads)
+    );
 }
 
 #[test]

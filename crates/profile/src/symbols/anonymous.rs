@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use super::cache::{Cache, Grade, Kept};
+use super::cache::{Cache, CachedNames, Grade};
 use super::demangle::demangle;
 use super::elf::{self, Image};
 use super::finding::{Finding, Mapped, Settings, identity, of_recording};
@@ -63,7 +63,7 @@ pub(super) fn resolve(
         }
     }
     if let Some(key) = key.filter(|_| kept.len() > known) {
-        cache.store(key, &Kept { grade: Grade::Own, places: kept });
+        cache.store(key, &CachedNames { grade: Grade::Own, places: kept });
     }
 }
 

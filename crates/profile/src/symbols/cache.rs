@@ -48,7 +48,7 @@ pub(crate) enum Scope {
 
 /// What is kept of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct CachedNames {
     /// Where it is from.
     pub(crate) grade: Grade,
     /// The functions by place; none for a place that has no name.
@@ -85,7 +85,7 @@ impl Cache {
     }
 
     /// What is kept; none where nothing is, or what is there can't be used.
-    pub(crate) fn load(&self, key: Key<'_>) -> Option<Kept> {
+    pub(crate) fn load(&self, key: Key<'_>) -> Option<CachedNames> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let path = self.path(key)?;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -99,11 +99,11 @@ impl Cache {
     }
 
     /// Keeps it. What can't be kept is found anew the next time.
-    pub(crate) fn store(&self, key: Key<'_>, kept: &Kept) {
+    pub(crate) fn store(&self, key: Key<'_>, kept: &CachedNames) {
         let _ = self.try_store(key, kept);
     }
 
-    fn try_store(&self, key: Key<'_>, kept: &Kept) -> Option<()> {
+    fn try_store(&self, key: Key<'_>, kept: &CachedNames) -> Option<()> {
         let folder = self.0.as_ref()?;
         DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
         if !is_own(&std::fs::symlink_metadata(folder).ok()?) {
@@ -159,7 +159,7 @@ fn is_own(known: &std::fs::Metadata) -> bool {
     known.uid() == rustix::process::geteuid().as_raw() && known.mode() & 0o022 == 0
 }
 
-fn written(kept: &Kept) -> Option<Vec<u8>> {
+fn written(kept: &CachedNames) -> Option<Vec<u8>> {
     let mut numbers = std::collections::HashMap::new();
     let mut functions = Vec::new();
     let mut places = BTreeMap::new();
@@ -180,7 +180,7 @@ fn written(kept: &Kept) -> Option<Vec<u8>> {
 }
 
 /// An entry: a line with its format and the checksum of the rest. None if either is another one.
-pub(crate) fn parse_entry(bytes: &[u8]) -> Option<Kept> {
+pub(crate) fn parse_entry(bytes: &[u8]) -> Option<CachedNames> {
     let end = bytes.iter().take(80).position(|byte| *byte == b'\n')?;
     let sum = std::str::from_utf8(bytes.get(..end)?).ok()?.strip_prefix(HEAD)?.strip_prefix(' ')?;
     let body = bytes.get(end + 1..)?;
@@ -195,7 +195,7 @@ pub(crate) fn parse_entry(bytes: &[u8]) -> Option<Kept> {
     let places = places
         .into_iter()
         .map(|(place, numbers)| Some((place, numbers.iter().map(function).collect::<Option<Vec<_>>>()?)));
-    Some(Kept { grade, places: places.collect::<Option<_>>()? })
+    Some(CachedNames { grade, places: places.collect::<Option<_>>()? })
 }
 
 #[cfg(test)]
@@ -206,12 +206,12 @@ mod tests {
 
     use super::*;
 
-    fn kept() -> Kept {
+    fn kept() -> CachedNames {
         let inlined =
             Function { name: "step".to_owned(), file: Some("world.rs".to_owned()), line: 7, is_inlined: true };
         let places =
             [(0x1000, vec![Function::named("run"), inlined]), (0x1004, vec![Function::named("run")]), (9, vec![])];
-        Kept { grade: Grade::Own, places: places.into() }
+        CachedNames { grade: Grade::Own, places: places.into() }
     }
 
     const KEY: Key<'static> = Key { build_id: &[0xab, 0xcd], path: "/usr/bin/server", scope: Scope::Here };

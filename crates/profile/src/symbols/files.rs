@@ -10,7 +10,7 @@ use std::path::Path;
 use object::read::ReadRef;
 
 use super::anonymous;
-use super::cache::{Cache, Grade, Kept, Key, Scope};
+use super::cache::{Cache, CachedNames, Grade, Key, Scope};
 use super::demangle::demangle;
 use super::elf::{self, Image, Symbol};
 use super::finding::{Finding, Mapped, Settings, VDSO, identity, of_recording};
@@ -43,7 +43,7 @@ pub(super) fn resolve(
     let identity = identity(recording);
     let key = key(&sought, module).or_else(|| of_recording(&identity, &module.path, settings));
     let mut kept = key.and_then(|key| cache.load(key)).filter(|kept| !is_outdone(kept, module, &lookup));
-    let missing = |kept: &Option<Kept>| -> BTreeSet<u64> {
+    let missing = |kept: &Option<CachedNames>| -> BTreeSet<u64> {
         let is_kept = |offset: &u64| kept.as_ref().is_some_and(|kept| kept.places.contains_key(offset));
         offsets.iter().copied().filter(|offset| !is_kept(offset)).collect()
     };
@@ -52,7 +52,7 @@ pub(super) fn resolve(
     if !wanting.is_empty() {
         match names_of(&sought, &wanting, &lookup) {
             Ok(found) => {
-                let kept = kept.get_or_insert_with(|| Kept { grade: found.grade, places: BTreeMap::new() });
+                let kept = kept.get_or_insert_with(|| CachedNames { grade: found.grade, places: BTreeMap::new() });
                 kept.grade = found.grade;
                 kept.places.extend(found.places);
                 if let Some(key) = key {
@@ -62,7 +62,7 @@ pub(super) fn resolve(
             Err(why) => reason = Some(why),
         }
     }
-    let Some(Kept { grade, places }) = kept else {
+    let Some(CachedNames { grade, places }) = kept else {
         finding.files.extend(reason.map(|reason| (id, reason)));
         return;
     };
@@ -74,7 +74,7 @@ pub(super) fn resolve(
 }
 
 /// Whether there is better now than what was kept: separate debug information that was installed since.
-fn is_outdone(kept: &Kept, module: &Module, lookup: &Lookup) -> bool {
+fn is_outdone(kept: &CachedNames, module: &Module, lookup: &Lookup) -> bool {
     let id = module.build_id.as_deref().unwrap_or_default();
     let package = split::package_path(Path::new(&module.path));
     kept.grade < Grade::Separate && debug_paths(id, lookup).chain([package]).any(|path| path.exists())
@@ -89,7 +89,7 @@ impl From<Odd> for Reason {
 impl From<NotFound> for Reason {
     fn from(not: NotFound) -> Reason {
         match not {
-            NotFound::NotTold => Why::NotTold.into(),
+            NotFound::NotRecorded => Why::NotRecorded.into(),
             NotFound::Gone => Why::Gone.into(),
             NotFound::Denied => Why::NotAllowed.into(),
             NotFound::OtherMachine => Why::OtherMachine.into(),
@@ -106,7 +106,7 @@ fn key<'r>(sought: &Sought<'_>, module: &'r Module) -> Option<Key<'r>> {
 }
 
 /// Names these places of a file.
-fn names_of(sought: &Sought<'_>, offsets: &BTreeSet<u64>, lookup: &Lookup) -> Result<Kept, Reason> {
+fn names_of(sought: &Sought<'_>, offsets: &BTreeSet<u64>, lookup: &Lookup) -> Result<CachedNames, Reason> {
     let (opened, path) = sought.open(lookup)?;
     let source = source(opened.file)?;
     let image = Image::parse(&source)?;
@@ -120,7 +120,7 @@ fn named<'a, R: ReadRef<'a>>(
     (path, open): (&Path, split::Open<'_>),
     offsets: &BTreeSet<u64>,
     lookup: &Lookup,
-) -> Result<Kept, Reason> {
+) -> Result<CachedNames, Reason> {
     let separate = separate(&image.links(), path, lookup);
     let separate = separate.as_ref().and_then(|(source, path)| Some((Image::parse(source).ok()?, path)));
     let shared = separate.as_ref().and_then(|(image, path)| shared(image, path, lookup));
@@ -172,7 +172,7 @@ fn named<'a, R: ReadRef<'a>>(
         (false, true) => Grade::Own,
         (false, false) => Grade::Dynamic,
     };
-    Ok(Kept { grade, places: found })
+    Ok(CachedNames { grade, places: found })
 }
 
 /// The names that Go's runtime needs itself, in a program that was stripped of others.

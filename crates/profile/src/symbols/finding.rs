@@ -55,7 +55,7 @@ pub(super) struct Finding {
 
 /// Places that have to be named.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct FramesToName {
     pub(super) files: BTreeMap<usize, (ModuleId, BTreeSet<u64>)>,
     pub(super) anonymous: BTreeMap<u32, BTreeSet<u64>>,
 }
@@ -123,10 +123,10 @@ pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Set
     settings.recorded_until.map(|_| Key { build_id: identity, path, scope: Scope::Recording })
 }
 
-impl Asked {
+impl FramesToName {
     /// The places of a recording's frames.
-    pub(super) fn of(recording: &Recording) -> Asked {
-        let mut asked = Asked::default();
+    pub(super) fn of(recording: &Recording) -> FramesToName {
+        let mut asked = FramesToName::default();
         for frame in recording.stacks.frames() {
             match frame {
                 Frame::InFile { module, offset } => {

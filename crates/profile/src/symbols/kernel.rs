@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::cache::{Cache, Grade, Kept, Key, Scope};
+use super::cache::{Cache, CachedNames, Grade, Key, Scope};
 use super::demangle::demangle;
 use super::finding::{Finding, Mapped};
 use super::why::{Reason, Why};
@@ -141,7 +141,7 @@ pub(super) fn resolve((recording, mapped): (&Recording, &Mapped), cache: &Cache,
                 let new = new.map(|((_, address), symbol)| (address.wrapping_sub(mark), vec![function(symbol)]));
                 let places: BTreeMap<_, _> = kept.iter().map(|(at, found)| (*at, found.clone())).chain(new).collect();
                 if places != kept {
-                    cache.store(key, &Kept { grade: Grade::Own, places });
+                    cache.store(key, &CachedNames { grade: Grade::Own, places });
                 }
             }
             finding.kernel = Some(Why::NotInTable.into());

@@ -31,7 +31,8 @@ pub enum Why {
     /// Nothing that could be run is mapped there: the program keeps no frame pointers, and its stack was followed into nothing.
     NoFramePointers,
     /// Who made the recording did not know the name.
-    NotTold,
+    #[serde(rename = "not-told")]
+    NotRecorded,
 }
 
 impl Why {
@@ -52,7 +53,7 @@ impl Why {
             Why::NoFramePointers => {
                 "no code is there: some of its code keeps no frame pointers, so that its stacks lead nowhere"
             }
-            Why::NotTold => "the recording does not tell",
+            Why::NotRecorded => "the recording does not tell",
         }
     }
 }

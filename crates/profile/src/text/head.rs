@@ -10,12 +10,12 @@ pub(super) struct Head<'a> {
     pub(super) tid: u32,
     pub(super) cpu: Option<u32>,
     pub(super) at_ns: Option<u64>,
-    pub(super) said: Said<'a>,
+    pub(super) kind: LineKind<'a>,
 }
 
 /// What it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said<'a> {
+pub(super) enum LineKind<'a> {
     /// A sample, with what stands behind the event.
     Sample { event: &'a str, period: Option<u64>, rest: &'a str },
     /// A switch (`--show-switch-events`).
@@ -39,8 +39,8 @@ impl<'a> Head<'a> {
             let found = word(rest.trim_start())?;
             if let Some((pid, tid)) = numbers(found) {
                 let behind = rest.get(blanks + found.len()..)?;
-                if let Some((cpu, at_ns, said)) = behind_numbers(behind) {
-                    return Some(Head { name: line.get(..at)?.trim_end(), pid, tid, cpu, at_ns, said });
+                if let Some((cpu, at_ns, kind)) = behind_numbers(behind) {
+                    return Some(Head { name: line.get(..at)?.trim_end(), pid, tid, cpu, at_ns, kind });
                 }
             }
             at += blanks + found.len();
@@ -50,7 +50,7 @@ impl<'a> Head<'a> {
 }
 
 /// CPU, time, period and event, of which the event must be there.
-fn behind_numbers(text: &str) -> Option<(Option<u32>, Option<u64>, Said<'_>)> {
+fn behind_numbers(text: &str) -> Option<(Option<u32>, Option<u64>, LineKind<'_>)> {
     let mut rest = text.trim_start();
     let mut next = |take: &dyn Fn(&str) -> bool| {
         let first = word(rest).filter(|first| take(first))?;
@@ -59,8 +59,8 @@ fn behind_numbers(text: &str) -> Option<(Option<u32>, Option<u64>, Said<'_>)> {
     };
     let cpu = next(&|word| cpu(word).is_some()).and_then(cpu);
     let at_ns = next(&|word| time_ns(word).is_some()).and_then(time_ns);
-    if let Some(said) = record(rest) {
-        return Some((cpu, at_ns, said));
+    if let Some(kind) = record(rest) {
+        return Some((cpu, at_ns, kind));
     }
     let mut next = |take: &dyn Fn(&str) -> bool| {
         let first = word(rest).filter(|first| take(first))?;
@@ -69,7 +69,7 @@ fn behind_numbers(text: &str) -> Option<(Option<u32>, Option<u64>, Said<'_>)> {
     };
     let period = next(&|word| word.parse::<u64>().is_ok()).and_then(|word| word.parse().ok());
     let event = next(&is_event)?.trim_end_matches(':');
-    Some((cpu, at_ns, Said::Sample { event, period, rest }))
+    Some((cpu, at_ns, LineKind::Sample { event, period, rest }))
 }
 
 fn word(text: &str) -> Option<&str> {
@@ -116,10 +116,10 @@ fn is_event(word: &str) -> bool {
 }
 
 /// `PERF_RECORD_SWITCH_CPU_WIDE OUT preempt  next pid/tid: 0/0`.
-fn record(text: &str) -> Option<Said<'_>> {
-    let said = text.strip_prefix("PERF_RECORD_")?;
-    let Some(switch) = said.strip_prefix("SWITCH_CPU_WIDE ").or_else(|| said.strip_prefix("SWITCH ")) else {
-        return Some(Said::Other);
+fn record(text: &str) -> Option<LineKind<'_>> {
+    let kind = text.strip_prefix("PERF_RECORD_")?;
+    let Some(switch) = kind.strip_prefix("SWITCH_CPU_WIDE ").or_else(|| kind.strip_prefix("SWITCH ")) else {
+        return Some(LineKind::Other);
     };
     let mut words = switch.split_whitespace();
     let is_out = words.next()? == "OUT";
@@ -131,7 +131,7 @@ fn record(text: &str) -> Option<Said<'_>> {
     };
     let other = switch.split_once("pid/tid:").and_then(|(_, other)| numbers(word(other.trim_start())?));
     let other = other.and_then(|(pid, tid)| Some((pid?, tid)));
-    Some(Said::Switched { turn, other })
+    Some(LineKind::Switched { turn, other })
 }
 
 #[cfg(test)]
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn every_shape_of_a_first_line() {
-        let sample = |event, period, rest| Said::Sample { event, period, rest };
-        let head = |name, pid, tid, cpu, at_ns, said| Some(Head { name, pid, tid, cpu, at_ns, said });
+        let sample = |event, period, rest| LineKind::Sample { event, period, rest };
+        let head = |name, pid, tid, cpu, at_ns, kind| Some(Head { name, pid, tid, cpu, at_ns, kind });
         let at = Some(12_345_678_901_000);
         let rest = "ffffffff8105a2b4 halt+0x4 ([kernel.kallsyms])";
         let cases = [
@@ -190,13 +190,13 @@ mod tests {
             // Switches and other records.
             (
                 "a 7/8 [001] 12345.678901: PERF_RECORD_SWITCH_CPU_WIDE OUT preempt  next pid/tid:  9/10",
-                head("a", Some(7), 8, Some(1), at, Said::Switched { turn: Turn::Preempted, other: Some((9, 10)) }),
+                head("a", Some(7), 8, Some(1), at, LineKind::Switched { turn: Turn::Preempted, other: Some((9, 10)) }),
             ),
             (
                 "a 7 12345.678901: PERF_RECORD_SWITCH IN         ",
-                head("a", None, 7, None, at, Said::Switched { turn: Turn::In, other: None }),
+                head("a", None, 7, None, at, LineKind::Switched { turn: Turn::In, other: None }),
             ),
-            ("a 7 12345.678901: PERF_RECORD_COMM exec: a:7/7", head("a", None, 7, None, at, Said::Other)),
+            ("a 7 12345.678901: PERF_RECORD_COMM exec: a:7/7", head("a", None, 7, None, at, LineKind::Other)),
             // What is none.
             ("hello", None),
             ("", None),

@@ -8,7 +8,7 @@ use super::account::{Account, Sums};
 use super::cut::Cut;
 use super::place::{Paths, Place};
 use super::tick::Spent;
-use crate::fold::{self, Base, Folded, Seen};
+use crate::fold::{self, Base, Folded, WeightedStack};
 use crate::names::Names;
 use crate::offcpu::OffCpuInterval;
 use crate::recording::Recording;
@@ -50,7 +50,7 @@ pub struct Comparison {
     /// The slow ones, the slowest first: no more than a hundred.
     pub slow: Vec<Slow>,
     /// What is to be kept in mind.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<TicksCaveat>,
     /// Mean nanoseconds a tick by stack, of the others.
     #[serde(skip)]
     pub rest_folded: Folded,
@@ -122,7 +122,7 @@ pub struct Slow {
 /// What is to be kept in mind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
-pub enum Doubt {
+pub enum TicksCaveat {
     /// So few ticks have no slowest hundredth worth the name.
     FewTicks {
         /// How many would do.
@@ -152,7 +152,7 @@ pub enum Doubt {
 
 /// A cut recording with what each tick's time went to.
 #[derive(Clone, Copy, Debug)]
-pub struct Cloth<'a> {
+pub struct TickData<'a> {
     /// The recording.
     pub recording: &'a Recording,
     /// The names of its functions.
@@ -168,24 +168,24 @@ pub struct Cloth<'a> {
 }
 
 /// Sets the slowest `slow_share` of ticks, from 0 to 1, beside the rest; none if there are too few ticks for that.
-pub fn compare(cloth: &Cloth<'_>, slow_share: f64) -> Option<Comparison> {
-    let ticks = &cloth.cut.ticks;
+pub fn compare(data: &TickData<'_>, slow_share: f64) -> Option<Comparison> {
+    let ticks = &data.cut.ticks;
     let slow_ticks = ((ticks.len() as f64 * slow_share).ceil() as usize).max(SLOW_MIN);
     if ticks.len() <= slow_ticks {
         return None;
     }
-    let mut order: Vec<usize> = (0..ticks.len().min(cloth.accounts.len())).collect();
+    let mut order: Vec<usize> = (0..ticks.len().min(data.accounts.len())).collect();
     order.sort_by_key(|at| std::cmp::Reverse(ticks[*at].span.length_ns()));
     let (slow, rest) = order.split_at(slow_ticks.min(order.len()));
-    let [slow_sums, rest_sums] = [slow, rest].map(|some| mean(cloth.accounts, some));
+    let [slow_sums, rest_sums] = [slow, rest].map(|some| mean(data.accounts, some));
     let of = |some: &[usize], value: &dyn Fn(usize) -> u64| mean_of(some.iter().map(|at| value(*at)));
     let length = |at: usize| ticks[at].span.length_ns();
-    let ran = |at: usize| cloth.accounts[at].ran_ns;
+    let ran = |at: usize| data.accounts[at].ran_ns;
     let growth = growth(&slow_sums, &rest_sums);
-    let paths = Paths::of(cloth.recording, cloth.names, cloth.accounts);
+    let paths = Paths::of(data.recording, data.names, data.accounts);
     let (slow_mean_ns, rest_mean_ns) = (of(slow, &length), of(rest, &length));
     let more_ns = slow_mean_ns.saturating_sub(rest_mean_ns);
-    let top = growth.first().and_then(|most| top(cloth, &paths, most, (slow, &slow_sums), (more_ns, &rest_sums)));
+    let top = growth.first().and_then(|most| top(data, &paths, most, (slow, &slow_sums), (more_ns, &rest_sums)));
     let mut comparison = Comparison {
         ticks: ticks.len(),
         slow_ticks: slow.len(),
@@ -194,14 +194,14 @@ pub fn compare(cloth: &Cloth<'_>, slow_share: f64) -> Option<Comparison> {
         rest_mean_ns,
         slow_ran_ns: of(slow, &ran),
         rest_ran_ns: of(rest, &ran),
-        slow: slow.iter().take(LISTED_MAX).map(|at| listed(cloth, &paths, *at, &rest_sums)).collect(),
+        slow: slow.iter().take(LISTED_MAX).map(|at| listed(data, &paths, *at, &rest_sums)).collect(),
         growth,
         top,
         doubts: Vec::new(),
-        rest_folded: folded(cloth, &rest_sums),
-        slow_folded: folded(cloth, &slow_sums),
+        rest_folded: folded(data, &rest_sums),
+        slow_folded: folded(data, &slow_sums),
     };
-    comparison.doubts = doubts(cloth, &comparison);
+    comparison.doubts = doubts(data, &comparison);
     Some(comparison)
 }
 
@@ -236,7 +236,7 @@ fn growth(slow: &Sums, rest: &Sums) -> Vec<Growth> {
     all
 }
 
-impl Cloth<'_> {
+impl TickData<'_> {
     fn thread(&self, tid: u32) -> String {
         let name = self.recording.threads.get(&tid).and_then(|thread| thread.name.clone());
         match (tid, name) {
@@ -277,7 +277,7 @@ impl Cloth<'_> {
 
 /// Of the slow ticks `slow`, whose mean is `slow_sums` and `more_ns` longer than `rest`.
 fn top(
-    cloth: &Cloth<'_>,
+    data: &TickData<'_>,
     paths: &Paths,
     most: &Growth,
     (slow, slow_sums): (&[usize], &Sums),
@@ -295,17 +295,17 @@ fn top(
         share: growth_ns as f64 / more_ns.max(1) as f64,
         function,
         from,
-        ended_by: cloth.most(cloth.intervals(slow, spent), woken),
+        ended_by: data.most(data.intervals(slow, spent), woken),
         taken_by: if spent == Spent::Without(crate::offcpu::Reason::Preempted) {
-            cloth.most(cloth.intervals(slow, spent), |interval| interval.taken_by.map(|(_, tid)| tid))
+            data.most(data.intervals(slow, spent), |interval| interval.taken_by.map(|(_, tid)| tid))
         } else {
             None
         },
     })
 }
 
-fn listed(cloth: &Cloth<'_>, paths: &Paths, at: usize, rest: &Sums) -> Slow {
-    let (tick, account) = (&cloth.cut.ticks[at], &cloth.accounts[at]);
+fn listed(data: &TickData<'_>, paths: &Paths, at: usize, rest: &Sums) -> Slow {
+    let (tick, account) = (&data.cut.ticks[at], &data.accounts[at]);
     let grown_kinds = growth(&account.sums, rest);
     let most = grown_kinds.first().copied().unwrap_or(Growth { spent: Spent::Ran, slow_ns: 0, rest_ns: 0 });
     let Place { function, .. } = paths.place(most.spent, &account.sums, rest);
@@ -314,48 +314,48 @@ fn listed(cloth: &Cloth<'_>, paths: &Paths, at: usize, rest: &Sums) -> Slow {
     };
     Slow {
         number: tick.number,
-        at_ns: tick.span.start_ns.saturating_sub(cloth.recording.span.start_ns),
+        at_ns: tick.span.start_ns.saturating_sub(data.recording.span.start_ns),
         length_ns: tick.span.length_ns(),
         lateness_ns: tick.lateness_ns(),
         ran_ns: account.ran_ns,
         spent: most.spent,
         growth_ns: u64::try_from(most.ns()).unwrap_or(0),
         function,
-        ended_by: cloth.most(cloth.intervals(&[at], most.spent), woken),
+        ended_by: data.most(data.intervals(&[at], most.spent), woken),
     }
 }
 
 /// As flame graphs want it: what a tick's time went to is the innermost frame, where that is not work.
-fn folded(cloth: &Cloth<'_>, sums: &Sums) -> Folded {
-    let tid = cloth.cut.tid;
-    let pid = cloth.recording.threads.get(&tid).map_or(tid, |thread| thread.pid);
+fn folded(data: &TickData<'_>, sums: &Sums) -> Folded {
+    let tid = data.cut.tid;
+    let pid = data.recording.threads.get(&tid).map_or(tid, |thread| thread.pid);
     let seen = sums.iter().map(|((spent, stack), ns)| {
         let on_top = (!matches!(spent, Spent::Ran | Spent::Faulted)).then_some(spent.name());
-        Seen { pid, tid, cpu: 0, stack: *stack, on_top, weight: *ns }
+        WeightedStack { pid, tid, cpu: 0, stack: *stack, on_top, weight: *ns }
     });
-    Folded::from(&fold::tree(cloth.recording, cloth.names, Base::Thread, seen))
+    Folded::from(&fold::tree(data.recording, data.names, Base::Thread, seen))
 }
 
-fn doubts(cloth: &Cloth<'_>, said: &Comparison) -> Vec<Doubt> {
-    let lost = cloth.recording.lost;
+fn doubts(data: &TickData<'_>, said: &Comparison) -> Vec<TicksCaveat> {
+    let lost = data.recording.lost;
     let mut doubts = Vec::new();
     if said.ticks < TICKS_MIN {
-        doubts.push(Doubt::FewTicks { enough: TICKS_MIN });
+        doubts.push(TicksCaveat::FewTicks { enough: TICKS_MIN });
     }
     if lost.records > 0 || lost.samples > 0 {
-        doubts.push(Doubt::Lost { records: lost.records, samples: lost.samples });
+        doubts.push(TicksCaveat::Lost { records: lost.records, samples: lost.samples });
     }
     let fine_ns = said.rest_ran_ns / PERIODS_A_TICK;
-    if cloth.period_ns.is_none_or(|period_ns| period_ns > fine_ns.max(1)) {
+    if data.period_ns.is_none_or(|period_ns| period_ns > fine_ns.max(1)) {
         let enough_hz = (1_000_000_000 / fine_ns.max(1)).clamp(100, 10_000);
-        doubts.push(Doubt::Coarse { period_ns: cloth.period_ns, enough_hz });
+        doubts.push(TicksCaveat::Coarse { period_ns: data.period_ns, enough_hz });
     }
-    if cloth.cut.ends == super::cut::Ends::AtFirstSleep {
-        doubts.push(Doubt::WaitsUnknown);
+    if data.cut.ends == super::cut::Ends::AtFirstSleep {
+        doubts.push(TicksCaveat::WaitsUnknown);
     }
     match &said.top {
-        Some(top) if top.share < EXPLAINS => doubts.push(Doubt::Mixed),
-        _ if said.slow_mean_ns < said.rest_mean_ns + said.rest_mean_ns / 10 => doubts.push(Doubt::Alike),
+        Some(top) if top.share < EXPLAINS => doubts.push(TicksCaveat::Mixed),
+        _ if said.slow_mean_ns < said.rest_mean_ns + said.rest_mean_ns / 10 => doubts.push(TicksCaveat::Alike),
         _ => {}
     }
     doubts

@@ -12,9 +12,9 @@ use evenkeel_measure::meters::ticks::track::{Beat, Followed, Found};
 use evenkeel_measure::meters::ticks::views::Workers;
 use serde::Serialize;
 
+use super::marks::{MarkedTick, ThreadTicks};
 use super::stretch::{Stretch, sleeps, stretches};
 use super::tick::Tick;
-use super::told::{OfThread, Told};
 use super::whole;
 use crate::offcpu::{OffCpuInterval, Reason};
 use crate::recording::{Recording, Span};
@@ -206,8 +206,8 @@ pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], 
 
 /// The ticks of one thread, as something else told of them. One of which no end was told ends with the wait that comes before ticks, or at
 /// the latest when the next begins.
-pub fn at(recording: &Recording, life: &[OffCpuInterval], told: &OfThread) -> Cut {
-    let OfThread { tid, ticks: told, unended } = told;
+pub fn at(recording: &Recording, life: &[OffCpuInterval], told: &ThreadTicks) -> Cut {
+    let ThreadTicks { tid, ticks: told, unended } = told;
     let before = told.iter().filter_map(|tick| {
         let next = life.partition_point(|interval| interval.span.start_ns < tick.begun_ns);
         life[..next].iter().rev().find(|interval| sleeps(interval.reason))
@@ -242,7 +242,7 @@ pub fn at(recording: &Recording, life: &[OffCpuInterval], told: &OfThread) -> Cu
 }
 
 /// How many numbers were passed over between ticks that tell theirs.
-fn missed(told: &[Told]) -> u64 {
+fn missed(told: &[MarkedTick]) -> u64 {
     let gaps = told.windows(2).filter_map(|pair| pair[1].number?.checked_sub(pair[0].number?)?.checked_sub(1));
     gaps.fold(0, u64::saturating_add)
 }

@@ -13,10 +13,10 @@
 pub mod account;
 pub mod compare;
 pub mod cut;
+pub mod marks;
 pub mod place;
 mod stretch;
 mod tick;
-pub mod told;
 pub mod whole;
 
 #[cfg(test)]
@@ -27,9 +27,9 @@ use std::collections::BTreeMap;
 pub use self::tick::{Spent, Tick};
 
 use self::account::{Account, Places, account};
-use self::compare::{Cloth, Comparison, compare};
+use self::compare::{Comparison, TickData, compare};
 use self::cut::{Cut, NoTicks, Wanted};
-use self::told::OfThread;
+use self::marks::ThreadTicks;
 use crate::names::Names;
 use crate::offcpu::OffCpuInterval;
 use crate::recording::Recording;
@@ -62,7 +62,7 @@ impl Ticks {
     }
 
     /// Those of a thread that something else told.
-    pub fn at(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], told: &OfThread) -> Ticks {
+    pub fn at(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], told: &ThreadTicks) -> Ticks {
         let lives = cut::by_thread(intervals);
         let life = lives.get(&told.tid).map_or(&[][..], Vec::as_slice);
         Ticks::of(recording, names, cut::at(recording, life, told), &lives)
@@ -88,6 +88,6 @@ impl Ticks {
     /// Sets the slowest `slow_share`, from 0 to 1, beside the rest; none if there are too few ticks for that.
     pub fn compare(&self, recording: &Recording, names: &Names, slow_share: f64) -> Option<Comparison> {
         let Ticks { cut, accounts, life, period_ns } = self;
-        compare(&Cloth { recording, names, life, cut, accounts, period_ns: *period_ns }, slow_share)
+        compare(&TickData { recording, names, life, cut, accounts, period_ns: *period_ns }, slow_share)
     }
 }

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::account::{Places, account};
-use super::compare::{Comparison, Doubt};
+use super::compare::{Comparison, TicksCaveat};
 use super::cut::{Ends, NoTicks, Wanted};
-use super::told::Told;
+use super::marks::MarkedTick;
 use super::*;
 use crate::offcpu::Reason;
 use crate::recording::{Event, Sample, Span, Thread, Unit};
@@ -269,7 +269,7 @@ fn without_reasons_a_tick_ends_at_its_first_sleep_and_it_is_said() {
     }
     assert_eq!(server.found().cut.ends, Ends::AtFirstSleep);
     let doubts = server.compared().doubts;
-    assert_eq!(doubts, [Doubt::FewTicks { enough: 300 }, Doubt::WaitsUnknown, Doubt::Alike]);
+    assert_eq!(doubts, [TicksCaveat::FewTicks { enough: 300 }, TicksCaveat::WaitsUnknown, TicksCaveat::Alike]);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_clock_that_comes_too_seldom_is_doubted() {
         nth % 20 == 0
     });
     let doubts = server.compared().doubts;
-    assert!(doubts.contains(&Doubt::Coarse { period_ns: Some(10 * MS), enough_hz: 1000 }), "{doubts:?}");
+    assert!(doubts.contains(&TicksCaveat::Coarse { period_ns: Some(10 * MS), enough_hz: 1000 }), "{doubts:?}");
 }
 
 /// One that sleeps for a set time after each tick begins a period and a stall later after a long one: that is not late.
@@ -332,7 +332,7 @@ fn ticks_that_something_else_tells_end_at_the_wait_or_at_the_next() {
             server.works();
         },
     );
-    let told = OfThread { tid: TID, ticks: begins.into_iter().map(Told::at).collect(), unended: 0 };
+    let told = ThreadTicks { tid: TID, ticks: begins.into_iter().map(MarkedTick::at).collect(), unended: 0 };
     let ticks = Ticks::at(&server.recording, &server.names(), &server.intervals, &told);
     assert_eq!((ticks.cut.ends, ticks.cut.ticks.len()), (Ends::AtItsWait, 99));
     assert!(ticks.cut.ticks.iter().all(|tick| tick.span.length_ns() == 2 * MS));
@@ -361,8 +361,8 @@ proptest! {
         server.recording.samples.sort_by_key(|sample| sample.at_ns);
         let lives = cut::by_thread(&server.intervals);
         let life = lives.get(&TID).map_or(&[][..], Vec::as_slice);
-        let begins = life.iter().map(|interval| Told { due_ns: Some(interval.span.start_ns), ..Told::at(interval.span.end_ns) });
-        let told = OfThread { tid: TID, ticks: begins.collect(), unended: 0 };
+        let begins = life.iter().map(|interval| MarkedTick { due_ns: Some(interval.span.start_ns), ..MarkedTick::at(interval.span.end_ns) });
+        let told = ThreadTicks { tid: TID, ticks: begins.collect(), unended: 0 };
         let cuts = [Ticks::find(&server.recording, &server.names(), &server.intervals, &Wanted::Any).ok().map(|ticks| ticks.cut),
             Some(cut::at(&server.recording, life, &told))];
         let places = Places::of(&server.recording, &server.names(), &[TID], life);

@@ -28,7 +28,7 @@ pub const FRAMES_MAX: usize = 1024;
 
 /// What a sample has of a thread in user mode.
 #[derive(Clone, Copy, Debug)]
-pub struct Wound<'a> {
+pub struct SampledStack<'a> {
     /// Where it was recorded.
     pub machine: &'a Machine,
     /// Its process.
@@ -54,7 +54,7 @@ pub enum End {
 pub trait Unwind {
     /// Puts the addresses that it was at into `into`, from the innermost on: the first is where it was, each other one lies in the call that
     /// it has not come back from. None if it can't say.
-    fn unwind(&mut self, wound: &Wound<'_>, maps: &Maps, modules: &Modules, into: &mut Vec<u64>) -> End;
+    fn unwind(&mut self, sampled: &SampledStack<'_>, maps: &Maps, modules: &Modules, into: &mut Vec<u64>) -> End;
 }
 
 /// Follows none.
@@ -62,7 +62,7 @@ pub trait Unwind {
 pub struct NoUnwind;
 
 impl Unwind for NoUnwind {
-    fn unwind(&mut self, _: &Wound<'_>, _: &Maps, _: &Modules, _: &mut Vec<u64>) -> End {
+    fn unwind(&mut self, _: &SampledStack<'_>, _: &Maps, _: &Modules, _: &mut Vec<u64>) -> End {
         End::CutOff
     }
 }

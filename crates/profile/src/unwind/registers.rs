@@ -1,6 +1,6 @@
 //! `Registers`: what a frame's registers hold, by DWARF's numbers, as far as it is known.
 
-use super::Wound;
+use super::SampledStack;
 
 /// As many as are numbered here: 0 to 15 and the return address of x86-64; 0 to 30 and the stack pointer of aarch64.
 const COUNT: usize = 33;
@@ -109,16 +109,16 @@ pub(super) struct Registers {
 
 impl Registers {
     /// Those of a sample. None if it is of an architecture that is not known here, or lacks the program counter or the stack pointer.
-    pub(super) fn of(wound: &Wound<'_>) -> Option<Registers> {
-        let architecture = match wound.machine.architecture.as_deref().unwrap_or(std::env::consts::ARCH) {
+    pub(super) fn of(sampled: &SampledStack<'_>) -> Option<Registers> {
+        let architecture = match sampled.machine.architecture.as_deref().unwrap_or(std::env::consts::ARCH) {
             "x86_64" => &X86_64,
             "aarch64" => &AARCH64,
             _ => return None,
         };
         let word = |bit: u8| {
-            let is_there = wound.which.checked_shr(u32::from(bit)).is_some_and(|rest| rest & 1 == 1);
-            let before = wound.which & 1_u64.checked_shl(u32::from(bit))?.wrapping_sub(1);
-            let word = wound.registers.as_chunks::<8>().0.get(before.count_ones() as usize)?;
+            let is_there = sampled.which.checked_shr(u32::from(bit)).is_some_and(|rest| rest & 1 == 1);
+            let before = sampled.which & 1_u64.checked_shl(u32::from(bit))?.wrapping_sub(1);
+            let word = sampled.registers.as_chunks::<8>().0.get(before.count_ones() as usize)?;
             is_there.then(|| u64::from_ne_bytes(*word))
         };
         if *architecture == X86_64 && word(X86_CODE_SEGMENT.0) == Some(X86_CODE_SEGMENT.1) {

@@ -6,7 +6,7 @@ use super::elf::{Image, Part};
 use super::registers::{Memory, Registers};
 use super::rule::Left;
 use super::table::Table;
-use super::{End, FRAMES_MAX, Unwind, Unwinder, Wound, find};
+use super::{End, FRAMES_MAX, SampledStack, Unwind, Unwinder, find};
 use crate::binaries::Lookup;
 use crate::binaries::tests::Contained;
 use crate::maps::{Map, Maps};
@@ -121,9 +121,9 @@ fn followed(kind: Kind, [rbx, rbp, ip]: [u64; 3], stack: &[u8]) -> (End, Vec<u64
     let mut unwinder = Unwinder::new();
     unwinder.tables.insert(process.module, Ok(Table::of(image(kind))));
     let registers: Vec<u8> = [rbx, rbp, STACK, ip].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let wound = Wound { machine: &process.machine, pid: 1, registers: &registers, which: WHICH, stack };
+    let sampled = SampledStack { machine: &process.machine, pid: 1, registers: &registers, which: WHICH, stack };
     let mut found = Vec::new();
-    let end = unwinder.unwind(&wound, &process.maps, &process.modules, &mut found);
+    let end = unwinder.unwind(&sampled, &process.maps, &process.modules, &mut found);
     (end, found.into_iter().map(|address| address.wrapping_sub(BIAS)).collect())
 }
 
@@ -179,7 +179,7 @@ fn registers_come_in_the_order_of_their_bits() {
     let machine = |architecture: &str| Machine { architecture: Some(architecture.to_owned()), ..Machine::default() };
     let of = |machine: &Machine, which: u64, values: &[u64]| {
         let registers: Vec<u8> = values.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Registers::of(&Wound { machine, pid: 1, registers: &registers, which, stack: &[] })
+        Registers::of(&SampledStack { machine, pid: 1, registers: &registers, which, stack: &[] })
     };
     let all_of_perf = 0x00ff_0fff;
     let values: Vec<u64> = (100..120).collect();
@@ -242,10 +242,10 @@ fn asked(bytes: &[u8], addresses: impl IntoIterator<Item = u64>) {
     let mut table = Table::of(image);
     let machine = Machine { architecture: Some("x86_64".to_owned()), ..Machine::default() };
     let registers = [STACK, STACK + 8, STACK, BIAS].map(u64::to_ne_bytes).concat();
-    let wound = Wound { machine: &machine, pid: 1, registers: &registers, which: WHICH, stack: &[] };
+    let sampled = SampledStack { machine: &machine, pid: 1, registers: &registers, which: WHICH, stack: &[] };
     let stack = chain();
     for address in addresses {
-        let mut registers = Registers::of(&wound).unwrap();
+        let mut registers = Registers::of(&sampled).unwrap();
         if let Some((rule, section)) = table.rule(address) {
             let left = rule.leave(&mut registers, Memory { start: STACK, bytes: &stack }, section);
             assert!(left != Left::Called || registers.counter != 0);
@@ -284,9 +284,9 @@ proptest! {
             unwinder.tables.insert(process.module, Ok(Table::of(image)));
             for start in [LEAF, PUSHED, BY_RBX, OUTERMOST, SIGNAL, ENDLESS, UNTOLD] {
                 let registers = [STACK, STACK + 8, STACK, BIAS + start].map(u64::to_ne_bytes).concat();
-                let wound = Wound { machine: &process.machine, pid: 1, registers: &registers, which: WHICH, stack: &stack };
+                let sampled = SampledStack { machine: &process.machine, pid: 1, registers: &registers, which: WHICH, stack: &stack };
                 let mut found = Vec::new();
-                unwinder.unwind(&wound, &process.maps, &process.modules, &mut found);
+                unwinder.unwind(&sampled, &process.maps, &process.modules, &mut found);
                 prop_assert!(found.len() <= FRAMES_MAX && found.first() == Some(&(BIAS + start)));
             }
         }

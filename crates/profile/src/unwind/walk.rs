@@ -6,7 +6,7 @@ use super::elf::Unusable;
 use super::registers::{Memory, Registers};
 use super::rule::Left;
 use super::table::Table;
-use super::{End, FRAMES_MAX, Unwind, Wound, find};
+use super::{End, FRAMES_MAX, SampledStack, Unwind, find};
 use crate::binaries::Lookup;
 use crate::maps::{Map, Maps};
 use crate::recording::Mapping;
@@ -64,7 +64,7 @@ impl Unwinder {
         if !map.is_file && !is_vdso {
             return None;
         }
-        self.find(map, module, place.wound);
+        self.find(map, module, place.sampled);
         let table = self.tables.get_mut(&map.module)?.as_mut().ok()?;
         let offset = if is_vdso { place.at.checked_sub(map.start)? } else { map.offset_of(place.at) };
         let address = table.image().address_of(offset)?;
@@ -74,24 +74,24 @@ impl Unwinder {
 
 impl Unwinder {
     /// Looks for the file that is mapped there, unless it was found or sought by this process before.
-    fn find(&mut self, map: &Map, module: &Module, wound: &Wound<'_>) {
+    fn find(&mut self, map: &Map, module: &Module, sampled: &SampledStack<'_>) {
         if matches!(self.tables.get(&map.module), Some(Ok(_))) {
             return;
         }
         let tried = self.tried.entry(map.module).or_default();
-        if tried.contains(&wound.pid) || tried.len() >= PROCESSES_MAX {
+        if tried.contains(&sampled.pid) || tried.len() >= PROCESSES_MAX {
             return;
         }
-        tried.push(wound.pid);
-        let mapping = Mapping { at_ns: 0, pid: wound.pid, start: map.start, end: map.end, module: map.module };
-        let found = find::image(module, mapping, wound.machine, &self.lookup).map(Table::of);
+        tried.push(sampled.pid);
+        let mapping = Mapping { at_ns: 0, pid: sampled.pid, start: map.start, end: map.end, module: map.module };
+        let found = find::image(module, mapping, sampled.machine, &self.lookup).map(Table::of);
         self.tables.insert(map.module, found);
     }
 }
 
 /// Where a stack is being followed.
 struct Place<'a> {
-    wound: &'a Wound<'a>,
+    sampled: &'a SampledStack<'a>,
     maps: &'a Maps,
     modules: &'a Modules,
     at: u64,
@@ -100,10 +100,10 @@ struct Place<'a> {
 }
 
 impl Unwind for Unwinder {
-    fn unwind(&mut self, wound: &Wound<'_>, maps: &Maps, modules: &Modules, into: &mut Vec<u64>) -> End {
-        let Some(mut registers) = Registers::of(wound) else { return End::CutOff };
-        let memory = Memory { start: registers.stack_pointer(), bytes: wound.stack };
-        let mut place = Place { wound, maps, modules, at: registers.counter, is_innermost: true };
+    fn unwind(&mut self, sampled: &SampledStack<'_>, maps: &Maps, modules: &Modules, into: &mut Vec<u64>) -> End {
+        let Some(mut registers) = Registers::of(sampled) else { return End::CutOff };
+        let memory = Memory { start: registers.stack_pointer(), bytes: sampled.stack };
+        let mut place = Place { sampled, maps, modules, at: registers.counter, is_innermost: true };
         into.push(place.at);
         while into.len() < FRAMES_MAX {
             match self.leave(&place, &mut registers, memory) {

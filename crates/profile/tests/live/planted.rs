@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use evenkeel_profile::input;
 use evenkeel_profile::live::probe::{Until, beginning_and_end, parse_place};
-use evenkeel_profile::live::{self, LiveError, Memory, Switches, Targets, Wishes};
+use evenkeel_profile::live::{self, LiveError, Memory, RecordConfig, Switches, Targets};
 use evenkeel_profile::offcpu::{self, Reason};
 use evenkeel_profile::symbols::{Settings, Symbols};
 use evenkeel_profile::ticks::compare::{Comparison, Top};
 use evenkeel_profile::ticks::cut::Wanted;
-use evenkeel_profile::ticks::told::Marks;
+use evenkeel_profile::ticks::marks::Marks;
 use evenkeel_profile::ticks::{Spent, Ticks};
 use evenkeel_profile::unwind::Unwinder;
 use evenkeel_testkit::cgroup::Group;
@@ -82,18 +82,18 @@ impl Stage {
         assert!(waits.count() < 4000, "the server is not there");
         let at = parse_place("tick").unwrap();
         let probes = (by == By::Function).then(|| beginning_and_end(&at, &Until::Return, &[server.id()]).unwrap());
-        let wishes = Wishes {
+        let config = RecordConfig {
             targets: Targets::Processes(vec![server.id()]),
             clock_hz: Some(2000),
             switches: Switches::WithStacks,
             faults: true,
             wakes: true,
             probes: probes.unwrap_or_default(),
-            ..Wishes::default()
+            ..RecordConfig::default()
         };
         let mut memory = Memory::new(BYTES_MAX);
         let limit_ns = ticks * 10_000_000;
-        let told = live::record(&wishes, &mut |status| status.elapsed_ns < limit_ns, &mut memory);
+        let told = live::record(&config, &mut |status| status.elapsed_ns < limit_ns, &mut memory);
         // Names of functions are read from a process's files, which need not run for that.
         let told_itself = server.wait_with_output_or_kill(told.is_err());
         match told {

@@ -4,7 +4,9 @@ use std::io::Cursor;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use evenkeel_profile::live::{LiveError, Memory, Outlet, Status, Switches, Targets, Told, Window, Wishes, record};
+use evenkeel_profile::live::{
+    LiveError, Memory, Outlet, RecordConfig, RecordSummary, Status, Switches, Targets, Window, record,
+};
 use evenkeel_profile::perf::file::PerfFile;
 use evenkeel_profile::recording::{Recording, Turn};
 use evenkeel_profile::unwind::NoUnwind;
@@ -20,10 +22,10 @@ fn read(bytes: &[u8]) -> Recording {
 }
 
 /// Records into memory; nothing, aloud, where this user may not.
-fn recorded(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool) -> Option<(Told, Vec<u8>)> {
+fn recorded(config: &RecordConfig, until: &mut dyn FnMut(&Status) -> bool) -> Option<(RecordSummary, Vec<u8>)> {
     let mut sink = Memory::new(256 << 20);
-    match record(wishes, until, &mut sink) {
-        Ok(told) => Some((told, sink.into_bytes())),
+    match record(config, until, &mut sink) {
+        Ok(summary) => Some((summary, sink.into_bytes())),
         Err(error @ LiveError::Denied { .. }) => {
             not_judged(format_args!("this user may not ({error})"));
             None
@@ -67,12 +69,15 @@ fn as_much_is_sampled_as_was_worked() {
     let _host = HostLock::take();
     one_of(|| {
         let stop = AtomicBool::new(false);
-        let wishes =
-            Wishes { targets: Targets::Processes(vec![std::process::id()]), clock_hz: Some(997), ..Wishes::default() };
+        let config = RecordConfig {
+            targets: Targets::Processes(vec![std::process::id()]),
+            clock_hz: Some(997),
+            ..RecordConfig::default()
+        };
         let (recorded, worked_ns) = std::thread::scope(|scope| {
             let before = busy(scope, "rec-before", &stop);
             let mut late = None;
-            let recorded = recorded(&wishes, &mut |status| {
+            let recorded = recorded(&config, &mut |status| {
                 // One that is made while it runs is seen too.
                 late.get_or_insert_with(|| busy(scope, "rec-late", &stop));
                 status.elapsed_ns < 600_000_000
@@ -80,13 +85,13 @@ fn as_much_is_sampled_as_was_worked() {
             stop.store(true, Ordering::Relaxed);
             (recorded, [before.join().unwrap(), late.map_or(0, |late| late.join().unwrap())])
         });
-        let Some((told, bytes)) = recorded else { return Ok(()) };
+        let Some((summary, bytes)) = recorded else { return Ok(()) };
         let recording = read(&bytes);
         for (name, worked_ns) in [("rec-before", worked_ns[0]), ("rec-late", worked_ns[1])] {
             // It worked for some milliseconds before the recording began, or after it ended.
             let (seen, worked) = (samples_of(&recording, name) as f64, worked_ns as f64 / 1e9 * 997.0);
             if !(0.7..1.15).contains(&(seen / worked)) {
-                return Err(format!("{name}: {seen} samples for {worked} of work, {told:?}"));
+                return Err(format!("{name}: {seen} samples for {worked} of work, {summary:?}"));
             }
         }
         Ok(())
@@ -97,7 +102,7 @@ fn as_much_is_sampled_as_was_worked() {
 fn each_sleep_has_a_stack_of_the_same_moment() {
     let _host = HostLock::take();
     let targets = Targets::Processes(vec![std::process::id()]);
-    let wishes = Wishes { targets, switches: Switches::WithStacks, clock_hz: None, ..Wishes::default() };
+    let config = RecordConfig { targets, switches: Switches::WithStacks, clock_hz: None, ..RecordConfig::default() };
     let (said, tid) = std::sync::mpsc::channel();
     let stop = AtomicBool::new(false);
     let recorded = std::thread::scope(|scope| {
@@ -107,13 +112,13 @@ fn each_sleep_has_a_stack_of_the_same_moment() {
                 clock::sleep_until_ns(clock::monotonic_ns() + 2_000_000);
             }
         });
-        let recorded = recorded(&wishes, &mut for_ms(400));
+        let recorded = recorded(&config, &mut for_ms(400));
         stop.store(true, Ordering::Relaxed);
         recorded
     });
-    let Some((told, bytes)) = recorded else { return };
+    let Some((summary, bytes)) = recorded else { return };
     let (recording, tid) = (read(&bytes), tid.recv().unwrap());
-    if told.unseen.iter().any(|unseen| unseen.what.contains("kernel")) {
+    if summary.unseen.iter().any(|unseen| unseen.what.contains("kernel")) {
         not_judged("this user may not see where threads sleep");
         return;
     }
@@ -153,14 +158,17 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
     let (ask, kept) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let shelf = Shelf { ask: Arc::clone(&ask), kept: Arc::clone(&kept) };
     let mut window = Window::new(500_000_000, 64 << 20, shelf);
-    let wishes =
-        Wishes { targets: Targets::Processes(vec![std::process::id()]), clock_hz: Some(997), ..Wishes::default() };
+    let config = RecordConfig {
+        targets: Targets::Processes(vec![std::process::id()]),
+        clock_hz: Some(997),
+        ..RecordConfig::default()
+    };
     let stop = AtomicBool::new(false);
-    let told = std::thread::scope(|scope| {
+    let summary = std::thread::scope(|scope| {
         let mut late = None;
         let mut asked = false;
-        let told = record(
-            &wishes,
+        let summary = record(
+            &config,
             &mut |status| {
                 late.get_or_insert_with(|| busy(scope, "rec-late", &stop));
                 if status.elapsed_ns > 2_500_000_000 && !asked {
@@ -172,13 +180,13 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
             &mut window,
         );
         stop.store(true, Ordering::Relaxed);
-        told
+        summary
     });
-    if let Err(error @ LiveError::Denied { .. }) = told {
+    if let Err(error @ LiveError::Denied { .. }) = summary {
         not_judged(format_args!("this user may not ({error})"));
         return;
     }
-    let told = told.unwrap();
+    let summary = summary.unwrap();
     let kept = kept.lock().unwrap();
     assert_eq!(kept.len(), 2, "the one that was asked for, and the end");
     let [first, last] = [&kept[0], &kept[1]].map(|bytes| read(bytes));
@@ -186,7 +194,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         // Few are enough: on a busy machine it gets little of the CPU.
         assert!(samples_of(recording, "rec-late") > 2, "a name that was told before the window is known");
         let samples = recording.samples.len() as u64;
-        assert!(samples < told.status.samples * 3 / 4, "{samples} of {} samples", told.status.samples);
+        assert!(samples < summary.status.samples * 3 / 4, "{samples} of {} samples", summary.status.samples);
         let program = std::env::current_exe().unwrap().display().to_string();
         assert!(recording.modules.iter().any(|(_, module)| module.path == program));
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use evenkeel_hostfs::{Root, cgroup};
 use evenkeel_measure::disturb::{Planted, Stretch, quota};
 use evenkeel_profile::input;
-use evenkeel_profile::live::{self, LiveError, Memory, Switches, Targets, Wishes};
+use evenkeel_profile::live::{self, LiveError, Memory, RecordConfig, Switches, Targets};
 use evenkeel_profile::names::{Function, Names};
 use evenkeel_profile::offcpu::{self, Edges, OffCpuInterval, Reason, Trust};
 use evenkeel_profile::recording::Recording;
@@ -97,13 +97,13 @@ impl Seen {
 
 /// Records the whole machine while `run` does its work. None, said aloud, where that may not be.
 fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
-    let wishes = Wishes {
+    let config = RecordConfig {
         targets: Targets::Machine,
         switches: Switches::WithStacks,
         faults: true,
         wakes: true,
         ring_bytes: 4 << 20,
-        ..Wishes::default()
+        ..RecordConfig::default()
     };
     let is_done = AtomicBool::new(false);
     let mut memory = Memory::new(RECORDING_BYTES_MAX);
@@ -118,7 +118,7 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
             value
         });
         let told = live::record(
-            &wishes,
+            &config,
             &mut |_| {
                 let _ = began.send(());
                 !is_done.load(Ordering::Acquire)

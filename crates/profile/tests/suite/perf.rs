@@ -4,7 +4,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-use evenkeel_profile::live::{Switches, Wishes};
+use evenkeel_profile::live::{RecordConfig, Switches};
 use evenkeel_testkit::skipped;
 
 use crate::recorder::{Busy, MS, Stop, one_at_a_time, ourselves, read, recorded};
@@ -17,17 +17,23 @@ fn perf_reads_it() {
     }
     let stop = AtomicBool::new(false);
     let switches = Switches::WithStacks;
-    let wishes =
-        Wishes { targets: ourselves(), clock_hz: Some(499), switches, wakes: true, faults: true, ..Wishes::default() };
+    let config = RecordConfig {
+        targets: ourselves(),
+        clock_hz: Some(499),
+        switches,
+        wakes: true,
+        faults: true,
+        ..RecordConfig::default()
+    };
     let recorded = one_at_a_time(|| {
         std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let busy = Busy::start(scope, "rec-perf", &stop);
             let mut from_ns = None;
-            recorded(&wishes, &mut |_| busy.worked_ns() < *from_ns.get_or_insert_with(|| busy.worked_ns()) + 60 * MS)
+            recorded(&config, &mut |_| busy.worked_ns() < *from_ns.get_or_insert_with(|| busy.worked_ns()) + 60 * MS)
         })
     });
-    let Some((told, bytes)) = recorded else { return };
+    let Some((summary, bytes)) = recorded else { return };
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&bytes).unwrap();
     file.seek(SeekFrom::Start(0)).unwrap();
@@ -38,9 +44,9 @@ fn perf_reads_it() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let lines = perf(&["script", "-F", "comm,tid,event"]);
-    assert_eq!(lines.lines().count() as u64, told.status.samples);
+    assert_eq!(lines.lines().count() as u64, summary.status.samples);
     assert!(lines.contains("rec-perf"), "{lines}");
-    for (event, count) in &told.events {
+    for (event, count) in &summary.events {
         let named = lines.lines().filter(|line| line.contains(&format!("{event}:"))).count();
         assert_eq!(named as u64, *count, "{event}");
     }

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use evenkeel_profile::input::read;
 use evenkeel_profile::live::probe::{NoPlace, Until, beginning_and_end, library_marks, parse_place};
-use evenkeel_profile::live::{LiveError, Memory, Status, Switches, Targets, Told, Wishes, record};
+use evenkeel_profile::live::{LiveError, Memory, RecordConfig, RecordSummary, Status, Switches, Targets, record};
 use evenkeel_profile::recording::Recording;
-use evenkeel_profile::ticks::told::Marks;
+use evenkeel_profile::ticks::marks::Marks;
 use evenkeel_profile::unwind::NoUnwind;
 use evenkeel_sys::clock;
 use evenkeel_testkit::{skipped, wait_for};
@@ -49,7 +49,7 @@ mod other {
     }
 }
 
-fn place(text: &str, until: &str) -> Result<Wishes, NoPlace> {
+fn place(text: &str, until: &str) -> Result<RecordConfig, NoPlace> {
     let us = std::process::id();
     let until = match until {
         "return" => Until::Return,
@@ -57,21 +57,21 @@ fn place(text: &str, until: &str) -> Result<Wishes, NoPlace> {
         other => Until::Place(parse_place(other).unwrap()),
     };
     let probes = beginning_and_end(&parse_place(text).unwrap(), &until, &[us])?;
-    Ok(Wishes {
+    Ok(RecordConfig {
         targets: Targets::Processes(vec![us]),
         clock_hz: None,
         switches: Switches::Records,
         probes,
-        ..Wishes::default()
+        ..RecordConfig::default()
     })
 }
 
 /// Records while a thread does `body`; nothing, aloud, where this user or this kernel can't.
-fn recorded(wishes: &Wishes, body: fn()) -> Option<Result<(Told, Recording), LiveError>> {
+fn recorded(config: &RecordConfig, body: fn()) -> Option<Result<(RecordSummary, Recording), LiveError>> {
     let mut sink = Memory::new(64 << 20);
     let mut worker = None;
     let mut goes_on = |_: &Status| !worker.get_or_insert_with(|| std::thread::spawn(body)).is_finished();
-    match one_at_a_time(|| record(wishes, &mut goes_on, &mut sink)) {
+    match one_at_a_time(|| record(config, &mut goes_on, &mut sink)) {
         Ok(told) => Some(Ok((told, read(&sink.into_bytes(), &mut NoUnwind).unwrap()))),
         Err(LiveError::NoProbe { errno, why, .. } | LiveError::Denied { errno, why, .. }) => {
             skipped(format_args!("{why} ({errno})"));
@@ -93,10 +93,10 @@ fn tick_twenty_times() {
 #[test]
 fn each_entry_and_return_is_seen() {
     for (until, end) in [("return", "planted_tick__return"), ("planted_flush", "planted_tick__until_planted_flush")] {
-        let wishes = place("planted_tick", until).unwrap();
+        let config = place("planted_tick", until).unwrap();
         // What other tests of this process do is recorded too, and may be more than there is room for.
         let said = wait_for("a recording that lost nothing", || {
-            let said = recorded(&wishes, tick_twenty_times);
+            let said = recorded(&config, tick_twenty_times);
             let lost = said.as_ref().and_then(|said| said.as_ref().ok()).map_or(0, |(told, _)| told.status.lost);
             (lost == 0).then_some(said)
         });
@@ -182,7 +182,7 @@ fn of_a_stripped_program_an_offset_is_taken_where_a_function_begins() {
 
 #[test]
 fn what_is_run_too_often_ends_the_recording() {
-    let wishes = place("planted_step", "wait").unwrap();
+    let config = place("planted_step", "wait").unwrap();
     let body = || {
         let until_ns = clock::monotonic_ns() + 4_000 * MS;
         let mut sum = 0;
@@ -192,7 +192,7 @@ fn what_is_run_too_often_ends_the_recording() {
             }
         }
     };
-    match recorded(&wishes, body) {
+    match recorded(&config, body) {
         None => {}
         Some(Err(LiveError::TooOften { per_s, .. })) => assert!(per_s > 10_000, "{per_s}"),
         // A machine that is so busy runs it less often than that.

@@ -11,7 +11,9 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use evenkeel_hostfs::cgroup;
-use evenkeel_profile::live::{LiveError, Memory, Outlet, Status, Switches, Targets, Told, Window, Wishes, record};
+use evenkeel_profile::live::{
+    LiveError, Memory, Outlet, RecordConfig, RecordSummary, Status, Switches, Targets, Window, record,
+};
 use evenkeel_profile::perf::file::PerfFile;
 use evenkeel_profile::recording::{Recording, Turn};
 use evenkeel_profile::unwind::NoUnwind;
@@ -34,14 +36,17 @@ pub(crate) fn read(bytes: &[u8]) -> Recording {
 }
 
 /// Records into memory; nothing, recorded as skipped, where this user may not.
-pub(crate) fn recorded(wishes: &Wishes, until: &mut dyn FnMut(&Status) -> bool) -> Option<(Told, Vec<u8>)> {
+pub(crate) fn recorded(
+    config: &RecordConfig,
+    until: &mut dyn FnMut(&Status) -> bool,
+) -> Option<(RecordSummary, Vec<u8>)> {
     let mut sink = Memory::new(256 << 20);
     let mut within_limit = |status: &Status| {
         assert!(status.elapsed_ns < LIMIT_NS, "waited in vain: {status:?}");
         until(status)
     };
-    match record(wishes, &mut within_limit, &mut sink) {
-        Ok(told) => Some((told, sink.into_bytes())),
+    match record(config, &mut within_limit, &mut sink) {
+        Ok(summary) => Some((summary, sink.into_bytes())),
         Err(error @ LiveError::Denied { .. }) => {
             skipped(format_args!("this user may not record ({error})"));
             None
@@ -104,29 +109,29 @@ fn samples_of(recording: &Recording, name: &str) -> usize {
 fn who_works_is_sampled_whether_it_was_there_before_or_came_later() {
     one_at_a_time(|| {
         let stop = AtomicBool::new(false);
-        let wishes = Wishes { targets: ourselves(), clock_hz: Some(997), ..Wishes::default() };
+        let config = RecordConfig { targets: ourselves(), clock_hz: Some(997), ..RecordConfig::default() };
         let recorded = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let before = Busy::start(scope, "rec-before", &stop);
             let mut late = None;
             let mut from_ns = None;
-            recorded(&wishes, &mut |_| {
+            recorded(&config, &mut |_| {
                 let late = late.get_or_insert_with(|| Busy::start(scope, "rec-late", &stop));
                 let from_ns = *from_ns.get_or_insert_with(|| before.worked_ns());
                 before.worked_ns() < from_ns + 30 * MS || late.worked_ns() < 30 * MS
             })
         });
-        let Some((told, bytes)) = recorded else { return };
+        let Some((summary, bytes)) = recorded else { return };
         let recording = read(&bytes);
-        assert_eq!(told.status.samples, recording.samples.len() as u64, "all that was counted is in the file");
-        assert_eq!(recording.lost.records, told.status.lost);
-        assert!(recording.events.iter().any(|event| Some(&event.name) == told.clock.as_ref() && event.is_on_cpu()));
+        assert_eq!(summary.status.samples, recording.samples.len() as u64, "all that was counted is in the file");
+        assert_eq!(recording.lost.records, summary.status.lost);
+        assert!(recording.events.iter().any(|event| Some(&event.name) == summary.clock.as_ref() && event.is_on_cpu()));
         let program = std::env::current_exe().unwrap().display().to_string();
         assert!(recording.modules.iter().any(|(_, module)| module.path == program), "what was mapped before is known");
         assert!(recording.machine.kernel.is_some());
         for name in ["rec-before", "rec-late"] {
             // A sample each millisecond of CPU time, of which a kernel in need leaves some out.
-            assert!(samples_of(&recording, name) > 5, "{name}: {told:?}");
+            assert!(samples_of(&recording, name) > 5, "{name}: {summary:?}");
         }
     });
 }
@@ -136,7 +141,7 @@ fn threads_of_a_name_are_seen_and_no_others() {
     one_at_a_time(|| {
         let stop = AtomicBool::new(false);
         let targets = Targets::Threads { name: "rec-named".to_owned(), pids: vec![std::process::id()] };
-        let wishes = Wishes { targets, clock_hz: Some(997), ..Wishes::default() };
+        let config = RecordConfig { targets, clock_hz: Some(997), ..RecordConfig::default() };
         let recorded = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let named = Busy::start(scope, "rec-named", &stop);
@@ -146,7 +151,7 @@ fn threads_of_a_name_are_seen_and_no_others() {
                 std::thread::yield_now();
             }
             let mut from_ns = None;
-            recorded(&wishes, &mut |_| {
+            recorded(&config, &mut |_| {
                 let worked_ns = [named.worked_ns(), other.worked_ns()];
                 let from_ns = *from_ns.get_or_insert(worked_ns);
                 worked_ns[0] < from_ns[0] + 20 * MS || worked_ns[1] < from_ns[1] + 20 * MS
@@ -162,8 +167,12 @@ fn threads_of_a_name_are_seen_and_no_others() {
 #[test]
 fn switches_tell_who_slept() {
     one_at_a_time(|| {
-        let wishes =
-            Wishes { targets: ourselves(), switches: Switches::WithStacks, clock_hz: None, ..Wishes::default() };
+        let config = RecordConfig {
+            targets: ourselves(),
+            switches: Switches::WithStacks,
+            clock_hz: None,
+            ..RecordConfig::default()
+        };
         let (said, tid) = mpsc::channel();
         let slept = AtomicU64::new(0);
         let stop = AtomicBool::new(false);
@@ -177,19 +186,19 @@ fn switches_tell_who_slept() {
                 }
             });
             let mut from = None;
-            recorded(&wishes, &mut |_| {
+            recorded(&config, &mut |_| {
                 slept.load(Ordering::Relaxed) < *from.get_or_insert_with(|| slept.load(Ordering::Relaxed)) + 30
             })
         });
-        let Some((told, bytes)) = recorded else { return };
+        let Some((summary, bytes)) = recorded else { return };
         let (recording, tid) = (read(&bytes), tid.recv().unwrap());
         let turns = |turn| recording.switches.iter().filter(|switch| switch.tid == tid && switch.turn == turn).count();
-        assert!(turns(Turn::Slept) >= 28 && turns(Turn::In) >= 28, "{told:?}");
-        if told.unseen.iter().any(|unseen| unseen.what.contains("kernel")) {
+        assert!(turns(Turn::Slept) >= 28 && turns(Turn::In) >= 28, "{summary:?}");
+        if summary.unseen.iter().any(|unseen| unseen.what.contains("kernel")) {
             return skipped("this user may not see where threads sleep");
         }
         // Sleeps have samples, which say where it was. How near they are in time is a live check.
-        assert!(recording.samples.iter().filter(|sample| sample.tid == tid).count() >= 28, "{told:?}");
+        assert!(recording.samples.iter().filter(|sample| sample.tid == tid).count() >= 28, "{summary:?}");
     });
 }
 
@@ -198,9 +207,10 @@ fn a_process_that_ends_meanwhile_is_recorded_up_to_its_end() {
     one_at_a_time(|| {
         let mut child = Ended(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
         let pid = child.0.id();
-        let wishes = Wishes { targets: Targets::Processes(vec![pid]), clock_hz: Some(997), ..Wishes::default() };
+        let config =
+            RecordConfig { targets: Targets::Processes(vec![pid]), clock_hz: Some(997), ..RecordConfig::default() };
         let from_ns = ran_ns(pid);
-        let recorded = recorded(&wishes, &mut |_| {
+        let recorded = recorded(&config, &mut |_| {
             if ran_ns(pid) > from_ns + 20 * MS {
                 let _ = child.0.kill();
                 child.0.wait().unwrap();
@@ -208,11 +218,11 @@ fn a_process_that_ends_meanwhile_is_recorded_up_to_its_end() {
             true
         });
         drop(child);
-        let Some((told, bytes)) = recorded else { return };
-        assert_eq!(told.ended_with, [pid]);
-        assert!(told.status.samples > 2, "{told:?}");
-        assert_eq!(samples_of(&read(&bytes), "sh") as u64, told.status.samples);
-        let gone = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
+        let Some((summary, bytes)) = recorded else { return };
+        assert_eq!(summary.ended_with, [pid]);
+        assert!(summary.status.samples > 2, "{summary:?}");
+        assert_eq!(samples_of(&read(&bytes), "sh") as u64, summary.status.samples);
+        let gone = record(&config, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
         assert!(matches!(gone, LiveError::NotThere { .. }), "{gone}");
     });
 }
@@ -238,8 +248,9 @@ fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
         for (what, scripts, switches) in rows {
             let mut shells: Vec<Child> = scripts.iter().map(|script| shell(script, &end)).collect();
             let pids: Vec<u32> = shells.iter().map(Child::id).collect();
-            let wishes = Wishes { targets: Targets::Processes(pids.clone()), switches, ..Wishes::default() };
-            let recorded = recorded(&wishes, &mut |_| {
+            let config =
+                RecordConfig { targets: Targets::Processes(pids.clone()), switches, ..RecordConfig::default() };
+            let recorded = recorded(&config, &mut |_| {
                 // Without its input, a shell goes on. Nobody waits for it: it stays a zombie.
                 shells.iter_mut().for_each(|shell| drop(shell.stdin.take()));
                 true
@@ -248,23 +259,23 @@ fn it_ends_with_the_last_of_its_processes_and_what_they_started() {
                 drop(shell.stdin.take());
                 shell.wait().unwrap();
             }
-            let Some((told, _)) = recorded else { return };
-            assert_eq!(told.ended_with, pids, "{what}: {told:?}");
+            let Some((summary, _)) = recorded else { return };
+            assert_eq!(summary.ended_with, pids, "{what}: {summary:?}");
             // Whatever was to be done before the last of them ended was done.
-            assert_eq!(end.exists(), scripts.iter().any(|script| script.contains("$0")), "{what}: {told:?}");
+            assert_eq!(end.exists(), scripts.iter().any(|script| script.contains("$0")), "{what}: {summary:?}");
             drop(fs::remove_file(&end));
         }
         // Of the whole machine, only those that it is about count.
         let mut about = shell(":", &end);
-        let wishes = Wishes { about: vec![about.id()], ..Wishes::default() };
-        let recorded = recorded(&wishes, &mut |_| {
+        let config = RecordConfig { about: vec![about.id()], ..RecordConfig::default() };
+        let recorded = recorded(&config, &mut |_| {
             drop(about.stdin.take());
             true
         });
         drop(about.stdin.take());
         about.wait().unwrap();
-        let Some((told, _)) = recorded else { return };
-        assert_eq!(told.ended_with, [about.id()], "{told:?}");
+        let Some((summary, _)) = recorded else { return };
+        assert_eq!(summary.ended_with, [about.id()], "{summary:?}");
     });
 }
 
@@ -274,18 +285,22 @@ fn a_command_is_seen_from_its_first_instruction() {
         let mut command = Command::new("sh");
         command.args(["-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"]);
         let held = SuspendedChild::new(command).unwrap();
-        let wishes = Wishes { targets: Targets::Processes(vec![held.pid()]), clock_hz: Some(997), ..Wishes::default() };
+        let config = RecordConfig {
+            targets: Targets::Processes(vec![held.pid()]),
+            clock_hz: Some(997),
+            ..RecordConfig::default()
+        };
         let (mut held, mut running) = (Some(held), None);
-        let recorded = recorded(&wishes, &mut |_| {
+        let recorded = recorded(&config, &mut |_| {
             if let Some(held) = held.take() {
                 running = Some(held.start().unwrap().0);
             }
             running.as_ref().is_some_and(|running| running.ended().is_none())
         });
-        let Some((told, bytes)) = recorded else { return };
+        let Some((summary, bytes)) = recorded else { return };
         let recording = read(&bytes);
         assert!(recording.mappings.iter().any(|mapping| mapping.at_ns > 0), "what it mapped was told when it did");
-        assert!(samples_of(&recording, "sh") > 2, "{told:?}");
+        assert!(samples_of(&recording, "sh") > 2, "{summary:?}");
     });
 }
 
@@ -293,17 +308,17 @@ fn a_command_is_seen_from_its_first_instruction() {
 fn what_finds_no_room_is_counted() {
     one_at_a_time(|| {
         let stop = AtomicBool::new(false);
-        let wishes = Wishes {
+        let config = RecordConfig {
             targets: ourselves(),
             clock_hz: Some(10_000),
             user_stack_bytes: Some(8192),
             ring_bytes: 1,
-            ..Wishes::default()
+            ..RecordConfig::default()
         };
         let recorded = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let busy = Busy::start(scope, "rec-busy", &stop);
-            recorded(&wishes, &mut |status| {
+            recorded(&config, &mut |status| {
                 // Nobody reads meanwhile.
                 let from_ns = busy.worked_ns();
                 while busy.worked_ns() < from_ns + 50 * MS {
@@ -312,9 +327,9 @@ fn what_finds_no_room_is_counted() {
                 status.lost <= 100
             })
         });
-        let Some((told, bytes)) = recorded else { return };
-        assert!(told.status.lost > 100, "{told:?}");
-        assert_eq!(read(&bytes).lost.records, told.status.lost, "the file says so too");
+        let Some((summary, bytes)) = recorded else { return };
+        assert!(summary.status.lost > 100, "{summary:?}");
+        assert_eq!(read(&bytes).lost.records, summary.status.lost, "the file says so too");
     });
 }
 
@@ -349,15 +364,15 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         let shelf = Shelf { ask: Arc::clone(&ask), kept: Arc::clone(&kept) };
         let mut window = Window::new(WINDOW_NS, 64 << 20, shelf);
         // Large samples and a small ring: it is read often, and the window has many pieces.
-        let wishes = Wishes {
+        let config = RecordConfig {
             targets: ourselves(),
             clock_hz: Some(997),
             user_stack_bytes: Some(8192),
             ring_bytes: 1,
-            ..Wishes::default()
+            ..RecordConfig::default()
         };
         let stop = AtomicBool::new(false);
-        let told = std::thread::scope(|scope| {
+        let summary = std::thread::scope(|scope| {
             let _stop = Stop(&stop);
             let mut late = None;
             // When it was looked, and what had been worked by then, for as long as half a window ago.
@@ -382,19 +397,19 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
                 }
                 !is_ready || kept.lock().unwrap().is_empty()
             };
-            record(&wishes, &mut until, &mut window)
+            record(&config, &mut until, &mut window)
         });
-        if let Err(error @ LiveError::Denied { .. }) = told {
+        if let Err(error @ LiveError::Denied { .. }) = summary {
             return skipped(format_args!("this user may not record ({error})"));
         }
-        let told = told.unwrap();
+        let summary = summary.unwrap();
         let kept = kept.lock().unwrap();
         assert_eq!(kept.len(), 2, "the one that was asked for, and the end");
         let [first, last] = [&kept[0], &kept[1]].map(|bytes| read(bytes));
         for recording in [&first, &last] {
             assert!(samples_of(recording, "rec-late") > 2, "a name that was told before the window is known");
             let samples = recording.samples.len() as u64;
-            assert!(samples < told.status.samples, "{samples} of {} samples", told.status.samples);
+            assert!(samples < summary.status.samples, "{samples} of {} samples", summary.status.samples);
             let program = std::env::current_exe().unwrap().display().to_string();
             assert!(recording.modules.iter().any(|(_, module)| module.path == program));
         }
@@ -414,20 +429,20 @@ fn what_is_not_there_is_said() {
         (Targets::Cpus([900].into_iter().collect()), "record CPUs 900: none of these CPUs is online"),
     ];
     for (targets, expected) in table {
-        let wishes = Wishes { targets, ..Wishes::default() };
-        let error = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
+        let config = RecordConfig { targets, ..RecordConfig::default() };
+        let error = record(&config, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
     // Whoever may record whole machines is told too that what it is about is not there.
-    let wishes = Wishes { about: vec![4_194_300], ..Wishes::default() };
-    let error = record(&wishes, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
+    let config = RecordConfig { about: vec![4_194_300], ..RecordConfig::default() };
+    let error = record(&config, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
     assert_eq!(error.to_string(), "record process 4194300: there is no such process");
     // One of several is enough, and the others are told.
     one_at_a_time(|| {
         let targets = Targets::Processes(vec![4_194_300, std::process::id()]);
-        let wishes = Wishes { targets, ..Wishes::default() };
-        let Some((told, _)) = recorded(&wishes, &mut |_| false) else { return };
-        assert!(told.unseen.contains(&"process 4194300: there is no such process".to_owned().into()), "{told:?}");
+        let config = RecordConfig { targets, ..RecordConfig::default() };
+        let Some((summary, _)) = recorded(&config, &mut |_| false) else { return };
+        assert!(summary.unseen.contains(&"process 4194300: there is no such process".to_owned().into()), "{summary:?}");
     });
 }
 
@@ -456,15 +471,16 @@ fn a_group_is_recorded_whatever_its_controller() {
             let start = || Ended(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
             let (inside, _outside) = (start(), start());
             let entered = fs::write(group.join("cgroup.procs"), inside.0.id().to_string());
-            let wishes = Wishes { targets: Targets::Group(group.clone()), clock_hz: Some(499), ..Wishes::default() };
+            let config =
+                RecordConfig { targets: Targets::Group(group.clone()), clock_hz: Some(499), ..RecordConfig::default() };
             let pid = inside.0.id();
             let from_ns = ran_ns(pid);
-            let recorded = entered.ok().and_then(|()| recorded(&wishes, &mut |_| ran_ns(pid) < from_ns + 30 * MS));
+            let recorded = entered.ok().and_then(|()| recorded(&config, &mut |_| ran_ns(pid) < from_ns + 30 * MS));
             drop(inside);
             cgroup::remove(&group, Duration::from_secs(60)).unwrap();
-            if let Some((told, bytes)) = recorded {
+            if let Some((summary, bytes)) = recorded {
                 let recording = read(&bytes);
-                assert!(recording.samples.len() > 2, "{}: {told:?}", group.display());
+                assert!(recording.samples.len() > 2, "{}: {summary:?}", group.display());
                 assert!(recording.samples.iter().all(|sample| sample.pid == pid), "{}: others too", group.display());
                 tried += 1;
             }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use evenkeel_profile::input;
-use evenkeel_profile::live::{LiveError, Memory, Targets, Wishes, record};
+use evenkeel_profile::live::{LiveError, Memory, RecordConfig, Targets, record};
 use evenkeel_profile::recording::Recording;
 use evenkeel_profile::stack::{Frame, Hint};
 use evenkeel_profile::symbols::{Settings, Symbols};
@@ -61,12 +61,16 @@ fn recorded(user_stack_bytes: u32) -> Option<Recording> {
     // It has its name when it runs for the first time.
     wait_until("the thread's begin", || WORKED_NS.load(Ordering::Relaxed) > 0);
     let targets = Targets::Threads { name: "deep".to_owned(), pids: vec![std::process::id()] };
-    let wishes =
-        Wishes { targets, clock_hz: Some(1999), user_stack_bytes: Some(user_stack_bytes), ..Wishes::default() };
+    let config = RecordConfig {
+        targets,
+        clock_hz: Some(1999),
+        user_stack_bytes: Some(user_stack_bytes),
+        ..RecordConfig::default()
+    };
     let mut sink = Memory::new(64 << 20);
     let from_ns = WORKED_NS.load(Ordering::Relaxed);
     let told = record(
-        &wishes,
+        &config,
         &mut |status| WORKED_NS.load(Ordering::Relaxed) < from_ns + WORKS_NS && status.elapsed_ns < 60_000_000_000,
         &mut sink,
     );

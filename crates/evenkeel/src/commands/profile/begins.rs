@@ -1,22 +1,23 @@
-//! Where ticks begin and end: what was asked for, where that is in the processes that are recorded, and in a recording.
+//! Where ticks begin and end: the options, and what they select in processes and in a recording.
 
-use evenkeel_profile::live::probe::{self, Asked, NoPlace, Probed, Spot, Until, parse_place};
+use evenkeel_profile::live::probe::{self, NoPlace, PlaceSpec, Probed, Spot, Until, parse_place};
 use evenkeel_profile::recording::Recording;
-use evenkeel_profile::ticks::told::{Marks, NotTold, OfThread, packets};
+use evenkeel_profile::ticks::marks::{Marks, MarksError, ThreadTicks, packets};
 use serde::Serialize;
 
 use crate::exit;
 use crate::failure::Failure;
+use crate::show::profile::ticks::TickSource;
 
-/// A place in a program, and what ticks that begin there end with.
+/// A place in a program at which ticks begin, and where they end.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct At {
-    /// A tick begins each time that this function is entered: SYMBOL of the process's own program, BINARY:SYMBOL of a file that it runs;
-    /// BINARY+0xOFFSET, where the function's first byte is in a file without names; %PROVIDER:NAME, a mark that it was built with (USDT)
+    /// A tick begins at each entry of this function. SYMBOL is in the process's program, BINARY:SYMBOL in another mapped file. BINARY+0xOFFSET
+    /// is a function's first byte in a file without symbols. %PROVIDER:NAME is a USDT marker
     #[arg(long, value_name = "PLACE", visible_alias = "tick-function", value_parser = parse_place)]
-    pub(crate) at: Option<Asked>,
-    /// A tick ends when the function returns (return), when the thread waits for the next one (wait), or when another one is entered. Of
-    /// one that exceptions or panics leave, name another or `wait`: with its return being watched they end the program
+    pub(crate) at: Option<PlaceSpec>,
+    /// Where a tick ends: `return` (of the function), `wait` (the thread's next wait), or the entry of another function. Use `wait` or another
+    /// function if an exception, a panic or longjmp can leave it: with `return`, that ends the server [default: return]
     #[arg(long, value_name = "PLACE", requires = "at", value_parser = parse_until)]
     pub(crate) until: Option<Until>,
 }
@@ -30,7 +31,7 @@ fn parse_until(text: &str) -> Result<Until, String> {
 }
 
 impl At {
-    /// Where that is, in these processes; nothing if nothing was asked for.
+    /// The probes for these processes; none without --at.
     pub(crate) fn probes(&self, pids: &[u32]) -> Result<Vec<Probed>, Failure> {
         let Some(asked) = &self.at else { return Ok(Vec::new()) };
         let until = self.until.clone().unwrap_or(Until::Return);
@@ -45,9 +46,9 @@ fn refused(error: NoPlace) -> Failure {
         _ => exit::WRONG_USE,
     };
     let hint = match &error {
-        NoPlace::Unreadable { errno, .. } if errno.is_denial() => Some("run it as root (sudo)"),
-        NoPlace::Stripped { .. } => Some("or cut by the thread's wake-ups: leave --at out"),
-        NoPlace::Ambiguous { .. } => Some("name one of them as in the brackets: --at BINARY+0xOFFSET"),
+        NoPlace::Unreadable { errno, .. } if errno.is_denial() => Some("run it with sudo"),
+        NoPlace::Stripped { .. } => Some("or omit --at: ticks are then found by the thread's wake-ups"),
+        NoPlace::Ambiguous { .. } => Some("choose one by the offset in brackets: --at BINARY+0xOFFSET"),
         _ => None,
     };
     let failure = Failure::new(code, error);
@@ -57,82 +58,53 @@ fn refused(error: NoPlace) -> Failure {
     }
 }
 
-/// By what ticks are told apart.
+/// How ticks are recognized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum By {
-    /// The marks of evenkeel-rt where the server has them, else its thread's wake-ups
+    /// The markers of evenkeel-rt if the server has them, else the thread's wake-ups
     #[default]
     Auto,
-    /// The wake-ups of the thread that keeps time
+    /// The wake-ups of the tick thread
     Wakes,
-    /// The marks of evenkeel-rt, which tell when a tick was due too
+    /// The markers of evenkeel-rt, which also give the due time
     Library,
-    /// The bursts of packets that the server sends: from the end of one to the end of the next
+    /// Bursts of packets that the server sends: a tick is from the end of one burst to the end of the next
     Packets,
 }
 
-/// By what they were told apart.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Told {
-    /// `wakes`, `library`, `packets`, `place` or `event`.
-    pub(crate) by: &'static str,
-    /// The event at which they begin.
-    pub(crate) begins_at: Option<String>,
-    /// The one at which they are done.
-    pub(crate) ends_at: Option<String>,
-    /// What is to be known of the choice.
-    #[serde(skip)]
-    pub(crate) why: Option<String>,
-}
-
-impl Told {
-    /// Whether it is known when each was due, and so how late it began.
-    pub(crate) fn is_due_known(&self) -> bool {
-        matches!(self.by, "wakes" | "library")
-    }
-
-    fn wakes(why: Option<String>) -> Told {
-        Told { by: "wakes", begins_at: None, ends_at: None, why }
-    }
-
-    fn of(by: &'static str, marks: &Marks) -> Told {
-        Told { by, begins_at: Some(marks.begin.clone()), ends_at: marks.end.clone(), why: None }
-    }
-}
-
-/// Which ticks are asked for.
+/// The options that select ticks.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Begins {
     #[command(flatten)]
     pub(crate) at: At,
-    /// A tick begins at each sample of this event of FILE, such as probe_server:tick of `perf probe`
+    /// A tick begins at each sample of this event in FILE, for example probe_server:tick from `perf probe`
     #[arg(long, value_name = "NAME", requires = "file", conflicts_with = "at")]
     at_event: Option<String>,
-    /// By what ticks are told apart
+    /// How to recognize ticks
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = By::Auto, conflicts_with_all = ["at", "at_event"])]
     pub(crate) by: By,
 }
 
 impl Begins {
-    /// The ticks that something in the recording tells, of a thread that is wanted; none where they are to be told by its wake-ups.
-    pub(crate) fn told(
+    /// The ticks that events in the recording mark, of a wanted thread. None if wake-ups have to show them.
+    pub(crate) fn ticks(
         &self,
         recording: &Recording,
         is_wanted: &dyn Fn(u32) -> bool,
-    ) -> Result<(Option<OfThread>, Told), Failure> {
-        let refused = |error: NotTold| {
-            let failure = Failure::text(exit::NOT_POSSIBLE, "cut the recording by ticks", &error);
+    ) -> Result<(Option<ThreadTicks>, TickSource), Failure> {
+        let refused = |error: MarksError| {
+            let failure = Failure::text(exit::NOT_POSSIBLE, "divide the recording into ticks", &error);
             match error {
-                NotTold::NoEvent { .. } => {
-                    failure.hint("record it with --at, or name one of those events with --at-event")
+                MarksError::NoEvent { .. } => {
+                    failure.hint("record with --at, or choose one of these events with --at-event")
                 }
-                NotTold::TooFew { .. } => failure.hint("record for longer (--seconds), or name another function"),
+                MarksError::TooFew { .. } => failure.hint("record longer (--seconds), or name another function"),
             }
         };
         let cut = |by, marks: Marks| {
             let ticks = marks.ticks(recording, is_wanted).map_err(refused)?;
-            Ok((Some(ticks), Told::of(by, &marks)))
+            Ok((Some(ticks), from_marks(by, &marks)))
         };
         if let Some(name) = &self.at_event {
             return cut("event", Marks::named(recording, name).map_err(refused)?);
@@ -141,24 +113,24 @@ impl Begins {
             return cut("place", self.place(recording, asked).map_err(refused)?);
         }
         match self.by {
-            By::Wakes => Ok((None, Told::wakes(None))),
+            By::Wakes => Ok((None, from_wakes(None))),
             By::Library => {
                 let none = || {
-                    let why = "the server has no marks of evenkeel-rt, or they were not recorded";
-                    Failure::text(exit::NOT_POSSIBLE, "cut the recording by ticks", why)
-                        .hint("leave --by out, or name a function with --at")
+                    let why = "the server has no markers of evenkeel-rt, or they were not recorded";
+                    Failure::text(exit::NOT_POSSIBLE, "divide the recording into ticks", why)
+                        .hint("omit --by, or name a function with --at")
                 };
                 cut("library", Marks::of_library(recording).ok_or_else(none)?)
             }
             By::Packets => {
                 let ticks = packets(recording, is_wanted).map_err(refused)?;
-                Ok((Some(ticks), Told { by: "packets", begins_at: None, ends_at: None, why: None }))
+                Ok((Some(ticks), TickSource { by: "packets", begins_at: None, ends_at: None, caveat: None }))
             }
             By::Auto => Ok(chosen(recording, is_wanted)),
         }
     }
 
-    fn place(&self, recording: &Recording, asked: &Asked) -> Result<Marks, NotTold> {
+    fn place(&self, recording: &Recording, asked: &PlaceSpec) -> Result<Marks, MarksError> {
         let marks = Marks::named(recording, &event_of(asked))?;
         match &self.at.until {
             None | Some(Until::Return) => Ok(marks),
@@ -168,8 +140,8 @@ impl Begins {
     }
 }
 
-/// What a place's event is called behind the group.
-fn event_of(asked: &Asked) -> String {
+/// The name of a place's event after the group.
+fn event_of(asked: &PlaceSpec) -> String {
     match &asked.spot {
         Spot::Function(name) => name.clone(),
         Spot::Offset(offset) => format!("abs_{offset:x}"),
@@ -177,28 +149,36 @@ fn event_of(asked: &Asked) -> String {
     }
 }
 
-/// The library's marks, else the one place that was recorded, else wake-ups.
-fn chosen(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> (Option<OfThread>, Told) {
+/// The library's markers, else the only recorded place, else wake-ups.
+fn chosen(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> (Option<ThreadTicks>, TickSource) {
     if let Some(marks) = Marks::of_library(recording)
         && let Ok(ticks) = marks.ticks(recording, is_wanted)
     {
-        return (Some(ticks), Told::of("library", &marks));
+        return (Some(ticks), from_marks("library", &marks));
     }
     let places = Marks::places(recording);
     let mut places = places.into_iter().filter(|marks| !marks.is_librarys);
     let (first, second) = (places.next(), places.next());
     match (first, second) {
         (Some(marks), None) => match marks.ticks(recording, is_wanted) {
-            Ok(ticks) => (Some(ticks), Told::of("place", &marks)),
-            Err(why) => (None, Told::wakes(Some(why.to_string()))),
+            Ok(ticks) => (Some(ticks), from_marks("place", &marks)),
+            Err(why) => (None, from_wakes(Some(why.to_string()))),
         },
         (Some(first), Some(second)) => {
             let why = format!(
-                "the recording has more than one place ({}, {}): --at-event names one",
+                "the recording has more than one place ({}, {}), so ticks are recognized by wake-ups; choose one with --at-event",
                 first.begin, second.begin
             );
-            (None, Told::wakes(Some(why)))
+            (None, from_wakes(Some(why)))
         }
-        (None, _) => (None, Told::wakes(None)),
+        (None, _) => (None, from_wakes(None)),
     }
+}
+
+fn from_wakes(caveat: Option<String>) -> TickSource {
+    TickSource { by: "wakes", begins_at: None, ends_at: None, caveat }
+}
+
+fn from_marks(by: &'static str, marks: &Marks) -> TickSource {
+    TickSource { by, begins_at: Some(marks.begin.clone()), ends_at: marks.end.clone(), caveat: None }
 }

@@ -15,32 +15,32 @@ use crate::show::profile::diff::{Answer, Row, Side};
 use crate::show::units::part;
 use crate::show::{Out, blocks, profile};
 
-/// Compare two recordings: which functions grew, and which shrank
+/// Compare two recordings: which functions take more time, and which less
 ///
-/// Both are taken as equally much in the whole, so that shares are compared; --raw takes them as they are. With --output as a differential flame
-/// graph: as wide as B, red where it has more than A. A and B are recordings or folded stacks.
+/// Both recordings are scaled to the same total, so shares are compared; --raw compares without scaling. --output writes a differential flame
+/// graph: widths are those of B, red is more than in A, blue is less. A and B are recordings or folded stacks.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The recording from before
+    /// The first recording
     #[arg(value_name = "A")]
     before: PathBuf,
-    /// The recording from after
+    /// The second recording
     #[arg(value_name = "B")]
     after: PathBuf,
     #[command(flatten)]
     output: Output,
-    /// Compare what was seen as it is, not as shares of the whole
+    /// Compare weights without scaling to the same total
     #[arg(long)]
     raw: bool,
-    /// Hang the graph from the top
+    /// Draw the graph from the top down
     #[arg(long)]
     icicle: bool,
-    /// What stands at the base of each stack
+    /// What is at the base of each stack
     #[arg(long, value_enum, default_value_t)]
     by: By,
     #[command(flatten)]
     pick: Pick,
-    /// How many functions to show of each kind
+    /// How many functions to show in each table
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     top: u32,
 }
@@ -58,10 +58,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let (after, new_quantity) = tree(&args.after, args.by)?;
     let totals = if args.raw { Totals::Raw } else { Totals::Equal };
     if args.raw && old_quantity != new_quantity {
-        let why = format!("one counts {}, the other {}", old_quantity.words(), new_quantity.words());
-        return Err(
-            Failure::text(exit::WRONG_USE, "compare them as they are", why).hint("without --raw, shares are compared")
-        );
+        let why = format!("one counts {}, the other counts {}", old_quantity.words(), new_quantity.words());
+        return Err(Failure::text(exit::WRONG_USE, "compare without scaling", why).hint("omit --raw to compare shares"));
     }
     let pair = Pair::new(&before, &after, totals);
     let side = |file: &Path, tree: &Tree, quantity: Quantity| Side {
@@ -121,7 +119,7 @@ fn write(
     kind: Kind,
 ) -> Result<(), Failure> {
     let name = |file: &Path| file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let how = if args.raw { "as they are" } else { "as shares of the whole" };
+    let how = if args.raw { "without scaling" } else { "as shares of the total" };
     let style = Style {
         title: format!("{} → {}", name(&args.before), name(&args.after)),
         subtitle: format!(
@@ -135,21 +133,21 @@ fn write(
     written::write(path, drawn(pair, &style, path, kind)?.as_bytes())
 }
 
-/// Two trees, one over the other, as what a file is to hold.
+/// A comparison in the format of the file's extension.
 pub(super) fn drawn(pair: &Pair, style: &Style, path: &Path, kind: Kind) -> Result<String, Failure> {
     match kind {
         Kind::Svg => Ok(graph::differential_of(pair, style)),
         Kind::Html => Ok(graph::html_differential_of(pair, style)),
         Kind::Folded => Ok(folded(pair)),
         Kind::Firefox => {
-            let why = "the Firefox Profiler shows one recording, not what differs between two";
+            let why = "the Firefox Profiler cannot show a difference of two recordings";
             Err(Failure::text(exit::WRONG_USE, format_args!("write {}", path.display()), why)
-                .hint("end it in .svg, .html or .folded"))
+                .hint("use the extension .svg, .html or .folded"))
         }
     }
 }
 
-/// As `difffolded.pl` writes it: a stack, what it had before, what it has after.
+/// The format of `difffolded.pl`: a stack, its weight before, its weight after.
 fn folded(pair: &Pair) -> String {
     let (before, after) = (Folded::from(&pair.old()), Folded::from(&pair.tree));
     let mut stacks: Vec<&String> = before.lines.keys().chain(after.lines.keys()).collect();

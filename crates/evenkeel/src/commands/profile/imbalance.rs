@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use evenkeel_profile::imbalance::{Imbalance, imbalance};
-use evenkeel_profile::live::{Switches, Wishes};
-use evenkeel_profile::symbols::Doubts;
+use evenkeel_profile::live::{RecordConfig, Switches};
+use evenkeel_profile::symbols::NameCoverage;
 use evenkeel_sys::thread;
 use serde::Serialize;
 
@@ -13,10 +13,10 @@ use crate::exit;
 use crate::failure::Outcome;
 use crate::show::{Out, blocks, profile};
 
-/// Which CPU was full, by which threads and functions, beside those that idled
+/// Show which CPU was full while others idled, and with which threads and functions
 ///
-/// Of a recording of whole CPUs, or of what runs now. With every switch in it busy shares are exact; from samples alone they have an error, which is
-/// told. What a hypervisor took is counted to the thread that had the CPU: `evenkeel measure gaps` tells that apart.
+/// Reads a recording of whole CPUs, or records now. Busy shares are exact if the recording has switches; from samples alone they have an error,
+/// which is printed. Time that the hypervisor took counts for the thread that had the CPU. `evenkeel measure gaps` separates it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A recording: a perf.data file [default: record now]
@@ -32,28 +32,29 @@ struct Answer<'a> {
     verdict: String,
     #[serde(flatten)]
     imbalance: &'a Imbalance,
-    /// What could not be recorded, a sentence each.
+    /// What could not be recorded, and why.
     unseen: Vec<String>,
-    /// What has no name, why, and what would give it one.
-    names: &'a Doubts,
+    /// Code without names, why, and what helps.
+    names: &'a NameCoverage,
 }
 
-/// Where a thread may run, as far as anybody knows.
+/// The CPUs on which a thread may run, if known.
 type MayRunOn = fn(u32) -> Option<Vec<u32>>;
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let (opened, unseen, may_run_on): (_, _, MayRunOn) = match &args.file {
-        // Threads of a recording may have ended, and their numbers may be others' by now.
+        // The threads of a file may have ended, and their numbers may belong to other threads now.
         Some(file) => {
             let opened = input::open(file)?;
             opened.warn(file, out);
             (opened, Vec::new(), |_| None)
         }
         None => {
-            let now = now::record(&Wishes { switches: Switches::Records, ..Wishes::default() }, args.seconds)?;
-            let mut unseen = now.told.unseen_of(&[]);
+            let now =
+                now::record(&RecordConfig { switches: Switches::Records, ..RecordConfig::default() }, args.seconds)?;
+            let mut unseen = now.summary.unseen_of(&[]);
             if now.is_cut {
-                unseen.push("the recording was cut short: there was no more room for it in memory".to_owned());
+                unseen.push("the end of the recording: its memory (512 MiB) was full".to_owned());
             }
             (now.opened, unseen, may_run_on)
         }
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     Ok(exit::WELL)
 }
 
-/// None of a thread that has ended.
+/// None if the thread has ended.
 fn may_run_on(tid: u32) -> Option<Vec<u32>> {
     let cpus = thread::affinity_of(tid).ok()?;
     cpus.iter().map(|cpu| u32::try_from(cpu).ok()).collect()

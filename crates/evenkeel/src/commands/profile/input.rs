@@ -1,4 +1,4 @@
-//! What every question is asked of: a recording, read from its file, with the names of its functions.
+//! Reads a recording and finds the names of its functions.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use evenkeel_hostfs::user_file::{UserFile, UserFileError};
 use evenkeel_profile::input::{self, ReadError};
 use evenkeel_profile::names::Names;
 use evenkeel_profile::recording::Recording;
-use evenkeel_profile::symbols::{Doubts, Settings, Symbols};
+use evenkeel_profile::symbols::{NameCoverage, Settings, Symbols};
 use evenkeel_profile::unwind::Unwinder;
 use evenkeel_sys::process;
 
@@ -19,16 +19,16 @@ use crate::show::Out;
 
 /// A recording and its names.
 pub(crate) struct Opened {
-    /// What was recorded.
+    /// The recording.
     pub(crate) recording: Recording,
     /// The functions of its frames.
     pub(crate) names: Names,
-    /// What could not be named.
-    pub(crate) doubts: Doubts,
+    /// Which code has names.
+    pub(crate) doubts: NameCoverage,
 }
 
 impl Opened {
-    /// Says on standard error why the recording in `file` is not all that it should be, such as that its end is missing.
+    /// Prints the recording's caveats to standard error, for example that its end is missing.
     pub(crate) fn warn(&self, file: &Path, out: &Out) {
         for caveat in &self.recording.doubts {
             out.aside(&format!("evenkeel: {}: {caveat}\n", file.display()));
@@ -36,28 +36,28 @@ impl Opened {
     }
 }
 
-/// What takes out of a recording what nobody asked for.
+/// Removes what is not needed from a recording before names are looked up.
 pub(crate) type Narrow<'n> = &'n mut dyn FnMut(&mut Recording);
 
-/// Where names are kept; the same for all that one run opens. Nothing keeps none.
+/// The folder of the name cache, the same for all recordings of one run. `None` disables the cache.
 static KEPT_IN: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// Where root's are, by the file system hierarchy standard.
+/// Root's cache, by the file system hierarchy standard.
 const SYSTEM_CACHE: &str = "/var/cache/evenkeel/symbols";
 
-/// A longer recording is not read: all of it is held in memory.
+/// Longer recordings are refused, because the whole file is held in memory.
 const FILE_BYTES_MAX: u64 = 8 << 30;
-/// What is no file is not read beyond this.
+/// The most that is read from a pipe.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
-/// So much of a file tells what it is.
+/// Enough of a file to recognize its format.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Chooses where names are kept, before the first recording is opened; later choices are none.
+/// Chooses the cache folder. Only the first call has an effect.
 pub(crate) fn keep_names_in(folder: Option<PathBuf>) {
     let _ = KEPT_IN.set(folder);
 }
 
-/// Where this user's names are kept, unless told otherwise; none where no folder goes with the user.
+/// This user's default cache folder; none if the user has no home.
 pub(crate) fn names_folder() -> Option<PathBuf> {
     let path = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let user = path("XDG_CACHE_HOME").map(|folder| folder.join("evenkeel/symbols"));
@@ -68,7 +68,7 @@ pub(crate) fn names_folder() -> Option<PathBuf> {
     }
 }
 
-/// Whether names are kept at all.
+/// Whether names are cached.
 pub(crate) fn keeps_names() -> bool {
     KEPT_IN.get().is_some_and(Option::is_some)
 }
@@ -77,15 +77,15 @@ fn settings() -> Settings {
     Settings { cache_folder: KEPT_IN.get().cloned().flatten(), ..Settings::default() }
 }
 
-/// All of a file, which is opened once: a pipe can't be read again.
+/// The contents of a file. A file is opened only once, because a pipe can't be read again.
 pub(crate) struct Whole {
-    /// What is in it.
+    /// The contents.
     pub(crate) bytes: Vec<u8>,
-    /// When it was written last.
+    /// The time of its last change.
     written: Option<SystemTime>,
 }
 
-/// All of a file whose head says that it may be what is wanted. What is not is refused before it takes memory.
+/// Reads a file whole. `check_head` refuses a wrong format before it takes memory.
 pub(crate) fn whole<E: Display>(
     file: &Path,
     tried: &str,
@@ -104,25 +104,25 @@ pub(crate) fn open(file: &Path) -> Result<Opened, Failure> {
     open_of(file, &mut |_| {})
 }
 
-/// The same, less what `narrow` takes out of it before names are found.
+/// The same, after `narrow` removed what is not needed.
 pub(crate) fn open_of(file: &Path, narrow: Narrow<'_>) -> Result<Opened, Failure> {
     let whole = whole(file, &tried(file), input::check_head)?;
     opened_of(file, &whole, narrow)
 }
 
-/// The same of a file that was read already.
+/// The same for a file that was read already.
 pub(crate) fn opened_of(file: &Path, whole: &Whole, narrow: Narrow<'_>) -> Result<Opened, Failure> {
-    // The file was written last when the recording ended.
+    // The last change of the file is the end of the recording.
     named(&whole.bytes, Settings { recorded_until: whole.written, ..settings() }, narrow)
         .map_err(|error| Failure::text(exit::WRONG_USE, tried(file), error))
 }
 
-/// What is being done, for the message where it fails.
+/// What an error message says that evenkeel tried.
 pub(crate) fn tried(file: &Path) -> String {
     format!("read the recording {}", file.display())
 }
 
-/// The same of bytes that are in memory already: they were recorded just now.
+/// The same for a recording in memory.
 pub(crate) fn opened(bytes: &[u8], narrow: Narrow<'_>) -> Result<Opened, ReadError> {
     named(bytes, settings(), narrow)
 }

@@ -1,4 +1,4 @@
-//! `evenkeel profile WHAT`: one file each here, its page in `show/profile/`, the work in the crate `profile`.
+//! `evenkeel profile WHAT`: one file for each question here, its page in `show/profile/`, the work in the crate `profile`.
 
 pub(crate) mod begins;
 pub(crate) mod diff;
@@ -17,18 +17,18 @@ mod written;
 use crate::failure::Outcome;
 use crate::show::Out;
 
-/// Where the time of a server's ticks went
+/// Record where a server's time goes, and answer questions about the recording
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
-    /// Neither use names of functions that were found before nor keep those found now
+    /// Neither read nor write the cache of function names
     #[arg(long, global = true, display_order = 81)]
     no_cache: bool,
     #[command(subcommand)]
     what: What,
 }
 
-/// One enum of what can be asked and its dispatch. A module has `Args`, whose documentation is its help, and `run`.
+/// The subcommands and their dispatch. Each module has `Args`, whose doc comment is the help, and `run`.
 macro_rules! questions {
     ($($name:ident => $module:ident),* $(,)?) => {
         #[derive(Debug, clap::Subcommand)]

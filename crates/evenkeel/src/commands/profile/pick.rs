@@ -1,4 +1,4 @@
-//! Which part of a recording a question is asked of: an event, and by thread, process, CPU and time.
+//! The options that select a part of a recording: by event, thread, process, CPU and time.
 
 use std::collections::BTreeSet;
 
@@ -10,34 +10,34 @@ use serde::Serialize;
 use crate::exit;
 use crate::failure::Failure;
 
-/// How many names a refusal tells of those that are there.
+/// How many existing names an error lists.
 const NAMES_MAX: usize = 8;
 const NS_PER_S: f64 = 1e9;
 
-/// What narrows a recording.
+/// Selects a part of a recording.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Pick {
-    /// Samples of this event alone [default: the first of a clock or of cycles]
+    /// Only samples of this event [default: the first clock or cycles event]
     #[arg(long, value_name = "NAME")]
     event: Option<String>,
-    /// Threads of this name alone; several with commas
+    /// Only threads with these names
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     thread: Vec<String>,
-    /// These processes alone
+    /// Only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',')]
     pid: Vec<u32>,
-    /// These CPUs alone
+    /// Only these CPUs
     #[arg(long, value_name = "CPU,…", value_delimiter = ',')]
     cpu: Vec<u32>,
-    /// From so many seconds after its beginning
+    /// Start S seconds after the beginning of the recording
     #[arg(long, value_name = "S", value_parser = seconds)]
     from: Option<f64>,
-    /// Up to so many seconds after its beginning
+    /// Stop S seconds after the beginning of the recording
     #[arg(long, value_name = "S", value_parser = seconds)]
     to: Option<f64>,
 }
 
-/// What stands at the base of each stack.
+/// What is at the base of each stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum By {
@@ -63,27 +63,27 @@ impl By {
     }
 }
 
-/// The part that was asked for.
+/// The selected part.
 #[derive(Debug)]
 pub(crate) struct Picked<'a> {
     /// The samples.
     pub(crate) samples: Vec<&'a Sample>,
-    /// What they are of.
+    /// Their event.
     pub(crate) event: String,
-    /// What their weights count.
+    /// The unit of their weights.
     pub(crate) quantity: Quantity,
-    /// The time that was looked at.
+    /// The selected time.
     pub(crate) span: Span,
 }
 
 impl Pick {
-    /// Whether all of a recording is asked for.
+    /// Whether nothing is filtered.
     pub(crate) fn is_all(&self) -> bool {
         let Pick { event, thread, pid, cpu, from, to } = self;
         event.is_none() && thread.is_empty() && pid.is_empty() && cpu.is_empty() && from.is_none() && to.is_none()
     }
 
-    /// The samples that were asked for.
+    /// The selected samples.
     pub(crate) fn of<'a>(&self, recording: &'a Recording) -> Result<Picked<'a>, Failure> {
         let event = self.event(recording)?;
         let span = self.span(recording.span);
@@ -104,18 +104,18 @@ impl Pick {
         Ok(Picked { samples, event: name, quantity, span })
     }
 
-    /// Whether something of this process, thread and CPU was asked for.
+    /// Whether the process, thread and CPU are selected.
     pub(crate) fn is_of(&self, recording: &Recording, pid: u32, tid: u32, cpu: u32) -> bool {
         (self.cpu.is_empty() || self.cpu.contains(&cpu)) && self.is_of_thread(recording, pid, tid)
     }
 
-    /// Whether something of this process and thread was asked for.
+    /// Whether the process and thread are selected.
     pub(crate) fn is_of_thread(&self, recording: &Recording, pid: u32, tid: u32) -> bool {
         (self.pid.is_empty() || self.pid.contains(&pid))
             && (self.thread.is_empty() || self.thread.contains(&thread_name(recording, tid)))
     }
 
-    /// The time that was asked for.
+    /// The selected time.
     pub(crate) fn span(&self, whole: Span) -> Span {
         let at = |seconds: f64| whole.start_ns.saturating_add((seconds * NS_PER_S) as u64);
         let start_ns = self.from.map_or(whole.start_ns, at);
@@ -148,7 +148,7 @@ impl Pick {
         Ok(found.unwrap_or(0) as EventId)
     }
 
-    /// What is asked for must be there: an empty page would say that it did nothing.
+    /// Refuses names that are not in the recording. An empty page would look like an idle thread.
     fn check(&self, recording: &Recording) -> Result<(), Failure> {
         let samples = || recording.samples.iter();
         if let Some(name) = self.thread.iter().find(|name| {
@@ -174,7 +174,7 @@ impl Pick {
     }
 }
 
-/// Refuses processes of which a recording tells nothing at all.
+/// Refuses processes that are not in the recording.
 pub(crate) fn check_processes(recording: &Recording, pids: &[u32]) -> Result<(), Failure> {
     let there: BTreeSet<u32> = recording.threads.values().map(|thread| thread.pid).collect();
     match pids.iter().find(|pid| !there.contains(pid)) {
@@ -184,22 +184,25 @@ pub(crate) fn check_processes(recording: &Recording, pids: &[u32]) -> Result<(),
 }
 
 fn absent(what: &str, name: &str, names: Vec<String>) -> Failure {
-    let mut told: Vec<String> = Vec::new();
+    let mut listed: Vec<String> = Vec::new();
     for name in names {
-        if !told.contains(&name) && told.len() <= NAMES_MAX {
-            told.push(name);
+        if !listed.contains(&name) && listed.len() <= NAMES_MAX {
+            listed.push(name);
         }
     }
-    let more = if told.len() > NAMES_MAX { ", …" } else { "" };
-    told.truncate(NAMES_MAX);
-    let there =
-        if told.is_empty() { "there is none".to_owned() } else { format!("there is {}{more}", told.join(", ")) };
-    Failure::text(exit::WRONG_USE, "narrow the recording", format!("nothing was recorded of {what} {name:?}: {there}"))
+    let more = if listed.len() > NAMES_MAX { ", …" } else { "" };
+    listed.truncate(NAMES_MAX);
+    let there = if listed.is_empty() {
+        "the recording has none".to_owned()
+    } else {
+        format!("the recording has {}{more}", listed.join(", "))
+    };
+    Failure::text(exit::WRONG_USE, "select a part of the recording", format!("{what} {name:?} is not in it; {there}"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(seconds),
-        _ => Err("seconds since the recording began are expected, such as 1.5".to_owned()),
+        _ => Err("expected seconds since the beginning of the recording, for example 1.5".to_owned()),
     }
 }

@@ -1,8 +1,8 @@
-//! `Source`: what graphs are made of: a recording, or stacks that somebody else folded.
+//! `Source`: a recording, or folded stacks of another program.
 
 use std::path::Path;
 
-use evenkeel_profile::fold::{self, Folded, Seen};
+use evenkeel_profile::fold::{self, Folded, WeightedStack};
 use evenkeel_profile::graph::Quantity;
 use evenkeel_profile::tree::Tree;
 
@@ -11,15 +11,15 @@ use super::pick::{By, Pick, Picked};
 use crate::exit;
 use crate::failure::Failure;
 
-/// What a file holds.
+/// The contents of a file.
 pub(crate) enum Source {
     /// A recording.
     Recording(Box<Opened>),
-    /// Stacks and their weights, and nothing else.
+    /// Stacks with weights.
     Folded(Tree),
 }
 
-/// Reads a recording or folded text, whichever a file is.
+/// Reads a file, which may be a recording or folded stacks.
 pub(crate) fn open(file: &Path) -> Result<Source, Failure> {
     let tried = || format!("read {}", file.display());
     let mut is_folded = false;
@@ -37,7 +37,7 @@ pub(crate) fn open(file: &Path) -> Result<Source, Failure> {
 }
 
 impl Source {
-    /// Its stacks as far as they were asked for, by what stands at their base, and what they count.
+    /// The selected stacks, and the unit of their weights.
     pub(crate) fn tree(&self, pick: &Pick, by: By, file: &Path) -> Result<(Tree, Quantity), Failure> {
         match self {
             Source::Recording(opened) => {
@@ -46,16 +46,16 @@ impl Source {
             }
             Source::Folded(tree) if pick.is_all() => Ok((tree.clone(), Quantity::Samples)),
             Source::Folded(_) => {
-                let why = "it holds stacks and their weights alone";
-                Err(Failure::text(exit::WRONG_USE, format_args!("narrow {}", file.display()), why)
-                    .hint("threads, CPUs, events and times are told by a recording: a perf.data file"))
+                let why = "folded stacks have no threads, CPUs, events or times";
+                Err(Failure::text(exit::WRONG_USE, format_args!("select a part of {}", file.display()), why)
+                    .hint("use a recording (perf.data) instead"))
             }
         }
     }
 }
 
-/// The stacks of what was picked.
+/// The stacks of the selected samples.
 pub(crate) fn tree(opened: &Opened, picked: &Picked<'_>, by: By) -> Tree {
-    let seen = picked.samples.iter().map(|sample| Seen::sample(sample));
+    let seen = picked.samples.iter().map(|sample| WeightedStack::sample(sample));
     fold::tree(&opened.recording, &opened.names, by.base(), seen)
 }

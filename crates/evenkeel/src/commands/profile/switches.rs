@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_profile::graph::{self, Said};
-use evenkeel_profile::live::{Switches, Targets, Wishes};
+use evenkeel_profile::graph::{self, PageHead};
+use evenkeel_profile::live::{RecordConfig, Switches, Targets};
 use evenkeel_profile::offcpu::timeline::Timeline;
 use evenkeel_profile::offcpu::{self, OffCpuInterval, table};
 use evenkeel_profile::recording::Recording;
-use evenkeel_profile::symbols::Doubts;
+use evenkeel_profile::symbols::NameCoverage;
 use evenkeel_profile::ticks::cut::{self, Cut, Wanted};
 use serde::Serialize;
 
@@ -17,33 +17,32 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::{Out, blocks, profile};
 
-/// Room of each CPU's ring: a server that switches 70,000 times a second fills a megabyte in a fifth of one.
+/// The ring buffer of each CPU. A server that switches 70,000 times a second fills 1 MiB in a fifth of a second.
 const RING_BYTES: usize = 8 << 20;
 
-/// Why threads had no CPU: each switch-out by reason and length
+/// Show why threads had no CPU: off-CPU intervals by reason and length
 ///
-/// Who took the CPU, which lock, which file a page fault waited for. Of a recording, or of what runs now: then whole CPUs are watched where this
-/// user may, so that it is seen who takes them. A recording by perf must have the switches (--switch-events), and for the reasons their stacks (-e
-/// context-switches -c 1 -g). A stretch of which one end was not seen is told as open. --html writes each stretch of the busiest threads as a
-/// timeline, with the ticks of the thread that keeps time.
+/// Names the thread that took the CPU, the function that waited for a lock, and the file of a page fault. Reads a recording, or records now: all
+/// CPUs if this user may, to see which thread takes them. perf must record switches (--switch-events) and their stacks (-e context-switches -c 1
+/// -g). An interval with an unknown end counts as open. --html writes a timeline of the busiest threads, with the server's ticks.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A recording: a perf.data file [default: record now]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Tell of these processes alone; several with commas
+    /// Show only these processes
     #[arg(long, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pid: Vec<u32>,
     /// How long to record, in seconds
     #[arg(long, value_name = "S", default_value_t = 5, conflicts_with = "file", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Write a timeline to FILE: a page with a lane a thread, which loads nothing from anywhere
+    /// Write a timeline to FILE: one HTML page with a lane for each thread, which loads nothing from the network
     #[arg(long, visible_alias = "output", value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write over FILE if it is there
+    /// Overwrite FILE if it exists
     #[arg(long, requires = "html")]
     force: bool,
-    /// Mark the ticks of the thread of this name in the timeline [default: of the thread that keeps time and works most]
+    /// Mark the ticks of this thread in the timeline [default: the periodic thread with the most work]
     #[arg(long, value_name = "NAME", requires = "html")]
     tick_thread: Option<String>,
 }
@@ -52,12 +51,12 @@ pub(crate) struct Args {
 struct Answer<'a> {
     #[serde(flatten)]
     report: &'a table::Report,
-    /// What the kernel counted as stolen from all CPUs while it was recorded; none of a file.
+    /// Steal time of all CPUs while recording, by the kernel's count; none for a file.
     steal_ns: Option<u64>,
-    /// What could not be recorded, a sentence each.
+    /// What could not be recorded, and why.
     unseen: Vec<String>,
-    /// What has no name, why, and what would give it one.
-    names: &'a Doubts,
+    /// Code without names, why, and what helps.
+    names: &'a NameCoverage,
     /// The timeline's file.
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<String>,
@@ -104,22 +103,26 @@ fn write(
     let recording = &opened.recording;
     let ticks = ticks(args, opened, intervals)?;
     let is_wanted = |pid| args.pid.is_empty() || args.pid.contains(&pid);
-    let told = ticks.as_ref().map(|cut| (cut.tid, cut.ticks.as_slice()));
-    let timeline = Timeline::of(recording, &opened.names, intervals, is_wanted, told);
+    let marked = ticks.as_ref().map(|cut| (cut.tid, cut.ticks.as_slice()));
+    let timeline = Timeline::of(recording, &opened.names, intervals, is_wanted, marked);
     let name = args.file.as_ref().and_then(|file| file.file_name());
     let name = name.map_or_else(|| "just now".into(), |name| name.to_string_lossy());
     let host = recording.machine.host.as_ref().map_or_else(String::new, |host| format!(", on {host}"));
     let seconds = recording.span.length_ns() as f64 / 1e9;
-    let said = Said {
+    let said = PageHead {
         title: format!("Why threads had no CPU: {name}"),
-        subtitle: format!("{} threads, {} stretches in {seconds:.2} s{host}", timeline.lanes.len(), timeline.intervals),
+        subtitle: format!(
+            "{} threads, {} off-CPU intervals in {seconds:.2} s{host}",
+            timeline.lanes.len(),
+            timeline.intervals
+        ),
         doubts: profile::switches::doubts(report, unseen).collect(),
     };
     let rows = profile::switches::longest_rows(report);
     written::write(path, graph::timeline_html(&timeline, &said, &rows).as_bytes())
 }
 
-/// The ticks of the thread that was named, which has to be there; or of one that keeps time, if there is any.
+/// The ticks of the named thread, which must exist; else those of a periodic thread, if there is one.
 fn ticks(args: &Args, opened: &Opened, intervals: &[OffCpuInterval]) -> Result<Option<Cut>, Failure> {
     let own: Vec<OffCpuInterval> =
         intervals.iter().filter(|interval| args.pid.is_empty() || args.pid.contains(&interval.pid)).copied().collect();
@@ -132,7 +135,7 @@ fn ticks(args: &Args, opened: &Opened, intervals: &[OffCpuInterval]) -> Result<O
     }
 }
 
-/// Where others were is not told: their functions need no names, of which a machine has many.
+/// Drops the stacks of other processes, because finding names for a whole machine takes long.
 fn narrow(args: &Args, recording: &mut Recording) {
     if !args.pid.is_empty() {
         recording.keep_stacks(|sample| args.pid.contains(&sample.pid));
@@ -140,38 +143,38 @@ fn narrow(args: &Args, recording: &mut Recording) {
 }
 
 fn recorded(args: &Args) -> Result<(Opened, Vec<String>, Option<u64>), Failure> {
-    let of = |targets| Wishes {
+    let of = |targets| RecordConfig {
         targets,
         about: args.pid.clone(),
         switches: Switches::WithStacks,
         faults: true,
         wakes: true,
         ring_bytes: RING_BYTES,
-        ..Wishes::default()
+        ..RecordConfig::default()
     };
     let mut own = |recording: &mut Recording| narrow(args, recording);
     let before_ns = steal_ns();
     let now = match now::record_of(&of(Targets::Machine), args.seconds, &mut own) {
-        // Its own processes any user may watch.
+        // Any user may record their own processes.
         Err(failure) if failure.exit == exit::NOT_ALLOWED && !args.pid.is_empty() => {
             now::record_of(&of(Targets::Processes(args.pid.clone())), args.seconds, &mut own)?
         }
         recorded => recorded?,
     };
     let stolen_ns = steal_ns().zip(before_ns).map(|(after_ns, before_ns)| after_ns.saturating_sub(before_ns));
-    let mut unseen = now.told.unseen_of(&args.pid);
+    let mut unseen = now.summary.unseen_of(&args.pid);
     if now.is_cut {
-        unseen.push("the recording was cut short: there was no more room for it in memory".to_owned());
+        unseen.push("the end of the recording: its memory (512 MiB) was full".to_owned());
     }
     Ok((now.opened, unseen, stolen_ns))
 }
 
-/// What the kernel has counted as stolen from all CPUs since the machine was started; none where it does not.
+/// Steal time of all CPUs since boot; none if the kernel does not count it.
 fn steal_ns() -> Option<u64> {
     std::fs::read_to_string("/proc/stat").ok().and_then(|text| parse_steal_ns(&text))
 }
 
-/// The same of the text of /proc/stat, which counts hundredths of a second.
+/// The same from the text of /proc/stat, which counts hundredths of a second.
 fn parse_steal_ns(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok()?.checked_mul(10_000_000)

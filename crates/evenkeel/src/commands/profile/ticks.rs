@@ -4,59 +4,61 @@ use std::path::{Path, PathBuf};
 
 use evenkeel_measure::{Samples, Unit};
 use evenkeel_profile::graph::{Pair, Quantity, Style, Totals};
-use evenkeel_profile::live::{self, LiveError, Switches, Targets, Wishes, probe};
+use evenkeel_profile::live::{self, LiveError, RecordConfig, Switches, Targets, probe};
 use evenkeel_profile::offcpu;
 use evenkeel_profile::ticks::compare::Comparison;
 use evenkeel_profile::ticks::cut::{Cut, NoTicks, Wanted};
 use evenkeel_profile::ticks::{Tick, Ticks};
 use evenkeel_profile::tree::Tree;
 
-use super::begins::{Begins, By, Told};
+use super::begins::{Begins, By};
 use super::input::{self, Opened};
 use super::written::{self, Kind, Output};
 use super::{diff, now};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::profile::ticks::{Answer, Recorded, Thread};
+use crate::show::profile::ticks::{Answer, Recorded, Thread, TickSource};
 use crate::show::{Out, blocks, profile};
 
-/// What is copied of a stack with each sample: what perf copies too.
+/// The part of a stack that is copied with each sample; perf's default.
 const STACK_BYTES: u32 = 8192;
 
-/// What the slowest ticks have that the others do not
+/// Show what makes the slowest ticks slow
 ///
-/// The time of the threads that do the tick's work is cut by its ticks: of --pid, the loop that holds most of the server's work, unless --tick or
-/// --thread names it. Where a runtime moves the tick between threads, these threads are taken as one.
-/// Each nanosecond of a tick is told: where it ran, what it waited for and why, and how late it began. The slowest are set beside the rest, and
-/// --output draws the two as one differential flame graph: red is what slow ticks have more. A tick begins and ends by the marks of
-/// evenkeel-rt where the server has them, else by the wake-ups of that thread; --at names a function that is entered once a tick. FILE is a
-/// recording with switches and their stacks, as `profile record --switches --at …` or `perf record -e cpu-clock -e context-switches -c 1 -g
-/// --switch-events` make one.
+/// Divides the time of the server's tick threads into ticks, and compares the slowest ticks with the rest: time on a CPU, each kind of wait, and
+/// lateness. --output draws the difference as a flame graph, in which red is what slow ticks have more.
+///
+/// The tick is the loop that does most of the server's work, unless --tick or --thread names another. Ticks begin and end at the markers of
+/// evenkeel-rt if the server has them, else at the thread's wake-ups. --at names a function that is entered once a tick. If a runtime moves the
+/// tick between threads, evenkeel treats these threads as one.
+///
+/// FILE is a recording with switches and their stacks: from `profile record --switches --at …`, or from `perf record -e cpu-clock -e
+/// context-switches -c 1 -g --switch-events`.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whom").args(["file", "pid", "thread"]).required(true).multiple(true))]
 pub(crate) struct Args {
-    /// A recording with switches; without one the server is recorded now
+    /// A recording with switches [default: record now]
     #[arg(value_name = "FILE", conflicts_with_all = ["pid", "seconds", "hz", "stacks"])]
     file: Option<PathBuf>,
     /// Record these processes
     #[arg(long, short, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pid: Vec<u32>,
-    /// The thread that keeps the tick, by its name; without --pid and FILE, threads of this name are recorded alone
+    /// The tick thread, by name; without --pid and FILE, only threads of this name are recorded
     #[arg(long, value_name = "NAME")]
     thread: Option<String>,
-    /// The tick rate in Hz, where you know it [default: the loop that holds most of the server's work]
+    /// The tick rate in Hz, if you know it [default: that of the loop with most of the server's work]
     #[arg(long, value_name = "HZ", conflicts_with = "thread", value_parser = crate::commands::measure::tick_rate)]
     tick: Option<f64>,
-    /// How long to record
+    /// How long to record, in seconds
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Samples a second, of the time that it runs: at 99 a stall of 3 ms in one tick would have a third of one
+    /// Samples a second of CPU time: at 99, a stall of 3 ms gets a third of a sample on average
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hz: u32,
-    /// How stacks are followed: by the program's frame pointers, or by its unwinding tables, which takes more of the server
+    /// How to unwind user stacks: by frame pointers, or by DWARF tables, which costs the server more
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Stacks::FramePointers)]
     stacks: Stacks,
-    /// How many of a hundred ticks are the slow ones
+    /// The share of ticks that counts as slow
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
     slowest: f64,
     #[command(flatten)]
@@ -65,7 +67,7 @@ pub(crate) struct Args {
     output: Output,
 }
 
-/// How stacks are followed.
+/// How user stacks are unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Stacks {
     FramePointers,
@@ -74,7 +76,7 @@ enum Stacks {
 
 fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok().filter(|percent| (0.01..=50.0).contains(percent));
-    percent.ok_or_else(|| "a number from 0.01 to 50 is expected".to_owned())
+    percent.ok_or_else(|| "expected a percentage from 0.01 to 50".to_owned())
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
@@ -87,14 +89,14 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
         None => record(args).map(|(opened, recorded)| (opened, Some(recorded)))?,
     };
-    let tried = "cut the recording by ticks";
+    let tried = "divide the recording into ticks";
     let Opened { recording, names, .. } = &opened;
     let intervals = offcpu::intervals(recording, names);
     let is_wanted = |tid: u32| {
         let name = recording.threads.get(&tid).and_then(|thread| thread.name.as_ref());
         args.thread.is_none() || args.thread.as_ref() == name
     };
-    let (of_thread, told) = args.begins.told(recording, &is_wanted)?;
+    let (of_thread, source) = args.begins.ticks(recording, &is_wanted)?;
     let ticks = match &of_thread {
         Some(of_thread) => Ticks::at(recording, names, &intervals, of_thread),
         None => {
@@ -107,14 +109,14 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         }
     };
     let comparison = ticks.compare(recording, names, args.slowest / 100.0).ok_or_else(|| {
-        let why = format!("{} ticks are too few to set some beside the others", ticks.cut.ticks.len());
-        Failure::text(exit::NOT_POSSIBLE, tried, why).hint("record for longer (--seconds)")
+        let why = format!("{} ticks are too few to compare", ticks.cut.ticks.len());
+        Failure::text(exit::NOT_POSSIBLE, tried, why).hint("record longer (--seconds)")
     })?;
     if let Some((path, kind)) = wanted {
         written::write(path, graph(&comparison, path, kind)?.as_bytes())?;
     }
     let written = wanted.map(|(path, _)| path.to_owned());
-    let answer = answer(&opened, &ticks, told, comparison, recorded, written);
+    let answer = answer(&opened, &ticks, source, comparison, recorded, written);
     out.answer(&answer, || blocks::text(&profile::ticks::blocks(&answer)))?;
     Ok(exit::WELL)
 }
@@ -123,7 +125,7 @@ fn refused(tried: &str, why: NoTicks) -> Failure {
     let hint = match &why {
         NoTicks::Unclear { why, .. } => Some(crate::commands::measure::tick_hint(why)),
         NoTicks::None { .. } => {
-            Some("name the tick's rate with --tick, or a function that is entered once a tick with --at".to_owned())
+            Some("give the tick rate with --tick, or with --at a function that is entered once a tick".to_owned())
         }
         NoTicks::NoSwitches(_) => None,
     };
@@ -137,7 +139,7 @@ fn refused(tried: &str, why: NoTicks) -> Failure {
 fn answer(
     opened: &Opened,
     ticks: &Ticks,
-    told: Told,
+    source: TickSource,
     comparison: Comparison,
     recorded: Option<Recorded>,
     written: Option<PathBuf>,
@@ -157,7 +159,7 @@ fn answer(
         thread: thread(*tid),
         threads: tids.iter().map(|tid| thread(*tid)).collect(),
         tick_hz: ticks.hz(),
-        told,
+        source,
         ends: *ends,
         unended_ticks: *unended,
         missed_ticks: *missed,
@@ -181,7 +183,7 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
         Some(name) if args.pid.is_empty() => probe::processes_with(name),
         _ => args.pid.clone(),
     };
-    let wishes = Wishes {
+    let config = RecordConfig {
         targets,
         about: Vec::new(),
         clock_hz: Some(args.hz),
@@ -193,40 +195,39 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
         user_stack_bytes: (args.stacks == Stacks::Dwarf).then_some(STACK_BYTES),
         ring_bytes: if args.stacks == Stacks::Dwarf { live::RING_BYTES * 8 } else { live::RING_BYTES },
     };
-    let mut wishes = wishes;
+    let mut config = config;
     let mut unseen = Vec::new();
-    if matches!(args.begins.by, By::Auto | By::Library) && wishes.probes.is_empty() {
-        wishes.probes = probe::library_marks(&pids).unwrap_or_default();
-        match live::try_probes(&wishes) {
+    if matches!(args.begins.by, By::Auto | By::Library) && config.probes.is_empty() {
+        config.probes = probe::library_marks(&pids).unwrap_or_default();
+        match live::try_probes(&config) {
             Err(LiveError::NoProbe { errno, why, .. }) if args.begins.by == By::Auto => {
-                unseen.push(format!("the ticks that the server marks: {errno}, since {why}"));
-                wishes.probes.clear();
+                unseen.push(format!("the markers of evenkeel-rt: {errno}, because {why}"));
+                config.probes.clear();
             }
             said => said.map_err(now::refused)?,
         }
     }
-    let now = now::record(&wishes, args.seconds)?;
-    unseen.extend(now.told.unseen_of(&[]));
-    unseen
-        .extend(now.is_cut.then(|| "the recording was cut short: there was no more room for it in memory".to_owned()));
-    let elapsed_ns = now.told.status.elapsed_ns;
+    let now = now::record(&config, args.seconds)?;
+    unseen.extend(now.summary.unseen_of(&[]));
+    unseen.extend(now.is_cut.then(|| "the end of the recording: its memory (512 MiB) was full".to_owned()));
+    let elapsed_ns = now.summary.status.elapsed_ns;
     let recorded = Recorded {
         elapsed_ns,
         hz: args.hz,
-        samples: now.told.status.samples,
+        samples: now.summary.status.samples,
         reader_cpu_share: now.reader_cpu_ns as f64 / elapsed_ns.max(1) as f64,
         unseen,
     };
     Ok((now.opened, recorded))
 }
 
-/// The graph of slow ticks over the rest.
+/// The differential flame graph of slow ticks and the rest.
 fn graph(said: &Comparison, path: &Path, kind: Kind) -> Result<String, Failure> {
     let (rest, slow) = (Tree::from(&said.rest_folded), Tree::from(&said.slow_folded));
     let style = Style {
-        title: format!("The slowest {} of {} ticks, beside the rest", said.slow_ticks, said.ticks),
+        title: format!("The slowest {} of {} ticks, compared with the rest", said.slow_ticks, said.ticks),
         subtitle: profile::ticks::verdict(said),
-        quantity: Quantity::Other("ns in the mean tick".to_owned()),
+        quantity: Quantity::Other("ns in the average tick".to_owned()),
         ..Style::default()
     };
     diff::drawn(&Pair::new(&rest, &slow, Totals::Raw), &style, path, kind)

@@ -18,19 +18,19 @@ use super::source::{self, Source};
 use super::written::{self, Kind, Output};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
-use crate::show::profile::view::{Answer, CpuRow, EventRow, FunctionRow, Inlined, ThreadRow, Told};
+use crate::show::profile::view::{Answer, CpuRow, EventRow, FunctionRow, Inlined, RecordingInfo, ThreadRow};
 use crate::show::units::{part, percent};
 use crate::show::{Out, blocks, profile};
 
-/// Below so many samples a page says how little they are.
+/// Fewer samples get a caveat.
 const FEW_SAMPLES: usize = 1000;
-/// Less of a whole than this is not worth a doubt.
+/// A smaller share without names gets no caveat.
 const SHARE_TOLD: f64 = 0.05;
 
-/// Show a recording: what ran, by its functions, CPUs and stacks
+/// Show a recording: CPU time by function, CPU and stack
 ///
-/// As a page of the functions in which most was seen; with --output as a flame graph, as folded stacks, or for the Firefox Profiler. FILE is a
-/// perf.data file, ours or perf's, what `perf script` prints of one, or folded stacks. A recording of ours opens in `perf report -i FILE` too.
+/// Prints the functions that took most CPU time; --output writes a flame graph, folded stacks, or a file for the Firefox Profiler. FILE is a
+/// perf.data file of evenkeel or perf, the output of `perf script`, or folded stacks. `perf report -i FILE` opens recordings of evenkeel too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording
@@ -38,15 +38,15 @@ pub(crate) struct Args {
     file: PathBuf,
     #[command(flatten)]
     output: Output,
-    /// Hang the graph from the top
+    /// Draw the graph from the top down
     #[arg(long)]
     icicle: bool,
-    /// What stands at the base of each stack
+    /// What is at the base of each stack
     #[arg(long, value_enum, default_value_t)]
     by: By,
     #[command(flatten)]
     pick: Pick,
-    /// Where threads had no CPU, by time and with the reason innermost; takes a recording with switches
+    /// Show where threads had no CPU instead, with the reason innermost; the recording needs switches
     #[arg(long, conflicts_with = "event")]
     off_cpu: bool,
     /// How many functions to show
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut answer = match &source {
         Source::Recording(opened) if !args.off_cpu => {
             let picked = args.pick.of(&opened.recording)?;
-            // Samples are added up once, for the page and for the graph.
+            // The page and the graph share one tree.
             let tree = source::tree(opened, &picked, args.by);
             let answer = of_recording(args, opened, &picked, &tree.above(args.by.base().levels()));
             graph = Some((tree, answer.quantity.clone()));
@@ -93,21 +93,21 @@ fn of_recording(args: &Args, opened: &Opened, picked: &Picked<'_>, tree: &Tree) 
         names: Some(opened.doubts.clone()),
         doubts: doubts(opened, picked, tree),
         written: None,
-        recording: Some(told(opened, picked, args.top)),
+        recording: Some(info(opened, picked, args.top)),
         quantity: picked.quantity.clone(),
     }
 }
 
-/// What threads waited for.
+/// The answer for --off-cpu.
 fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
     let recording = &opened.recording;
     let intervals = intervals(args, opened)?;
     let tree = Tree::from(&offcpu::folded(recording, &opened.names, &intervals, Base::Nothing));
-    let mut told = told(opened, &args.pick.of(recording)?, args.top);
-    // Samples are of what ran; here they are how often a thread had no CPU.
+    let mut info = info(opened, &args.pick.of(recording)?, args.top);
+    // In this answer `samples` counts off-CPU intervals.
     // The text is a value of the JSON answer's format.
-    (told.event, told.samples) = ("spells without a CPU".to_owned(), intervals.len() as u64);
-    (told.cpus, told.threads) = (Vec::new(), threads(recording, &intervals, args.top));
+    (info.event, info.samples) = ("spells without a CPU".to_owned(), intervals.len() as u64);
+    (info.cpus, info.threads) = (Vec::new(), threads(recording, &intervals, args.top));
     Ok(Answer {
         file: args.file.display().to_string(),
         unit: unit(&Quantity::OffCpuTime),
@@ -116,18 +116,18 @@ fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
         doubts: lost(recording),
         names: Some(opened.doubts.clone()),
         written: None,
-        recording: Some(told),
+        recording: Some(info),
         quantity: Quantity::OffCpuTime,
     })
 }
 
-/// The stretches without a CPU that were asked for.
+/// The selected off-CPU intervals.
 fn intervals(args: &Args, opened: &Opened) -> Result<Vec<OffCpuInterval>, Failure> {
     let recording = &opened.recording;
     if recording.switches.is_empty() {
         let why = "the recording has no switches";
         return Err(Failure::text(exit::WRONG_USE, "show where threads had no CPU", why)
-            .hint("record them: evenkeel profile record --switches (perf record --switch-events)"));
+            .hint("record with switches: evenkeel profile record --switches, or perf record --switch-events"));
     }
     let span = args.pick.of(recording)?.span;
     let is_wanted = |interval: &OffCpuInterval| {
@@ -164,7 +164,7 @@ fn unit(quantity: &Quantity) -> String {
     }
 }
 
-fn told(opened: &Opened, picked: &Picked<'_>, top: u32) -> Told {
+fn info(opened: &Opened, picked: &Picked<'_>, top: u32) -> RecordingInfo {
     let recording = &opened.recording;
     let samples = || picked.samples.iter().copied();
     let span_ns = picked.span.length_ns();
@@ -187,7 +187,7 @@ fn told(opened: &Opened, picked: &Picked<'_>, top: u32) -> Told {
     });
     let events = recording.events.iter().zip(counts);
     let threads = summary::threads(recording, samples()).into_iter().take(top as usize);
-    Told {
+    RecordingInfo {
         host: recording.machine.host.clone(),
         kernel: recording.machine.kernel.clone(),
         command: recording.machine.command.clone(),
@@ -223,40 +223,43 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
     summary::functions(tree).into_iter().take(top as usize).map(row).collect()
 }
 
-/// What is not in the numbers.
+/// What was lost.
 fn lost(recording: &Recording) -> Vec<String> {
     let mut doubts = Vec::new();
     let lost = recording.lost;
     if lost.records > 0 || lost.samples > 0 {
         let (records, samples) = (lost.records, lost.samples);
-        doubts.push(format!("{records} records and {samples} samples were lost: what ran then is not in here"));
+        doubts.push(format!("{records} records and {samples} samples were lost, so their time is missing here"));
     }
     if lost.throttled > 0 {
-        doubts.push(format!("the kernel paused sampling {} times, because it took too much of a CPU", lost.throttled));
+        doubts.push(format!(
+            "the kernel paused sampling {} times, because sampling took too much CPU time",
+            lost.throttled
+        ));
     }
     if lost.odd > 0 {
-        doubts.push(format!("{} records could not be used", lost.odd));
+        doubts.push(format!("{} records were invalid and skipped", lost.odd));
     }
     doubts.extend(recording.doubts.iter().map(ToString::to_string));
     doubts
 }
 
-/// What keeps the numbers from being taken at their word.
+/// The caveats of a page.
 fn doubts(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
     let mut doubts = lost(&opened.recording);
     let count = picked.samples.len();
     if count == 0 {
-        doubts.push("there are no samples".to_owned());
+        doubts.push("the selected part has no samples".to_owned());
     } else if count < FEW_SAMPLES {
         // Twice the standard error of a share of a half.
         let points = 100.0 / (count as f64).sqrt();
-        doubts.push(format!("{count} samples are few: a share may be off by {points:.0} points"));
+        doubts.push(format!("with only {count} samples, a share is accurate to about ±{points:.0} points"));
     }
     doubts.extend(opened.doubts.said());
     let unnamed = summary::unnamed(tree).iter().fold(0_u64, |sum, (_, weight)| sum.saturating_add(*weight));
     let unnamed = part(unnamed, tree.total());
     if unnamed >= SHARE_TOLD {
-        doubts.push(format!("{} was seen in functions whose names are unknown", percent(unnamed)));
+        doubts.push(format!("{} is in functions without names", percent(unnamed)));
     }
     doubts
 }
@@ -289,8 +292,8 @@ fn write(
 fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<String, Failure> {
     let tried = format!("write {}", path.display());
     let Source::Recording(opened) = source else {
-        let why = "folded stacks tell neither threads nor times, which the Firefox Profiler shows";
-        return Err(Failure::text(exit::WRONG_USE, tried, why).hint("end it in .svg or .html"));
+        let why = "folded stacks have no threads and times, which the Firefox Profiler needs";
+        return Err(Failure::text(exit::WRONG_USE, tried, why).hint("use the extension .svg or .html"));
     };
     let recording = &opened.recording;
     let picked = args.pick.of(recording)?;
@@ -306,11 +309,11 @@ fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<Str
 fn style(args: &Args, answer: &Answer, quantity: Quantity) -> Style {
     let name = args.file.file_name().map_or_else(|| answer.file.clone(), |name| name.to_string_lossy().into_owned());
     let title = format!("{name}: {}", quantity.say(answer.weight));
-    let subtitle = answer.recording.as_ref().map_or_else(String::new, |told| {
-        let seconds = told.span_ns as f64 / 1e9;
-        let place = told.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
+    let subtitle = answer.recording.as_ref().map_or_else(String::new, |info| {
+        let seconds = info.span_ns as f64 / 1e9;
+        let place = info.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
         let of = if answer.quantity == Quantity::OffCpuTime { "" } else { "samples of " };
-        format!("{} {of}{} in {seconds:.1} s{place}", told.samples, told.event)
+        format!("{} {of}{} in {seconds:.1} s{place}", info.samples, info.event)
     });
     let direction = if args.icicle { Direction::Icicle } else { Direction::Flame };
     Style { title, subtitle, quantity, direction }

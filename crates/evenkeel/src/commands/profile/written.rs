@@ -1,4 +1,4 @@
-//! Files that are written by `--output`: by their ending, whole or not at all, and over nothing that was there unless that is asked for.
+//! Files that `--output` writes: the extension gives the format. A file is written whole or not at all, and replaces another only with `--force`.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::exit;
 use crate::failure::Failure;
 
-/// What a file is to hold.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A graph, as SVG.
     Svg,
     /// A graph, as a page.
     Html,
-    /// Stacks and their weights, a line each.
+    /// Folded stacks.
     Folded,
     /// For the Firefox Profiler.
     Firefox,
@@ -22,16 +22,16 @@ pub(crate) enum Kind {
 /// Where to write.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Output {
-    /// Write to FILE, by its ending: a graph (.svg, .html), stacks (.folded), for the Firefox Profiler (.json)
+    /// Write FILE in the format of its extension: a flame graph (.svg, .html), folded stacks (.folded), Firefox Profiler (.json)
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over FILE if it is there
+    /// Overwrite FILE if it exists
     #[arg(long, requires = "output")]
     force: bool,
 }
 
 impl Output {
-    /// The file and what it is to hold, if one was asked for. Refused before any work is done.
+    /// The file and its format, if given. Errors come before any work.
     pub(crate) fn wanted(&self) -> Result<Option<(&Path, Kind)>, Failure> {
         let Some(path) = &self.output else { return Ok(None) };
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
@@ -41,9 +41,9 @@ impl Output {
             "folded" | "txt" => Kind::Folded,
             "json" => Kind::Firefox,
             _ => {
-                let why = "its ending does not tell what it is to hold";
+                let why = "its extension names no known format";
                 return Err(Failure::text(exit::WRONG_USE, format_args!("write {}", path.display()), why)
-                    .hint("end it in .svg, .html, .folded or .json"));
+                    .hint("use the extension .svg, .html, .folded or .json"));
             }
         };
         is_free(path, self.force)?;
@@ -51,20 +51,20 @@ impl Output {
     }
 }
 
-/// Refuses a file that is there, unless it is to be written over.
+/// Refuses an existing file unless `force`.
 pub(crate) fn is_free(path: &Path, force: bool) -> Result<(), Failure> {
     if !force && std::fs::symlink_metadata(path).is_ok_and(|there| there.is_file() || there.is_symlink()) {
         let tried = format!("write {}", path.display());
-        return Err(Failure::text(exit::WRONG_USE, tried, "it is there already")
-            .hint("name another file, or write over it with --force"));
+        return Err(Failure::text(exit::WRONG_USE, tried, "it exists already")
+            .hint("choose another name, or overwrite it with --force"));
     }
     Ok(())
 }
 
-/// Writes a file. One that can't be written whole is not there afterwards, and what was there before is as it was.
+/// Writes a file. If that fails, no part of it is left, and an old file of that name is unchanged.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let whole = || -> io::Result<()> {
-        // A device or a pipe is written into, not replaced.
+        // A device or a pipe is written to, not replaced.
         if std::fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return std::fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
         }
@@ -80,7 +80,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
             .and_then(|mut file| file.write_all(bytes))
             .and_then(|()| std::fs::rename(&beside, path));
         written.inspect_err(|_| {
-            // It may never have been made.
+            // It may not exist.
             let _ = std::fs::remove_file(&beside);
         })
     };

@@ -1,9 +1,9 @@
 //! The page of `profile imbalance`, and the sentence that it comes to.
 
 use evenkeel_measure::Unit;
-use evenkeel_profile::imbalance::{Cause, Cpu, Doubt, Filled, Imbalance, Shape, Source, Thread};
+use evenkeel_profile::imbalance::{Cause, Cpu, Filled, Imbalance, ImbalanceCaveat, Shape, Source, Thread};
 
-use evenkeel_profile::symbols::{Doubts, Unnamed};
+use evenkeel_profile::symbols::{NameCoverage, Unnamed};
 
 use crate::show::blocks::Block;
 use crate::show::units::{percent, quantity};
@@ -18,7 +18,7 @@ const UNNAMED_MAX: usize = 3;
 const FRAMES_MAX: usize = 8;
 
 /// The page; `unseen` is what could not be recorded, a sentence each.
-pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &Doubts) -> Vec<Block> {
+pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &NameCoverage) -> Vec<Block> {
     let mut blocks = vec![Block::heading("CPUs while it was recorded")];
     blocks.push(Block::row("looked", quantity(seen.length_ns, Unit::Ns)));
     blocks.push(Block::row("all in all", verdict(seen)));
@@ -203,19 +203,23 @@ fn functions(filled: &Filled) -> Block {
     Block::table(["own", "with calls", "function"], filled.functions.iter().map(row).collect())
 }
 
-fn held_against(doubt: Doubt) -> &'static str {
+fn held_against(doubt: ImbalanceCaveat) -> &'static str {
     match doubt {
-        Doubt::SomeOnly => "Only some processes were watched: what others did with these CPUs is not in it.",
-        Doubt::Short => "It was recorded for less than two seconds: one pause of the machine would change the answer.",
-        Doubt::Lost => "Records were lost: for a part of the time nobody knows what ran.",
-        Doubt::Close => "A share is nearer to a limit (half, or nine tenths) than its error.",
-        Doubt::InterruptsUnseen => {
+        ImbalanceCaveat::SomeOnly => "Only some processes were watched: what others did with these CPUs is not in it.",
+        ImbalanceCaveat::Short => {
+            "It was recorded for less than two seconds: one pause of the machine would change the answer."
+        }
+        ImbalanceCaveat::Lost => "Records were lost: for a part of the time nobody knows what ran.",
+        ImbalanceCaveat::Close => "A share is nearer to a limit (half, or nine tenths) than its error.",
+        ImbalanceCaveat::InterruptsUnseen => {
             "The clock that samples is an interrupt: what runs while interrupts are off, such as their handlers, is counted to what comes after."
         }
-        Doubt::KernelUnnamed => {
+        ImbalanceCaveat::KernelUnnamed => {
             "The kernel's functions have no names here, so interrupts are not told from system calls."
         }
-        Doubt::NoStacks => "There are no samples of what ran on the busiest CPU, so its functions are not known.",
-        Doubt::SilentCpus => "CPUs without a busy share left no trace: they idled, or nobody watched them.",
+        ImbalanceCaveat::NoStacks => {
+            "There are no samples of what ran on the busiest CPU, so its functions are not known."
+        }
+        ImbalanceCaveat::SilentCpus => "CPUs without a busy share left no trace: they idled, or nobody watched them.",
     }
 }

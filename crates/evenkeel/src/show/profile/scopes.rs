@@ -93,6 +93,6 @@ fn not_judged(long: &Long) -> Vec<Block> {
             "older ones were overwritten before they were read: give threads longer rings, or read them sooner",
         ),
     ];
-    let told = table.into_iter().filter(|(count, _)| *count > 0);
-    told.map(|(count, what)| Block::Warning(format!("Not judged: {count} {what}."))).collect()
+    let counts = table.into_iter().filter(|(count, _)| *count > 0);
+    counts.map(|(count, what)| Block::Warning(format!("Not judged: {count} {what}."))).collect()
 }

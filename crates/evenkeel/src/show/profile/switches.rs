@@ -181,7 +181,7 @@ fn sentence(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use evenkeel_profile::offcpu::table::{One, SwitchesCaveat};
+    use evenkeel_profile::offcpu::table::{ListedInterval, SwitchesCaveat};
     use expect_test::expect;
 
     use super::*;
@@ -232,13 +232,13 @@ mod tests {
         };
         let doubts = vec![SwitchesCaveat::Lost { records: 7 }];
         let recorded_ns = 1_000_000_000;
-        let interval = One {
+        let interval = ListedInterval {
             tid: 11,
             at_ns: 412_345_678,
             length_ns: 9_000_000,
             reason: "futex",
             place: Some("World::lock".to_owned()),
-            ..One::default()
+            ..ListedInterval::default()
         };
         let thread_name = "tick (11)".to_owned();
         let wait =

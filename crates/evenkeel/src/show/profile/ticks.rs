@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use evenkeel_measure::{Samples, Unit};
-use evenkeel_profile::ticks::compare::{Comparison, Doubt, Growth, Slow};
+use evenkeel_profile::ticks::compare::{Comparison, Growth, Slow, TicksCaveat};
 use evenkeel_profile::ticks::cut::Ends;
 use serde::Serialize;
 
-use crate::commands::profile::begins::Told;
 use crate::show::blocks::Block;
 use crate::show::units::{part, percent, quantity, real_quantity};
 
@@ -25,7 +24,7 @@ pub(crate) struct Answer {
     pub(crate) tick_hz: Option<f64>,
     /// By what ticks are told apart.
     #[serde(flatten)]
-    pub(crate) told: Told,
+    pub(crate) source: TickSource,
     /// What ends a tick.
     pub(crate) ends: Ends,
     /// Ticks whose end was to be told and was not: they are left out.
@@ -47,6 +46,27 @@ pub(crate) struct Answer {
     pub(crate) comparison: Comparison,
     /// Where the graph was written.
     pub(crate) written: Option<PathBuf>,
+}
+
+/// What ticks were recognized by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct TickSource {
+    /// `wakes`, `library`, `packets`, `place` or `event`.
+    pub(crate) by: &'static str,
+    /// The event at which ticks begin.
+    pub(crate) begins_at: Option<String>,
+    /// The event at which they end.
+    pub(crate) ends_at: Option<String>,
+    /// Why another source was not used.
+    #[serde(skip)]
+    pub(crate) caveat: Option<String>,
+}
+
+impl TickSource {
+    /// Whether each tick's due time is known, and so how late it began.
+    pub(crate) fn is_due_known(&self) -> bool {
+        matches!(self.by, "wakes" | "library")
+    }
 }
 
 /// The thread that keeps the tick.
@@ -84,11 +104,11 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
         Block::row("thread", format!("{name} ({}) of process {}{others}", answer.thread.tid, answer.thread.pid)),
     ];
     blocks.extend(answer.tick_hz.map(|hz| Block::row("tick rate", format!("{hz:.3} Hz"))));
-    blocks.push(Block::row("told by", told_by(answer)));
+    blocks.push(Block::row("told by", source_words(answer)));
     blocks.push(Block::row("ticks", format!("{} seen, {} missed", said.ticks, answer.missed_ticks)));
     blocks.push(Block::Note(format!("{}.", capital(&answer.verdict))));
-    let is_due_known = answer.told.is_due_known();
-    let whole = match (is_due_known, answer.told.by) {
+    let is_due_known = answer.source.is_due_known();
+    let whole = match (is_due_known, answer.source.by) {
         (true, _) => "due to done",
         (false, "packets") => "burst to burst",
         (false, _) => "begun to done",
@@ -102,7 +122,7 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let header = ["tick", "at", "length", "most of it", "more", "in", "ended by"];
     blocks.push(Block::table(header, said.slow.iter().take(LISTED).map(slow).collect()));
     blocks.extend(said.doubts.iter().map(|doubt| Block::Warning(doubted(doubt))));
-    blocks.extend(answer.told.why.iter().map(|why| Block::Warning(format!("{}.", capital(why)))));
+    blocks.extend(answer.source.caveat.iter().map(|why| Block::Warning(format!("{}.", capital(why)))));
     if answer.unended_ticks > 0 {
         blocks.push(Block::Warning(format!(
             "{} ticks began and were not seen to end: they are left out.",
@@ -127,8 +147,8 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
 }
 
 /// By what ticks were told apart.
-fn told_by(answer: &Answer) -> String {
-    let Told { by, begins_at, ends_at, .. } = &answer.told;
+fn source_words(answer: &Answer) -> String {
+    let TickSource { by, begins_at, ends_at, .. } = &answer.source;
     match (*by, begins_at, ends_at) {
         ("packets", _, _) => "the ends of its bursts of packets, no two closer than 1 ms".to_owned(),
         ("library", _, _) => "the marks of evenkeel-rt: due, begun and done".to_owned(),
@@ -200,28 +220,32 @@ fn slow(slow: &Slow) -> [String; 7] {
     ]
 }
 
-fn doubted(doubt: &Doubt) -> String {
+fn doubted(doubt: &TicksCaveat) -> String {
     match doubt {
-        Doubt::FewTicks { enough } => {
+        TicksCaveat::FewTicks { enough } => {
             format!("So few ticks have no slowest hundredth worth the name: record at least {enough} (--seconds).")
         }
-        Doubt::Lost { records, samples } => {
+        TicksCaveat::Lost { records, samples } => {
             format!(
                 "Not all was seen: {records} records and {samples} samples are lost, and ticks with them may be cut wrongly."
             )
         }
-        Doubt::Coarse { period_ns, enough_hz } => {
+        TicksCaveat::Coarse { period_ns, enough_hz } => {
             let seldom = period_ns.map_or_else(
                 || "There are hardly any samples".to_owned(),
                 |period| format!("One sample in {} of CPU time", quantity(period, Unit::Ns)),
             );
             format!("{seldom} sees too little of one tick: record at {enough_hz} Hz or more.")
         }
-        Doubt::WaitsUnknown => {
+        TicksCaveat::WaitsUnknown => {
             "It is not known where the thread waits: a tick ends at its first sleep. Record switches with their stacks."
                 .to_owned()
         }
-        Doubt::Mixed => "Slow ticks are slow for several reasons: the first one is less than half of it.".to_owned(),
-        Doubt::Alike => "The slowest ticks are hardly longer than the others: there is little to explain.".to_owned(),
+        TicksCaveat::Mixed => {
+            "Slow ticks are slow for several reasons: the first one is less than half of it.".to_owned()
+        }
+        TicksCaveat::Alike => {
+            "The slowest ticks are hardly longer than the others: there is little to explain.".to_owned()
+        }
     }
 }

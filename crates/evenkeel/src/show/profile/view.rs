@@ -3,7 +3,7 @@
 use evenkeel_measure::Unit;
 use evenkeel_profile::graph::Quantity;
 use evenkeel_profile::recording::Lost;
-use evenkeel_profile::symbols::Doubts;
+use evenkeel_profile::symbols::NameCoverage;
 use serde::Serialize;
 
 use crate::show::blocks::Block;
@@ -20,14 +20,14 @@ pub(crate) struct Answer {
     pub(crate) file: String,
     /// Of a recording alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) recording: Option<Told>,
+    pub(crate) recording: Option<RecordingInfo>,
     /// What weights count: `ns` of a CPU, or the name of what is counted.
     pub(crate) unit: String,
     pub(crate) weight: u64,
     pub(crate) functions: Vec<FunctionRow>,
     /// How many frames have a name, and why others have none; of a recording alone.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) names: Option<Doubts>,
+    pub(crate) names: Option<NameCoverage>,
     pub(crate) doubts: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Answer {
 
 /// What a recording tells beside its stacks.
 #[derive(Debug, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct RecordingInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,12 +115,12 @@ impl From<Lost> for LostRow {
 
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let mut blocks = vec![Block::heading(format!("{}: {}", answer.file, answer.quantity.say(answer.weight)))];
-    if let Some(told) = &answer.recording {
-        blocks.extend(head(answer, told));
+    if let Some(info) = &answer.recording {
+        blocks.extend(head(answer, info));
     }
     blocks.push(functions(&answer.functions));
-    if let Some(told) = &answer.recording {
-        blocks.extend(cpus(told));
+    if let Some(info) = &answer.recording {
+        blocks.extend(cpus(info));
     }
     blocks.extend(answer.doubts.iter().map(|doubt| Block::Warning(sentence(doubt))));
     if let Some(file) = &answer.written {
@@ -129,25 +129,25 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-fn head(answer: &Answer, told: &Told) -> Vec<Block> {
+fn head(answer: &Answer, info: &RecordingInfo) -> Vec<Block> {
     let mut rows = Vec::new();
-    let on = [told.host.as_deref(), told.kernel.as_deref()];
+    let on = [info.host.as_deref(), info.kernel.as_deref()];
     let on: Vec<&str> = on.into_iter().flatten().collect();
     if !on.is_empty() {
         rows.push(Block::row("machine", on.join(", Linux ")));
     }
-    if !told.command.is_empty() {
-        rows.push(Block::row("recorded by", told.command.join(" ")));
+    if !info.command.is_empty() {
+        rows.push(Block::row("recorded by", info.command.join(" ")));
     }
-    let span = quantity(told.span_ns, Unit::Ns);
+    let span = quantity(info.span_ns, Unit::Ns);
     rows.push(match answer.quantity {
-        Quantity::OffCpuTime => Block::row("intervals", format!("{} in {span}", told.samples)),
-        _ => Block::row("samples", format!("{} of {} in {span}", told.samples, told.event)),
+        Quantity::OffCpuTime => Block::row("intervals", format!("{} in {span}", info.samples)),
+        _ => Block::row("samples", format!("{} of {} in {span}", info.samples, info.event)),
     });
-    let others: Vec<String> = told
+    let others: Vec<String> = info
         .events
         .iter()
-        .filter(|row| row.event != told.event && row.samples > 0)
+        .filter(|row| row.event != info.event && row.samples > 0)
         .map(|row| format!("{} ({})", row.event, row.samples))
         .collect();
     if !others.is_empty() {
@@ -168,11 +168,11 @@ fn functions(rows: &[FunctionRow]) -> Block {
     Block::table(["itself", "with calls", "kind", "function"], rows.iter().map(row).collect())
 }
 
-fn cpus(told: &Told) -> Vec<Block> {
-    if told.cpus.is_empty() {
+fn cpus(info: &RecordingInfo) -> Vec<Block> {
+    if info.cpus.is_empty() {
         return Vec::new();
     }
-    let rows = told.cpus.iter().take(CPUS_MAX).map(|cpu| {
+    let rows = info.cpus.iter().take(CPUS_MAX).map(|cpu| {
         let sampled = cpu.sampled_share.map_or_else(|| "-".to_owned(), percent);
         let thread = format!("{} {}", short(&cpu.top_thread), percent(cpu.top_thread_share));
         let function = format!("{} {}", short(&cpu.top_function), percent(cpu.top_function_share));
@@ -182,8 +182,8 @@ fn cpus(told: &Told) -> Vec<Block> {
         Block::heading("CPUs"),
         Block::table(["cpu", "samples", "of its time", "most by thread", "most in function"], rows.collect()),
     ];
-    if told.cpus.len() > CPUS_MAX {
-        blocks.push(Block::Note(format!("{} more CPUs: see --json.", told.cpus.len() - CPUS_MAX)));
+    if info.cpus.len() > CPUS_MAX {
+        blocks.push(Block::Note(format!("{} more CPUs: see --json.", info.cpus.len() - CPUS_MAX)));
     }
     blocks
 }

@@ -8,7 +8,7 @@ use evenkeel_sys::Errno;
 use evenkeel_sys::perf_probe::Probe;
 
 use super::search::{self, Begins, Near};
-use super::{Asked, LIBRARY, LIBRARY_BEGINS, LIBRARY_ENDS, NoPlace, Note, Probed, Spot, Until, notes};
+use super::{LIBRARY, LIBRARY_BEGINS, LIBRARY_ENDS, NoPlace, Note, PlaceSpec, Probed, Spot, Until, notes};
 use crate::binaries::source::{Odd, Source, source};
 use crate::binaries::{Lookup, NotFound, place, separate};
 use crate::live::already::{self, Map};
@@ -44,7 +44,7 @@ impl Runs {
 ///
 /// # Errors
 /// [`NoPlace`].
-pub fn beginning_and_end(asked: &Asked, until: &Until, pids: &[u32]) -> Result<Vec<Probed>, NoPlace> {
+pub fn beginning_and_end(asked: &PlaceSpec, until: &Until, pids: &[u32]) -> Result<Vec<Probed>, NoPlace> {
     let (file, sites) = sites(asked, pids)?;
     let event = event_name(&file, asked);
     let mut found = probed(&file, &sites, &event, asked)?;
@@ -65,7 +65,7 @@ pub fn beginning_and_end(asked: &Asked, until: &Until, pids: &[u32]) -> Result<V
             found.extend(returns);
         }
         Until::Place(end) => {
-            let end = Asked { binary: end.binary.clone().or_else(|| asked.binary.clone()), ..end.clone() };
+            let end = PlaceSpec { binary: end.binary.clone().or_else(|| asked.binary.clone()), ..end.clone() };
             let (file, sites) = self::sites(&end, pids)?;
             let name = event_name(&file, &end);
             let name = name.split_once(':').map_or(name.as_str(), |(_, name)| name);
@@ -82,8 +82,10 @@ pub fn library_marks(pids: &[u32]) -> Option<Vec<Probed>> {
             let Ok(source) = file.image() else { continue };
             let Ok(image) = Image::parse(&source) else { continue };
             let all = [LIBRARY_BEGINS, LIBRARY_ENDS].map(|name| {
-                let asked =
-                    Asked { binary: None, spot: Spot::Mark { provider: LIBRARY.to_owned(), name: name.to_owned() } };
+                let asked = PlaceSpec {
+                    binary: None,
+                    spot: Spot::Mark { provider: LIBRARY.to_owned(), name: name.to_owned() },
+                };
                 let found = marks(&image, LIBRARY, name);
                 let sites = found.into_iter().map(|note| site_of(&image, &note)).collect::<Option<Vec<Site>>>();
                 let sites = sites.filter(|sites| !sites.is_empty())?;
@@ -104,7 +106,7 @@ struct Site {
     is_gos: bool,
 }
 
-fn sites(asked: &Asked, pids: &[u32]) -> Result<(Runs, Vec<Site>), NoPlace> {
+fn sites(asked: &PlaceSpec, pids: &[u32]) -> Result<(Runs, Vec<Site>), NoPlace> {
     let file = file_of(asked, pids)?;
     let odd = |error: Odd| NoPlace::Odd { asked: asked.to_string(), file: file.path.clone(), why: error.0 };
     let source = file.image().map_err(odd)?;
@@ -117,7 +119,7 @@ fn sites(asked: &Asked, pids: &[u32]) -> Result<(Runs, Vec<Site>), NoPlace> {
             let not = |before| NoPlace::NoBeginning { file: file.path.clone(), offset: *offset, before };
             let address = image.code_address_of(*offset).ok_or_else(|| not(None))?;
             match search::begins_at(&image, address).map_err(odd)? {
-                Begins::Here | Begins::NotTold => one(*offset),
+                Begins::Here | Begins::Unknown => one(*offset),
                 Begins::Not(before) => return Err(not(before.and_then(|before| image.offset_of(before)))),
             }
         }
@@ -191,7 +193,7 @@ fn site_of<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, note: &Note) 
     Some(Site { offset: image.offset_of(note.address.wrapping_add(moved))?, registers, is_gos: false })
 }
 
-fn probed(file: &Runs, sites: &[Site], event: &str, asked: &Asked) -> Result<Vec<Probed>, NoPlace> {
+fn probed(file: &Runs, sites: &[Site], event: &str, asked: &PlaceSpec) -> Result<Vec<Probed>, NoPlace> {
     let of = |site: &Site| {
         let probe = Probe::at(&file.open, site.offset)?;
         Ok(Probed { event: event.to_owned(), probe, registers: site.registers })
@@ -201,7 +203,7 @@ fn probed(file: &Runs, sites: &[Site], event: &str, asked: &Asked) -> Result<Vec
 }
 
 /// As perf calls such events; in perf's own names a group is of letters and digits alone.
-fn event_name(file: &Runs, asked: &Asked) -> String {
+fn event_name(file: &Runs, asked: &PlaceSpec) -> String {
     let stem = file.name().split('.').next().unwrap_or_default();
     let group: String = stem.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
     match &asked.spot {
@@ -212,7 +214,7 @@ fn event_name(file: &Runs, asked: &Asked) -> String {
 }
 
 /// The one file that is meant.
-fn file_of(asked: &Asked, pids: &[u32]) -> Result<Runs, NoPlace> {
+fn file_of(asked: &PlaceSpec, pids: &[u32]) -> Result<Runs, NoPlace> {
     let told = asked.to_string();
     if pids.is_empty() {
         let path = asked.binary.as_ref().filter(|path| path.contains('/'));
@@ -240,7 +242,7 @@ fn file_of(asked: &Asked, pids: &[u32]) -> Result<Runs, NoPlace> {
     }
 }
 
-fn of_process(asked: &Asked, pid: u32) -> Result<Runs, NoPlace> {
+fn of_process(asked: &PlaceSpec, pid: u32) -> Result<Runs, NoPlace> {
     if already::threads(pid).is_empty() {
         return Err(NoPlace::NoSuchProcess { asked: asked.to_string(), pid });
     }

@@ -23,7 +23,7 @@ pub const LIBRARY_ENDS: &str = "tick_done";
 
 /// A place, as it is asked for: `SYMBOL`, `BINARY:SYMBOL`, `+0xOFFSET`, `BINARY+0xOFFSET`, `BINARY:%PROVIDER:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct PlaceSpec {
     /// The file, by its path or by its name; none for the process's own program.
     pub binary: Option<String>,
     /// Where in it.
@@ -53,7 +53,7 @@ const ASKED_MAX: usize = 4096;
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn parse_place(text: &str) -> Result<Asked, String> {
+pub fn parse_place(text: &str) -> Result<PlaceSpec, String> {
     const EXAMPLES: &str = "SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME is expected";
     let is_odd = text.len() > ASKED_MAX || text.chars().any(char::is_control);
     if is_odd || text.trim().is_empty() {
@@ -63,7 +63,7 @@ pub fn parse_place(text: &str) -> Result<Asked, String> {
     if let Some((before, digits)) = text.rsplit_once("+0x") {
         let offset = u64::from_str_radix(digits, 16).map_err(|_| format!("0x{digits} is no offset: {EXAMPLES}"))?;
         let before = before.trim_end_matches(':');
-        return Ok(Asked { binary: binary(before), spot: Spot::Offset(offset) });
+        return Ok(PlaceSpec { binary: binary(before), spot: Spot::Offset(offset) });
     }
     let (before, spot) = match single_colon(text) {
         Some(at) if !text.starts_with('%') => (&text[..at], &text[at + 1..]),
@@ -78,7 +78,7 @@ pub fn parse_place(text: &str) -> Result<Asked, String> {
         None if spot.trim().is_empty() => return Err(EXAMPLES.to_owned()),
         None => Spot::Function(spot.to_owned()),
     };
-    Ok(Asked { binary: binary(before), spot })
+    Ok(PlaceSpec { binary: binary(before), spot })
 }
 
 /// The first colon that is none of two: `arena::tick` is a function, `arena:tick` one in a file.
@@ -95,7 +95,7 @@ fn single_colon(text: &str) -> Option<usize> {
     None
 }
 
-impl fmt::Display for Asked {
+impl fmt::Display for PlaceSpec {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binary = self.binary.as_deref().unwrap_or_default();
         match &self.spot {
@@ -127,7 +127,7 @@ pub enum Until {
     /// Nothing of its own: the thread's wait for the next one, or that one's beginning.
     Wait,
     /// Another place.
-    Place(Asked),
+    Place(PlaceSpec),
 }
 
 /// Why a place can't be recorded.
@@ -261,12 +261,12 @@ mod tests {
 
     #[test]
     fn places_are_read_as_people_write_them() {
-        let function = |binary: Option<&str>, name: &str| Asked {
+        let function = |binary: Option<&str>, name: &str| PlaceSpec {
             binary: binary.map(str::to_owned),
             spot: Spot::Function(name.to_owned()),
         };
-        let offset = |binary: Option<&str>, at| Asked { binary: binary.map(str::to_owned), spot: Spot::Offset(at) };
-        let mark = |binary: Option<&str>, provider: &str, name: &str| Asked {
+        let offset = |binary: Option<&str>, at| PlaceSpec { binary: binary.map(str::to_owned), spot: Spot::Offset(at) };
+        let mark = |binary: Option<&str>, provider: &str, name: &str| PlaceSpec {
             binary: binary.map(str::to_owned),
             spot: Spot::Mark { provider: provider.to_owned(), name: name.to_owned() },
         };

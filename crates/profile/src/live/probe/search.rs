@@ -108,7 +108,7 @@ pub(super) enum Begins {
     /// Not here; the one around it, or before it, begins there.
     Not(Option<u64>),
     /// The file does not say where functions begin.
-    NotTold,
+    Unknown,
 }
 
 /// Whether a function begins at an address, as the file counts.
@@ -142,7 +142,7 @@ pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) 
             before = before.max(Some(start));
         }
     }
-    Ok(if is_told { Begins::Not(before) } else { Begins::NotTold })
+    Ok(if is_told { Begins::Not(before) } else { Begins::Unknown })
 }
 
 #[cfg(test)]

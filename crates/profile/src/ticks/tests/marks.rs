@@ -1,6 +1,6 @@
 //! Ticks that events tell: entries and returns, marks, packets.
 
-use super::super::told::{self, Marks, NotTold};
+use super::super::marks::{self, Marks, MarksError};
 use super::*;
 
 /// What events told: each a name and the moments of it, with the bytes that its samples carry.
@@ -84,7 +84,7 @@ fn places_are_named_as_they_were_recorded() {
     assert_eq!(places, ["probe_server:game::tick", "uprobes:frame"]);
     assert_eq!(Marks::of_library(&recording), None);
     let nobodys = Marks::named(&recording, "frame").unwrap().ticks(&recording, &|_| false).unwrap_err();
-    assert!(matches!(nobodys, NotTold::TooFew { seen: 0, .. }), "{nobodys}");
+    assert!(matches!(nobodys, MarksError::TooFew { seen: 0, .. }), "{nobodys}");
 }
 
 /// The library tells each tick's number and when it was due; what it can't have told is not believed.
@@ -136,14 +136,14 @@ fn packets_are_cut_by_the_ends_of_their_bursts() {
     };
     let packets: Vec<(u64, &[u64])> = (0..8).flat_map(burst).collect();
     let recording = marked(&[("net:net_dev_queue", &packets)]);
-    let told = told::packets(&recording, &|tid| tid == TID).unwrap();
+    let told = marks::packets(&recording, &|tid| tid == TID).unwrap();
     let cut = cut::at(&recording, &[], &told);
     let lengths: Vec<u64> = cut.ticks.iter().map(|tick| tick.span.length_ns() / MS).collect();
     assert_eq!(lengths, [20, 20, 20, 25, 15, 20, 20]);
-    let none = told::packets(&marked(&[]), &|_| true).unwrap_err();
-    assert!(matches!(none, NotTold::NoEvent { .. }), "{none}");
-    let few = told::packets(&marked(&[("net:net_dev_queue", &packets[..3])]), &|_| true).unwrap_err();
-    assert!(matches!(few, NotTold::TooFew { seen: 1, .. }), "{few}");
+    let none = marks::packets(&marked(&[]), &|_| true).unwrap_err();
+    assert!(matches!(none, MarksError::NoEvent { .. }), "{none}");
+    let few = marks::packets(&marked(&[("net:net_dev_queue", &packets[..3])]), &|_| true).unwrap_err();
+    assert!(matches!(few, MarksError::TooFew { seen: 1, .. }), "{few}");
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! The page of a timeline: its data, names that would break it, and more stretches than it has room for.
 
-use evenkeel_profile::graph::{Row, Said, timeline_html};
+use evenkeel_profile::graph::{PageHead, Row, timeline_html};
 use evenkeel_profile::names::Names;
 use evenkeel_profile::offcpu::timeline::Timeline;
 use evenkeel_profile::offcpu::{self, OffCpuInterval};
@@ -35,7 +35,8 @@ pub(crate) fn small_page() -> String {
     };
     let ticks = [tick(0, 31), tick(1, 20)];
     let timeline = Timeline::of(&recording, &names, &intervals, |_| true, Some((10, &ticks)));
-    let said = Said { title: "game".into(), subtitle: "on vm".into(), doubts: vec!["1 < 2 records were lost.".into()] };
+    let said =
+        PageHead { title: "game".into(), subtitle: "on vm".into(), doubts: vec!["1 < 2 records were lost.".into()] };
     let cells = ["0.0220 s", "9.00 ms", "preempted", "game (10)", "by net worker 2 (11)"].map(str::to_owned);
     timeline_html(&timeline, &said, &[Row { tid: 10, at_ns: 22 * MS, length_ns: 9 * MS, cells }])
 }
@@ -61,7 +62,7 @@ pub(crate) fn many(threads: u32, intervals: u64) -> (Recording, Names) {
 pub(crate) fn page_of(recording: &Recording, names: &Names) -> String {
     let intervals = offcpu::intervals(recording, names);
     let timeline = Timeline::of(recording, names, &intervals, |_| true, None);
-    timeline_html(&timeline, &Said { title: "many".into(), ..Said::default() }, &[])
+    timeline_html(&timeline, &PageHead { title: "many".into(), ..PageHead::default() }, &[])
 }
 
 #[test]
@@ -104,7 +105,7 @@ pub(crate) fn hostile_page() -> String {
     }
     let timeline = Timeline::of(&recording, &names, &intervals, |_| true, None);
     let text = hostile::NAMES[1].to_owned();
-    let said = Said { title: text.clone(), subtitle: hostile::NAMES[2].into(), doubts: vec![text.clone()] };
+    let said = PageHead { title: text.clone(), subtitle: hostile::NAMES[2].into(), doubts: vec![text.clone()] };
     let cells = [0; 5].map(|_| text.clone());
     timeline_html(&timeline, &said, &[Row { tid: 1, at_ns: 1, length_ns: 1, cells }])
 }

@@ -1,4 +1,4 @@
-//! The command that is recorded: it begins when all is ready, and the recording ends with it.
+//! The recorded command: it starts when all events are open, and the recording ends with it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdout, Command, ExitStatus, Stdio};
@@ -12,9 +12,9 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::Out;
 
-/// So long it has to end when it is asked to, before it is killed.
+/// The time from SIGTERM to SIGKILL.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// A line that is longer is looked at in pieces.
+/// Longer lines are searched in pieces.
 const LINE_BYTES: u64 = 1 << 16;
 
 /// The command.
@@ -22,9 +22,9 @@ pub(super) struct Child {
     name: String,
     state: State,
     status: Option<ExitStatus>,
-    /// What a line has to have in it, and what is set then.
+    /// The text to look for in a line, and the flag to set then.
     watched: Option<(String, Arc<AtomicBool>)>,
-    /// Where what it says goes then.
+    /// Where its output goes while lines are searched.
     passes_to: fn() -> Box<dyn Write>,
     reader: Option<std::thread::JoinHandle<()>>,
 }
@@ -36,7 +36,7 @@ enum State {
 }
 
 impl Child {
-    /// Makes its process. With --json its output goes where errors go, for the answer is to stand alone.
+    /// Creates the process, not yet started. With --json its output goes to standard error, so that the answer stands alone.
     pub(super) fn hold(
         words: &[String],
         line: Option<&str>,
@@ -74,7 +74,7 @@ impl Child {
         }
     }
 
-    /// Lets it begin, the first time; then whether it runs still.
+    /// Starts it at the first call. Returns whether it still runs.
     pub(super) fn goes_on(&mut self) -> Result<bool, Failure> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::SuspendedChild(held) => {
@@ -100,12 +100,12 @@ impl Child {
         }
     }
 
-    /// Ends it if it runs still; how it ended.
+    /// Ends it if it still runs. Returns its exit status.
     pub(super) fn finish(mut self) -> Option<ExitStatus> {
         if let State::Runs(running) = &self.state {
             self.status = running.end(END_WITHIN).and_then(Result::ok);
         }
-        // Who inherited its output may hold it open for ever: what it said itself was passed on.
+        // A process that inherited the output may keep it open, so this does not wait for the end of the stream.
         if self.status.is_some()
             && let Some(reader) = self.reader.take_if(|reader| reader.is_finished())
         {
@@ -115,7 +115,7 @@ impl Child {
     }
 }
 
-/// Passes on what it says, and looks for the text.
+/// Copies the output, and looks for the text.
 fn pass_on(stdout: ChildStdout, to: &mut dyn Write, text: &str, pulled: &AtomicBool) {
     let mut lines = BufReader::new(stdout);
     let mut line = Vec::new();

@@ -11,7 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_profile::live::{self, FileSink, Sink, Status, Switches, Targets, Told, Window, Wishes, probe};
+use evenkeel_profile::live::{
+    self, FileSink, RecordConfig, RecordSummary, Sink, Status, Switches, Targets, Window, probe,
+};
 use evenkeel_sys::CpuSet;
 
 use self::child::Child;
@@ -25,65 +27,63 @@ use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 use crate::show::blocks;
 
-/// Of a window no more than this is kept in memory.
+/// The most memory that a window takes.
 const WINDOW_BYTES: usize = 512 << 20;
-/// How much of a stack is copied with each sample: what perf copies too.
+/// The part of a stack that is copied with each sample; perf's default.
 const STACK_BYTES: u32 = 8192;
 
-/// Record what runs, with its stacks, into a perf.data file
+/// Record what runs on the CPUs, with stacks, into a perf.data file
 ///
-/// Of the whole machine, unless told otherwise; until it is interrupted, the time is over, or the command or the last
-/// process of --pid, with what it started, has ended. Hardware cycles are counted
-/// where the machine has counters, else the kernel's clock is used. What is written opens in `evenkeel profile view` and in
-/// `perf report -i FILE` alike. With --window nothing is written before something happens: see there. At the end names of functions are found
-/// and kept, for 10 s at the most: programs, and maps of code that they made, may be gone later.
+/// Records the whole machine by default. It ends at Ctrl-C, after --seconds, with the command, or with the last process of --pid and its children.
+/// Samples are triggered by hardware cycles if the machine has counters, else by the kernel's clock. `evenkeel profile view` and `perf report -i
+/// FILE` open the recording. At the end evenkeel looks up function names and caches them, for at most 10 s, because programs may be replaced later.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write the recording to FILE; one that is there already is kept as FILE.old
+    /// Write the recording to FILE; an existing file is renamed to FILE.old
     #[arg(long, short, value_name = "FILE", default_value = "perf.data")]
     output: PathBuf,
-    /// Of these processes, their threads, and what they start
+    /// Record these processes, their threads, and processes that they start
     #[arg(long, short, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304), group = "whom")]
     pid: Vec<u32>,
-    /// Of these CPUs, such as 0-3,8
+    /// Record these CPUs, for example 0-3,8
     #[arg(long, value_name = "LIST", value_parser = cpus, group = "whom")]
     cpu: Option<CpuSet>,
-    /// Of the control group in this folder, and those below it
+    /// Record the control group at this path, and those below it
     #[arg(long, value_name = "FOLDER", group = "whom")]
     group: Option<PathBuf>,
-    /// Of the threads of this name; with --pid, of those processes alone
+    /// Record threads of this name; with --pid, only threads of those processes
     #[arg(long, value_name = "NAME", conflicts_with_all = ["cpu", "group"])]
     thread: Option<String>,
     /// Samples a second
     #[arg(long, value_name = "N", default_value_t = live::CLOCK_HZ, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hz: u32,
-    /// How long to record
+    /// How long to record, in seconds [default: until Ctrl-C]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
-    /// Record each time a thread gives its CPU away too, and where it was
+    /// Also record each context switch, with the stack of the thread that leaves the CPU
     #[arg(long)]
     switches: bool,
     #[command(flatten)]
     at: At,
-    /// How stacks of user code are followed: by its frame pointers, or by its unwinding tables, from a copy of the top of each stack
+    /// How to unwind user stacks: by frame pointers, or by DWARF tables from a copy of 8 KiB of each stack
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Stacks::FramePointers)]
     stacks: Stacks,
-    /// Keep the last S seconds in memory, and write them to FILE-1, FILE-2, … each time that this process gets SIGUSR2 or what --when-file
-    /// and --when-line wait for happens; and to FILE at the end
+    /// Keep only the last S seconds, in memory. SIGUSR2, --when-file and --when-line each write them to FILE-1, FILE-2, …; the end writes them
+    /// to FILE
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=3600))]
     window: Option<u64>,
     /// Write the window when this file appears
     #[arg(long, value_name = "FILE", requires = "window")]
     when_file: Option<PathBuf>,
-    /// Write the window when the command says a line with TEXT in it
+    /// Write the window when the command prints a line that contains TEXT
     #[arg(long, value_name = "TEXT", requires = "window", requires = "command")]
     when_line: Option<String>,
-    /// Start this command, and record it until it ends
+    /// Start this command, and record it until it ends; write `--` before it
     #[arg(last = true, value_name = "CMD", conflicts_with = "whom")]
     command: Vec<String>,
 }
 
-/// How stacks are followed.
+/// How user stacks are unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Stacks {
     FramePointers,
@@ -93,13 +93,13 @@ enum Stacks {
 fn cpus(text: &str) -> Result<CpuSet, String> {
     CpuSet::parse_list(text)
         .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| "not a list of CPUs such as 0-3,8".to_owned())
+        .ok_or_else(|| "expected a list of CPUs, for example 0-3,8".to_owned())
 }
 
 impl Args {
-    fn wishes(&self, child: Option<u32>) -> Result<Wishes, Failure> {
+    fn config(&self, child: Option<u32>) -> Result<RecordConfig, Failure> {
         let pids: Vec<u32> = self.pid.iter().copied().chain(child).collect();
-        // A command has not begun yet: of it only files are known.
+        // The command has not started yet, so only its files can be examined.
         let looked_at = match (&self.thread, child) {
             (Some(name), None) if pids.is_empty() => probe::processes_with(name),
             (_, None) => pids.clone(),
@@ -113,13 +113,13 @@ impl Args {
             (None, None, None) if !pids.is_empty() => Targets::Processes(pids),
             (None, None, None) => Targets::Machine,
         };
-        Ok(Wishes {
+        Ok(RecordConfig {
             targets,
             clock_hz: Some(self.hz),
             switches: if self.switches { Switches::WithStacks } else { Switches::None },
             user_stack_bytes: (self.stacks == Stacks::Dwarf).then_some(STACK_BYTES),
             probes,
-            ..Wishes::default()
+            ..RecordConfig::default()
         })
     }
 }
@@ -135,15 +135,15 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         [] => None,
         command => Some(Child::hold(command, args.when_line.as_deref(), &pulled, out)?),
     };
-    let wishes = args.wishes(child.as_ref().map(Child::pid))?;
-    let (told, dumps) = match args.window {
-        None => (to_file(args, out, &wishes, &stop, &mut child)?, Vec::new()),
-        Some(seconds) => to_window(args, out, &wishes, &stop, &mut child, (seconds, pulled))?,
+    let config = args.config(child.as_ref().map(Child::pid))?;
+    let (summary, dumps) = match args.window {
+        None => (to_file(args, out, &config, &stop, &mut child)?, Vec::new()),
+        Some(seconds) => to_window(args, out, &config, &stop, &mut child, (seconds, pulled))?,
     };
     let ended = child.map(Child::finish);
     let files: Vec<PathBuf> = dumps.iter().chain([&args.output]).cloned().collect();
-    let mut answer = Answer::of(args.output.clone(), args.hz, told, dumps, ended);
-    // Who ended the recording by Ctrl-C may end this by another one.
+    let mut answer = Answer::of(args.output.clone(), args.hz, summary, dumps, ended);
+    // A second Ctrl-C stops the search for names.
     stop.store(false, Ordering::Relaxed);
     answer.names = named::keep(&files, out, &stop);
     out.answer(&answer, || blocks::text(&answer.page()))?;
@@ -153,54 +153,54 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 fn to_file(
     args: &Args,
     out: &Out,
-    wishes: &Wishes,
+    config: &RecordConfig,
     stop: &AtomicBool,
     child: &mut Option<Child>,
-) -> Result<Told, Failure> {
+) -> Result<RecordSummary, Failure> {
     let not_written = |error| Failure::io(exit::WRONG_USE, format!("write {}", args.output.display()), &error);
     let file = Whole::new(&args.output).map_err(not_written)?;
     let mut sink = FileSink::begin(file.writer().map_err(not_written)?).map_err(not_written)?;
-    let told = record(args, out, wishes, stop, child, &mut sink)?;
+    let summary = record(args, out, config, stop, child, &mut sink)?;
     file.keep().map_err(not_written)?;
-    Ok(told)
+    Ok(summary)
 }
 
-/// With the files that were written before the end.
+/// Also returns the windows that were written before the end.
 fn to_window(
     args: &Args,
     out: &Out,
-    wishes: &Wishes,
+    config: &RecordConfig,
     stop: &AtomicBool,
     child: &mut Option<Child>,
     (seconds, pulled): (u64, Arc<AtomicBool>),
-) -> Result<(Told, Vec<PathBuf>), Failure> {
-    // Nothing is written for long: that it can be is better known now.
+) -> Result<(RecordSummary, Vec<PathBuf>), Failure> {
+    // Check now that the file can be written, not hours later.
     Whole::new(&args.output)
         .map_err(|error| Failure::io(exit::WRONG_USE, format!("write {}", args.output.display()), &error))?;
     let dumps = Dumps::new(&args.output, Pull::new(pulled, args.when_file.clone()), *out);
     let mut sink = Window::new(seconds * 1_000_000_000, WINDOW_BYTES, dumps);
-    let mut told = record(args, out, wishes, stop, child, &mut sink)?;
+    let mut summary = record(args, out, config, stop, child, &mut sink)?;
     if sink.was_cut() {
-        let why = format!("no more than {} MiB of it is kept", WINDOW_BYTES >> 20);
-        told.unseen.push(format!("the beginning of the window: {why}").into());
+        let why = format!("a window keeps at most {} MiB", WINDOW_BYTES >> 20);
+        summary.unseen.push(format!("the beginning of the window, because {why}").into());
     }
-    Ok((told, sink.outlet().written().to_vec()))
+    Ok((summary, sink.outlet().written().to_vec()))
 }
 
 fn record(
     args: &Args,
     out: &Out,
-    wishes: &Wishes,
+    config: &RecordConfig,
     stop: &AtomicBool,
     child: &mut Option<Child>,
     sink: &mut dyn Sink,
-) -> Result<Told, Failure> {
+) -> Result<RecordSummary, Failure> {
     let limit_ns = args.seconds.map_or(u64::MAX, |seconds| seconds * 1_000_000_000);
     let mut meanwhile = Meanwhile::new(out, args.seconds);
     let not_begun = RefCell::new(None);
     let mut until = |status: &Status| {
         meanwhile.show(status);
-        // All events are there by now, so that nothing of it goes unseen.
+        // All events are open by now, so the command is recorded from its first instruction.
         let goes_on = child.as_mut().map_or(Ok(true), Child::goes_on);
         let goes_on = goes_on.unwrap_or_else(|failure| {
             not_begun.replace(Some(failure));
@@ -208,10 +208,10 @@ fn record(
         });
         goes_on && !stop.load(Ordering::Relaxed) && status.elapsed_ns < limit_ns
     };
-    let told = live::record(wishes, &mut until, sink);
+    let summary = live::record(config, &mut until, sink);
     meanwhile.end();
     match not_begun.into_inner() {
         Some(failure) => Err(failure),
-        None => told.map_err(now::refused),
+        None => summary.map_err(now::refused),
     }
 }

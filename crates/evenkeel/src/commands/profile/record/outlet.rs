@@ -1,4 +1,4 @@
-//! Where recordings are written: a file that is there whole or not at all, and the windows, one file each.
+//! Writes recordings, whole or not at all, and windows, one file each.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -15,37 +15,37 @@ use tempfile::TempPath;
 
 use crate::show::Out;
 
-/// More windows than this are not written: what asks for them over and over would fill the disk.
+/// The most windows of one recording, so that a trigger that repeats does not fill the disk.
 const DUMPS_MAX: usize = 100;
 
-/// A file that appears under its name when it is kept. Until then it has none, where the file system can do that: a recorder that is killed
-/// leaves nothing behind. Elsewhere it has a name of its own and is locked, and the next recorder removes what nobody holds any more.
+/// A file that appears under its name when it is complete. Until then it has no name, if the file system supports that, so a killed recorder
+/// leaves nothing behind. Elsewhere it has a temporary name and a lock, and the next recorder removes files whose lock is free.
 pub(super) struct Whole {
     file: File,
     at: PathBuf,
     until_kept: Until,
 }
 
-/// What it is until it is kept.
+/// The state of an incomplete file.
 enum Until {
     Nameless,
     Named(TempPath),
-    /// A device, which is written into and never replaced.
+    /// A device, which is written to and never replaced.
     Device,
 }
 
-/// What the names of unfinished files begin with.
+/// The prefix of incomplete files.
 const UNFINISHED: &str = ".evenkeel-recording-";
-/// More entries of a folder are not looked at for such files.
+/// The most directory entries that are searched for such files.
 const ENTRIES_MAX: usize = 100_000;
 
 impl Whole {
     pub(super) fn new(at: &Path) -> io::Result<Whole> {
-        // What a link leads to is meant, and not the link: /dev/stdout is one.
+        // Write to the target of a link: /dev/stdout is a link.
         let at = at.canonicalize().unwrap_or_else(|_| at.to_owned());
         if let Some(kind) = std::fs::metadata(&at).ok().map(|there| there.file_type()).filter(|kind| !kind.is_file()) {
             if kind.is_fifo() || kind.is_socket() {
-                // The head of a recording is written last.
+                // The header is written last, which takes a file that can seek.
                 return Err(Errno::OPNOTSUPP.into());
             }
             return Ok(Whole { file: OpenOptions::new().write(true).open(&at)?, at, until_kept: Until::Device });
@@ -60,7 +60,7 @@ impl Whole {
     }
 
     fn with_name(at: &Path) -> io::Result<Whole> {
-        /// Who looks for files that were left may take one in the moment before it is locked.
+        /// Another recorder's cleanup may remove the file just before it is locked.
         const TRIES: usize = 3;
         for _ in 0..TRIES {
             let made = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(folder_of(at))?;
@@ -76,7 +76,7 @@ impl Whole {
         Ok(BufWriter::with_capacity(1 << 18, self.file.try_clone()?))
     }
 
-    /// One of this name that is there already gets another.
+    /// Gives the file its name. An existing file of that name is renamed.
     pub(super) fn keep(self) -> io::Result<()> {
         if self.at.is_file() {
             std::fs::rename(&self.at, old(&self.at))?;
@@ -89,7 +89,7 @@ impl Whole {
     }
 }
 
-/// Gives a file without a name one. What has that name and is no file, such as a link, is replaced.
+/// Gives a file its name. Another thing of that name, such as a link, is replaced.
 fn give_name(file: &File, at: &Path) -> io::Result<()> {
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
     let link = |to: &Path| rustix::fs::linkat(CWD, &own, CWD, to, AtFlags::SYMLINK_FOLLOW);
@@ -98,7 +98,7 @@ fn give_name(file: &File, at: &Path) -> io::Result<()> {
             let beside = folder_of(at).join(format!("{UNFINISHED}{}", std::process::id()));
             link(&beside)?;
             std::fs::rename(&beside, at).inspect_err(|_| {
-                // What can't be removed is removed by the next recorder.
+                // The next recorder removes it if this fails.
                 let _ = std::fs::remove_file(&beside);
             })
         }
@@ -110,7 +110,7 @@ fn folder_of(at: &Path) -> &Path {
     at.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Removes unfinished files of recorders that are gone: the lock of one that runs is held.
+/// Removes incomplete files of dead recorders. A live recorder holds its lock.
 fn remove_left(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(ENTRIES_MAX);
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(UNFINISHED)) {
@@ -146,7 +146,7 @@ fn old(at: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// What asks for a window.
+/// The triggers for a window.
 pub(super) struct Pull {
     flag: Arc<AtomicBool>,
     file: Option<PathBuf>,
@@ -154,7 +154,7 @@ pub(super) struct Pull {
 }
 
 impl Pull {
-    /// The flag, and a file that is not there yet.
+    /// A flag that a signal sets, and a file whose appearance triggers.
     pub(super) fn new(flag: Arc<AtomicBool>, file: Option<PathBuf>) -> Pull {
         let was_there = file.as_deref().is_some_and(Path::exists);
         Pull { flag, file, was_there }
@@ -168,7 +168,7 @@ impl Pull {
     }
 }
 
-/// The windows.
+/// Writes the windows.
 pub(super) struct Dumps {
     last: PathBuf,
     pull: Pull,
@@ -182,7 +182,7 @@ impl Dumps {
         Dumps { last: last.to_owned(), pull, written: Vec::new(), is_asked: false, out }
     }
 
-    /// Those that were asked for.
+    /// The files of triggered windows.
     pub(super) fn written(&self) -> &[PathBuf] {
         &self.written
     }
@@ -216,7 +216,7 @@ impl Outlet for Dumps {
         let at = file.at.clone();
         file.keep()?;
         if std::mem::take(&mut self.is_asked) {
-            self.out.aside(&format!("the window is in {}\n", at.display()));
+            self.out.aside(&format!("wrote the window to {}\n", at.display()));
             self.written.push(at);
         }
         Ok(())

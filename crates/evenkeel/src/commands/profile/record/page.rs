@@ -1,4 +1,4 @@
-//! What `profile record` tells: how far it is, and what it recorded.
+//! The progress and the page of `profile record`.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -7,20 +7,20 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use evenkeel_measure::Unit;
-use evenkeel_profile::live::{Status, Told};
+use evenkeel_profile::live::{RecordSummary, Status};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::named::Kept;
+use super::named::StoredNames;
 use crate::progress::Telling;
 use crate::show::Out;
 use crate::show::blocks::Block;
 use crate::show::units::{bytes, part, percent_to, quantity};
 
-/// In a log, this is often enough to see that it goes on.
+/// The interval between progress lines in a log.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
-/// What is told while it records.
+/// The progress while recording.
 pub(super) struct Meanwhile<'a> {
     out: &'a Out,
     bar: ProgressBar,
@@ -40,7 +40,7 @@ impl<'a> Meanwhile<'a> {
     }
 
     pub(super) fn show(&mut self, status: &Status) {
-        // Four pictures a second cost less than what is recorded.
+        // Four redraws a second cost little next to the recording.
         if self.telling == Telling::Drawn {
             if self.last.elapsed() >= Duration::from_millis(250) {
                 self.last = Instant::now();
@@ -58,29 +58,30 @@ impl<'a> Meanwhile<'a> {
     }
 
     fn words(&self, status: &Status) -> String {
-        let of = self.seconds.map_or_else(|| "Ctrl-C ends it".to_owned(), |seconds| format!("of {seconds} s"));
+        let of =
+            self.seconds.map_or_else(|| "(Ctrl-C ends the recording)".to_owned(), |seconds| format!("of {seconds} s"));
         let Status { elapsed_ns, samples, lost, .. } = status;
         let lost = if *lost > 0 { format!(", {lost} lost") } else { String::new() };
         format!("{:.0} s {of}: {samples} samples{lost}, {}", *elapsed_ns as f64 / 1e9, bytes(status.bytes))
     }
 }
 
-/// What was recorded.
+/// The answer.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
     /// The recording.
     file: PathBuf,
-    /// The windows that were written before the end.
+    /// Windows written before the end.
     windows: Vec<PathBuf>,
-    /// What its samples are of: `cycles`, `cpu-clock`.
+    /// The event that triggers samples: `cycles` or `cpu-clock`.
     event: Option<String>,
-    /// Samples a second that were asked for.
+    /// The requested samples a second.
     clock_hz: u32,
     /// How long it took.
     elapsed_ns: u64,
-    /// The processes with the last of which it ended; none if something else ended it.
+    /// The processes whose end stopped the recording; empty if something else stopped it.
     ended_with: Vec<u32>,
-    /// The same in words.
+    /// The same as text.
     #[serde(skip)]
     ended_in_words: Option<String>,
     /// Samples of all events.
@@ -89,36 +90,36 @@ pub(super) struct Answer {
     samples_of: BTreeMap<String, u64>,
     /// Switches.
     switches: u64,
-    /// Records that found no room.
+    /// Lost records: the ring buffer was full.
     lost: u64,
-    /// How often the kernel stopped sampling for a while.
+    /// How often the kernel paused sampling.
     throttled: u64,
     /// Bytes of records.
     bytes: u64,
-    /// CPU time that recording took, of this process.
+    /// CPU time of this process.
     cpu_ns: u64,
     /// How the command ended: its exit code, or 128 and the signal.
     #[serde(skip_serializing_if = "Option::is_none")]
     command_exit: Option<i32>,
-    /// What can't be seen in it, a sentence each.
+    /// What could not be recorded, and why.
     unseen: Vec<String>,
-    /// The names that were found at its end; none with --no-cache.
+    /// Names found at the end; none with --no-cache.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) names: Option<Kept>,
+    pub(super) names: Option<StoredNames>,
 }
 
 impl Answer {
     pub(super) fn of(
         file: PathBuf,
         clock_hz: u32,
-        told: Told,
+        summary: RecordSummary,
         windows: Vec<PathBuf>,
         ended: Option<Option<ExitStatus>>,
     ) -> Answer {
-        // A command's end is told by how it ended.
-        let ended_in_words = told.ended_with().filter(|_| ended.is_none());
-        let unseen = told.unseen_of(&[]);
-        let Told { status, ended_with, clock, events, .. } = told;
+        // A command's end is shown by its exit code.
+        let ended_in_words = summary.ended_with().filter(|_| ended.is_none());
+        let unseen = summary.unseen_of(&[]);
+        let RecordSummary { status, ended_with, clock, events, .. } = summary;
         let Status { elapsed_ns, samples, switches, lost, throttled, bytes } = status;
         let code = |status: ExitStatus| status.code().or_else(|| Some(128 + status.signal()?));
         Answer {
@@ -143,13 +144,15 @@ impl Answer {
     }
 
     pub(super) fn page(&self) -> Vec<Block> {
-        let mut blocks = vec![Block::heading("What was recorded")];
+        let mut blocks = vec![Block::heading("Recording")];
         let event = match self.event.as_deref() {
-            Some("cpu-clock") => "cpu-clock: the kernel's clock, for this machine has no counters to give".to_owned(),
+            Some("cpu-clock") => {
+                "cpu-clock (the kernel's clock, because this machine has no hardware counters)".to_owned()
+            }
             Some(event) => event.to_owned(),
             None => "none".to_owned(),
         };
-        blocks.push(Block::row("sampled", format!("{event}; {} a second", self.clock_hz)));
+        blocks.push(Block::row("sampled", format!("{event}, {} times a second", self.clock_hz)));
         blocks.push(Block::row("time", quantity(self.elapsed_ns, Unit::Ns)));
         blocks.extend(self.ended_in_words.iter().map(|who| Block::row("ended", format!("with {who}"))));
         let of = |(event, samples): (&String, &u64)| match self.samples_of.len() {
@@ -162,15 +165,15 @@ impl Answer {
         }
         blocks.push(Block::row("lost", self.lost.to_string()));
         if let Some(code) = self.command_exit {
-            blocks.push(Block::row("command", format!("ended with {code}")));
+            blocks.push(Block::row("command", format!("exit code {code}")));
         }
         blocks.extend(self.windows.iter().map(|window| Block::row("window", window.display().to_string())));
         blocks.push(Block::row("recording", format!("{}, {}", self.file.display(), bytes(self.bytes))));
-        let names = self.names.as_ref().map(Kept::words).filter(|words| !words.is_empty());
+        let names = self.names.as_ref().map(StoredNames::words).filter(|words| !words.is_empty());
         blocks.extend(names.map(|words| Block::row("names", words)));
         blocks.extend(self.warnings());
         blocks.push(Block::Note(format!(
-            "Recording took {} of CPU time, {} of one CPU.",
+            "Recording used {} of CPU time, {} of one CPU.",
             quantity(self.cpu_ns, Unit::Ns),
             percent_to(2, part(self.cpu_ns, self.elapsed_ns))
         )));
@@ -180,19 +183,19 @@ impl Answer {
 
     fn warnings(&self) -> Vec<Block> {
         let mut warnings: Vec<Block> =
-            self.unseen.iter().map(|unseen| Block::Warning(format!("Not seen: {unseen}."))).collect();
+            self.unseen.iter().map(|unseen| Block::Warning(format!("Not recorded: {unseen}."))).collect();
         if self.samples == 0 {
-            warnings.push(Block::Warning("Nothing ran of what was to be recorded.".to_owned()));
+            warnings.push(Block::Warning("There are no samples: nothing that you selected ran.".to_owned()));
         }
         if self.lost > 0 {
             warnings.push(Block::Warning(format!(
-                "{} records found no room: there was more to record than could be read in time. A lower rate, or fewer threads, helps.",
+                "{} records were lost, because they came faster than evenkeel could read them. Use a lower --hz, or record fewer threads.",
                 self.lost
             )));
         }
         if self.throttled > 0 {
             warnings.push(Block::Warning(format!(
-                "The kernel stopped sampling {} times for a while, since it took too much (kernel.perf_event_max_sample_rate).",
+                "The kernel paused sampling {} times, because it took too much CPU time (kernel.perf_event_max_sample_rate).",
                 self.throttled
             )));
         }

@@ -1,11 +1,11 @@
-//! That something is waited for, on a terminal.
+//! A spinner on a terminal.
 
 use indicatif::ProgressBar;
 
 use crate::progress::Telling;
 use crate::show::Out;
 
-/// That something is waited for, on a terminal.
+/// A spinner, which is hidden outside of terminals.
 pub(super) struct Waiting(ProgressBar);
 
 impl Waiting {

@@ -1,4 +1,4 @@
-//! `Doubts`: what of a recording has no name, why, and what would give it one.
+//! `NameCoverage`: what of a recording has no name, why, and what would give it one.
 
 use std::collections::HashMap;
 
@@ -50,7 +50,7 @@ pub struct Unnamed {
 
 /// What could not be named.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Doubts {
+pub struct NameCoverage {
     /// Frames in user mode.
     pub user: Share,
     /// Frames of the kernel's.
@@ -62,7 +62,7 @@ pub struct Doubts {
     pub unnamed: Vec<Unnamed>,
 }
 
-impl Doubts {
+impl NameCoverage {
     /// Names that are lacking in words, a sentence for each file; nothing where so few are that they change no picture.
     pub fn said(&self) -> Vec<String> {
         const LEAST_SHARE: f64 = 0.01;
@@ -83,8 +83,8 @@ impl Unnamed {
 }
 
 /// What of a recording has no name, given what was found.
-pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> Doubts {
-    let mut doubts = Doubts::default();
+pub(super) fn coverage(recording: &Recording, names: &Names, finding: &Finding) -> NameCoverage {
+    let mut doubts = NameCoverage::default();
     let mut unnamed: HashMap<(String, bool, Reason), u64> = HashMap::new();
     for (place, count) in counts(recording).into_iter().enumerate() {
         let Some(frame) = recording.stacks.frames().get(place).filter(|_| count > 0) else { continue };
@@ -112,7 +112,7 @@ pub(super) fn told(recording: &Recording, names: &Names, finding: &Finding) -> D
             Frame::Anonymous { pid, .. } => (process(recording, *pid), finding.processes.get(pid).cloned()),
             Frame::Named { .. } | Frame::Hint(_) => (named.in_place.clone(), None),
         };
-        let reason = reason.unwrap_or(Why::NotTold.into());
+        let reason = reason.unwrap_or(Why::NotRecorded.into());
         let sum = unnamed.entry((file, named.is_kernel, reason)).or_default();
         *sum = sum.saturating_add(count);
     }
@@ -174,7 +174,7 @@ mod tests {
             detail: None,
             mend: mend.map(str::to_owned),
         };
-        let doubts = Doubts {
+        let doubts = NameCoverage {
             user: Share { frames: 100, named: 50 },
             kernel: Share { frames: 10, named: 0 },
             nowhere: 0,

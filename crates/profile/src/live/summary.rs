@@ -19,7 +19,7 @@ pub struct Status {
 
 /// What became of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct RecordSummary {
     /// The last count of all.
     pub status: Status,
     /// The processes that it was about and with the last of which it ended; none if something else ended it.
@@ -51,7 +51,7 @@ pub(super) fn numbers(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-impl Told {
+impl RecordSummary {
     /// Who had ended when it did, if that is why: `process 7`, `the last of processes 7, 8`.
     pub fn ended_with(&self) -> Option<String> {
         match self.ended_with.as_slice() {

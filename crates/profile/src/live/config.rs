@@ -14,7 +14,7 @@ pub const CLOCK_HZ: u32 = 99;
 
 /// What is to be recorded.
 #[derive(Clone, Debug)]
-pub struct Wishes {
+pub struct RecordConfig {
     /// Of whom.
     pub targets: Targets,
     /// Processes that it is about, where more than them is recorded: one of them has to be there, and it ends with the last.
@@ -37,7 +37,7 @@ pub struct Wishes {
     pub ring_bytes: usize,
 }
 
-impl Wishes {
+impl RecordConfig {
     /// The processes that were named.
     pub(super) fn named(&self) -> &[u32] {
         match &self.targets {
@@ -47,9 +47,9 @@ impl Wishes {
     }
 }
 
-impl Default for Wishes {
-    fn default() -> Wishes {
-        Wishes {
+impl Default for RecordConfig {
+    fn default() -> RecordConfig {
+        RecordConfig {
             targets: Targets::Machine,
             about: Vec::new(),
             clock_hz: Some(CLOCK_HZ),

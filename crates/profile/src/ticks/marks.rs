@@ -1,4 +1,4 @@
-//! `Told`: ticks whose beginnings, and ends, something in the recording tells: each time that a function was entered and returned, a mark
+//! `MarkedTick`: ticks whose beginnings, and ends, something in the recording tells: each time that a function was entered and returned, a mark
 //! that the program was built with, any event at all.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ const NAMES_MAX: usize = 12;
 
 /// A tick, as it was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct MarkedTick {
     /// Its number, where it is told.
     pub number: Option<u64>,
     /// When it was due, where that is told.
@@ -37,10 +37,10 @@ pub struct Told {
     pub done_ns: Option<u64>,
 }
 
-impl Told {
+impl MarkedTick {
     /// One of which nothing but its beginning is told.
-    pub fn at(begun_ns: u64) -> Told {
-        Told { begun_ns, ..Told::default() }
+    pub fn at(begun_ns: u64) -> MarkedTick {
+        MarkedTick { begun_ns, ..MarkedTick::default() }
     }
 }
 
@@ -59,18 +59,18 @@ pub struct Marks {
 
 /// The ticks of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OfThread {
+pub struct ThreadTicks {
     /// The thread.
     pub tid: u32,
     /// In the order of time.
-    pub ticks: Vec<Told>,
+    pub ticks: Vec<MarkedTick>,
     /// Ticks whose end was to be told and was not.
     pub unended: u64,
 }
 
 /// Why nothing is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotTold {
+pub enum MarksError {
     /// There is no such event.
     #[error("the recording has no event {name}; it has {}", listed(there))]
     NoEvent {
@@ -96,9 +96,9 @@ pub enum NotTold {
 ///
 /// # Errors
 /// If no packets were recorded, or so few that they are no bursts.
-pub fn packets(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<OfThread, NotTold> {
+pub fn packets(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<ThreadTicks, MarksError> {
     let event = PACKETS.iter().find_map(|name| recording.events.iter().position(|event| event.name == *name));
-    let event = event.and_then(|event| EventId::try_from(event).ok()).ok_or_else(|| NotTold::NoEvent {
+    let event = event.and_then(|event| EventId::try_from(event).ok()).ok_or_else(|| MarksError::NoEvent {
         name: PACKETS[0].to_owned(),
         there: recording.events.iter().map(|event| event.name.clone()).collect(),
     })?;
@@ -112,13 +112,13 @@ pub fn packets(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result
     }
     let most = ends.into_iter().max_by_key(|(_, ends)| ends.len());
     let seen = most.as_ref().map_or(0, |(_, ends)| ends.len());
-    let (tid, ends) = most.filter(|_| seen > TICKS_MIN).ok_or_else(|| NotTold::TooFew {
+    let (tid, ends) = most.filter(|_| seen > TICKS_MIN).ok_or_else(|| MarksError::TooFew {
         event: "a burst of packets".to_owned(),
         seen,
         whose: "the threads that are looked at".to_owned(),
     })?;
-    let ticks = ends.windows(2).map(|pair| Told { done_ns: Some(pair[1]), ..Told::at(pair[0]) });
-    Ok(OfThread { tid, ticks: ticks.collect(), unended: 0 })
+    let ticks = ends.windows(2).map(|pair| MarkedTick { done_ns: Some(pair[1]), ..MarkedTick::at(pair[0]) });
+    Ok(ThreadTicks { tid, ticks: ticks.collect(), unended: 0 })
 }
 
 fn listed(names: &[String]) -> String {
@@ -131,14 +131,14 @@ impl Marks {
     ///
     /// # Errors
     /// If there is none.
-    pub fn named(recording: &Recording, name: &str) -> Result<Marks, NotTold> {
+    pub fn named(recording: &Recording, name: &str) -> Result<Marks, MarksError> {
         let wanted = name.strip_prefix(':').unwrap_or(name);
         let whole = |event: &str| event == wanted || event.split('/').next() == Some(wanted);
         let function = |event: &str| is_probe(event) && event.split_once(':').is_some_and(|(_, own)| own == wanted);
         let find = |is: &dyn Fn(&str) -> bool| recording.events.iter().find(|event| is(&event.name));
         let found = find(&whole).or_else(|| find(&function));
         let found = found.map(|event| Marks::of(recording, &event.name));
-        found.ok_or_else(|| NotTold::NoEvent {
+        found.ok_or_else(|| MarksError::NoEvent {
             name: name.to_owned(),
             there: recording.events.iter().map(|event| event.name.clone()).collect(),
         })
@@ -148,7 +148,7 @@ impl Marks {
     ///
     /// # Errors
     /// If there is none.
-    pub fn until(self, recording: &Recording, name: &str) -> Result<Marks, NotTold> {
+    pub fn until(self, recording: &Recording, name: &str) -> Result<Marks, MarksError> {
         let wanted = format!("{}{UNTIL}{name}", self.begin);
         let end = Marks::named(recording, &wanted).or_else(|_| Marks::named(recording, name))?;
         Ok(Marks { ends: end.begins, end: Some(end.begin), ..self })
@@ -202,7 +202,7 @@ impl Marks {
     ///
     /// # Errors
     /// If there are none.
-    pub fn ticks(&self, recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<OfThread, NotTold> {
+    pub fn ticks(&self, recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<ThreadTicks, MarksError> {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         for sample in recording.samples.iter().filter(|sample| self.begins.contains(&sample.event)) {
             if is_wanted(sample.tid) {
@@ -210,7 +210,7 @@ impl Marks {
             }
         }
         let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        let (tid, _) = most.filter(|(_, count)| *count >= TICKS_MIN).ok_or_else(|| NotTold::TooFew {
+        let (tid, _) = most.filter(|(_, count)| *count >= TICKS_MIN).ok_or_else(|| MarksError::TooFew {
             event: self.begin.clone(),
             seen: most.map_or(0, |(_, count)| count),
             whose: "the threads that are looked at".to_owned(),
@@ -218,7 +218,7 @@ impl Marks {
         Ok(self.of_thread(recording, tid))
     }
 
-    fn of_thread(&self, recording: &Recording, tid: u32) -> OfThread {
+    fn of_thread(&self, recording: &Recording, tid: u32) -> ThreadTicks {
         let of_tid = || recording.samples.iter().filter(|sample| sample.tid == tid);
         let is_end = |sample: &Sample| self.ends.contains(&sample.event);
         let is_begin = |sample: &Sample| self.begins.contains(&sample.event);
@@ -228,9 +228,9 @@ impl Marks {
                 () if is_end(sample) => Some(false),
                 () => None,
             }));
-        let mut found = OfThread { tid, ..OfThread::default() };
+        let mut found = ThreadTicks { tid, ..ThreadTicks::default() };
         let mut depth = 0_u64;
-        let mut open: Option<Told> = None;
+        let mut open: Option<MarkedTick> = None;
         for sample in of_tid() {
             if is_begin(sample) {
                 depth += 1;
@@ -245,7 +245,7 @@ impl Marks {
                     continue;
                 }
                 // An end without a beginning is of a tick that began before the recording.
-                let done = open.take().map(|told| Told { done_ns: Some(sample.at_ns), ..told });
+                let done = open.take().map(|told| MarkedTick { done_ns: Some(sample.at_ns), ..told });
                 found.ticks.extend(done);
             }
         }
@@ -253,18 +253,18 @@ impl Marks {
         found
     }
 
-    fn told(&self, recording: &Recording, sample: &Sample) -> Told {
+    fn told(&self, recording: &Recording, sample: &Sample) -> MarkedTick {
         let begun_ns = sample.at_ns;
         let arguments = if self.is_librarys { arguments(recording, sample) } else { None };
-        let Some((number, due_ns)) = arguments else { return Told::at(begun_ns) };
+        let Some((number, due_ns)) = arguments else { return MarkedTick::at(begun_ns) };
         let is_time = recording.clock == Some(MONOTONIC) && due_ns > 0 && begun_ns.saturating_sub(due_ns) < LATE_MAX_NS;
-        Told { number: Some(number), due_ns: is_time.then(|| due_ns.min(begun_ns)), begun_ns, done_ns: None }
+        MarkedTick { number: Some(number), due_ns: is_time.then(|| due_ns.min(begun_ns)), begun_ns, done_ns: None }
     }
 }
 
-impl OfThread {
+impl ThreadTicks {
     /// Takes a tick whose end was not seen.
-    fn close(&mut self, open: Option<Told>, ends_are_not_told: bool) {
+    fn close(&mut self, open: Option<MarkedTick>, ends_are_not_told: bool) {
         match open {
             Some(told) if ends_are_not_told => self.ticks.push(told),
             Some(_) => self.unended += 1,
