@@ -9,6 +9,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::show::blocks::{Block, Timeline};
 use crate::show::escape;
+use crate::show::finding::Grade;
 use crate::show::units::quantity;
 
 const WIDTH: f64 = 720.0;
@@ -40,6 +41,11 @@ fn page(title: &str, blocks: &[Block]) -> Markup {
 
 fn shown(block: &Block) -> Markup {
     match block {
+        Block::Finding(of, finding) => html! {
+            p class=(if finding.grade == Grade::Poor { "bad" } else { "finding" }) {
+                b { (finding.grade.word()) @if let Some(of) = of { " (" (of) ")" } } ": " (finding.says) "."
+            }
+        },
         Block::Heading(title) => html! { h2 { (title) } },
         Block::Row(label, value) => html! { p { b { (label) } ": " (value) } },
         Block::Table { header, rows } => html! {

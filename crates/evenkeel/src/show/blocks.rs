@@ -3,7 +3,8 @@
 
 use evenkeel_measure::{Samples, Unit};
 
-use crate::show::page::{BAD, DIM, Indent, PLAIN, Page, WARN};
+use crate::show::finding::{Finding, Grade};
+use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::quantity;
 
 /// The longest bar, in columns.
@@ -15,6 +16,8 @@ const TIMELINE_COLUMNS: usize = 72;
 /// A part of a page.
 #[derive(Clone, Debug)]
 pub(crate) enum Block {
+    /// Whether the numbers are good. The first words say of what, if the page has several.
+    Finding(Option<&'static str>, Finding),
     /// What follows is about this.
     Heading(String),
     /// A label and its value.
@@ -63,6 +66,15 @@ pub(crate) fn text(blocks: &[Block]) -> String {
     let mut page = Page::default();
     for block in blocks {
         match block {
+            Block::Finding(of, finding) => {
+                let style = match finding.grade {
+                    Grade::Poor => BAD,
+                    Grade::Fair => WARN,
+                    Grade::Unknown => PLAIN,
+                    Grade::Good => GOOD,
+                };
+                page.paragraph(Indent::all(2), style, &finding_text(*of, finding));
+            }
             Block::Heading(title) => page.heading(title),
             Block::Row(label, value) => page.row(label, PLAIN, value),
             Block::Table { header, rows } => page.table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows),
@@ -73,6 +85,12 @@ pub(crate) fn text(blocks: &[Block]) -> String {
         }
     }
     page.finish()
+}
+
+/// `Good (disk): a write takes 1 ms.`
+fn finding_text(of: Option<&str>, finding: &Finding) -> String {
+    let of = of.map(|of| format!(" ({of})")).unwrap_or_default();
+    format!("{}{of}: {}.", finding.grade.word(), finding.says)
 }
 
 fn histogram(page: &mut Page, samples: &Samples) {

@@ -7,6 +7,7 @@ use evenkeel_measure::card::{Better, Card, Compared, Comparison, Line, Outcome, 
 use serde::Serialize;
 
 use crate::show::blocks::Block;
+use crate::show::finding::Finding;
 use crate::show::units::real_quantity;
 
 /// The answer of `measure compare`.
@@ -29,8 +30,11 @@ pub(crate) struct Side {
     pub(crate) host: Vec<Trait>,
 }
 
-pub(crate) fn blocks(card: &Card) -> Vec<Block> {
-    let mut blocks = vec![Block::heading("The machine's card")];
+pub(crate) fn blocks(card: &Card, findings: &[(&'static str, Finding)], busy: Option<String>) -> Vec<Block> {
+    let mut blocks = vec![Block::heading("Findings")];
+    blocks.extend(findings.iter().map(|(meter, finding)| Block::Finding(Some(meter), finding.clone())));
+    blocks.extend(busy.map(Block::Warning));
+    blocks.push(Block::heading("The machine"));
     blocks.extend(card.host.iter().map(|one| Block::row(&one.name, one.value.clone())));
     blocks.push(Block::row("taken", taken(&card.taken)));
     if card.taken.interrupted {
@@ -39,8 +43,8 @@ pub(crate) fn blocks(card: &Card) -> Vec<Block> {
     blocks.extend(card.meters.iter().flat_map(part));
     blocks.extend(references(card));
     blocks.push(Block::Note(
-        "Each number is the median of the rounds, and beside it the lowest and the highest of them. What is stolen and what waits is of \
-         the machine as it was meanwhile."
+        "Each number is the median of the rounds. The bar shows the lowest and the highest round on a logarithmic scale, from half the \
+         median to twice the median: a long bar is a number that varies."
             .to_owned(),
     ));
     blocks
@@ -58,9 +62,9 @@ fn part(part: &Part) -> Vec<Block> {
             let of = |value| quantity(value, &line.unit);
             let figure = line.reference.as_ref().map_or_else(String::new, |reference| reference.figure.clone());
             let range = format!("{} to {}", of(line.low), of(line.high));
-            [line.title.clone(), of(line.value), range, arrow(line).to_owned(), figure]
+            [line.title.clone(), of(line.value), bar(line), range, arrow(line).to_owned(), figure]
         });
-        blocks.push(Block::table(["", "median", "rounds", "better", "published"], rows.collect()));
+        blocks.push(Block::table(["", "median", "½ … 2", "rounds", "better", "published"], rows.collect()));
     }
     if let Some(why) = &part.failed {
         blocks.push(Block::Warning(format!("failed to {why}")));
@@ -68,6 +72,29 @@ fn part(part: &Part) -> Vec<Block> {
         blocks.push(Block::Warning("It said nothing.".to_owned()));
     }
     blocks
+}
+
+/// Half the columns of a bar.
+const HALF: i32 = 5;
+
+/// The range over the rounds, from half the median to twice the median.
+fn bar(line: &Line) -> String {
+    let column = |value: f64| match value / line.value {
+        ratio if ratio > 0.0 => ((ratio.log2() * f64::from(HALF)).round() as i32).clamp(-HALF, HALF),
+        // The median or the lowest round is 0.
+        _ if value < line.value => -HALF,
+        _ if value > line.value => HALF,
+        _ => 0,
+    };
+    let (low, high) = (column(line.low), column(line.high));
+    let cell = |at: i32| match at {
+        0 => '┼',
+        _ if at == low => '├',
+        _ if at == high => '┤',
+        _ if low < at && at < high => '─',
+        _ => '·',
+    };
+    (-HALF..=HALF).map(cell).collect()
 }
 
 fn arrow(line: &Line) -> &'static str {
@@ -162,5 +189,24 @@ fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Different => "different",
         Outcome::WithinSpread => "",
         Outcome::NoSpread => "one round: no spread",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_shows_how_far_the_rounds_are_from_the_median() {
+        let of = |low, value, high| {
+            let (id, title, unit) = (String::new(), String::new(), "ns".to_owned());
+            bar(&Line { id, title, unit, better: Better::Lower, value, low, high, rounds: 5, reference: None })
+        };
+        assert_eq!(of(10.0, 10.0, 10.0), "·····┼·····");
+        assert_eq!(of(5.0, 10.0, 20.0), "├────┼────┤");
+        assert_eq!(of(1.0, 10.0, 14.0), "├────┼─┤···");
+        assert_eq!(of(0.0, 0.0, 3.0), "·····┼────┤");
+        assert_eq!(of(0.0, 0.0, 0.0), "·····┼·····");
+        assert_eq!(of(0.0, 4.0, 4.0), "├────┼·····");
     }
 }

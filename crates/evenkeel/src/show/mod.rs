@@ -8,6 +8,7 @@ pub(crate) mod card;
 pub(crate) mod change;
 pub(crate) mod escape;
 pub(crate) mod facts;
+pub(crate) mod finding;
 pub(crate) mod json;
 pub(crate) mod knob;
 pub(crate) mod live;

@@ -162,7 +162,7 @@ fn the_commands_exit_code_comes_through() {
         }
         assert_eq!((seen.code, seen.stdout.as_str()), (7, "out\n"), "{kind:?}: {seen:?}");
         assert!(seen.stderr.starts_with("err\n"), "{seen:?}");
-        assert!(seen.stderr.contains(&format!("Disturbed: {}", kind[0])), "{seen:?}");
+        assert!(seen.stderr.contains(&format!("Disturbance: {}", kind[0])), "{seen:?}");
         assert!(seen.stderr.contains("ended by the command"), "{seen:?}");
     }
     let killed = scene.run(&["spinner", "--", "sh", "-c", "kill -9 $$"]);
@@ -259,7 +259,7 @@ fn a_quota_is_lifted_when_its_time_is_over() {
     let seen = Scene::new().run(&["quantum", "--by", "quota", "--seconds", "0.05", "--", "sh", "-c", script]);
     if !seen.is_skipped() {
         assert_eq!((seen.code, seen.stdout.as_str()), (0, "lifted\n"), "{seen:?}");
-        assert!(seen.stderr.contains("ended by its time"), "{seen:?}");
+        assert!(seen.stderr.contains("ended by the time limit"), "{seen:?}");
     }
 }
 
@@ -323,15 +323,15 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
         ("quantum --share 0", 2, "a share over 0 and under 1 is wanted"),
         ("quantum --by quota --share 1 -- true", 2, "a share over 0 and under 1 is wanted"),
         ("quantum --by quota --share 0.05 -- true", 2, "the kernel takes no quota under 1 ms; choose a longer period"),
-        ("quantum --by quota", 2, "it needs the command to limit"),
-        ("quantum --by quota --phase-ms 1 -- true", 2, "are a thief's"),
+        ("quantum --by quota", 2, "name the command to limit"),
+        ("quantum --by quota --phase-ms 1 -- true", 2, "apply only to --by thief"),
         ("quantum --cpus 4000", 2, "disturb CPU 4000: this machine has CPU"),
         ("quantum --period-ms 0.1", 2, "is not between 0.2 ms and 1 s"),
         ("quantum --by quota --cpus 4000 -- true", 2, "disturb CPU 4000"),
         ("spinner --cpus 4000", 2, "disturb CPU 4000"),
-        ("spinner --cpus 0-x", 2, "a list of CPUs is wanted"),
+        ("spinner --cpus 0-x", 2, "expected a list of CPUs"),
         ("spinner --busy 1", 2, "without one it is busy all the time"),
-        ("spinner --seconds 90000", 2, "0.01 to 14400 s are wanted"),
+        ("spinner --seconds 90000", 2, "expected 0.01 to 14400 s"),
         ("spinner --threads 100000", 2, "not between 1 and 1024"),
         (
             "spinner --seconds 1 -- evenkeel-no-such-program",
@@ -344,7 +344,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
         ("storm --peer 192.0.2.1:9", 2, "a private or link-local address"),
         ("storm --rate 0", 2, "1 to 2000000 are wanted"),
         ("storm --by timers --rate 1000000", 2, "1 to 50000 are wanted"),
-        ("storm --by wakes --size 5", 2, "only packets have an address and a size"),
+        ("storm --by wakes --size 5", 2, "apply only to --by packets"),
         ("memory --leave-mib 1", 2, "or the machine may run out of memory"),
         ("memory --leave-mib 16000000 -- true", 4, "are left already"),
     ];
@@ -355,7 +355,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
     }
     let host = scene.run(&["spinner", "--host", "captured.txt"]);
     assert_eq!(host.code, 4, "{host:?}");
-    assert!(host.stderr.contains("disturb captured.txt: nothing can be disturbed in a captured machine"), "{host:?}");
+    assert!(host.stderr.contains("disturb captured.txt: a captured machine can't be disturbed"), "{host:?}");
 }
 
 #[test]

@@ -48,9 +48,9 @@ fn an_answer_has_what_others_build_on() {
 fn what_can_not_be_done_is_said() {
     let table = [
         ("--cpus 1000", 4, "measure CPUs 1000: this process may use CPUs"),
-        ("--cpus x", 2, "not a list of CPUs"),
+        ("--cpus x", 2, "expected a list of CPUs"),
         ("--sample --fifo", 2, "cannot be used with"),
-        ("--min-us 0.1", 2, "outside 0.5 to"),
+        ("--min-us 0.1", 2, "expected 0.5 to"),
     ];
     for (line, code, words) in table {
         let output = gaps(line).output().unwrap();

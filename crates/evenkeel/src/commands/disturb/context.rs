@@ -1,5 +1,4 @@
-//! `Context`: what every kind's command needs: a flag that a signal sets, the command that runs under the disturbance, the time bound, and
-//! the way the account goes out.
+//! `Context`: what the subcommands share: the stop flag, the command that runs meanwhile, the time limit, and the output.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,47 +22,47 @@ use crate::failure::{Failure, Outcome};
 use crate::show::blocks::{self, Block};
 use crate::show::{Out, json};
 
-/// From one look at the flag that a signal sets to the next, while nothing else wakes us: few enough not to be a disturbance.
+/// How often to check the stop flag while a command runs: rarely, because each check disturbs.
 const LOOK_EVERY_NS: u64 = 200_000_000;
-/// Without a command there is nobody to be disturbed by looking.
+/// The same without a command.
 const IDLE_LOOK_NS: u64 = 20_000_000;
 
 /// How long a command has from SIGTERM to SIGKILL.
 const GRACE_NS: u64 = 5_000_000_000;
 
-/// How long it lasts, and around what.
+/// The duration and the command.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// How long at most [default: 10 alone; with a command until that ends, at most 14400]
+    /// Limit of the duration [default: 10; with a command 14400]
     #[arg(long, value_name = "SECONDS", value_parser = values::seconds)]
     pub(super) seconds: Option<Duration>,
-    /// Write what was really done to FILE too, as JSON
+    /// Also write what it really did to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// The command to run under it; its exit code comes through, 128 and more if a signal ended it
+    /// The command to run meanwhile. evenkeel exits with its exit code: 128 or more if a signal ended it
     #[arg(last = true, value_name = "CMD")]
     pub(super) command: Vec<OsString>,
 }
 
-/// Something that disturbs, from when it was started.
+/// A disturbance that runs.
 pub(super) trait Disturbance {
     type Report: Serialize;
 
-    /// Prepares the command: where it is to run.
+    /// Prepares the command, for example the CPUs it runs on.
     fn prepare(&self, _: &mut Command) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// The time is over while the command goes on. Threads know the time by themselves.
+    /// The time is over, but the command continues. Threads end by themselves.
     fn time_is_over(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Ends it, puts everything back and tells what was done.
+    /// Ends it, restores everything and reports what was done.
     fn stop(self) -> Result<Self::Report, Failure>;
 }
 
-/// Kinds that are threads alone: they only have to be stopped.
+/// For kinds that are only threads.
 macro_rules! of_threads {
     ($($kind:ident),+) => {
         $(impl $crate::commands::disturb::context::Disturbance for $kind::Running {
@@ -78,7 +77,7 @@ macro_rules! of_threads {
 
 pub(super) use of_threads;
 
-/// What is to be done, for the account.
+/// The request, for the report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct What<'a, A> {
     pub(super) kind: &'static str,
@@ -87,16 +86,16 @@ pub(super) struct What<'a, A> {
     pub(super) run: &'a RunArgs,
 }
 
-/// The account.
+/// The report.
 #[derive(Debug, Serialize)]
 struct Answer<'a, A, R> {
     kind: &'static str,
     by: &'static str,
     asked: &'a A,
-    /// How long it disturbed, in nanoseconds.
+    /// Duration in nanoseconds.
     disturbed_ns: u64,
     ended_by: EndedBy,
-    /// None without one.
+    /// None without a command.
     command: Option<Ran>,
     did: R,
 }
@@ -124,13 +123,13 @@ struct Ran {
 impl Ran {
     fn of(status: ExitStatus, wall_ns: u64) -> Ran {
         let signal = status.signal();
-        // What a shell says of a command that a signal ended.
+        // The same code as from a shell.
         let code = status.code().unwrap_or_else(|| 128 + signal.unwrap_or(0));
         Ran { exit_code: u8::try_from(code).unwrap_or(u8::MAX), signal, wall_ns }
     }
 }
 
-/// A kind's surroundings.
+/// What a subcommand runs with.
 pub(crate) struct Context<'a> {
     out: &'a Out,
     stop: Arc<AtomicBool>,
@@ -139,7 +138,7 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     pub(super) fn new(out: &'a Out, host: Option<&Path>) -> Result<Context<'a>, Failure> {
         if let Some(host) = host {
-            let why = "nothing can be disturbed in a captured machine; run it on the machine itself";
+            let why = "a captured machine can't be disturbed; run it on the machine itself";
             return Err(Failure::text(exit::NOT_POSSIBLE, format!("disturb {}", host.display()), why));
         }
         Ok(Context { out, stop: experiment::stop_flag()? })
@@ -153,7 +152,7 @@ impl<'a> Context<'a> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Starts it, waits for the command or the time, ends it, and gives the account.
+    /// Starts the disturbance, waits for the command or the time limit, ends it, and reports.
     pub(super) fn disturb<A: Serialize, D: Disturbance>(
         &self,
         what: What<'_, A>,
@@ -179,11 +178,11 @@ impl<'a> Context<'a> {
         let disturbed_ns = end_ns.min(until_ns) - start_ns;
         let What { kind, by, asked, run } = what;
         let answer = Answer { kind, by, asked, disturbed_ns, ended_by, command, did };
-        self.tell(&answer, run.record.as_deref(), &page(&answer.did))?;
+        self.report(&answer, run.record.as_deref(), &page(&answer.did))?;
         Ok(command.map_or(exit::WELL, |ran| Exit { code: ran.exit_code, meaning: "the command's own" }))
     }
 
-    fn tell<A: Serialize, R: Serialize>(
+    fn report<A: Serialize, R: Serialize>(
         &self,
         answer: &Answer<'_, A, R>,
         record: Option<&Path>,
@@ -194,15 +193,15 @@ impl<'a> Context<'a> {
             written.map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("write {}", file.display()), &error))?;
         }
         let mut whole = vec![
-            Block::heading(format!("Disturbed: {}, {}", answer.kind, answer.by)),
+            Block::heading(format!("Disturbance: {}, {}", answer.kind, answer.by)),
             Block::row(
-                "lasted",
+                "duration",
                 format!("{:.3} s, ended by {}", answer.disturbed_ns as f64 / 1e9, answer.ended_by.words()),
             ),
         ];
         whole.extend_from_slice(page);
         match &answer.command {
-            // Its own standard output may be what somebody waits for.
+            // Standard output belongs to the command.
             Some(_) if !self.out.is_json() => self.out.aside_page(&blocks::text(&whole)),
             _ => self.out.answer(answer, || blocks::text(&whole))?,
         }
@@ -241,7 +240,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Until the command ends, or is asked to by a signal. Gives when the disturbance ended too.
+    /// Waits until the command ends or a signal arrives. Returns when the disturbance ended.
     fn accompany(
         &self,
         child: &mut Child,
@@ -274,13 +273,13 @@ impl EndedBy {
     fn words(self) -> &'static str {
         match self {
             EndedBy::Command => "the command",
-            EndedBy::Time => "its time",
+            EndedBy::Time => "the time limit",
             EndedBy::Signal => "a signal",
         }
     }
 }
 
-/// Through signals: who was asked to end is given its time.
+/// Ignores signals, so that the command has its full time to end.
 fn await_end(child: &Child, until_ns: u64) -> Result<process::Doing, Failure> {
     loop {
         let doing = await_end_or_signal(child, until_ns)?;
@@ -299,7 +298,7 @@ fn wait(child: &mut Child) -> Result<ExitStatus, Failure> {
     child.wait().map_err(|error| Failure::io(exit::NOT_POSSIBLE, "wait for the command", &error))
 }
 
-/// What a disturber could not do, with the exit code that says so.
+/// The failure with its exit code.
 pub(super) fn failure(error: MeterError) -> Failure {
     measure::failure(error)
 }

@@ -1,5 +1,5 @@
-//! `evenkeel disturb memory`. Pressure makes its process the first that the kernel kills when memory runs out; so beside a command it is made
-//! by a process of its own, which is this program again without the command.
+//! `evenkeel disturb memory`. Pressure makes its process the first that the kernel kills when memory runs out. So with a command it runs in
+//! a separate process: this program again, without the command.
 
 use std::ffi::OsString;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -19,47 +19,47 @@ use crate::failure::{Failure, Outcome};
 use crate::show::blocks::Block;
 use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 
-/// The sign of the process beside a command that it holds what it is to hold.
+/// The separate process sends this when the memory is filled.
 const FILLED: &[u8] = b"filled\n";
 
-/// The longest answer that is taken from it, and how long it may take.
+/// Limits of the report of the separate process.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 
 const LOOK_EVERY_NS: u64 = 2_000_000;
 
-/// Take memory, or move it as fast as it goes
+/// Allocate memory, or use up its bandwidth
 ///
-/// `--by pressure` takes memory and touches it, and always leaves a reserve: it gives back as soon as somebody else needs more, and is the
-/// first that the kernel would kill. `--by bandwidth` copies memory with a thread on each CPU.
+/// `--by pressure` allocates and touches memory, and always leaves a reserve. It frees memory as soon as others need more, and is the first
+/// process that the kernel would kill. `--by bandwidth` copies memory with a thread on each CPU.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to do
+    /// The method
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// How much: in all by pressure [default: 1024], for each CPU by bandwidth [default: 256]
+    /// Amount: in total for pressure [default: 1024], per CPU for bandwidth [default: 256]
     #[arg(long, value_name = "MIB", value_parser = values::mib)]
     mib: Option<u64>,
-    /// How much pressure leaves of what is available, 128 at least
+    /// Available memory that pressure leaves, at least 128
     #[arg(long, value_name = "MIB", default_value = "1024", value_parser = values::mib)]
     leave_mib: u64,
-    /// The CPUs of the bandwidth [default: all that evenkeel may run on]
+    /// The CPUs for bandwidth [default: all that evenkeel may use]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]
     cpus: Option<CpuSet>,
-    /// Say when it is filled; for the process beside a command
+    /// Report when the memory is filled; for the process next to a command
     #[arg(long, hide = true)]
     say_filled: bool,
     #[command(flatten)]
     run: RunArgs,
 }
 
-/// What to do to memory.
+/// The method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// Take it
+    /// Allocate memory
     #[default]
     Pressure,
-    /// Copy it
+    /// Copy memory
     Bandwidth,
 }
 
@@ -77,17 +77,21 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
         );
     }
     if args.cpus.is_some() {
-        return Err(Failure::text(exit::WRONG_USE, "take memory on chosen CPUs", "only bandwidth has CPUs"));
+        return Err(Failure::text(
+            exit::WRONG_USE,
+            "take memory on chosen CPUs",
+            "--cpus applies only to --by bandwidth",
+        ));
     }
     let settings = pressure::Settings { amount_bytes: args.mib.unwrap_or(1024 << 20), reserve_bytes: args.leave_mib };
     let what = What { kind: "memory", by: "pressure", asked: &settings, run: &args.run };
     if args.run.command.is_empty() {
         return context.disturb(what, |until_ns| fill(&settings, args.say_filled, until_ns, context), pressure_page);
     }
-    context.disturb(what, |until_ns| Beside::start(&settings, until_ns), pressure_page)
+    context.disturb(what, |until_ns| SeparateProcess::start(&settings, until_ns), pressure_page)
 }
 
-/// Starts, and waits until it holds what it is to hold.
+/// Starts, and waits until the memory is filled.
 fn fill(
     settings: &pressure::Settings,
     say: bool,
@@ -104,17 +108,17 @@ fn fill(
     Ok(running)
 }
 
-/// The process that takes the memory, seen from the one that runs the command.
+/// The separate process that takes the memory.
 #[derive(Debug)]
-struct Beside {
+struct SeparateProcess {
     child: Child,
     answer: ChildStdout,
 }
 
-impl Beside {
-    fn start(settings: &pressure::Settings, until_ns: u64) -> Result<Beside, Failure> {
+impl SeparateProcess {
+    fn start(settings: &pressure::Settings, until_ns: u64) -> Result<SeparateProcess, Failure> {
         let failed = |why: String| Failure::text(exit::NOT_POSSIBLE, "start the process that takes memory", why);
-        // What can be refused is refused here, in the words of the refusal.
+        // Checks here, because the separate process could not explain its refusal.
         pressure::check(settings).map_err(failure)?;
         let left_ns = until_ns.saturating_sub(clock::monotonic_ns());
         let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
@@ -128,35 +132,35 @@ impl Beside {
         command.args(["--json", "disturb", "memory", "--say-filled"]).args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = process::die_with_parent(&mut command).spawn().map_err(|error| failed(error.to_string()))?;
-        let Some(answer) = child.stdout.take() else { return Err(failed("it has no voice".to_owned())) };
-        let mut beside = Beside { child, answer };
-        match process::read_within(&mut beside.answer, FILLED.len(), Duration::from_nanos(left_ns)) {
-            Ok(said) if said == FILLED => Ok(beside),
-            Ok(_) => Err(failed("it ended before it held anything".to_owned())),
+        let Some(answer) = child.stdout.take() else { return Err(failed("it has no standard output".to_owned())) };
+        let mut process = SeparateProcess { child, answer };
+        match process::read_within(&mut process.answer, FILLED.len(), Duration::from_nanos(left_ns)) {
+            Ok(said) if said == FILLED => Ok(process),
+            Ok(_) => Err(failed("it ended before it had filled the memory".to_owned())),
             Err(errno) => Err(failed(errno.to_string())),
         }
     }
 }
 
-impl Drop for Beside {
+impl Drop for SeparateProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Disturbance for Beside {
+impl Disturbance for SeparateProcess {
     type Report = pressure::Report;
 
     fn stop(mut self) -> Result<pressure::Report, Failure> {
         process::ask_to_end(self.child.id());
-        // One that hangs is ended when this is dropped.
+        // If it hangs, the drop ends it.
         let said = process::read_within(&mut self.answer, ANSWER_BYTES_MAX, ANSWER_LIMIT).unwrap_or_default();
         let answer = serde_json::from_slice::<serde_json::Value>(&said).unwrap_or_default();
         let report = serde_json::from_value(answer["did"].clone());
         Ok(report.unwrap_or_else(|_| pressure::Report {
             ended_because: Some(
-                "its process was killed before it could tell: the kernel needed the memory, or somebody did it"
+                "its process was killed before it could report, by the kernel for memory or by somebody else"
                     .to_owned(),
             ),
             ..pressure::Report::default()
@@ -172,23 +176,23 @@ fn bandwidth_page(report: &bandwidth::Report) -> Vec<Block> {
             percent(part(cpu.taken_ns, cpu.elapsed_ns)),
         ]
     });
-    let mut blocks = vec![Block::table(["CPU", "copied", "had of the CPU"], rows.collect())];
+    let mut blocks = vec![Block::table(["CPU", "copied", "CPU time"], rows.collect())];
     blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
     blocks
 }
 
 fn pressure_page(report: &pressure::Report) -> Vec<Block> {
     let mut blocks = vec![
-        Block::row("held at most", bytes(report.held_bytes_max)),
+        Block::row("largest amount", bytes(report.held_bytes_max)),
         Block::row("filled in", quantity(report.filled_ns, Unit::Ns)),
-        Block::row("left at least", report.left_bytes_min.map_or_else(|| "unknown".to_owned(), bytes)),
+        Block::row("smallest amount left", report.left_bytes_min.map_or_else(|| "unknown".to_owned(), bytes)),
     ];
     if report.held_back {
-        blocks.push(Block::row("given back", bytes(report.given_back_bytes)));
-        blocks.push(Block::Warning("The reserve kept it from holding all that it was asked for.".to_owned()));
+        blocks.push(Block::row("freed again", bytes(report.given_back_bytes)));
+        blocks.push(Block::Warning("It held less than requested, to keep the reserve.".to_owned()));
     }
     if let Some(why) = &report.ended_because {
-        blocks.push(Block::Warning(format!("It ended before its time: {why}.")));
+        blocks.push(Block::Warning(format!("It ended early: {why}.")));
     }
     blocks
 }

@@ -16,21 +16,21 @@ use context::Context;
 use crate::failure::Outcome;
 use crate::show::Out;
 
-/// Make trouble on purpose, of a known shape, alone or around a command
+/// Make a disturbance of a known shape, alone or while a command runs
 ///
-/// With `-- CMD` the trouble lasts as long as the command, whose exit code comes through. What was really done is told at the end: on
-/// standard error beside a command, else on standard output. Everything is put back, however it ends.
+/// With `-- CMD` it lasts as long as the command, and evenkeel exits with the command's exit code. At the end evenkeel reports what it
+/// really did: on standard error with a command, else on standard output. It always restores everything.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
-    /// A captured machine: refused with the reason, since nothing can be disturbed in a capture
+    /// A captured machine: refused, because a capture can't be disturbed
     #[arg(long, global = true, value_name = "FILE", hide = true)]
     host: Option<PathBuf>,
     #[command(subcommand)]
     kind: Kind,
 }
 
-/// One enum of the kinds and its dispatch. A module has `Args`, whose documentation is the kind's help, and `run`.
+/// The subcommands. Each module has `Args`, whose documentation is the help, and `run`.
 macro_rules! kinds {
     ($($(#[$attribute:meta])* $name:ident => $module:ident),* $(,)?) => {
         #[derive(Debug, clap::Subcommand)]

@@ -1,4 +1,4 @@
-//! `evenkeel disturb quantum`: by a thief, which takes whole CPUs from everybody, or by a quota, which limits the command alone.
+//! `evenkeel disturb quantum`: by a real-time thread that takes CPUs from all threads, or by a CPU quota of the command.
 
 use std::process::Command;
 
@@ -20,47 +20,47 @@ use crate::show::units::{percent, quantity, real_quantity};
 
 /// Take CPUs away for a share of each period, as a hypervisor or a CPU limit does
 ///
-/// `--by thief` runs a real-time thread on each CPU at fixed times: to everybody else there it looks like a hypervisor that runs another
-/// machine in its turn. It takes the right to be real-time. `--by quota` puts the command into a control group of its own with a CPU
-/// limit: a token bucket, which stops it as soon as it has used its share of a period. It takes the right to make control groups.
+/// `--by thief` runs a real-time thread on each CPU at fixed times. To other threads it looks like a hypervisor that runs another guest. It
+/// needs real-time privileges. `--by quota` puts the command into its own control group with a CPU limit: a token bucket, which stops the
+/// command when it has used its share of a period. It needs the right to create control groups.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How to take it
+    /// The method
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// The CPUs [default: all that evenkeel may run on]; with a quota the command runs on them alone, and the share is of them all
-    /// [default: anywhere, and of one CPU]
+    /// The CPUs [default: all that evenkeel may use]. With a quota, the command runs only on these, and the share is of all of them
+    /// [default: any CPU, and a share of one]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]
     cpus: Option<CpuSet>,
-    /// From one slot's beginning to the next
+    /// Time from the start of one slot to the next
     #[arg(long, value_name = "MS", default_value = "10", value_parser = values::ms)]
     period_ms: u64,
-    /// The share of each period that is left, over 0 and under 1: 0.4 leaves 4 of 10 ms
+    /// The share of each period that remains, between 0 and 1: 0.4 leaves 4 of 10 ms
     #[arg(long, value_name = "SHARE", default_value_t = 0.4)]
     share: f64,
-    /// How much later than on the CPU before it the slots of each CPU begin (thief)
+    /// Delay of the slots from each CPU to the next (thief)
     #[arg(long, value_name = "MS", value_parser = values::ms)]
     phase_ms: Option<u64>,
-    /// How far each slot's beginning may be off, either way (thief)
+    /// Largest deviation of each slot start, in both directions (thief)
     #[arg(long, value_name = "MS", value_parser = values::ms)]
     jitter_ms: Option<u64>,
-    /// Count each slot from the one before, so that the jitter adds up and the slots keep no set times (thief)
+    /// Start each slot one period after the last, so the jitter adds up and slots have no fixed times (thief)
     #[arg(long, requires = "jitter_ms")]
     jitter_adds_up: bool,
-    /// How much longer the period is than asked for, in millionths (thief)
+    /// How much longer the period is than requested, in ppm (thief)
     #[arg(long, value_name = "PPM", allow_negative_numbers = true)]
     drift_ppm: Option<f64>,
-    /// The thief's real-time priority, 1 to 99 [default: 50]
+    /// Real-time priority of the thread, 1 to 99 [default: 50] (thief)
     #[arg(long, value_name = "N")]
     priority: Option<u8>,
-    /// Of the jitter; chosen and told without one
+    /// Seed of the jitter [default: random, and reported]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
     run: RunArgs,
 }
 
-/// How to take a share away.
+/// The method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum By {
     /// A real-time thread on each CPU, in fixed slots
@@ -98,24 +98,26 @@ fn by_thief(args: &Args, context: &Context<'_>) -> Outcome {
 fn by_quota(args: &Args, context: &Context<'_>) -> Outcome {
     let refused = |why: &str| Err(Failure::text(exit::WRONG_USE, "limit a command by a quota", why));
     if args.run.command.is_empty() {
-        return refused("it needs the command to limit: disturb quantum --by quota -- CMD");
+        return refused("name the command to limit: disturb quantum --by quota -- CMD");
     }
     let of_thief =
         args.phase_ms.is_some() || args.jitter_ms.is_some() || args.drift_ppm.is_some() || args.priority.is_some();
     if of_thief {
-        return refused("phase, jitter, drift and priority are a thief's: a bucket is filled when the kernel does it");
+        return refused(
+            "phase, jitter, drift and priority apply only to --by thief: the kernel decides when it refills a quota",
+        );
     }
     if let Some(cpus) = &args.cpus {
         disturb::check_cpus(cpus).map_err(failure)?;
     }
-    // As container engines count: 0.4 is four tenths of one CPU, wherever it runs.
+    // Container engines count the same: 0.4 is four tenths of one CPU.
     let cpus = args.cpus.as_ref().map_or(1, CpuSet::len);
     let settings = quota::Settings { period_ns: args.period_ms, share_left: args.share, cpus };
     let what = What { kind: "quantum", by: "quota", asked: &settings, run: &args.run };
     context.disturb(what, |_| Limit::start(&settings, args.cpus.clone()), quota_page)
 }
 
-/// A group with a limit, and who removes it.
+/// A control group with a limit, and the guard that removes it.
 #[derive(Debug)]
 struct Limit {
     group: quota::Group,
@@ -178,9 +180,9 @@ fn quota_page(report: &quota::Report) -> Vec<Block> {
         Block::row("control group", report.group.display().to_string()),
         Block::row("limit", format!("{} us of every {} us", report.quota_us, report.period_us)),
         Block::row("periods", counted(report.periods)),
-        Block::row("of them stopped", counted(report.throttled_periods)),
+        Block::row("throttled periods", counted(report.throttled_periods)),
         Block::row(
-            "stopped for",
+            "throttled for",
             report.throttled_ns.map_or_else(|| "unknown".to_owned(), |ns| quantity(ns, Unit::Ns)),
         ),
     ]

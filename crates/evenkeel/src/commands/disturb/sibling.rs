@@ -11,16 +11,16 @@ use crate::failure::Outcome;
 use crate::show::blocks::Block;
 use crate::show::units::{percent, real_quantity};
 
-/// Thrash caches and floating-point units, as a neighbour on the other hyperthread does
+/// Thrash caches and floating-point units, like a neighbour on the other hyperthread
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// On these CPUs
+    /// The CPUs to run on
     #[arg(long, value_name = "LIST", value_parser = values::cpus, required_unless_present = "of")]
     cpus: Option<CpuSet>,
-    /// On the sibling of this CPU: the other hyperthread of its core
+    /// Run on the sibling of this CPU, the other hyperthread of its core
     #[arg(long, value_name = "CPU", conflicts_with = "cpus")]
     of: Option<usize>,
-    /// What each walks through: more than the cache that is to be emptied
+    /// Memory that each thread walks through; use more than the cache holds
     #[arg(long, value_name = "MIB", default_value = "128", value_parser = values::mib)]
     working_set_mib: u64,
     #[command(flatten)]
@@ -44,7 +44,7 @@ fn page(report: &sibling::Report) -> Vec<Block> {
         let per_s = cpu.lines as f64 * 1e9 / cpu.elapsed_ns.max(1) as f64;
         [cpu.cpu.to_string(), real_quantity(per_s, Unit::PerS), format!("{:.1}", cpu.passes), percent(cpu.share_taken)]
     });
-    let mut blocks = vec![Block::table(["CPU", "lines", "passes", "had of the CPU"], rows.collect())];
+    let mut blocks = vec![Block::table(["CPU", "lines", "passes", "CPU time"], rows.collect())];
     blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
     blocks
 }

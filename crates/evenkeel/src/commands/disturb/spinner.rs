@@ -14,16 +14,16 @@ use crate::show::units::{part, percent};
 /// Keep CPUs busy with ordinary threads, as another program does
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Hold the threads on these CPUs, in turn [default: wherever the scheduler puts them]
+    /// Pin the threads to these CPUs in order [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]
     cpus: Option<CpuSet>,
-    /// How many [default: one for each of the CPUs, else one]
+    /// Number of threads [default: one per CPU of --cpus, else one]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Their nice value; below 0 takes rights
+    /// Nice value; below 0 needs privileges
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     nice: i32,
-    /// Be busy for this share of each period only
+    /// Be busy only for this share of each period
     #[arg(long, value_name = "SHARE", conflicts_with = "random_ms")]
     busy: Option<f64>,
     /// The period of --busy
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// Be busy and idle by turns of random lengths with these means, as BUSY,IDLE
     #[arg(long, value_name = "MS,MS", value_parser = values::two_ms)]
     random_ms: Option<(u64, u64)>,
-    /// Of the random lengths; chosen and told without one
+    /// Seed of the random lengths [default: random, and reported]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ fn page(report: &spinner::Report) -> Vec<Block> {
             percent(thread.share_taken),
         ]
     });
-    let mut blocks = vec![Block::table(["CPU", "turns", "wanted", "had"], rows.collect())];
+    let mut blocks = vec![Block::table(["CPU", "slices", "wanted", "got"], rows.collect())];
     let gone = report.threads.iter().filter(|thread| thread.went_offline).filter_map(|thread| thread.cpu);
     blocks.extend(gone.map(went_offline));
     blocks

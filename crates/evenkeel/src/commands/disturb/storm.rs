@@ -1,4 +1,4 @@
-//! `evenkeel disturb storm`: one kind of interruption at a set rate.
+//! `evenkeel disturb storm`: interruptions of one kind at a fixed rate.
 
 use std::net::SocketAddr;
 
@@ -16,35 +16,35 @@ use crate::failure::{Failure, Outcome};
 use crate::show::blocks::Block;
 use crate::show::units::{part, percent, quantity, real_quantity};
 
-/// Interrupt CPUs at a set rate: by packets and their softirqs, by timers, or by wakes from another CPU
+/// Interrupt CPUs at a fixed rate: by packets and their softirqs, by timers, or by wakes from another CPU
 ///
-/// Packets stay on this machine, unless a peer is named that agrees.
+/// Packets stay on this machine, unless you name a peer that agrees.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to make
+    /// The kind of interruption
     #[arg(long, value_enum, default_value_t)]
     by: By,
-    /// The CPUs: that send the packets, or that are interrupted [default: the last that evenkeel may run on]
+    /// The CPUs that send the packets, or that are interrupted [default: the last that evenkeel may use]
     #[arg(long, value_name = "LIST", value_parser = values::cpus)]
     cpus: Option<CpuSet>,
-    /// How many a second: packets in all, timers or wakes for each CPU
+    /// Rate per second: packets in total, or timers or wakes per CPU
     #[arg(long, value_name = "PER_S", default_value_t = 10_000)]
     rate: u64,
-    /// Where packets go: an address of this host, in its network namespace [default: a port of its own that nobody reads]
+    /// Destination of the packets: an address of this host, in its network namespace [default: an own port that nobody reads]
     #[arg(long, value_name = "IP:PORT", conflicts_with = "peer")]
     to: Option<SocketAddr>,
-    /// Another machine that packets go to, up to 200,000 a second for ten minutes: `measure udp --serve` runs there, and by that agrees.
-    /// Its address is private or link-local
+    /// Destination on another machine, up to 200,000 packets a second for ten minutes. It agrees by running `measure udp --serve`. The
+    /// address must be private or link-local
     #[arg(long, value_name = "IP:PORT")]
     peer: Option<SocketAddr>,
-    /// Bytes in a packet, 1 to 1472, to a peer 24 at the least [default: 100]
+    /// Bytes in a packet, 1 to 1472; to a peer at least 24 [default: 100]
     #[arg(long, value_name = "N")]
     size: Option<usize>,
     #[command(flatten)]
     run: RunArgs,
 }
 
-/// What interrupts.
+/// The kind of interruption.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum By {
     /// UDP packets, which come with softirqs
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     };
     let rate_per_s = args.rate;
     if args.by != By::Packets && (args.to.is_some() || args.peer.is_some() || args.size.is_some()) {
-        let why = "only packets have an address and a size";
+        let why = "--to, --peer and --size apply only to --by packets";
         return Err(Failure::text(exit::WRONG_USE, "make a storm", why));
     }
     match args.by {
@@ -104,16 +104,16 @@ fn packets_page(report: &packets::Report) -> Vec<Block> {
             percent(part(cpu.taken_ns, cpu.elapsed_ns)),
         ]
     });
-    let header = ["CPU", "sent", "rate", "missed", "refused", "softirqs", "had of the CPU"];
+    let header = ["CPU", "sent", "rate", "missed", "refused", "softirqs", "CPU time"];
     let mut blocks = vec![Block::row("to", report.to.to_string()), Block::table(header, rows.collect())];
     let unheard: u64 = report.cpus.iter().map(|cpu| cpu.unheard).sum();
     if unheard > 0 {
-        blocks.push(Block::Warning(format!("Nobody listens on {}: it said so {unheard} times.", report.to)));
+        blocks.push(Block::Warning(format!("Nobody listens on {}: it replied so {unheard} times.", report.to)));
     }
     let arrived: Vec<u64> = report.cpus.iter().filter_map(|cpu| cpu.arrived).collect();
     if !arrived.is_empty() {
-        let words = format!("{} of {} packets, by its own count", arrived.iter().sum::<u64>(), report.sent);
-        blocks.push(Block::row("the peer got", words));
+        let words = format!("{} of {} packets, as it counted", arrived.iter().sum::<u64>(), report.sent);
+        blocks.push(Block::row("received by the peer", words));
     }
     if report.cpus.iter().any(|cpu| cpu.peer_went_away) {
         blocks.push(Block::Warning("The peer stopped answering, so the storm ended.".to_owned()));
@@ -137,7 +137,7 @@ fn timers_page(report: &timers::Report) -> Vec<Block> {
             percent(part(cpu.taken_ns, cpu.elapsed_ns)),
         ]
     });
-    let header = ["CPU", "timers", "missed", "interrupts", "class", "late (p99)", "had of the CPU"];
+    let header = ["CPU", "timers", "missed", "interrupts", "class", "late (p99)", "CPU time"];
     let mut blocks = vec![Block::table(header, rows.collect())];
     blocks.extend(report.cpus.iter().filter(|cpu| cpu.went_offline).map(|cpu| went_offline(cpu.cpu)));
     blocks

@@ -1,61 +1,61 @@
-//! What the kinds' arguments have in common: CPUs, lengths of time, amounts of memory.
+//! Parsers that the kinds share: CPUs, times, amounts of memory.
 
 use std::time::Duration;
 
 use evenkeel_sys::CpuSet;
 
-/// An hour and more: no value of a length is meant longer.
+/// Over an hour: a longer time is a typing error.
 const MS_MAX: f64 = 4_000_000.0;
 
-/// The most that a run may last, in seconds: whoever forgets it must not find it the next day.
+/// The limit of a run in seconds, so that a forgotten one ends the same day.
 const SECONDS_MAX: f64 = 14_400.0;
 
-/// The most memory that can be named: 16 TiB.
+/// 16 TiB.
 const MIB_MAX: u64 = 1 << 24;
 
 /// `0-3,8`.
 pub(super) fn cpus(text: &str) -> Result<CpuSet, String> {
     CpuSet::parse_list(text)
         .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| "a list of CPUs is wanted, such as 0-3,8".to_owned())
+        .ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
 }
 
 /// Milliseconds, as nanoseconds.
 pub(super) fn ms(text: &str) -> Result<u64, String> {
-    let ms: f64 = text.parse().map_err(|_| "a number of milliseconds is wanted".to_owned())?;
+    let ms: f64 = text.parse().map_err(|_| "expected a number of milliseconds".to_owned())?;
     match (0.0..=MS_MAX).contains(&ms) {
         true => Ok((ms * 1e6).round() as u64),
-        false => Err(format!("0 to {MS_MAX} ms are wanted")),
+        false => Err(format!("expected 0 to {MS_MAX} ms")),
     }
 }
 
 /// Two lengths in milliseconds, as `1,3`.
 pub(super) fn two_ms(text: &str) -> Result<(u64, u64), String> {
     let (first, second) =
-        text.split_once(',').ok_or_else(|| "two numbers of milliseconds are wanted, as 1,3".to_owned())?;
+        text.split_once(',').ok_or_else(|| "expected two numbers of milliseconds, such as 1,3".to_owned())?;
     Ok((ms(first)?, ms(second)?))
 }
 
-/// How long a run may last.
+/// The duration of a run.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     match (0.01..=SECONDS_MAX).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(format!("0.01 to {SECONDS_MAX} s are wanted")),
+        false => Err(format!("expected 0.01 to {SECONDS_MAX} s")),
     }
 }
 
-/// The longest run.
+/// The longest duration of a run.
 pub(super) fn longest() -> Duration {
     Duration::from_secs_f64(SECONDS_MAX)
 }
 
 /// MiB, as bytes.
 pub(super) fn mib(text: &str) -> Result<u64, String> {
-    let mib: u64 = text.parse().map_err(|_| "a whole number of MiB is wanted".to_owned())?;
+    let mib: u64 = text.parse().map_err(|_| "expected a whole number of MiB".to_owned())?;
     match (1..=MIB_MAX).contains(&mib) {
         true => Ok(mib << 20),
-        false => Err(format!("1 to {MIB_MAX} MiB are wanted")),
+        false => Err(format!("expected 1 to {MIB_MAX} MiB")),
     }
 }
 

@@ -1,7 +1,9 @@
 //! What the meters use to make their lines of the card.
 
-use evenkeel_measure::card::{Better, CardLine, Reference};
+use evenkeel_measure::card::{Better, CardLine, Line, Reference};
 use evenkeel_measure::{MeterError, Samples, Unit, Watch};
+
+use crate::show::finding::Finding;
 
 /// The unit in which the card has shares.
 pub(crate) const PPM: f64 = 1e6;
@@ -46,6 +48,13 @@ pub(crate) struct CardTurn {
     pub(crate) seconds: f64,
     /// Measures, and gives the meter's numbers for the card.
     pub(crate) run: fn(Pace, &Watch<'_>) -> Result<Vec<CardLine>, MeterError>,
+    /// Whether these numbers are good.
+    pub(crate) finding: fn(&[Line]) -> Finding,
+}
+
+/// A number of the card.
+pub(crate) fn value(lines: &[Line], id: &str) -> Option<f64> {
+    lines.iter().find(|line| line.id == id).map(|line| line.value)
 }
 
 /// A line without a published figure.

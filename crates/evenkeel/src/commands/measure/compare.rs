@@ -10,9 +10,9 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::card::{self, Answer, Side};
 
-/// Put two machines' cards side by side: which is better, and what is beyond the spread that each card states
+/// Compare two machines' cards: which is better, and which differences are beyond the spread of the rounds
 ///
-/// A difference counts where the ranges over the rounds of the two cards do not meet. What only one of them has is named.
+/// A difference counts if the ranges of the rounds of the two cards do not overlap. The page lists numbers that only one card has.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The first card, by `measure all --output`

@@ -1,10 +1,13 @@
 //! `Context`: what every meter's command needs: a flag that a signal sets, progress on the terminal, and the way an answer goes out.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use evenkeel_hostfs::Root;
+use evenkeel_measure::meters::imbalance::{CpuTicks, parse_stat};
 use evenkeel_measure::{MeterError, Unit, Watch};
 use evenkeel_sys::clock;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -27,6 +30,7 @@ pub(crate) struct Context<'a> {
     report: Option<&'a Path>,
     stop: Arc<AtomicBool>,
     observer: Cell<Option<Observer>>,
+    others: Cell<Option<f64>>,
 }
 
 /// What measuring took of the machine itself.
@@ -55,7 +59,7 @@ impl<'a> Context<'a> {
             let why = "time does not pass in a captured machine; run it on the machine itself";
             return Err(Failure::text(exit::NOT_POSSIBLE, format!("measure {}", host.display()), why));
         }
-        Ok(Context { out, report, stop: experiment::stop_flag()?, observer: Cell::new(None) })
+        Ok(Context { out, report, stop: experiment::stop_flag()?, observer: Cell::new(None), others: Cell::new(None) })
     }
 
     /// Runs what measures, with its progress on the terminal where somebody looks.
@@ -69,12 +73,20 @@ impl<'a> Context<'a> {
             bar.set_message(doing.to_owned());
         };
         let (start_ns, start_cpu_ns) = (clock::monotonic_ns(), clock::process_cpu_ns());
+        let before = cpu_ticks();
         let measured = run(&Watch::new(&self.stop, &tell));
+        let after = cpu_ticks();
         let (wall_ns, cpu_ns) = (clock::monotonic_ns() - start_ns, clock::process_cpu_ns() - start_cpu_ns);
         let cpu_share = cpu_ns as f64 / wall_ns.max(1) as f64;
         self.observer.set(Some(Observer { wall_ns, cpu_ns, cpu_share }));
+        self.others.set(before.zip(after).and_then(|(before, after)| others_share(&before, &after, cpu_ns)));
         bar.finish_and_clear();
         measured.map_err(failure)
+    }
+
+    /// The share of the machine's CPU time that other programs used while it measured; none if the kernel does not report it.
+    pub(crate) fn others(&self) -> Option<f64> {
+        self.others.get()
     }
 
     /// Gives the answer: JSON or the page, and the HTML page where it is asked for.
@@ -100,6 +112,22 @@ impl<'a> Context<'a> {
     }
 }
 
+/// The kernel's unit of CPU time in /proc/stat.
+const TICK_NS: u64 = 10_000_000;
+
+type Ticks = BTreeMap<usize, CpuTicks>;
+
+fn cpu_ticks() -> Option<Ticks> {
+    Root::live().text("/proc/stat").ok().map(|text| parse_stat(&text))
+}
+
+fn others_share(before: &Ticks, after: &Ticks, own_ns: u64) -> Option<f64> {
+    let passed = after.iter().filter_map(|(cpu, after)| Some(after.since(before.get(cpu)?)));
+    let (all, used) = passed
+        .fold((0, 0), |(all, used), passed| (all + passed.total(), used + passed.total() - passed.idle - passed.steal));
+    (all > 0).then(|| (used * TICK_NS).saturating_sub(own_ns) as f64 / (all * TICK_NS) as f64)
+}
+
 impl Observer {
     fn block(self) -> Block {
         let Observer { wall_ns, cpu_ns, cpu_share } = self;
@@ -117,5 +145,21 @@ pub(crate) fn failure(error: MeterError) -> Failure {
         MeterError::Refused { .. } | MeterError::NotPossible { .. } => Failure::new(exit::NOT_POSSIBLE, error),
         MeterError::WrongUse { .. } => Failure::new(exit::WRONG_USE, error),
         MeterError::NotUndone { .. } => Failure::new(exit::NOT_UNDONE, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_used_is_neither_ours_nor_idle_nor_stolen() {
+        let cpu = |user, idle, steal| CpuTicks { user, idle, steal, ..CpuTicks::default() };
+        let before = Ticks::from([(0, cpu(5, 5, 5)), (1, cpu(0, 0, 0))]);
+        // CPU 2 came online meanwhile: nobody knows since when.
+        let after = Ticks::from([(0, cpu(55, 35, 25)), (1, cpu(20, 80, 0)), (2, cpu(900, 0, 0))]);
+        assert_eq!(others_share(&before, &after, 300_000_000), Some(0.2));
+        assert_eq!(others_share(&before, &after, 9_000_000_000), Some(0.0));
+        assert_eq!(others_share(&before, &before, 0), None);
     }
 }

@@ -6,6 +6,7 @@ use super::card::CardTurn;
 use super::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::show::blocks::Block;
+use crate::show::finding::{Finding, busy};
 use crate::show::json;
 
 /// A meter. The implementing type holds its arguments, and the documentation of that type is the help of the subcommand.
@@ -18,18 +19,29 @@ pub(crate) trait Meter: clap::Args {
     const FORMAT: u32 = json::FORMAT;
     /// How `measure all` runs it; none if the card has no part for it.
     const CARD: Option<CardTurn> = None;
+    /// Whether other programs that use the CPUs spoil the numbers.
+    const NEEDS_IDLE: bool = true;
     /// The JSON answer.
     type Report: Serialize;
 
     /// Measures as the arguments say.
     fn measure(&self, context: &Context<'_>) -> Result<Self::Report, Failure>;
 
-    /// What the terminal and the HTML page show.
+    /// The sentence that the page opens with: whether the numbers are good, and compared with what. None if nothing was measured.
+    fn finding(report: &Self::Report) -> Option<Finding>;
+
+    /// What the terminal and the HTML page show below it.
     fn page(report: &Self::Report) -> Vec<Block>;
 
     /// Measures, and gives the answer.
     fn run(&self, context: &Context<'_>) -> Outcome {
         let report = self.measure(context)?;
-        context.answer_in(Self::FORMAT, Self::TITLE, &report, Self::page)
+        let others = Self::NEEDS_IDLE.then(|| context.others()).flatten();
+        let page = |report: &Self::Report| {
+            let finding = Self::finding(report).map(|finding| Block::Finding(None, finding.if_idle(others)));
+            let busy = finding.as_ref().and(busy(others)).map(Block::Warning);
+            finding.into_iter().chain(busy).chain(Self::page(report)).collect()
+        };
+        context.answer_in(Self::FORMAT, Self::TITLE, &report, page)
     }
 }

@@ -20,15 +20,15 @@ use crate::show::Out;
 
 /// Measure what this machine does to a server
 ///
-/// Each meter says what it saw, under which conditions, and what it lost. `measure all` makes the machine's card in about two minutes;
-/// `measure compare` puts two cards side by side.
+/// Each meter reports its numbers, the conditions they were measured under, and what it lost. `measure all` makes the machine's card in
+/// about two minutes. `measure compare` compares two cards.
 #[derive(Debug, clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Args {
-    /// Write the page as self-contained HTML to FILE too
+    /// Also write the page to FILE as self-contained HTML
     #[arg(long, global = true, value_name = "FILE", display_order = 80)]
     report: Option<PathBuf>,
-    /// A captured machine: refused with the reason, since time does not pass in a capture
+    /// A captured machine: refused, because time does not pass in a capture
     #[arg(long, global = true, value_name = "FILE", hide = true)]
     host: Option<PathBuf>,
     #[command(subcommand)]

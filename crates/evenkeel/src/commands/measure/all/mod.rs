@@ -14,31 +14,31 @@ use evenkeel_sys::clock as time;
 
 use super::Context;
 use super::card::{CardTurn, Pace};
-use super::meters::ALL;
+use super::meters::{ALL, Listed};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
+use crate::show::finding::{Finding, busy};
 use crate::show::{card as page, json};
 
 /// Make the machine's card: the main numbers of all meters on one page, in about two minutes
 ///
-/// Each meter has a short turn in each of five rounds (three with --quick); the card tells the median of the rounds and their spread, and
-/// figures that were published of other machines beside them. What changes the machine is left out. If a meter fails, the card
-/// says why in its place.
+/// Each meter runs shortly in each of five rounds (three with --quick). The card shows the median and the range of the rounds, next to
+/// published figures of other machines. It changes nothing on the machine. If a meter fails, the card shows the reason.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Three shorter rounds, in about half a minute
+    /// Run three shorter rounds, in about half a minute
     #[arg(long)]
     quick: bool,
-    /// Write the card to FILE too, for `measure compare`
+    /// Also write the card to FILE, for `measure compare`
     #[arg(long, short, value_name = "FILE.json")]
     output: Option<PathBuf>,
-    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most), which some tell in no other way
+    /// Ask the metadata service of the cloud for the instance type (EC2, Google Cloud, Azure; at most 100 ms)
     #[arg(long)]
     metadata: bool,
 }
 
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
-    // Two minutes of measuring are not to end at a file that can't be written.
+    // Fail before two minutes of measuring, not after, if the file is not writable.
     if let Some(file) = &args.output {
         let opened = fs::OpenOptions::new().append(true).create(true).open(file);
         opened.map_err(|error| cannot_write(file, &error))?;
@@ -46,12 +46,26 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Outcome {
     let root = if args.metadata { Root::live_with_metadata() } else { Root::live() };
     let facts = Facts::probe(&root);
     let pace = if args.quick { Pace::Quick } else { Pace::Full };
-    let turns: Vec<_> = ALL.iter().filter_map(|(name, card)| Some((*name, (*card)?))).collect();
+    let turns: Vec<_> = ALL.iter().filter_map(|meter| Some((meter.name, meter.card?))).collect();
     let card = context.measure(|watch| Ok(card(&turns, pace, host::traits(&facts), watch)))?;
     if let Some(file) = &args.output {
         fs::write(file, json::answer(&card)?).map_err(|error| cannot_write(file, &error))?;
     }
-    context.answer("The machine's card", &card, page::blocks)
+    let findings = findings(&card, context.others());
+    context.answer("The machine's card", &card, |card| page::blocks(card, &findings, busy(context.others())))
+}
+
+/// What needs attention comes first.
+fn findings(card: &Card, others: Option<f64>) -> Vec<(&'static str, Finding)> {
+    let of = |meter: &Listed| {
+        let turn = meter.card?;
+        let part = card.meters.iter().find(|part| part.meter == meter.name && !part.lines.is_empty())?;
+        let finding = (turn.finding)(&part.lines);
+        Some((meter.name, if meter.needs_idle { finding.if_idle(others) } else { finding }))
+    };
+    let mut findings: Vec<_> = ALL.iter().filter_map(of).collect();
+    findings.sort_by_key(|(_, finding)| finding.grade);
+    findings
 }
 
 fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
@@ -76,7 +90,7 @@ fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card
                 continue;
             }
             match watch.part(from, to, |part| (turn.run)(pace, part)) {
-                // A turn that was cut short says other things than a whole one.
+                // A turn that was cut short is not comparable with a whole one.
                 Ok(_) if watch.stopped() => interrupted = true,
                 Ok(lines) => said.push(lines),
                 Err(error) => *failed = Some(error.to_string()),
@@ -103,11 +117,12 @@ fn card(turns: &[(&str, CardTurn)], pace: Pace, host: Vec<evenkeel_measure::card
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use evenkeel_measure::card::Better;
+    use evenkeel_measure::card::{Better, Line};
     use evenkeel_measure::{MeterError, Unit};
 
     use super::super::card::line;
     use super::*;
+    use crate::show::finding::Grade;
 
     static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -124,9 +139,43 @@ mod tests {
         Ok(vec![line("half_ns", "half", Unit::Ns, Better::Lower, 1.0)])
     }
 
+    fn finding(lines: &[Line]) -> Finding {
+        Finding::unknown(lines.len().to_string())
+    }
+
+    #[test]
+    fn the_worst_is_found_first_and_a_busy_machine_has_no_grade() {
+        let line = |id: &str, value| Line {
+            id: id.to_owned(),
+            title: String::new(),
+            unit: "ns".to_owned(),
+            better: Better::Lower,
+            value,
+            low: value,
+            high: value,
+            rounds: 1,
+            reference: None,
+        };
+        let stop = AtomicBool::new(false);
+        let mut card = super::card(&[], Pace::Quick, Vec::new(), &Watch::new(&stop, &|_, _| ()));
+        let part = |meter: &str, lines| Part { meter: meter.to_owned(), lines, failed: None };
+        card.meters = vec![
+            part("clock", vec![line("clock_gettime_ps_p50", 25_000.0)]),
+            part("disk", vec![line("disk_sync_write_ns_p50", 9e6), line("disk_sync_write_ns_p99", 90e6)]),
+            part("imbalance", vec![line("uneven_ppm", 400_000.0)]),
+            part("wake", Vec::new()),
+        ];
+        let of = |others| {
+            findings(&card, others).into_iter().map(|(meter, finding)| (meter, finding.grade)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(None), [("disk", Grade::Poor), ("imbalance", Grade::Fair), ("clock", Grade::Good)]);
+        // What imbalance measures is what other programs do.
+        assert_eq!(of(Some(0.5)), [("imbalance", Grade::Fair), ("disk", Grade::Unknown), ("clock", Grade::Good)]);
+    }
+
     #[test]
     fn a_meter_that_fails_leaves_its_reason_and_the_others_go_on() {
-        let turn = |name, run| (name, CardTurn { seconds: 1.0, run });
+        let turn = |name, run| (name, CardTurn { seconds: 1.0, run, finding });
         let stop = AtomicBool::new(false);
         let watch = Watch::new(&stop, &|share, _| assert!((0.0..=1.0).contains(&share)));
         let card = super::card(&[turn("none", none), turn("one", one)], Pace::Quick, Vec::new(), &watch);
@@ -138,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_was_cut_short_is_not_told() {
-        let turns = [("half", CardTurn { seconds: 1.0, run: stopped })];
+        let turns = [("half", CardTurn { seconds: 1.0, run: stopped, finding })];
         let card = super::card(&turns, Pace::Full, Vec::new(), &Watch::new(&STOP, &|_, _| ()));
         assert!(card.taken.interrupted && card.meters[0].lines.is_empty(), "{card:?}");
     }

@@ -8,46 +8,47 @@ use evenkeel_measure::meters::udp::Between;
 use serde::Serialize;
 
 use super::udp::{resolve, seconds, served as served_by_udp};
-use crate::commands::measure::card::{CardTurn, line};
+use crate::commands::measure::card::{CardTurn, line, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
 use crate::show::blocks::Block;
+use crate::show::finding::{Finding, Grade};
 use crate::show::units::{percent_to, real_quantity};
 
 const UNKNOWN: &str = "unknown";
 
-/// Bytes a second by TCP and UDP, there or back, counted where they arrive
+/// Measure TCP and UDP bandwidth in either direction, counted at the receiver
 ///
-/// Without ADDRESS a server is started here and streams go over loopback between two CPUs. Between two hosts: `measure bandwidth --serve
-/// 0.0.0.0:7007` on one, `measure bandwidth HOST:7007` on the other; with `--reverse` the server sends, as players' downloads go.
+/// Without ADDRESS the meter starts a server here and streams over loopback between two CPUs. Between two hosts, run `measure bandwidth
+/// --serve 0.0.0.0:7007` on one and `measure bandwidth HOST:7007` on the other. With `--reverse` the server sends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server, as HOST:PORT
     #[arg(value_name = "ADDRESS", conflicts_with = "serve")]
     to: Option<String>,
-    /// Be the server, at HOST:PORT, by TCP and UDP: bounded in time and streams
+    /// Be the server at HOST:PORT, for TCP and UDP. It limits time and streams
     #[arg(long, value_name = "ADDRESS")]
     serve: Option<String>,
-    /// How long: of the streams, or of the server [default: 5, of the server 600]
+    /// Duration of the streams, or of the server [default: 5, as server 600]
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
-    /// By what
+    /// The protocol
     #[arg(long, value_enum, default_value_t, conflicts_with = "serve")]
     by: Protocol,
-    /// From the server to here, 60 seconds at the most
+    /// Send from the server to here, for at most 60 seconds
     #[arg(short = 'R', long, conflicts_with = "serve")]
     reverse: bool,
-    /// Megabits a second of UDP that the server sends to who asks with --reverse, at the most; 0 sends none, by TCP neither
+    /// Limit of UDP that the server sends with --reverse, in Mbit/s. 0 sends nothing, also over TCP
     #[arg(long, value_name = "MBIT", default_value_t = 1000, requires = "serve")]
     reverse_max: u32,
-    /// Streams at once, a thread each
+    /// Concurrent streams, one thread each
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "serve")]
     streams: usize,
-    /// Bytes of a UDP packet, or of one write to a TCP stream [default: 1400, 131072]
+    /// Bytes of a UDP packet, or of one write to a TCP stream [default: 1400 or 131072]
     #[arg(long, value_name = "BYTES", conflicts_with = "serve")]
     size: Option<usize>,
-    /// Megabits a second of all UDP streams together; as fast as it goes without
+    /// Rate of all UDP streams together, in Mbit/s [default: unlimited]
     #[arg(long, value_name = "MBIT", conflicts_with = "serve")]
     rate: Option<f64>,
     /// Run on this CPU
@@ -57,7 +58,7 @@ pub(crate) struct Args {
 
 impl Meter for Args {
     const NAME: &'static str = "bandwidth";
-    const TITLE: &'static str = "Bytes a second";
+    const TITLE: &'static str = "Bandwidth";
     const CARD: Option<CardTurn> = Some(CardTurn {
         seconds: 1.0,
         run: |pace, watch| {
@@ -72,6 +73,9 @@ impl Meter for Args {
                 cpu: None,
             };
             Ok(lines(&bandwidth::run(&settings, watch)?))
+        },
+        finding: |lines| {
+            through(Between::Loopback, value(lines, "tcp_loopback_bytes_per_s").map(|bytes| bytes * 8.0), None)
         },
     });
     type Report = Answer;
@@ -96,11 +100,31 @@ impl Meter for Args {
         context.measure(|watch| bandwidth::run(&settings, watch)).map(|report| Answer::Measured(Box::new(report)))
     }
 
+    fn finding(answer: &Answer) -> Option<Finding> {
+        let Answer::Measured(report) = answer else { return None };
+        Some(through(report.between, report.arrived_bits_per_s, report.lost_share))
+    }
+
     fn page(answer: &Answer) -> Vec<Block> {
         match answer {
             Answer::Measured(report) => measured(report),
             Answer::Served(report) => served(report),
         }
+    }
+}
+
+fn through(between: Between, bits_per_s: Option<f64>, lost: Option<f64>) -> Finding {
+    let Some(per_s) = bits_per_s else { return Finding::unknown("the server did not report what arrived") };
+    let rate = bits(per_s);
+    let loss = lost.map(|share| format!(", with {} of the packets lost", percent_to(2, share))).unwrap_or_default();
+    match between {
+        Between::Loopback => Finding::new(
+            Grade::of_low(-per_s, -10e9, -1e9),
+            format!("the kernel moves {rate} over loopback{loss}, compared with a network card of 10 Gbit/s"),
+        ),
+        Between::Network => Finding::unknown(format!(
+            "{rate} arrived{loss}, and evenkeel does not know what this link should carry; 1 Gbit/s is 1000 players at 1 Mbit/s"
+        )),
     }
 }
 
@@ -114,21 +138,21 @@ pub(crate) enum Answer {
 
 fn measured(report: &Report) -> Vec<Block> {
     let by = if report.by == By::Tcp { "TCP" } else { "UDP" };
-    let told = |bits_per_s: Option<f64>| bits_per_s.map_or_else(|| UNKNOWN.to_owned(), bits);
-    let way = if report.way == Way::ToServer { "to the server" } else { "from the server" };
+    let shown = |bits_per_s: Option<f64>| bits_per_s.map_or_else(|| UNKNOWN.to_owned(), bits);
+    let direction = if report.way == Way::ToServer { "to the server" } else { "from the server" };
     let mut blocks = vec![
         Block::row("server", report.to.to_string()),
-        Block::row("streams", format!("{} by {by}, {way}", report.streams.len())),
-        Block::row("arrived", told(report.arrived_bits_per_s)),
-        Block::row("sent", told(report.sent_bits_per_s)),
+        Block::row("streams", format!("{} over {by}, {direction}", report.streams.len())),
+        Block::row("arrived", shown(report.arrived_bits_per_s)),
+        Block::row("sent", shown(report.sent_bits_per_s)),
     ];
     if let Some(cut) = report.cut_to_bits_per_s {
-        let words = format!("The server sends no more than {} in all: --reverse-max there says how much.", bits(cut));
+        let words = format!("The server limits what it sends to {}; change it with --reverse-max there.", bits(cut));
         blocks.push(Block::Note(words));
     }
     if report.between == Between::Loopback {
-        let words = "This is loopback: the speed of memory and of the kernel, and of no network. Between hosts: `evenkeel measure bandwidth \
-                     --serve ADDRESS` on the other, `evenkeel measure bandwidth ADDRESS` here.";
+        let words = "This is loopback: the speed of memory and the kernel, without a network. Between hosts, run `evenkeel measure bandwidth \
+                     --serve ADDRESS` on the other and `evenkeel measure bandwidth ADDRESS` here.";
         blocks.insert(1, Block::Note(words.to_owned()));
     }
     if let Some(share) = report.lost_share {
@@ -136,15 +160,18 @@ fn measured(report: &Report) -> Vec<Block> {
     }
     let percent = |share: f64| percent_to(0, share);
     let server = report.server_cpu_share.map_or_else(|| UNKNOWN.to_owned(), percent);
-    blocks.push(Block::row("CPU", format!("{} of one here, {server} of one at the server", percent(report.cpu_share))));
+    blocks.push(Block::row(
+        "CPU",
+        format!("{} of one CPU here, {server} of one at the server", percent(report.cpu_share)),
+    ));
     if report.untold > 0 {
         let words =
-            format!("Of {} streams the server did not tell what it counted: they are not in it.", report.untold);
+            format!("The server did not report its counts for {} streams. They are not included.", report.untold);
         blocks.push(Block::Warning(words));
     }
     let not_sent: u64 = report.streams.iter().map(|stream| stream.not_sent).sum();
     if not_sent > 0 {
-        blocks.push(Block::Warning(format!("The kernel here did not take {not_sent} packets.")));
+        blocks.push(Block::Warning(format!("The local kernel refused {not_sent} packets.")));
     }
     blocks
 }
@@ -156,16 +183,16 @@ enum Protocol {
     Udp,
 }
 
-/// `9.41 Gbit/s`: networks are told in bits, by thousands.
+/// `9.41 Gbit/s`: network rates are in bits, with decimal prefixes.
 fn bits(per_s: f64) -> String {
-    let told = real_quantity(per_s, Unit::PerS);
-    told.strip_suffix("/s").map_or_else(|| told.clone(), |number| format!("{number}bit/s"))
+    let rate = real_quantity(per_s, Unit::PerS);
+    rate.strip_suffix("/s").map_or_else(|| rate.clone(), |number| format!("{number}bit/s"))
 }
 
 /// What a server did.
 fn served(report: &Served) -> Vec<Block> {
     let Served { streams, bytes, sent_bytes, refused, .. } = report;
-    let streams = format!("{streams}, {bytes} bytes came, {sent_bytes} sent; {refused} connections refused");
+    let streams = format!("{streams}, {bytes} bytes received, {sent_bytes} sent; {refused} connections refused");
     let mut blocks = vec![Block::row("TCP streams", streams)];
     blocks.extend(served_by_udp(&report.udp));
     blocks
@@ -181,6 +208,13 @@ fn lines(report: &Report) -> Vec<CardLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_is_not_graded() {
+        assert_eq!(through(Between::Loopback, Some(30e9), None).grade, Grade::Good);
+        assert_eq!(through(Between::Loopback, Some(5e9), None).grade, Grade::Fair);
+        assert_eq!(through(Between::Network, Some(30e9), Some(0.1)).grade, Grade::Unknown);
+    }
 
     #[test]
     fn bits_read_as_people_say_them() {

@@ -6,57 +6,58 @@ use evenkeel_measure::meters::gaps::{self, Cause, Class, Cpu, Keep, Mode, Order,
 use evenkeel_stats::Share;
 use evenkeel_sys::CpuSet;
 
-use crate::commands::measure::card::{CardTurn, PPM, line};
+use crate::commands::measure::card::{CardTurn, PPM, line, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
 use crate::show::blocks::{Block, Timeline};
-use crate::show::units::{part, percent, percent_to, quantity};
+use crate::show::finding::{A_TICK, Finding, Grade};
+use crate::show::units::{part, percent, percent_to, quantity, real_quantity};
 
-/// So many takers and sources of interrupts are shown of each CPU; JSON has all.
+/// The page shows this many threads and interrupts of each CPU; JSON has all.
 const SHOWN: usize = 5;
-/// So many CPUs are shown one by one, those with the most missing; JSON has all.
+/// The page shows this many CPUs, those with the most missing time; JSON has all.
 const CPUS_SHOWN: usize = 8;
 /// Below the table of samples.
-const WHAT_SAMPLES_SAY: &str = "Missing is the share of the time at which a thread that wakes does not have the CPU, with its 95 % interval. Windows in \
+const WHAT_SAMPLES_SAY: &str = "Missing: the share of the time in which a thread that wakes does not get the CPU, with its 95 % interval. Windows in \
                                 which the probe could not run count as missing.";
 
-/// Time that was missing on each CPU, and who took it
+/// Measure the time that is missing on each CPU, and who took it
 ///
-/// A thread on each CPU spins and notes each moment in which it did not run. It needs no rights; as root it also tells which thread ran
-/// instead. It takes the whole of each CPU while it runs: on a host with players, use --sample.
+/// A thread on each CPU spins and records each interval in which it did not run. It needs no privileges; as root it also reports which
+/// thread ran instead. It uses all of each CPU. On a host with players, use --sample.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long
+    /// Duration
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=864_000))]
     seconds: u64,
-    /// CPUs to watch, as 0-3,8 [default: all that may be used]
+    /// CPUs to watch, such as 0-3,8 [default: all that evenkeel may use]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<CpuSet>,
-    /// One CPU after the other, each for its share of the time
+    /// Watch one CPU after another, each for its share of the time
     #[arg(long)]
     one_at_a_time: bool,
-    /// The shortest gap that is told of, in microseconds
+    /// The shortest gap that counts, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1.0, value_parser = least_us)]
     min_us: f64,
-    /// For a production host: windows of 0.1 ms at random moments, less than 1 % of one CPU in all. Reports the share of the time that is
-    /// missing with its 95 % interval
+    /// For production hosts: watch windows of 0.1 ms at random times, with less than 1 % of one CPU in all. Reports the missing share of
+    /// the time with a 95 % interval
     #[arg(long, conflicts_with = "fifo")]
     sample: bool,
-    /// Spin in real time, before all ordinary threads (starves them for 95 % of the time; needs rights)
+    /// Spin at real-time priority. Starves ordinary threads for up to 95 % of the time; needs privileges
     #[arg(long)]
     fifo: bool,
-    /// List so many of the longest gaps of each CPU one by one
+    /// List the N longest gaps of each CPU
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     keep: u64,
-    /// List the newest instead of the longest
+    /// List the newest gaps instead of the longest
     #[arg(long)]
     newest: bool,
 }
 
 impl Meter for Args {
     const NAME: &'static str = "gaps";
-    const TITLE: &'static str = "Time that was missing";
+    const TITLE: &'static str = "Missing time";
     const CARD: Option<CardTurn> = Some(CardTurn {
         seconds: 3.0,
         run: |pace, watch| {
@@ -71,7 +72,12 @@ impl Meter for Args {
             };
             Ok(lines(&gaps::run(&settings, watch)?))
         },
+        finding: |lines| {
+            let share = |id| value(lines, id).unwrap_or(0.0) / PPM;
+            lost(share("gaps_outside_ppm"), share("gaps_preempted_ppm"), value(lines, "gaps_longest_ns").unwrap_or(0.0))
+        },
     });
+    const NEEDS_IDLE: bool = false;
     type Report = Report;
 
     fn measure(&self, context: &Context<'_>) -> Result<Report, Failure> {
@@ -88,27 +94,39 @@ impl Meter for Args {
         context.measure(|watch| gaps::run(&settings, watch))
     }
 
+    fn finding(report: &Report) -> Option<Finding> {
+        if report.mode == Mode::Sample {
+            return Some(sampled(report.sampled));
+        }
+        let watched_ns: u64 = report.cpus.iter().map(|cpu| cpu.watched_ns).sum();
+        if watched_ns == 0 {
+            return Some(Finding::unknown("no CPU was watched"));
+        }
+        let share = |causes: &[Cause]| part(taken_ns(report, causes), watched_ns);
+        Some(lost(share(&FROM_OUTSIDE), share(&[Cause::Preemption]), report.all.longest_ns as f64))
+    }
+
     fn page(report: &Report) -> Vec<Block> {
-        let mut blocks = vec![Block::heading("Time that was missing")];
+        let mut blocks = vec![Block::heading("Missing time")];
         blocks.push(Block::row("watched", how(report)));
         blocks.push(Block::row("cost", cost(report)));
         if report.mode == Mode::Sample {
             blocks.push(Block::table(
-                ["CPU", "windows", "missing", "by other threads", "by nobody inside"],
+                ["CPU", "windows", "missing", "other threads", "host or interrupts"],
                 sample_rows(report),
             ));
             blocks.push(Block::Note(WHAT_SAMPLES_SAY.to_owned()));
         } else {
-            blocks.push(Block::table(["CPU", "gaps", "a second", "longest", "of the time"], cpu_rows(report)));
+            blocks.push(Block::table(["CPU", "gaps", "per second", "longest", "share of time"], cpu_rows(report)));
         }
-        blocks.push(Block::heading("Who took it"));
+        blocks.push(Block::heading("Causes"));
         let mut causes: Vec<(&&str, &Sum)> = report.causes.iter().collect();
         causes.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total_ns));
         let rows = causes.into_iter().map(|(cause, sum)| {
             let share = percent(part(sum.total_ns, report.all.total_ns));
             [(*cause).to_owned(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns), share]
         });
-        blocks.push(Block::table(["cause", "gaps", "in all", "longest", "of what is missing"], rows.collect()));
+        blocks.push(Block::table(["cause", "gaps", "total", "longest", "of missing time"], rows.collect()));
         let mut shown: Vec<&Cpu> = report.cpus.iter().collect();
         shown.sort_by_key(|cpu| std::cmp::Reverse(cpu.all.total_ns));
         shown.truncate(CPUS_SHOWN);
@@ -117,7 +135,7 @@ impl Meter for Args {
         if report.cpus.len() > shown.len() {
             let others = report.cpus.len() - shown.len();
             blocks.push(Block::Note(format!(
-                "The {CPUS_SHOWN} CPUs with the most missing are shown; --json has {others} more."
+                "These are the {CPUS_SHOWN} CPUs with the most missing time; --json has {others} more."
             )));
         }
         if report.lost.count > 0 {
@@ -129,22 +147,61 @@ impl Meter for Args {
     }
 }
 
+/// Shares of the time of all CPUs, and the longest gap. `measure quantum` looks for slots from 2 % on.
+fn lost(outside: f64, preempted: f64, longest_ns: f64) -> Finding {
+    let longest = real_quantity(longest_ns, Unit::Ns);
+    let (by_host, by_threads) = (percent_to(2, outside), percent_to(2, preempted));
+    let says = format!(
+        "the hypervisor took {by_host} of the CPUs' time and other threads took {by_threads}; the longest gap was {longest}, and {A_TICK}"
+    );
+    // While another thread runs, the meter can't see what the hypervisor takes.
+    let grade = if preempted > 0.5 { Grade::Unknown } else { Grade::of_low(outside, 0.001, 0.02) };
+    Finding::new(grade, says)
+}
+
+fn sampled(sampled: Option<Sampled>) -> Finding {
+    let Some(Sampled { by_nobody_inside, hidden, .. }) = sampled else {
+        return Finding::unknown("no window was watched");
+    };
+    let Share { share, low, high } = by_nobody_inside;
+    let says = format!(
+        "the hypervisor, interrupts and slow wakes took {} of the time (95 % interval {} to {}); over 2 % delays ticks",
+        percent(share),
+        percent(low),
+        percent(high)
+    );
+    let grade = match by_nobody_inside {
+        _ if hidden > 0.5 => Grade::Unknown,
+        Share { high, .. } if high <= 0.01 => Grade::Good,
+        Share { high, .. } if high <= 0.02 => Grade::Fair,
+        Share { low, .. } if low > 0.02 => Grade::Poor,
+        _ => Grade::Unknown,
+    };
+    Finding::new(grade, says)
+}
+
+fn taken_ns(report: &Report, causes: &[Cause]) -> u64 {
+    causes.iter().filter_map(|cause| report.causes.get(cause.name())).map(|sum| sum.total_ns).sum()
+}
+
 fn cpus(text: &str) -> Result<CpuSet, String> {
-    CpuSet::parse_list(text).filter(|set| !set.is_empty()).ok_or_else(|| "not a list of CPUs such as 0-3,8".to_owned())
+    CpuSet::parse_list(text)
+        .filter(|set| !set.is_empty())
+        .ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
 }
 
 fn least_us(text: &str) -> Result<f64, String> {
     let us: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.5..=1e6).contains(&us) { Ok(us) } else { Err("outside 0.5 to 1,000,000".to_owned()) }
+    if (0.5..=1e6).contains(&us) { Ok(us) } else { Err("expected 0.5 to 1,000,000".to_owned()) }
 }
 
 fn how(report: &Report) -> String {
     let mode = match (report.mode, report.class) {
-        (Mode::Spin, Class::Ordinary) => "all the time, as an ordinary thread",
-        (Mode::Spin, Class::Fifo) => "all the time, in real time",
-        (Mode::Sample, _) => "in samples",
+        (Mode::Spin, Class::Ordinary) => "continuously, by an ordinary thread",
+        (Mode::Spin, Class::Fifo) => "continuously, by a real-time thread",
+        (Mode::Sample, _) => "by samples",
     };
-    format!("{}, {mode}, gaps from {} on", time(report.length_ns), time(report.threshold_ns))
+    format!("{}, {mode}, gaps of {} or more", time(report.length_ns), time(report.threshold_ns))
 }
 
 fn cost(report: &Report) -> String {
@@ -156,7 +213,7 @@ fn cost(report: &Report) -> String {
         return format!("{cpu} of one CPU; {windows} windows of {} in all", time(watched_ns / windows.max(1)));
     }
     let blind = percent_to(3, part(blind_ns, blind_ns + watched_ns));
-    format!("{cpu} of one CPU; did not look for {blind} of the time")
+    format!("{cpu} of one CPU; blind for {blind} of the time")
 }
 
 fn cpu_rows(report: &Report) -> Vec<[String; 5]> {
@@ -175,7 +232,7 @@ fn cpu_rows(report: &Report) -> Vec<[String; 5]> {
 /// Each CPU's shares with their 95 % intervals.
 fn sample_rows(report: &Report) -> Vec<[String; 5]> {
     let row = |name: String, sampled: Option<Sampled>| match sampled {
-        None => [name, "0".to_owned(), "not known".to_owned(), "-".to_owned(), "-".to_owned()],
+        None => [name, "0".to_owned(), "unknown".to_owned(), "-".to_owned(), "-".to_owned()],
         Some(Sampled { windows, missing, by_threads, by_nobody_inside, .. }) => {
             [name, windows.to_string(), interval(missing), interval(by_threads), interval(by_nobody_inside)]
         }
@@ -199,7 +256,7 @@ fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {
     let rows = rows.map(|(name, sum)| [name.clone(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns)]);
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
-        blocks.push(Block::table(["ran instead", "times", "in all", "longest"], rows));
+        blocks.push(Block::table(["ran instead", "times", "total", "longest"], rows));
     }
     let mut sources: Vec<_> = cpu.interrupted_by.iter().collect();
     sources.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.total_ns));
@@ -207,7 +264,7 @@ fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {
     let rows = rows.map(|(name, sum)| [name.clone(), sum.count.to_string(), time(sum.total_ns), time(sum.longest_ns)]);
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
-        blocks.push(Block::table(["interrupted by", "gaps", "in all", "longest"], rows));
+        blocks.push(Block::table(["interrupted by", "gaps", "total", "longest"], rows));
     }
     if !cpu.interrupts.is_empty() {
         let seconds = (cpu.watched_ns.max(1) as f64) / 1e9;
@@ -219,7 +276,7 @@ fn of_cpu(cpu: &Cpu, report: &Report) -> Vec<Block> {
         blocks.push(Block::Histogram(cpu.lengths.clone()));
         let since = |at_ns: u64| at_ns.saturating_sub(report.start_ns);
         let points = cpu.gaps.iter().map(|gap| (since(gap.start_ns), gap.length_ns)).collect();
-        let title = "gaps over time, by their length".to_owned();
+        let title = "length of gaps over time".to_owned();
         blocks.push(Block::Timeline(Timeline { title, total_ns: report.length_ns, unit: Unit::Ns, points }));
     }
     blocks.extend(cpu.wake_late.clone().filter(|late| late.histogram.count() > 0).map(Block::Histogram));
@@ -230,7 +287,7 @@ fn time(ns: u64) -> String {
     quantity(ns, Unit::Ns)
 }
 
-/// Those that nothing inside of this machine takes.
+/// Causes outside of this machine.
 const FROM_OUTSIDE: [Cause; 3] = [Cause::Steal, Cause::Pause, Cause::Hypervisor];
 
 fn lines(report: &Report) -> Vec<CardLine> {
@@ -344,23 +401,23 @@ mod tests {
     #[test]
     fn a_page_of_all_that_there_may_be() {
         expect![[r#"
-            Time that was missing
-              watched           2.00 s, all the time, as an ordinary thread, gaps from 1.00
-                                us on
-              cost              98.00 % of one CPU; did not look for 0.050 % of the time
-              CPU  gaps  a second  longest  of the time
-              0    41    20        6.00 ms  0.306 %
+            Missing time
+              watched           2.00 s, continuously, by an ordinary thread, gaps of 1.00 us
+                                or more
+              cost              98.00 % of one CPU; blind for 0.050 % of the time
+              CPU  gaps  per second  longest  share of time
+              0    41    20          6.00 ms  0.306 %
 
-            Who took it
-              cause       gaps  in all   longest  of what is missing
+            Causes
+              cause       gaps  total    longest  of missing time
               preemption  1     6.00 ms  6.00 ms  98.0 %
               interrupt   39    117 us   3.10 us  1.9 %
               softirq     1     3.00 us  3.00 us  0.0 %
 
             CPU 0
-              ran instead  times  in all   longest
+              ran instead  times  total    longest
               thief        1      6.00 ms  6.00 ms
-              interrupted by              gaps  in all   longest
+              interrupted by              gaps  total    longest
               LOC Local timer interrupts  39    117 us   3.10 us
               softirq NET_RX              1     3.00 us  3.00 us
               interrupts        LOC Local timer interrupts 250/s
@@ -376,7 +433,7 @@ mod tests {
               <=   2.00 ms          0
               <=   5.00 ms          0
               <=   10.0 ms          1  █
-              gaps over time, by their length
+              length of gaps over time
                                 ▁                                   █
               0                                                                 2.00 s
               Not listed: 39 (only the 2 longest of each CPU are listed).
@@ -408,20 +465,41 @@ mod tests {
         let seen = Cpu { watched_ns: 12 * MS, sampled: Some(sampled), ..cpu(0) };
         let sample = Report { mode: Mode::Sample, sampled: Some(sampled), ..report(vec![seen, unseen]) };
         let page = page(&sample);
-        let head: Vec<&str> = page.lines().take_while(|line| !line.starts_with("Who took it")).collect();
+        let head: Vec<&str> = page.lines().take_while(|line| !line.starts_with("Causes")).collect();
         expect![[r#"
-            Time that was missing
-              watched           2.00 s, in samples, gaps from 1.00 us on
+            Missing time
+              watched           2.00 s, by samples, gaps of 1.00 us or more
               cost              98.00 % of one CPU; 120 windows of 100 us in all
-              CPU  windows  missing                by other threads    by nobody inside
+              CPU  windows  missing                other threads       host or interrupts
               0    120      49.8 % (40.5 to 59.1)  1.2 % (0.1 to 5.0)  48.6 % (39.4 to 58.0)
-              1    0        not known              -                   -
+              1    0        unknown                -                   -
               all  120      49.8 % (40.5 to 59.1)  1.2 % (0.1 to 5.0)  48.6 % (39.4 to 58.0)
-              Missing is the share of the time at which a thread that wakes does not have
-              the CPU, with its 95 % interval. Windows in which the probe could not run
-              count as missing.
+              Missing: the share of the time in which a thread that wakes does not get the
+              CPU, with its 95 % interval. Windows in which the probe could not run count as
+              missing.
         "#]]
         .assert_eq(&head.join("\n"));
+    }
+
+    #[test]
+    fn what_the_hypervisor_takes_is_graded_where_it_can_be_seen() {
+        assert_eq!(Args::finding(&report(vec![cpu(0)])).unwrap().grade, Grade::Good);
+        assert_eq!(
+            lost(0.041, 0.02, 6e6).says,
+            "the hypervisor took 4.10 % of the CPUs' time and other threads took 2.00 %; the longest gap was 6.00 ms, and a tick at \
+             60 Hz lasts 16.7 ms"
+        );
+        let of = |outside, preempted| lost(outside, preempted, 6e6).grade;
+        assert_eq!([of(0.041, 0.02), of(0.02, 0.0), of(0.041, 0.6)], [Grade::Poor, Grade::Fair, Grade::Unknown]);
+        let share = |share, low, high| Share { share, low, high };
+        let sample = |by_nobody_inside, hidden| {
+            let (window_ns, lead_ns, any) = (100_000, 60_000, share(0.5, 0.4, 0.6));
+            Some(Sampled { windows: 9, window_ns, lead_ns, missing: any, by_threads: any, by_nobody_inside, hidden })
+        };
+        let grade = |low, high, hidden| sampled(sample(share(low, low, high), hidden)).grade;
+        assert_eq!([grade(0.0, 0.009, 0.0), grade(0.03, 0.2, 0.0)], [Grade::Good, Grade::Poor]);
+        // Too few windows, or windows that other threads took.
+        assert_eq!([grade(0.0, 0.2, 0.0), grade(0.0, 0.009, 0.7)], [Grade::Unknown; 2]);
     }
 
     #[test]

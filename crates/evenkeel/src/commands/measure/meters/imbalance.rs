@@ -4,39 +4,42 @@ use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::imbalance::{self, BusyCpu, BusySource, BusyThread, Picture, Report, Shape};
 
-use crate::commands::measure::card::{CardTurn, PPM, line};
+use crate::commands::measure::card::{CardTurn, PPM, line, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
 use crate::show::blocks::Block;
-use crate::show::units::{percent_to, quantity};
+use crate::show::finding::{Finding, Grade};
+use crate::show::units::{part, percent_to, quantity};
 
 /// More CPUs than these are in the JSON answer; the busiest are shown.
 const ROWS_MAX: usize = 32;
 
-/// One CPU full while others idle, with the threads and interrupts that fill it
+/// Find full CPUs while others idle, with the threads and interrupts that fill them
 ///
-/// Reads what the kernel counts by CPU and by thread, at the beginning and after each second. Shares are of one CPU.
+/// Reads the kernel's counts for each CPU and thread at the start and after each second. Shares are of one CPU.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long to look, in seconds
+    /// Duration in seconds
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// How long a part is that is judged by itself, in milliseconds
+    /// Length of the intervals that are judged separately, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=60_000))]
     part: u64,
 }
 
 impl Meter for Args {
     const NAME: &'static str = "imbalance";
-    const TITLE: &'static str = "How even the CPUs' work is";
+    const TITLE: &'static str = "Balance of the CPUs";
     const CARD: Option<CardTurn> = Some(CardTurn {
         seconds: 1.0,
         run: |_, watch| {
             let settings = imbalance::Settings { for_ns: 1_000_000_000, part_ns: 250_000_000 };
             Ok(lines(&imbalance::run(&settings, watch)?))
         },
+        finding: |lines| uneven(value(lines, "uneven_ppm").map(|ppm| ppm / PPM)),
     });
+    const NEEDS_IDLE: bool = false;
     type Report = Report;
 
     fn measure(&self, context: &Context<'_>) -> Result<Report, Failure> {
@@ -44,33 +47,54 @@ impl Meter for Args {
         context.measure(|watch| imbalance::run(&settings, watch))
     }
 
+    fn finding(report: &Report) -> Option<Finding> {
+        Some(match report.whole.shape {
+            Shape::Unknown => Finding::unknown("the kernel's counts did not move"),
+            Shape::Full => {
+                Finding::new(Grade::Poor, "a CPU is full and none is idle: the machine has too few CPUs for its work")
+            }
+            Shape::Uneven => Finding::new(Grade::Poor, verdict(&report.whole)),
+            Shape::Even => uneven((report.parts > 0).then(|| part(report.uneven_parts, report.parts))),
+        })
+    }
+
     fn page(report: &Report) -> Vec<Block> {
-        let mut blocks = vec![Block::heading("CPUs over the whole time")];
-        blocks.push(Block::row("looked", quantity(report.whole.length_ns, Unit::Ns)));
-        blocks.push(Block::row("all in all", verdict(&report.whole)));
-        blocks.push(Block::row("uneven", format!("{} of {} parts", report.uneven_parts, report.parts)));
+        let mut blocks = vec![Block::heading("CPUs")];
+        blocks.push(Block::row("duration", quantity(report.whole.length_ns, Unit::Ns)));
+        blocks.push(Block::row("result", verdict(&report.whole)));
+        blocks.push(Block::row("uneven", format!("{} of {} intervals", report.uneven_parts, report.parts)));
         blocks.extend(table(&report.whole));
         blocks.extend(causes(&report.whole));
         if let Some(worst) = report.worst.as_ref().filter(|_| report.whole.shape != Shape::Uneven) {
-            blocks.push(Block::heading("The part that was most uneven"));
+            blocks.push(Block::heading("The most uneven interval"));
             blocks.push(Block::row("length", quantity(worst.length_ns, Unit::Ns)));
             blocks.extend(table(worst));
             blocks.extend(causes(worst));
         }
         if report.lost.count > 0 {
             let why = report.lost.why.as_deref().unwrap_or("unknown why");
-            blocks.push(Block::Warning(format!("not looked at: {} threads ({why})", report.lost.count)));
+            blocks.push(Block::Warning(format!("not watched: {} threads ({why})", report.lost.count)));
         }
         blocks
     }
 }
 
+fn uneven(share: Option<f64>) -> Finding {
+    let Some(share) = share else { return Finding::unknown("nothing was watched") };
+    let says = format!(
+        "in {} of the time one CPU was full while another idled; a balanced machine has none",
+        percent_to(0, share)
+    );
+    Finding::new(Grade::of_low(share, 0.0, 0.5), says)
+}
+
 fn verdict(picture: &Picture) -> String {
     let full = picture.full_cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let are = if picture.full_cpus.len() == 1 { "is" } else { "are" };
     match picture.shape {
         Shape::Even => "no CPU is full".to_owned(),
-        Shape::Uneven => format!("CPU {full} is full while others idle"),
-        Shape::Full => format!("CPU {full} is full, and none of the others is idle"),
+        Shape::Uneven => format!("CPU {full} {are} full while others idle"),
+        Shape::Full => format!("CPU {full} {are} full, and no other CPU is idle"),
         Shape::Unknown => "the kernel's counts did not move".to_owned(),
     }
 }
@@ -100,7 +124,7 @@ fn table(picture: &Picture) -> Vec<Block> {
     blocks
 }
 
-/// What fills the CPUs that are full; of an even machine, what the busiest does.
+/// The threads and interrupts of the full CPUs, or of the busiest one.
 fn causes(picture: &Picture) -> Vec<Block> {
     let busiest = picture.cpus.iter().max_by(|one, other| one.busy_share.total_cmp(&other.busy_share));
     let full = picture.cpus.iter().filter(|cpu| picture.full_cpus.contains(&cpu.cpu)).take(8);

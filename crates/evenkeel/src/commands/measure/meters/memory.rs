@@ -1,27 +1,28 @@
 //! `evenkeel measure memory`.
 
-use evenkeel_measure::Samples;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::memory::{self, Bandwidth, Churn, Nodes, Report, Way, WorkingSet};
+use evenkeel_measure::{Samples, Unit};
 
-use crate::commands::measure::card::{CardTurn, line, with};
+use crate::commands::measure::card::{CardTurn, line, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
 use crate::show::blocks::Block;
-use crate::show::units::{bytes, percent_to, quantity};
+use crate::show::finding::{Finding, Grade};
+use crate::show::units::{bytes, percent_to, quantity, real_quantity};
 
-/// How long a load takes and how much goes through, by working set, page and NUMA node
+/// Measure memory latency and bandwidth, by working set, page size and NUMA node
 ///
-/// Pointers in a random ring over every cache line of a working set, with small and huge pages in turns; reading, writing and copying by
-/// one thread and by all CPUs; and threads that allocate and free, counted in page faults. Never takes more than half of the memory that
-/// is left, and changes no setting.
+/// Latency: a chain of pointers in random order through every cache line of a working set, with small and huge pages. Bandwidth: reading,
+/// writing and copying by one thread and by all CPUs. Allocation: threads that allocate and free, with their page faults. The meter uses at
+/// most half of the available memory and changes no setting.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The largest working set, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     largest: u32,
-    /// The CPU that latency is measured on [default: the first allowed]
+    /// The CPU for latency [default: the first allowed]
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
 }
@@ -41,6 +42,10 @@ impl Meter for Args {
             };
             Ok(lines(&memory::run(&settings, watch)?))
         },
+        finding: |lines| {
+            let ps = value(lines, "memory_65536kib_small_ps");
+            load(ps.map(|ps| ps / 1e3).or_else(|| value(lines, "memory_65536kib_small_ns")), 65_536 << 10)
+        },
     });
     type Report = Report;
 
@@ -50,24 +55,42 @@ impl Meter for Args {
         context.measure(|watch| memory::run(&settings, watch))
     }
 
+    fn finding(report: &Report) -> Option<Finding> {
+        let Some(set) = report.latency.last() else { return Some(Finding::unknown("no working set was measured")) };
+        let p50 = set.small.histogram.quantile(0.5).map(|value| value as f64);
+        let ns = p50.map(|value| if set.small.unit == Unit::Ps { value / 1e3 } else { value });
+        let finding = load(ns, set.working_set_bytes as u64);
+        let last_cache = report.caches.last().map_or(0, |cache| cache.size_bytes);
+        // A load from the cache is fast on every machine.
+        let cached = (set.working_set_bytes as u64) < 2 * last_cache && finding.grade == Grade::Good;
+        Some(if cached {
+            Finding::unknown(format!("{}, but the last cache may hold it", finding.says))
+        } else {
+            finding
+        })
+    }
+
     fn page(report: &Report) -> Vec<Block> {
-        let mut blocks = vec![Block::heading("Latency of a load")];
+        let mut blocks = vec![Block::heading("Load latency")];
         blocks.push(Block::row("CPU", report.cpu.to_string()));
         let caches = report.caches.iter().map(|cache| format!("L{} {}", cache.level, bytes(cache.size_bytes)));
         blocks.push(Block::row("caches", caches.collect::<Vec<_>>().join(", ")));
         if let Some(setting) = &report.huge_pages_setting {
-            blocks.push(Block::row("huge pages", format!("the system says {setting}; asked for by advice here")));
+            blocks.push(Block::row(
+                "huge pages",
+                format!("system setting {setting}; this meter requests them (madvise)"),
+            ));
         }
-        let header = ["working set", "small pages", "p99", "huge pages", "p99", "huge had", "huge/small"];
+        let header = ["working set", "small pages", "p99", "huge pages", "p99", "got huge", "huge/small"];
         blocks.push(Block::table(header, report.latency.iter().map(latency).collect()));
         if report.lost.count > 0 {
             let why = report.lost.why.as_deref().unwrap_or("unknown why");
-            blocks.push(Block::Warning(format!("left out: {} working sets ({why})", report.lost.count)));
+            blocks.push(Block::Warning(format!("not measured: {} working sets ({why})", report.lost.count)));
         }
         let last_cache = report.caches.last().map_or(0, |cache| cache.size_bytes);
         if report.latency.last().is_some_and(|set| (set.working_set_bytes as u64) < 2 * last_cache) {
             let words = format!(
-                "The last cache is told to have {}: the largest working set may not have left it. A virtual machine shares it with others.",
+                "The last-level cache has {}, so it may hold the largest working set. Virtual machines share it with others.",
                 bytes(last_cache)
             );
             blocks.push(Block::Note(words));
@@ -76,12 +99,21 @@ impl Meter for Args {
         blocks.push(Block::heading("Bandwidth"));
         let header = ["kind", "threads", "p50", "lowest", "highest"];
         blocks.push(Block::table(header, report.bandwidth.iter().map(bandwidth).collect()));
-        blocks.push(Block::heading("Threads that allocate and free"));
+        blocks.push(Block::heading("Allocation"));
         let header = ["memory", "threads", "records", "faults", "faults/record", "in the kernel"];
         blocks.push(Block::table(header, report.churn.iter().map(churn).collect()));
         blocks.extend(report.latency.last().map(|set| Block::Histogram(set.small.clone())));
         blocks
     }
+}
+
+fn load(p50_ns: Option<f64>, working_set_bytes: u64) -> Finding {
+    let Some(ns) = p50_ns else { return Finding::unknown("no load was timed") };
+    let (takes, set) = (real_quantity(ns, Unit::Ns), bytes(working_set_bytes));
+    let says = format!(
+        "a load from {set} takes {takes} (p50, small pages), compared with about 100 ns from the memory of a server"
+    );
+    Finding::new(Grade::of_low(ns, 120.0, 200.0), says)
 }
 
 fn latency(set: &WorkingSet) -> [String; 7] {
@@ -95,8 +127,8 @@ fn latency(set: &WorkingSet) -> [String; 7] {
 fn nodes(nodes: &Nodes) -> Vec<Block> {
     let mut blocks = vec![Block::heading("NUMA nodes")];
     match nodes.with_memory {
-        None => blocks.push(Block::Note("This kernel tells of no nodes.".to_owned())),
-        Some(1) => blocks.push(Block::Note("One node has all the memory: there is only one pair.".to_owned())),
+        None => blocks.push(Block::Note("The kernel reports no nodes.".to_owned())),
+        Some(1) => blocks.push(Block::Note("All memory is on one node.".to_owned())),
         Some(_) => {
             let row = |pair: &evenkeel_measure::meters::memory::Pair| {
                 let distance = pair.distance.map_or("unknown".to_owned(), |distance| distance.to_string());

@@ -18,6 +18,13 @@ pub(crate) mod ticks;
 mod udp;
 mod wake;
 
+/// What the card needs of a meter.
+pub(super) struct Listed {
+    pub(super) name: &'static str,
+    pub(super) card: Option<CardTurn>,
+    pub(super) needs_idle: bool,
+}
+
 /// The subcommands, and the meters that the card is made of.
 macro_rules! meters {
     ($($name:ident => $module:ident),* $(,)?) => {
@@ -34,7 +41,11 @@ macro_rules! meters {
             }
         }
 
-        pub(super) const ALL: &[(&str, Option<CardTurn>)] = &[$(($module::Args::NAME, $module::Args::CARD)),*];
+        pub(super) const ALL: &[Listed] = &[$(Listed {
+            name: $module::Args::NAME,
+            card: $module::Args::CARD,
+            needs_idle: $module::Args::NEEDS_IDLE,
+        }),*];
     };
 }
 
@@ -64,7 +75,7 @@ mod tests {
     fn every_meter_is_documented_under_the_name_of_its_subcommand() {
         let measuring = include_str!("../../../../../../docs/measuring.md");
         let formats = include_str!("../../../../../../docs/formats.md");
-        for (name, _) in ALL {
+        for Listed { name, .. } in ALL {
             assert!(Chosen::has_subcommand(name), "{name}");
             assert!(measuring.contains(&format!("\n## {name}\n")), "{name} has no section in docs/measuring.md");
             let mut headings = formats.lines().filter_map(|line| line.strip_prefix("#### measure "));

@@ -7,49 +7,50 @@ use evenkeel_measure::meters::quantum::{self, Class, Cpu, Labels, Method, Order,
 use evenkeel_stats::periodicity::{Count, Model};
 use evenkeel_sys::CpuSet;
 
-use crate::commands::measure::card::{CardTurn, PPM, line, with};
+use crate::commands::measure::card::{CardTurn, PPM, line, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
 use crate::show::blocks::Block;
+use crate::show::finding::{Finding, Grade};
 use crate::show::units::percent;
 
-/// So many CPUs' gaps are drawn.
+/// CPUs with a histogram.
 const HISTOGRAMS: usize = 8;
 
-/// Whether CPUs are given in slots by the hypervisor: period, share, phase
+/// Detect whether the hypervisor runs CPUs in time slots, with period, share and phase
 ///
-/// A thread spins on each CPU in short bursts and notes the gaps in which it did not run. All gaps of some seconds are folded, and the
-/// answer is one of: none, fixed slot, token bucket (a CPU limit of this process's control group) or irregular. As root the thread is a
-/// real-time one, which no ordinary neighbour interrupts; else gaps that other threads made are told by the kernel's mark and set aside.
+/// A thread spins on each CPU in short bursts and records the gaps in which it did not run. The meter looks for a period in the gaps. The
+/// answer is none, fixed slot, token bucket (a CPU limit of this process's control group) or irregular. As root it uses a real-time thread,
+/// which ordinary threads can't preempt. Otherwise it uses marks of the kernel to exclude gaps that other threads caused.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// CPUs to measure, as 0-3,8; all that this process may use unless told
+    /// CPUs to measure, such as 0-3,8 [default: all that evenkeel may use]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<CpuSet>,
-    /// Seconds on each CPU, from 0.1 to 600
+    /// Duration on each CPU, from 0.1 to 600
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Gaps shorter than this do not count, in microseconds
+    /// Ignore gaps shorter than this, in microseconds
     #[arg(long, value_name = "US", default_value_t = 100, value_parser = clap::value_parser!(u64).range(20..=10_000))]
     threshold_us: u64,
-    /// Which gaps count; all: those that other threads of this machine make too
+    /// Gaps that count. `all` includes gaps by other threads of this machine
     #[arg(long, value_enum, default_value_t)]
     count: Counted,
-    /// The class of the thread that spins; auto: real-time where that is allowed and no CPU limit is set
+    /// Scheduling class of the spinning thread. `auto`: real-time if allowed and no CPU limit is set
     #[arg(long, value_enum, default_value_t)]
     class: Classes,
-    /// All CPUs at once, not one after the other: their phases are then of one time, and the machine is slow to answer
+    /// Measure all CPUs at once, so their phases are comparable. The machine responds slowly meanwhile
     #[arg(long)]
     together: bool,
-    /// How to find the period; siege: the first gap over 1 ms within 50 ms, for comparison
+    /// Method to find the period. `siege` takes the first gap over 1 ms within 50 ms, for comparison
     #[arg(long, value_enum, default_value_t)]
     method: Methods,
 }
 
 impl Meter for Args {
     const NAME: &'static str = "quantum";
-    const TITLE: &'static str = "Who has the CPUs, and when";
+    const TITLE: &'static str = "Time slots of the CPUs";
     const CARD: Option<CardTurn> = Some(CardTurn {
         seconds: 2.0,
         run: |pace, watch| {
@@ -60,7 +61,12 @@ impl Meter for Args {
             };
             Ok(lines(&quantum::run(&settings, watch)?))
         },
+        finding: |lines| {
+            let share = |id| value(lines, id).map(|ppm| ppm / PPM);
+            slots_left(share("quantum_slots_ppm"), share("quantum_irregular_ppm"), share("quantum_share_ppm"))
+        },
     });
+    const NEEDS_IDLE: bool = false;
     type Report = Report;
 
     fn measure(&self, context: &Context<'_>) -> Result<Report, Failure> {
@@ -86,19 +92,28 @@ impl Meter for Args {
         context.measure(|watch| quantum::run(&settings, watch))
     }
 
+    fn finding(report: &Report) -> Option<Finding> {
+        let measured: Vec<&Cpu> = report.cpus.iter().filter(|cpu| cpu.model.is_some()).collect();
+        let of = |model: Model| {
+            let count = measured.iter().filter(|cpu| cpu.model == Some(model)).count();
+            (!measured.is_empty()).then_some(count as f64 / measured.len() as f64)
+        };
+        Some(slots_left(of(Model::FixedSlot), of(Model::Irregular), least_share(report)))
+    }
+
     fn page(report: &Report) -> Vec<Block> {
-        let mut blocks = vec![Block::heading("Who has the CPUs, and when")];
-        let header = ["CPU", "model", "period", "jitter", "share", "phase", "offset", "confidence", "gone"];
+        let mut blocks = vec![Block::heading("Time slots of the CPUs")];
+        let header = ["CPU", "model", "period", "jitter", "share", "phase", "offset", "confidence", "missing"];
         blocks.push(Block::table(header, report.cpus.iter().map(row).collect()));
         if let Some(limit) = &report.limit {
             let words = format!("{} of every {} ms, set in {}", limit.quota_ms, limit.period_ms, limit.folder);
             blocks.push(Block::row("CPU limit", words));
         }
         blocks.extend(alike(&report.cpus));
-        // Those of whom the most is gone: two hundred histograms would bury them.
+        // Only the CPUs with the most missing time: two hundred histograms would hide them.
         let mut shown: Vec<&Cpu> = report.cpus.iter().filter(|cpu| !cpu.gaps.is_empty()).collect();
-        let gone = |cpu: &Cpu| cpu.seen.map_or(0.0, |seen| seen.lost_share);
-        shown.sort_by(|one, other| gone(other).total_cmp(&gone(one)));
+        let missing = |cpu: &Cpu| cpu.seen.map_or(0.0, |seen| seen.lost_share);
+        shown.sort_by(|one, other| missing(other).total_cmp(&missing(one)));
         let others = shown.len().saturating_sub(HISTOGRAMS);
         shown.truncate(HISTOGRAMS);
         shown.sort_by_key(|cpu| cpu.cpu);
@@ -110,11 +125,38 @@ impl Meter for Args {
         }
         if others > 0 {
             blocks.push(Block::Note(format!(
-                "Gaps of {others} more CPUs are in --json: of these {HISTOGRAMS} the most is gone."
+                "These are the {HISTOGRAMS} CPUs with the most missing time; --json has {others} more."
             )));
         }
         blocks
     }
+}
+
+/// The shares of CPUs with slots and with irregular gaps, and the smallest share of a period that a CPU runs.
+fn slots_left(slots: Option<f64>, irregular: Option<f64>, share: Option<f64>) -> Finding {
+    let beside = "compared with 10 of 10 ms on older Azure hosts and 4 of 10 ms on newer ones (El Mansouri)";
+    let ran = share.map_or_else(|| "an unknown part".to_owned(), percent);
+    match (slots, irregular) {
+        (Some(slots), _) if slots > 0.0 => Finding::new(
+            if share.is_some_and(|share| share >= 0.95) { Grade::Fair } else { Grade::Poor },
+            format!("the hypervisor runs a CPU for {ran} of each period, {beside}"),
+        ),
+        (Some(_), Some(irregular)) if irregular > 0.0 => {
+            Finding::unknown("a CPU is taken at irregular times, so there is no period to compare")
+        }
+        (Some(_), Some(_)) if share.is_some_and(|share| share < 1.0) => Finding::new(
+            Grade::Fair,
+            format!("a CPU limit of this control group leaves {ran} of each period; there are no hypervisor slots"),
+        ),
+        (Some(_), Some(_)) => Finding::new(Grade::Good, format!("the CPUs run all of the time, {beside}")),
+        _ => Finding::unknown("no CPU was measured"),
+    }
+}
+
+/// A CPU without a period has all of the time; irregular gaps have no share.
+fn least_share(report: &Report) -> Option<f64> {
+    let share = |cpu: &Cpu| if cpu.model == Some(Model::None) { Some(1.0) } else { cpu.share };
+    report.cpus.iter().filter_map(share).min_by(f64::total_cmp)
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -141,15 +183,15 @@ enum Methods {
 
 fn cpus(text: &str) -> Result<CpuSet, String> {
     let set = CpuSet::parse_list(text).filter(|set| set.first().is_some());
-    set.ok_or_else(|| "not a list of CPUs, as 0-3,8".to_owned())
+    set.ok_or_else(|| "expected a list of CPUs, such as 0-3,8".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
-    number.ok_or_else(|| "not a number from 0.1 to 600".to_owned())
+    number.ok_or_else(|| "expected a number from 0.1 to 600".to_owned())
 }
 
-/// What is to be said of each CPU, once for all of whom it is the same.
+/// The notes of each CPU, once for all CPUs with the same notes.
 fn alike(cpus: &[Cpu]) -> Vec<Block> {
     let mut said: Vec<(CpuSet, Vec<Words>)> = Vec::new();
     for cpu in cpus {
@@ -179,12 +221,12 @@ fn row(cpu: &Cpu) -> [String; 9] {
     let or_dash = |shown: Option<String>| shown.unwrap_or_else(|| "-".to_owned());
     let model = match cpu.model {
         None => "not measured",
-        Some(Model::None) => "none: ours",
+        Some(Model::None) => "none",
         Some(Model::FixedSlot) => "fixed slot",
         Some(Model::TokenBucket) => "token bucket",
         Some(Model::Irregular) => "irregular",
     };
-    let gone = cpu.seen.filter(|seen| seen.watched_ns > 0).map(|seen| percent(seen.lost_share));
+    let missing = cpu.seen.filter(|seen| seen.watched_ns > 0).map(|seen| percent(seen.lost_share));
     [
         cpu.cpu.to_string(),
         model.to_owned(),
@@ -194,7 +236,7 @@ fn row(cpu: &Cpu) -> [String; 9] {
         or_dash(cpu.phase_ms.map(|ms| format!("{ms:.2} ms"))),
         or_dash(cpu.offset_ms.map(|ms| format!("{ms:+.2} ms"))),
         or_dash(cpu.confidence.map(|confidence| format!("{confidence:.2}"))),
-        or_dash(gone),
+        or_dash(missing),
     ]
 }
 
@@ -204,19 +246,19 @@ fn notes(cpu: &Cpu) -> Vec<Words> {
     }
     let mut notes = Vec::new();
     let class = if cpu.is_real_time { "real-time probe" } else { "ordinary probe" };
-    let told_apart = match &cpu.labels {
+    let attributed = match &cpu.labels {
         None => String::new(),
-        Some(Labels::Rseq) => ", gaps told apart by rseq".to_owned(),
-        Some(Labels::Turns(why)) => format!(", gaps told apart by counted turns ({why})"),
-        Some(Labels::None(why)) => format!(", gaps not told apart ({why})"),
+        Some(Labels::Rseq) => ", gaps attributed by rseq".to_owned(),
+        Some(Labels::Turns(why)) => format!(", gaps attributed by context switch counts ({why})"),
+        Some(Labels::None(why)) => format!(", gaps not attributed ({why})"),
     };
-    let aside = match cpu.seen {
+    let excluded = match cpu.seen {
         Some(seen) if seen.set_aside > 0 => {
-            format!(", {} gaps set aside (other threads, or pauses of the whole machine)", seen.set_aside)
+            format!(", {} gaps excluded (other threads, or pauses of the whole machine)", seen.set_aside)
         }
         _ => String::new(),
     };
-    notes.push(Words::Note(format!("{}; {class}{told_apart}{aside}.", cpu.why)));
+    notes.push(Words::Note(format!("{}; {class}{attributed}{excluded}.", cpu.why)));
     if let Some(why) = &cpu.lost.why {
         notes.push(Words::Warning(match cpu.lost.count {
             0 => format!("ended early: {why}."),
@@ -232,14 +274,12 @@ fn lines(report: &Report) -> Vec<CardLine> {
     if measured == 0 {
         return Vec::new();
     }
-    // Whose model is none has all of its period; what is irregular has no share that could be told.
-    let share = |cpu: &quantum::Cpu| if cpu.model == Some(Model::None) { Some(1.0) } else { cpu.share };
-    let least = report.cpus.iter().filter_map(share).min_by(f64::total_cmp);
+    let least = least_share(report);
     let of_all = |count: usize| count as f64 / measured as f64 * PPM;
     let slots = line("quantum_slots_ppm", "CPUs with slots", Unit::Ppm, Better::Lower, of_all(named(Model::FixedSlot)));
     let irregular = line(
         "quantum_irregular_ppm",
-        "CPUs taken at times that can't be told",
+        "CPUs with irregular gaps",
         Unit::Ppm,
         Better::Lower,
         of_all(named(Model::Irregular)),
@@ -319,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_cpus_are_told_of_together() {
+    fn two_hundred_cpus_have_one_note() {
         let limit = None;
         let mut cpus: Vec<Cpu> = (0..200).map(|cpu| Cpu { cpu, ..sliced() }).collect();
         for cpu in &mut cpus {
@@ -330,12 +370,19 @@ mod tests {
         cpus[7] = Cpu { cpu: 7, ..unmeasured() };
         let report = Report { method: Method::Fold, count: Count::Foreign, reference_ns: 1, limit, cpus };
         let page = anstream::adapter::strip_str(&text(&Args::page(&report))).to_string();
-        for words in
-            ["CPUs 0-6,8-199: gaps come at set times", "CPU 7: run on CPU 0", "Gaps of 191 more CPUs are in --json"]
-        {
+        for words in ["CPUs 0-6,8-199: gaps come at set times", "CPU 7: run on CPU 0", "--json has 191 more"] {
             assert!(page.contains(words), "{page}");
         }
         assert!(page.lines().count() < 300, "{page}");
+    }
+
+    #[test]
+    fn slots_are_graded_by_the_share_that_is_left() {
+        let of = |slots, irregular, share| slots_left(Some(slots), Some(irregular), share).grade;
+        assert_eq!([of(0.0, 0.0, Some(1.0)), of(0.0, 0.0, Some(0.4))], [Grade::Good, Grade::Fair]);
+        assert_eq!([of(0.5, 0.0, Some(0.4)), of(1.0, 0.0, Some(0.96))], [Grade::Poor, Grade::Fair]);
+        assert_eq!(of(0.0, 0.5, Some(1.0)), Grade::Unknown);
+        assert_eq!(slots_left(None, None, None).grade, Grade::Unknown);
     }
 
     #[test]
@@ -366,17 +413,17 @@ mod tests {
         };
         let plain = anstream::adapter::strip_str(&text(&Args::page(&report))).to_string();
         expect![[r#"
-            Who has the CPUs, and when
-              CPU  model         period      jitter  share   phase    offset    confidence  gone
+            Time slots of the CPUs
+              CPU  model         period      jitter  share   phase    offset    confidence  missing
               0    not measured  -           -       -       -        -         -           -
               1    fixed slot    10.000 ms   1.1 %   39.9 %  6.01 ms  -2.50 ms  0.99        -
               2    token bucket  100.000 ms  -       40.0 %  -        -         0.90        -
               CPU limit         40 of every 100 ms, set in /sys/fs/cgroup/pod
               CPU 0: run on CPU 0: EINVAL.
-              CPU 1: gaps come at set times; real-time probe, gaps told apart by rseq.
+              CPU 1: gaps come at set times; real-time probe, gaps attributed by rseq.
               CPU 1: lost 3 gaps: more gaps than are kept.
-              CPU 2: gaps come at set times; ordinary probe, gaps told apart by counted
-              turns (the C library has none).
+              CPU 2: gaps come at set times; ordinary probe, gaps attributed by context
+              switch counts (the C library has none).
         "#]]
         .assert_eq(&plain);
     }

@@ -7,46 +7,47 @@ use evenkeel_measure::meters::rates::{
     Stretch, System, Target,
 };
 
-use crate::commands::measure::card::{CardTurn, PPM, line, with};
+use crate::commands::measure::card::{CardTurn, PPM, line, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
 use crate::show::blocks::{Block, Timeline};
-use crate::show::units::{bytes, percent, quantity, real_quantity};
+use crate::show::finding::{Finding, Grade};
+use crate::show::units::{bytes, part, percent, quantity, real_quantity};
 
-/// CPUs with a line of their own; of more, those that lost most.
+/// Limit of CPUs on the page; those that lost the most are shown.
 const CPUS_SHOWN: usize = 16;
 /// Points of a timeline with fewer readings than that: so many columns of either page, or more.
 const COLUMNS: u64 = 144;
-/// A CPU that counted less of the time than this was away.
+/// A CPU that is counted for less of the time was offline.
 const COUNTED_MIN: f64 = 0.9;
 
-/// What the kernel counts, as rates: steal, pressure, throttling, faults, switches
+/// Report the kernel's counters as rates: steal, pressure, throttling, faults, switches
 ///
-/// Of the whole machine, of a control group and of a server's own process. Nothing is traced: it reads /proc and the control groups' files
-/// at both ends and now and then between.
+/// Covers the machine, a control group and a process. The meter traces nothing: it reads /proc and the files of control groups at regular
+/// intervals.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Look at this process and its control group too
+    /// Also read this process and its control group
     #[arg(long, value_name = "PID", conflicts_with = "cgroup", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Look at this control group too, named as /proc/PID/cgroup does or by its directory [default: the process's, or our own]
+    /// Also read this control group, by its name in /proc/PID/cgroup or its directory [default: that of the process, or of evenkeel]
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
-    /// How long to look
+    /// Duration
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Milliseconds from one reading to the next
+    /// Interval between readings in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     every: u64,
-    /// Clear the marks of the process's pages first, so that those are told which it used meanwhile: slows its next use of each a little
+    /// Clear the referenced bits of the process first, to count the pages that it uses meanwhile. Slows its next use of each page slightly
     #[arg(long, requires = "pid")]
     clear_referenced: bool,
 }
 
 impl Meter for Args {
     const NAME: &'static str = "rates";
-    const TITLE: &'static str = "What the kernel counts";
+    const TITLE: &'static str = "Counters of the kernel";
     const CARD: Option<CardTurn> = Some(CardTurn {
         seconds: 2.0,
         run: |pace, watch| {
@@ -55,7 +56,12 @@ impl Meter for Args {
                 rates::Settings { target: Target::Machine, for_ms, every_ms: for_ms, pages: Pages::AsTheyAre };
             Ok(lines(&rates::run(&settings, watch)?))
         },
+        finding: |lines| {
+            let share = |id| value(lines, id).map(|ppm| ppm / PPM);
+            counted(share("steal_ppm"), share("cpu_pressure_ppm"), value(lines, "major_faults_per_s"))
+        },
     });
+    const NEEDS_IDLE: bool = false;
     type Report = Report;
 
     fn measure(&self, context: &Context<'_>) -> Result<Report, Failure> {
@@ -70,6 +76,31 @@ impl Meter for Args {
             pages: if self.clear_referenced { Pages::ClearReferenced } else { Pages::AsTheyAre },
         };
         context.measure(|watch| rates::run(&settings, watch))
+    }
+
+    fn finding(report: &Report) -> Option<Finding> {
+        let system = &report.rates.system;
+        let steal = system.all.known().map(|all| all.steal);
+        let waits = system.pressure.first().and_then(|pressure| pressure.some.known()).copied();
+        let stopped = report
+            .rates
+            .group
+            .levels
+            .known()
+            .into_iter()
+            .flatten()
+            .filter_map(|level| Some((*level.throttled_periods.known()?, *level.periods.known()?)));
+        // The worst limit of those that apply decides.
+        let stopped = stopped.filter(|(_, periods)| *periods > 0).max_by_key(|(throttled, _)| *throttled);
+        Some(match stopped {
+            Some((throttled, periods)) if throttled > 0 => {
+                let says = format!(
+                    "the CPU limit stopped this control group in {throttled} of {periods} periods; it should never do so"
+                );
+                Finding::new(Grade::of_low(part(throttled, periods), 0.0, 0.01), says)
+            }
+            _ => counted(steal, waits, system.major_faults_per_s.known().copied()),
+        })
     }
 
     fn page(report: &Report) -> Vec<Block> {
@@ -92,6 +123,24 @@ impl Meter for Args {
     }
 }
 
+fn counted(steal: Option<f64>, waits: Option<f64>, faults_per_s: Option<f64>) -> Finding {
+    let Some(stolen) = steal else { return Finding::unknown("the kernel does not report the CPU time") };
+    let shown = |share: Option<f64>| share.map_or_else(|| "an unknown part".to_owned(), percent);
+    let faults = faults_per_s.map_or_else(|| "unknown".to_owned(), |rate| format!("{rate:.1}/s"));
+    let says = format!(
+        "steal is {}, threads wait for a CPU in {} of the time, and page faults that wait for a disk are {faults}; a quiet machine has \
+         less than 1 %, 5 % and 1/s",
+        percent(stolen),
+        shown(waits)
+    );
+    let grades = [
+        Grade::of_low(stolen, 0.01, 0.05),
+        waits.map_or(Grade::Good, |share| Grade::of_low(share, 0.05, 0.2)),
+        faults_per_s.map_or(Grade::Good, |rate| Grade::of_low(rate, 1.0, 10.0)),
+    ];
+    Finding::new(grades.into_iter().min().unwrap_or(Grade::Unknown), says)
+}
+
 fn system(system: &System, elapsed_ns: u64) -> Vec<Block> {
     let mut blocks = vec![Block::heading(format!("The machine, for {}", quantity(elapsed_ns, Unit::Ns)))];
     match &system.all {
@@ -104,13 +153,13 @@ fn system(system: &System, elapsed_ns: u64) -> Vec<Block> {
         ("interrupts", per_second(&system.interrupts_per_s)),
         ("softirqs", per_second(&system.softirqs_per_s)),
         ("new threads", per_second(&system.forks_per_s)),
-        ("page faults", format!("{} without a disk", per_second(&system.minor_faults_per_s))),
-        ("", format!("{} waited for a disk or for swap", per_second(&system.major_faults_per_s))),
+        ("page faults", format!("{} minor", per_second(&system.minor_faults_per_s))),
+        ("", format!("{} major (from a disk or swap)", per_second(&system.major_faults_per_s))),
         ("swap", format!("{} in", per_second(&system.swap_ins_per_s))),
         ("", format!("{} out (pages)", per_second(&system.swap_outs_per_s))),
-        ("memory is short", format!("{} had to free some first", per_second(&system.direct_reclaims_per_s))),
-        ("", format!("{} pages came back soon after they were put out", per_second(&system.refaults_per_s))),
-        ("killed for memory", told(&system.oom_kills, u64::to_string)),
+        ("memory shortage", format!("{} direct reclaims", per_second(&system.direct_reclaims_per_s))),
+        ("", format!("{} refaults of pages", per_second(&system.refaults_per_s))),
+        ("OOM kills", told(&system.oom_kills, u64::to_string)),
     ];
     blocks.extend(rows.map(|(label, value)| Block::row(label, value)));
     blocks.extend(pressure(&system.pressure));
@@ -145,24 +194,24 @@ fn cpus(all: &Shares, cpus: &[CpuShares]) -> Block {
         more[0] = format!("{left} more, in --json");
         rows.push(more);
     }
-    Block::table(["CPU", "user", "system", "irq", "softirq", "steal", "idle", "of it disk"], rows)
+    Block::table(["CPU", "user", "system", "irq", "softirq", "steal", "idle", "iowait"], rows)
 }
 
-/// CPUs of which there are no shares, or only of a part of the time.
+/// Warnings about CPUs without shares, or with shares for part of the time only.
 fn away(cpus: &[CpuShares]) -> Vec<Block> {
     let mut words: Vec<String> = cpus.iter().filter_map(|cpu| cpu.shares.why().map(|why| format!("{why}."))).collect();
     let short = cpus.iter().filter_map(|cpu| {
         let counted = cpu.shares.known()?.counted;
         (counted < COUNTED_MIN).then(|| {
             let share = percent(counted);
-            format!("CPU {} counted {share} of the time: it was offline, or the machine stood still.", cpu.cpu)
+            format!("CPU {} was counted for only {share} of the time: it was offline, or the machine paused.", cpu.cpu)
         })
     });
     words.extend(short);
     let more = words.len().saturating_sub(CPUS_SHOWN);
     words.truncate(CPUS_SHOWN);
     if more > 0 {
-        words.push(format!("And so of {more} more CPUs."));
+        words.push(format!("The same holds for {more} more CPUs."));
     }
     words.into_iter().map(Block::Warning).collect()
 }
@@ -173,7 +222,7 @@ fn pressure(pressure: &[Pressure]) -> Vec<Block> {
             (Seen::Unknown(unknown), _) => format!("unknown: {}", unknown.why),
             (Seen::Known(some), full) => {
                 let full = told(full, |share| percent(*share));
-                format!("{} of the time some thread waited, {full} all did", percent(*some))
+                format!("some threads waited for {} of the time, all for {full}", percent(*some))
             }
         };
         Block::row(&format!("{} pressure", pressure.resource), value)
@@ -185,7 +234,7 @@ fn memory(memory: &Memory) -> Vec<Block> {
     let of = |value: &Seen<u64>| told(value, |size| bytes(*size));
     vec![
         Block::row("memory", format!("{}, {} available", of(&memory.total_bytes), of(&memory.available_bytes))),
-        Block::row("room for swap", format!("{}, {} used", of(&memory.swap_bytes), of(&memory.swap_used_bytes))),
+        Block::row("swap space", format!("{}, {} used", of(&memory.swap_bytes), of(&memory.swap_used_bytes))),
     ]
 }
 
@@ -210,7 +259,7 @@ fn group(group: &Group) -> Vec<Block> {
         None => "no limit".to_owned(),
     });
     blocks.push(Block::row("memory", format!("{}, {limit}", told(&group.used_bytes, |size| bytes(*size)))));
-    // What version 1 does not tell need not be said three times.
+    // Control groups version 1 have no pressure.
     if group.pressure.iter().any(|pressure| pressure.some.known().is_some()) {
         blocks.extend(pressure(&group.pressure));
     }
@@ -227,7 +276,7 @@ fn level(level: &Level) -> Option<Block> {
     let (stopped, periods) = (count(&level.throttled_periods), count(&level.periods));
     let still = told(&level.throttled_ns, |ns| quantity(*ns, Unit::Ns));
     let words =
-        format!("{quota} by {}: stood still in {stopped} of {periods} periods, for {still} in all", level.directory);
+        format!("{quota} by {}: throttled in {stopped} of {periods} periods, for {still} in total", level.directory);
     Some(Block::row("CPU limit", words))
 }
 
@@ -241,10 +290,10 @@ fn of_process(process: &ProcessRates) -> Vec<Block> {
     let rows = [
         ("CPU", format!("{} of one", share(&process.cpu))),
         ("run delay", format!("{} of the time, summed over threads", share(&process.run_delay))),
-        ("switches", format!("{} given up", per_second(&process.voluntary_switches_per_s))),
-        ("", format!("{} taken away", per_second(&process.involuntary_switches_per_s))),
-        ("page faults", format!("{} without a disk", per_second(&process.minor_faults_per_s))),
-        ("", format!("{faults} in all waited for a disk or for swap")),
+        ("switches", format!("{} voluntary", per_second(&process.voluntary_switches_per_s))),
+        ("", format!("{} involuntary", per_second(&process.involuntary_switches_per_s))),
+        ("page faults", format!("{} minor", per_second(&process.minor_faults_per_s))),
+        ("", format!("{faults} major in total (from a disk or swap)")),
     ];
     blocks.extend(rows.map(|(label, value)| Block::row(label, value)));
     blocks.extend(process_memory(&process.memory));
@@ -263,7 +312,7 @@ fn of_process(process: &ProcessRates) -> Vec<Block> {
             ]
         })
         .collect();
-    blocks.push(Block::table(["thread", "name", "waited", "ran", "given up", "taken away"], rows));
+    blocks.push(Block::table(["thread", "name", "waited", "ran", "voluntary", "involuntary"], rows));
     if let Some(why) = &process.lost.why {
         blocks.push(Block::Warning(format!("lost: {} ({why})", process.lost.count)));
     }
@@ -279,7 +328,7 @@ fn process_memory(memory: &ProcessMemory) -> Vec<Block> {
         _ => format!("{} less than before", bytes(grown.unsigned_abs())),
     });
     vec![
-        Block::row("memory", format!("{}, {} by its share", of(&memory.rss_bytes), of(&memory.pss_bytes))),
+        Block::row("memory", format!("{} resident, {} proportional", of(&memory.rss_bytes), of(&memory.pss_bytes))),
         Block::row("in swap", format!("{}, {grown}", of(&memory.swap_bytes))),
         Block::row("referenced", format!("{} since {}", of(&memory.referenced_bytes), memory.referenced_since)),
         Block::row("of its limit", format!("{share} of {} ({})", of(&memory.limit_bytes), memory.limit_by)),
@@ -302,9 +351,9 @@ fn spread(spread: &[Spread], elapsed_ns: u64) -> Vec<Block> {
     if rows.is_empty() {
         return Vec::new();
     }
-    let table = Block::table(["between readings", "lowest", "p10", "p50", "p90", "highest", ""], rows);
-    let mut blocks = vec![Block::heading("How it went"), table];
-    // What was 0 throughout has said so in the table.
+    let table = Block::table(["rate", "min", "p10", "p50", "p90", "max", ""], rows);
+    let mut blocks = vec![Block::heading("Rates over time"), table];
+    // The table already shows rates that were always 0.
     for spread in spread.iter().filter(|spread| spread.zeros < spread.count) {
         blocks.push(Block::Histogram(spread.samples.clone()));
         let title = format!("{} over time, highest in each column", title(spread));
@@ -341,7 +390,7 @@ fn per_second(rate: &Seen<f64>) -> String {
     told(rate, |rate| real_quantity(*rate, Unit::PerS))
 }
 
-/// What is unknown has no line.
+/// Unknown values have no line.
 fn lines(report: &Report) -> Vec<CardLine> {
     let system = &report.rates.system;
     let rate =
@@ -352,12 +401,12 @@ fn lines(report: &Report) -> Vec<CardLine> {
     let cpu = system.pressure.first().and_then(|pressure| pressure.some.known());
     let swap_ins = rate("swap_ins_per_s", "pages swapped in", Better::Lower, &system.swap_ins_per_s);
     let lines = [
-        share("steal_ppm", "stolen, as the kernel counts", Better::Lower, all.map(|all| all.steal)),
-        share("busy_ppm", "busy before we came", Better::Lower, all.map(|all| 1.0 - all.idle - all.steal)),
-        share("cpu_pressure_ppm", "some thread waits for a CPU", Better::Lower, cpu.copied()),
+        share("steal_ppm", "steal", Better::Lower, all.map(|all| all.steal)),
+        share("busy_ppm", "busy with other programs", Better::Lower, all.map(|all| 1.0 - all.idle - all.steal)),
+        share("cpu_pressure_ppm", "threads wait for a CPU", Better::Lower, cpu.copied()),
         rate("context_switches_per_s", "context switches", Better::Neither, &system.context_switches_per_s),
         rate("interrupts_per_s", "interrupts", Better::Neither, &system.interrupts_per_s),
-        rate("major_faults_per_s", "page faults that wait for a disk", Better::Lower, &system.major_faults_per_s),
+        rate("major_faults_per_s", "major page faults", Better::Lower, &system.major_faults_per_s),
         swap_ins.map(beside_the_talk),
     ];
     lines.into_iter().flatten().collect()
@@ -370,4 +419,19 @@ fn beside_the_talk(line: CardLine) -> CardLine {
         "Jalal El Mansouri, Optimizing Servers for the Cloud",
         "page swaps were seen during gameplay on machines with 1.75 GB, of which the system took up to 40 %",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_counter_decides() {
+        let of = |steal, waits, faults| counted(steal, waits, faults).grade;
+        assert_eq!(of(Some(0.0), Some(0.01), Some(0.0)), Grade::Good);
+        assert_eq!(of(Some(0.0), None, None), Grade::Good);
+        assert_eq!(of(Some(0.02), Some(0.01), Some(0.0)), Grade::Fair);
+        assert_eq!(of(Some(0.0), Some(0.01), Some(50.0)), Grade::Poor);
+        assert_eq!(of(None, Some(0.0), Some(0.0)), Grade::Unknown);
+    }
 }

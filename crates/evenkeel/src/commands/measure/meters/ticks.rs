@@ -18,7 +18,8 @@ use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::failure::Failure;
 use crate::show::blocks::Block;
-use crate::show::units::{percent, percent_to, quantity};
+use crate::show::finding::{Finding, Grade};
+use crate::show::units::{percent, percent_to, quantity, real_quantity};
 use crate::{exit, tick_function};
 
 /// Threads that are listed.
@@ -27,44 +28,45 @@ const THREADS_MAX: usize = 12;
 /// A recording is no longer than this: about ten minutes of a busy server.
 const RECORDING_BYTES_MAX: u64 = 256 << 20;
 
-/// Which loop of a running server is its tick, how often it ticks, how late and how long ticks are, who interrupts them
+/// Find the tick of a running server: its rate, the lateness and duration of ticks, and who interrupts them
 ///
-/// Reads the kernel's records of when the server's threads were given a CPU. The server needs no symbols, is not stopped and does not notice.
-/// All its threads together are searched for loops; the tick is the loop that holds most of the server's work. If two loops may be the tick,
-/// or the only one may be a poll for packets, the page lists them; choose one with --tick, --tick-thread or --tick-function. You need root
-/// for --tick-function, for servers of other users, and wherever kernel.perf_event_paranoid forbids it.
+/// Reads the kernel's records of when the server's threads got a CPU. The server needs no symbols and is not stopped. The meter searches
+/// all threads for loops; the tick is the loop with most of the server's work. If two loops may be the tick, or the only one may be a poll
+/// for packets, the page lists them. Choose one with --tick, --tick-thread or --tick-function. You need root for --tick-function, for
+/// servers of other users, and if kernel.perf_event_paranoid forbids it.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whose").args(["pid", "recording"]).required(true))]
 pub(crate) struct Args {
-    /// The server's process; several of them with commas
+    /// The process of the server; separate several with commas
     #[arg(long, value_name = "PID,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pid: Vec<u32>,
-    /// Read this file, which --save wrote, and measure nothing
+    /// Read a recording by --save instead of measuring
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "save"])]
     recording: Option<PathBuf>,
-    /// The tick rate in Hz, where you know it: the loop that is nearest to it is the tick
+    /// The tick rate in Hz, if you know it. Selects the loop with the nearest rate
     #[arg(long, value_name = "HZ", value_parser = rate)]
     tick: Option<f64>,
-    /// Look at the threads of this name only
+    /// Consider only threads of this name
     #[arg(long, value_name = "NAME", alias = "thread")]
     tick_thread: Option<String>,
-    /// The function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL of a file that it runs. A tick then begins
-    /// there, and lasts until the thread waits. Each entry costs the server some microseconds
+    /// The function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL of a loaded file. A tick begins there and
+    /// lasts until the thread waits. Each entry costs the server a few microseconds
     #[arg(long, value_name = "SYMBOL", conflicts_with_all = ["tick", "tick_thread"], value_parser = tick_function::parse)]
     tick_function: Option<TickFunction>,
-    /// How long to watch
+    /// Duration
     #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Write what was recorded to FILE too, for --recording
+    /// Also write the recording to FILE, for --recording
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
 
 impl Meter for Args {
     const NAME: &'static str = "ticks";
-    const TITLE: &'static str = "The tick, seen from outside";
+    const TITLE: &'static str = "The tick";
     /// 1 knew one thread and its tick.
     const FORMAT: u32 = 2;
+    const NEEDS_IDLE: bool = false;
     type Report = Report;
 
     fn measure(&self, context: &Context<'_>) -> Result<Report, Failure> {
@@ -83,12 +85,20 @@ impl Meter for Args {
         Ok(ticks::report(&stream, &wanted))
     }
 
+    fn finding(report: &Report) -> Option<Finding> {
+        Some(match (report.choice.tick(), &report.ticks) {
+            (Ok(_), Some(ticks)) => on_time(ticks),
+            (Ok(_), None) => Finding::unknown("the ticks of this loop could not be followed"),
+            (Err(why), _) => Finding::unknown(format!("no loop is clearly the tick: {why}")),
+        })
+    }
+
     fn page(report: &Report) -> Vec<Block> {
-        let mut blocks = vec![Block::heading("The tick, seen from outside")];
+        let mut blocks = vec![Block::heading("The tick")];
         match (report.choice.tick(), &report.ticks) {
             (Ok(tick), Some(ticks)) => blocks.extend(numbers(tick, ticks)),
-            (Ok(_), None) => blocks.push(Block::Warning("The ticks of this loop could not be followed.".to_owned())),
-            (Err(why), _) => blocks.extend(unclear(&why)),
+            (Ok(_), None) => {}
+            (Err(why), _) => blocks.push(Block::Note(hint(&why))),
         }
         blocks.push(Block::row("watched", quantity(report.watched_ns, Unit::Ns)));
         blocks.push(Block::row("server's CPU", percent(report.cpu_share)));
@@ -104,6 +114,21 @@ impl Meter for Args {
     }
 }
 
+/// A tick that ends after the next one is due delays it.
+fn on_time(ticks: &Ticks) -> Finding {
+    let known = ticks.due != Due::Unknown;
+    let samples = if known { &ticks.due_to_done_ns } else { &ticks.work_ns };
+    let Some(p99) = samples.histogram.quantile(0.99) else { return Finding::unknown("no tick was seen") };
+    let period_ns = 1e9 / ticks.tick_hz;
+    let (took, next) = (quantity(p99, Unit::Ns), real_quantity(period_ns, Unit::Ns));
+    let says = if known {
+        format!("a tick is done {took} after it was due (p99); the next one is due after {next}")
+    } else {
+        format!("a tick works for {took} (p99); the next one begins after {next}")
+    };
+    Finding::new(Grade::of_low(p99 as f64, period_ns / 2.0, period_ns), says)
+}
+
 /// A tick rate that can be found.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     let rates = ticks::tempo::RATE_HZ;
@@ -117,19 +142,13 @@ fn read(file: &Path) -> Result<Stream, Failure> {
     Stream::parse(&text).map_err(|why| Failure::text(exit::WRONG_USE, tried(), why))
 }
 
-/// What a cell of the picture can look like, from nothing to full.
+/// Cells of the timeline, from idle to busy.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Why the tick can't be told, and what to type next.
-fn unclear(why: &Unclear) -> Vec<Block> {
-    let next = hint(why);
-    vec![Block::Warning(format!("Can't tell the tick of this server: {why}.")), Block::Note(next)]
-}
-
-/// What to do where the tick is not clear.
+/// What to do if the tick is unclear.
 pub(crate) fn hint(why: &Unclear) -> String {
     match why {
-        Unclear::NoLoop { .. } => "If the server ticks only with players, connect some. If you know its rate, name it with --tick HZ. A server that \
+        Unclear::NoLoop { .. } => "If the server ticks only with players, connect some. If you know its rate, use --tick HZ. A server that \
                                    waits for requests has no tick: measure its requests instead (`evenkeel prove` with --regex-metric, --json-metric)."
             .to_owned(),
         Unclear::Woken { hz } => format!(
@@ -160,9 +179,9 @@ pub(crate) fn hint(why: &Unclear) -> String {
 
 fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
     let pacing = match ticks.pacing {
-        Pacing::Kept => "at set times: a late tick does not move the next",
-        Pacing::Walks => "chained: a late tick delays all after it",
-        Pacing::Unknown => "whether at set times or chained can't be told",
+        Pacing::Kept => "at fixed times: a late tick does not delay the next",
+        Pacing::Walks => "chained: a late tick delays all later ticks",
+        Pacing::Unknown => "fixed times or chained: unknown",
     };
     let row = |name: &str, samples: &Samples| {
         let summary = samples.histogram.summary();
@@ -174,27 +193,27 @@ fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
     if ticks.due != Due::Unknown {
         rows.push(row("lateness", &ticks.lateness_ns));
     }
-    rows.extend([row("work, on a CPU", &ticks.work_ns), row("begun to done", &ticks.wall_ns)]);
+    rows.extend([row("CPU time", &ticks.work_ns), row("start to end", &ticks.wall_ns)]);
     if ticks.due != Due::Unknown {
-        rows.push(row("due to done", &ticks.due_to_done_ns));
+        rows.push(row("due to end", &ticks.due_to_done_ns));
     }
     let begins = match &tick.of {
-        Workers::Function(name) => Some(Block::row("begins", format!("where a thread enters {name}"))),
+        Workers::Function(name) => Some(Block::row("begins", format!("when a thread enters {name}"))),
         _ => None,
     };
     let mut blocks = vec![
         Block::row("tick rate", format!("{:.3} Hz, {pacing}", ticks.tick_hz)),
-        Block::row("done by", carriers(tick)),
+        Block::row("threads", carriers(tick)),
         Block::row(
             "ticks",
             format!(
-                "{} seen, {} missed, {} began within other work",
+                "{} observed, {} missed, {} began within other work",
                 ticks.ticks, ticks.missed_ticks, ticks.hidden_ticks
             ),
         ),
         Block::row(
             "interrupted",
-            format!("{} ticks lost the CPU, {} went on on another", ticks.preempted_ticks, ticks.moved_ticks),
+            format!("{} ticks lost the CPU, {} continued on another CPU", ticks.preempted_ticks, ticks.moved_ticks),
         ),
         Block::table(["", "p50", "p99", "max"], rows),
     ];
@@ -204,18 +223,16 @@ fn numbers(tick: &TickLoop, ticks: &Ticks) -> Vec<Block> {
     let note = match ticks.due {
         Due::AsAsked => None,
         Due::Earliest => Some(
-            "The times that the server asked to be woken at could not be read: lateness is counted from the earliest ticks. A delay that all ticks \
-             have is not in it.",
+            "evenkeel could not read when the server asked to be woken, so lateness counts from the earliest ticks. It excludes any delay that \
+             all ticks have.",
         ),
-        Due::Unknown => {
-            Some("No lateness: these ticks have no due times that are known from outside. Compare intervals.")
-        }
+        Due::Unknown => Some("Lateness is unknown, because these ticks have no known due times. Compare intervals."),
     };
     blocks.extend(note.map(|words| Block::Note(words.to_owned())));
     blocks
 }
 
-/// The loops, with what speaks for each.
+/// The loops with their evidence.
 fn loops(choice: &Choice) -> Vec<Block> {
     if choice.loops.is_empty() {
         return Vec::new();
@@ -234,8 +251,8 @@ fn loops(choice: &Choice) -> Vec<Block> {
     };
     let rows = choice.loops.iter().enumerate().map(row).collect();
     vec![
-        Block::heading("Loops of this server"),
-        Block::table(["", "rate", "of its CPU time", "work each (p50)", "in time", "done by", "sleeps"], rows),
+        Block::heading("Loops of the server"),
+        Block::table(["", "rate", "of CPU time", "work (p50)", "present", "threads", "sleeps"], rows),
     ]
 }
 
@@ -256,7 +273,7 @@ fn waits(one: &TickLoop) -> String {
         Waits::PollsFor { ns } => format!("polls, {} each time", quantity(ns, Unit::Ns)),
         Waits::ForItsTime => "until a time".to_owned(),
         Waits::WokenBefore => "woken from outside".to_owned(),
-        Waits::Unseen => "not seen".to_owned(),
+        Waits::Unseen => "unknown".to_owned(),
     };
     match (one.within_hz, one.holds_hz) {
         (Some(hz), _) => format!("{waits}; every few wakes of {hz:.1} Hz"),
@@ -276,7 +293,7 @@ fn picture(picture: &Picture) -> Vec<Block> {
         [name, row.cells.iter().map(level).collect::<String>()]
     });
     vec![
-        Block::heading(format!("A stretch of it, {} a cell", quantity(picture.cell_ns as u64, Unit::Ns))),
+        Block::heading(format!("Timeline, {} per cell", quantity(picture.cell_ns as u64, Unit::Ns))),
         Block::table(["thread", "awake"], lines.collect()),
     ]
 }
@@ -290,8 +307,8 @@ fn threads(report: &Report) -> Vec<Block> {
         return Vec::new();
     }
     vec![
-        Block::heading(format!("The busiest of its {} threads", report.threads.len() + report.unwatched_threads)),
-        Block::table(["thread", "number", "of a CPU", "wakes a second"], rows),
+        Block::heading(format!("The busiest of {} threads", report.threads.len() + report.unwatched_threads)),
+        Block::table(["thread", "id", "of a CPU", "wakes per second"], rows),
     ]
 }
 
@@ -300,19 +317,21 @@ fn warnings(report: &Report) -> Vec<Block> {
     let unseen = &report.unseen;
     if !unseen.is_nothing() {
         let words = format!(
-            "Not all was seen: {} records lost, a ring found full {} times, {} wakes too many to hold. Missed ticks may be of these.",
+            "Some records are missing: {} lost, ring buffer full {} times, {} wakes over the limit. Missed ticks may be due to this.",
             unseen.records, unseen.overflows, unseen.wakes
         );
         blocks.push(Block::Warning(words));
     }
     if report.unwatched_threads > 0 {
         blocks.push(Block::Warning(format!(
-            "{} threads were not watched: only the busiest are. Name one with --tick-thread.",
+            "{} threads were not watched, only the busiest. Name one with --tick-thread.",
             report.unwatched_threads
         )));
     }
     if report.is_over {
-        blocks.push(Block::Warning("The server ended meanwhile: the numbers are of the time before.".to_owned()));
+        blocks.push(Block::Warning(
+            "The server ended during the measurement. The numbers cover the time before.".to_owned(),
+        ));
     }
     blocks
 }

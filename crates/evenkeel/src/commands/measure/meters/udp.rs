@@ -8,40 +8,41 @@ use evenkeel_measure::meters::udp::{self, Between, Burst, Ceiling, Echo, Fit, Re
 use evenkeel_measure::{Samples, Unit};
 use serde::Serialize;
 
-use crate::commands::measure::card::{CardTurn, PPM, line, percentiles};
+use crate::commands::measure::card::{CardTurn, PPM, line, percentiles, value};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::exit;
 use crate::failure::Failure;
 use crate::show::blocks::Block;
-use crate::show::units::{percent, quantity, real_quantity};
+use crate::show::finding::{A_TICK, Finding, Grade, TICK_NS};
+use crate::show::units::{percent, percent_to, quantity, real_quantity};
 
 const UNKNOWN: &str = "unknown";
 
-/// UDP round trips, loss and order each way, packets a second, and bursts that fit
+/// Measure UDP round trips, loss and order in each direction, packets per second, and burst capacity
 ///
-/// Without ADDRESS a server is started here and packets go over loopback between two CPUs. Between two hosts: `measure udp --serve
-/// 0.0.0.0:7007` on one, `measure udp HOST:7007` on the other. Packets are sent on an open loop, and a round trip counts from the
-/// time at which its packet was due: a stall can't hide by keeping the meter from sending. sockperf's times are half of a round trip,
-/// counted from the send: `from_send_ns` halved compares with them, its ping-pong with `--pace awake` and under-load with `--pace spin`.
+/// Without ADDRESS the meter starts a server here and sends packets over loopback between two CPUs. Between two hosts, run `measure udp
+/// --serve 0.0.0.0:7007` on one and `measure udp HOST:7007` on the other. Packets are sent on an open loop. A round trip counts from the
+/// time at which its packet was due, so a stall of the sender is included. sockperf reports half of a round trip from the send: compare
+/// half of `from_send_ns` with it, its ping-pong mode with `--pace awake` and its under-load mode with `--pace spin`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server, as HOST:PORT
     #[arg(value_name = "ADDRESS", conflicts_with = "serve")]
     to: Option<String>,
-    /// Be the server, at HOST:PORT: bounded in time, sessions and rates, and of no use to forge addresses with
+    /// Be the server at HOST:PORT. It limits time, sessions and rates, and does not answer forged addresses
     #[arg(long, value_name = "ADDRESS")]
     serve: Option<String>,
-    /// How long: of the echoes, or of the server [default: 5, of the server 600]
+    /// Duration of the echoes, or of the server [default: 5, as server 600]
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
-    /// Packets a second
+    /// Packets per second
     #[arg(long, value_name = "HZ", default_value_t = 1000.0, conflicts_with = "serve")]
     rate: f64,
-    /// Bytes of a packet, headers not counted
+    /// Bytes of a packet, without headers
     #[arg(long, value_name = "BYTES", default_value_t = 64, conflicts_with = "serve")]
     size: usize,
-    /// How the sender waits for a packet's time
+    /// How the sender waits until a packet is due
     #[arg(long, value_enum, default_value_t, conflicts_with = "serve")]
     pace: SendPace,
     /// How the receiver waits for a packet
@@ -50,20 +51,20 @@ pub(crate) struct Args {
     /// Run on this CPU
     #[arg(long, value_name = "CPU")]
     cpu: Option<usize>,
-    /// Ask for a receive buffer of so many bytes; the kernel doubles it, and takes no more than net.core.rmem_max
+    /// Size of the receive buffer. The kernel doubles it, and allows at most net.core.rmem_max
     #[arg(long, value_name = "BYTES")]
     receive_buffer: Option<u32>,
-    /// Measure these parts only
+    /// Measure only these parts
     #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',', conflicts_with = "serve")]
     part: Vec<Part>,
-    /// Echoes that one session of the server gets in a second, at the most
+    /// Limit of echoes per second for one session of the server
     #[arg(long, value_name = "HZ", default_value_t = 200_000, requires = "serve")]
     echoes_max: u64,
 }
 
 impl Meter for Args {
     const NAME: &'static str = "udp";
-    const TITLE: &'static str = "What the way does to UDP packets";
+    const TITLE: &'static str = "UDP round trips";
     const CARD: Option<CardTurn> = Some(CardTurn {
         seconds: 2.5,
         run: |pace, watch| {
@@ -79,6 +80,10 @@ impl Meter for Args {
                 parts: vec![udp::Part::Echo, udp::Part::Ceiling],
             };
             Ok(lines(&udp::run(&settings, watch)?))
+        },
+        finding: |lines| {
+            let lost = value(lines, "udp_echo_lost_ppm").map(|ppm| ppm / PPM);
+            round_trip(Between::Loopback, value(lines, "udp_echo_ns_p99"), lost)
         },
     });
     type Report = Answer;
@@ -113,12 +118,41 @@ impl Meter for Args {
         context.measure(|watch| udp::run(&settings, watch)).map(|report| Answer::Measured(Box::new(report)))
     }
 
+    fn finding(answer: &Answer) -> Option<Finding> {
+        let Answer::Measured(report) = answer else { return None };
+        let Some(echo) = &report.echo else { return Some(Finding::unknown("round trips were not measured")) };
+        let p99 = echo.from_due_ns.histogram.quantile(0.99).map(|ns| ns as f64);
+        Some(round_trip(report.between, p99, lost_share(echo)))
+    }
+
     fn page(answer: &Answer) -> Vec<Block> {
         match answer {
             Answer::Measured(report) => measured(report),
             Answer::Served(report) => served(report),
         }
     }
+}
+
+/// The limits of loopback leave the rest of the time to the network.
+fn round_trip(between: Between, p99_ns: Option<f64>, lost: Option<f64>) -> Finding {
+    let Some(ns) = p99_ns else { return Finding::unknown("no packet came back") };
+    let (way, good, fair) = match between {
+        Between::Loopback => ("over loopback", TICK_NS / 50.0, TICK_NS / 10.0),
+        Between::Network => ("over the network", TICK_NS / 4.0, TICK_NS),
+    };
+    let loss = lost.map_or_else(|| "an unknown share".to_owned(), |share| percent_to(2, share));
+    let says = format!(
+        "a round trip {way} takes {} (p99) and {loss} of the packets are lost; {A_TICK}",
+        real_quantity(ns, Unit::Ns)
+    );
+    let worse = Grade::of_low(ns, good, fair).min(lost.map_or(Grade::Good, |share| Grade::of_low(share, 0.0001, 0.01)));
+    Finding::new(worse, says)
+}
+
+fn lost_share(echo: &Echo) -> Option<f64> {
+    let ways = [&echo.there, &echo.back].into_iter().flatten();
+    let (sent, lost) = ways.fold((0, 0), |(sent, lost), way| (sent + way.sent, lost + way.lost));
+    (sent > 0).then(|| lost as f64 / sent as f64)
 }
 
 /// Either side of the measurement.
@@ -132,8 +166,8 @@ pub(crate) enum Answer {
 fn measured(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::row("server", report.to.to_string())];
     if report.between == Between::Loopback {
-        let words = "This is loopback: two threads of one host and no network. Between hosts: `evenkeel measure udp --serve ADDRESS` on the \
-                     other, `evenkeel measure udp ADDRESS` here.";
+        let words = "This is loopback between two threads, without a network. Between hosts, run `evenkeel measure udp --serve ADDRESS` on \
+                     the other and `evenkeel measure udp ADDRESS` here.";
         blocks.push(Block::Note(words.to_owned()));
     }
     blocks.extend(report.echo.iter().flat_map(echo));
@@ -143,19 +177,19 @@ fn measured(report: &Report) -> Vec<Block> {
     blocks
 }
 
-/// How the sender waits for a packet's time.
+/// How the sender waits until a packet is due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum SendPace {
-    /// It stays awake, and sleeps only for the newest answer, as ping-pong programs do: takes most of a CPU
+    /// Stay awake and sleep only for the newest answer, as ping-pong programs do; uses most of a CPU
     #[default]
     Awake,
-    /// It sleeps until shortly before, as a server between ticks does: its CPU comes from idle
+    /// Sleep until shortly before, as a server between ticks does, so its CPU goes idle
     Sleep,
-    /// It spins, and another thread takes the answers: takes all of a CPU
+    /// Spin, while another thread receives the answers; uses all of a CPU
     Spin,
 }
 
-/// What to do until it is time.
+/// How a thread waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Waiting {
     #[default]
@@ -167,11 +201,11 @@ enum Waiting {
 enum Part {
     /// Round trips, loss and order
     Echo,
-    /// Where the time of a round trip goes
+    /// The parts of a round trip
     Split,
-    /// Packets a second that a core sends and takes
+    /// Packets per second that a core sends and receives
     Ceiling,
-    /// Packets that fit while nobody reads
+    /// Packets that fit into the buffer while nobody reads
     Burst,
 }
 
@@ -191,38 +225,38 @@ fn parts(asked: &[Part]) -> Vec<udp::Part> {
 pub(super) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let wrong = |why: String| Failure::text(exit::WRONG_USE, format!("understand the address {text:?}"), why);
     let mut found =
-        text.to_socket_addrs().map_err(|error| wrong(format!("{error}; it is HOST:PORT, as 10.0.0.2:7007")))?;
+        text.to_socket_addrs().map_err(|error| wrong(format!("{error}; expected HOST:PORT, such as 10.0.0.2:7007")))?;
     found.next().ok_or_else(|| wrong("the name has no address".to_owned()))
 }
 
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
-    if (0.01..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("it takes 0.01 to 86400".to_owned()) }
+    if (0.01..=86_400.0).contains(&seconds) { Ok(seconds) } else { Err("expected 0.01 to 86400".to_owned()) }
 }
 
 /// What a server did.
 pub(super) fn served(report: &server::Report) -> Vec<Block> {
     let packets = &report.packets;
     let mut blocks = vec![
-        Block::row("served at", report.at.to_string()),
-        Block::row("for", quantity((report.seconds * 1e9) as u64, Unit::Ns)),
+        Block::row("server", report.at.to_string()),
+        Block::row("duration", quantity((report.seconds * 1e9) as u64, Unit::Ns)),
         Block::row("sessions", packets.sessions.to_string()),
         Block::row(
             "packets",
-            format!("{} taken, {} bytes in, {} bytes out", packets.taken, report.bytes_in, report.bytes_out),
+            format!("{} received, {} bytes in, {} bytes out", packets.taken, report.bytes_in, report.bytes_out),
         ),
         Block::row("CPU time", quantity(report.cpu_ns, Unit::Ns)),
     ];
     let dropped = packets.malformed + packets.unproven + packets.too_many;
     if dropped > 0 {
         let words = format!(
-            "{dropped} packets got no answer: {} were none of ours, {} had no session or no good cookie, {} were too many.",
+            "{dropped} packets got no answer: {} were malformed, {} had no session or a wrong cookie, {} exceeded the rate limit.",
             packets.malformed, packets.unproven, packets.too_many
         );
         blocks.push(Block::Warning(words));
     }
     if let Some(count) = report.dropped_at_socket.filter(|count| *count > 0) {
-        blocks.push(Block::Warning(format!("{count} packets found no room in the socket's receive buffer.")));
+        blocks.push(Block::Warning(format!("The receive buffer of the socket was full for {count} packets.")));
     }
     blocks
 }
@@ -239,36 +273,42 @@ const TIMES: [&str; 6] = ["", "p50", "p90", "p99", "p99.9", "max"];
 
 fn echo(echo: &Echo) -> Vec<Block> {
     let mut blocks = vec![
-        Block::heading(format!("Round trips: {} bytes, {} packets a second", echo.bytes, echo.rate_hz)),
+        Block::heading(format!("Round trips: {} bytes, {} packets per second", echo.bytes, echo.rate_hz)),
         Block::table(
             TIMES,
             vec![
-                times("from when it was due", &echo.from_due_ns),
-                times("from when it was sent", &echo.from_send_ns),
-                times("sent late by", &echo.late_ns),
+                times("from its due time", &echo.from_due_ns),
+                times("from its send time", &echo.from_send_ns),
+                times("send delay", &echo.late_ns),
             ],
         ),
     ];
-    let ways = [("there", &echo.there), ("back", &echo.back)];
+    let ways = [("to the server", &echo.there), ("back", &echo.back)];
     let rows: Vec<_> = ways.iter().filter_map(|(name, way)| way.as_ref().map(|way| row(name, way))).collect();
     if rows.is_empty() {
-        blocks.push(Block::Warning("The server did not tell what it counted: loss each way is unknown.".to_owned()));
+        blocks.push(Block::Warning(
+            "The server did not report its counts, so the loss in each direction is unknown.".to_owned(),
+        ));
     } else {
-        blocks.push(Block::table(["way", "sent", "lost", "dropped at socket", "reordered", "by up to", "twice"], rows));
+        blocks.push(Block::table(
+            ["direction", "sent", "lost", "dropped at socket", "reordered", "by up to", "duplicates"],
+            rows,
+        ));
     }
     let sent_share = echo.sent_hz / echo.rate_hz;
     if sent_share < 0.99 {
-        let words = format!("Only {} of {} packets a second could be sent.", echo.sent_hz.round(), echo.rate_hz);
+        let words = format!("Only {} of {} packets per second were sent.", echo.sent_hz.round(), echo.rate_hz);
         blocks.push(Block::Warning(words));
     }
     if echo.not_sent > 0 {
-        blocks.push(Block::Warning(format!("The kernel here did not take {} packets.", echo.not_sent)));
+        blocks.push(Block::Warning(format!("The local kernel refused {} packets.", echo.not_sent)));
     }
     if let Some(others) = echo.others.filter(|others| *others > 0) {
         blocks.push(Block::Warning(format!("The server had {others} other sessions at the same time.")));
     }
     let server = echo.server_cpu_share.map_or_else(|| UNKNOWN.to_owned(), percent);
-    blocks.push(Block::row("CPU", format!("{} of one here, {server} of one at the server", percent(echo.cpu_share))));
+    blocks
+        .push(Block::row("CPU", format!("{} of one CPU here, {server} of one at the server", percent(echo.cpu_share))));
     blocks.push(Block::Histogram(echo.from_due_ns.clone()));
     blocks
 }
@@ -287,21 +327,21 @@ fn row(name: &str, way: &Way) -> [String; 7] {
 
 fn split(split: &Split) -> Vec<Block> {
     let rows = vec![
-        times("our wake-up: sent late by", &split.late_ns),
-        times("kernel, to the driver", &split.send_path_ns),
-        times("network, there and back", &split.network_ns),
+        times("wake-up of the sender", &split.late_ns),
+        times("kernel to the driver", &split.send_path_ns),
+        times("network, both directions", &split.network_ns),
         times("server: softirq, queue, wake", &split.server_wait_ns),
-        times("server: its turn", &split.server_turn_ns),
-        times("here: softirq and wake", &split.woken_ns),
-        times("here: softirq and queue, awake", &split.queued_ns),
-        times("here: softirq alone", &split.softirq_ns),
-        times("all, from when it was due", &split.from_due_ns),
+        times("server: processing", &split.server_turn_ns),
+        times("receiver: softirq and wake-up", &split.woken_ns),
+        times("receiver: softirq and queue, awake", &split.queued_ns),
+        times("receiver: softirq only", &split.softirq_ns),
+        times("total, from its due time", &split.from_due_ns),
     ];
-    let mut blocks = vec![Block::heading("Where the time goes"), Block::table(TIMES, rows)];
+    let mut blocks = vec![Block::heading("Parts of a round trip"), Block::table(TIMES, rows)];
     for samples in [&split.network_ns, &split.softirq_ns] {
         if samples.lost.count > 0 {
             let why = samples.lost.why.as_deref().unwrap_or(UNKNOWN);
-            blocks.push(Block::Warning(format!("{} round trips are not in the split: {why}.", samples.lost.count)));
+            blocks.push(Block::Warning(format!("{} round trips could not be split: {why}.", samples.lost.count)));
         }
     }
     blocks
@@ -314,10 +354,10 @@ fn ceiling(ceiling: &Ceiling) -> Vec<Block> {
         };
         [name.to_owned(), of(|rate| rate.per_s), of(|rate| rate.per_cpu_s)]
     };
-    let rows = vec![row("sent", Some(ceiling.send)), row("taken by the server", ceiling.receive)];
+    let rows = vec![row("sent", Some(ceiling.send)), row("received by the server", ceiling.receive)];
     let mut blocks = vec![
-        Block::heading(format!("Packets a second, {} bytes, as fast as they go", ceiling.bytes)),
-        Block::table(["", "a second", "a second of a core"], rows),
+        Block::heading(format!("Maximum packet rate, {} bytes", ceiling.bytes)),
+        Block::table(["", "per second", "per second of CPU"], rows),
     ];
     if let Some(lost) = ceiling.lost.filter(|lost| *lost > 0) {
         let dropped = ceiling.dropped_at_socket.map_or_else(|| UNKNOWN.to_owned(), |count| count.to_string());
@@ -340,10 +380,10 @@ fn burst(burst: &Burst) -> Vec<Block> {
         ]
     };
     vec![
-        Block::heading("Bursts that fit while nobody reads"),
-        Block::row("receive buffer", format!("{} bytes as the kernel counts them", burst.receive_buffer_bytes)),
+        Block::heading("Burst capacity while nobody reads"),
+        Block::row("receive buffer", format!("{} bytes, as the kernel counts", burst.receive_buffer_bytes)),
         Block::table(
-            ["bytes", "sent", "fit", "dropped at socket", "lost before", "each takes"],
+            ["bytes", "sent", "fit", "dropped at socket", "lost before", "memory each"],
             burst.fits.iter().map(row).collect(),
         ),
     ]
@@ -354,20 +394,33 @@ fn lines(report: &Report) -> Vec<CardLine> {
     if let Some(echo) = &report.echo {
         let trips = percentiles("udp_echo_ns", "echo over loopback", Better::Lower, &echo.from_send_ns);
         lines.extend(trips.into_iter().flatten());
-        let ways: Vec<_> = [&echo.there, &echo.back].into_iter().flatten().collect();
-        let (sent, lost) = ways.iter().fold((0, 0), |(sent, lost), way| (sent + way.sent, lost + way.lost));
-        if sent > 0 {
-            let share = lost as f64 / sent as f64 * PPM;
-            lines.push(line("udp_echo_lost_ppm", "lost on the way", Unit::Ppm, Better::Lower, share));
-        }
+        let lost = lost_share(echo);
+        lines
+            .extend(lost.map(|share| line("udp_echo_lost_ppm", "packets lost", Unit::Ppm, Better::Lower, share * PPM)));
     }
     if let Some(ceiling) = &report.ceiling {
         let send = ceiling.send.per_cpu_s;
-        lines.push(line("udp_send_per_cpu_s", "packets a core sends", Unit::PerS, Better::Higher, send));
+        lines.push(line("udp_send_per_cpu_s", "packets sent per CPU second", Unit::PerS, Better::Higher, send));
         let receive = ceiling.receive.map(|rate| rate.per_cpu_s);
-        let receive =
-            receive.map(|rate| line("udp_receive_per_cpu_s", "packets a core takes", Unit::PerS, Better::Higher, rate));
+        let receive = receive.map(|rate| {
+            line("udp_receive_per_cpu_s", "packets received per CPU second", Unit::PerS, Better::Higher, rate)
+        });
         lines.extend(receive);
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worse_of_time_and_loss_decides() {
+        let of = |between, p99_ns, lost| round_trip(between, Some(p99_ns), lost).grade;
+        assert_eq!(of(Between::Loopback, 50e3, Some(0.0)), Grade::Good);
+        assert_eq!(of(Between::Network, 3e6, None), Grade::Good);
+        assert_eq!(of(Between::Loopback, 3e6, Some(0.0)), Grade::Poor);
+        assert_eq!(of(Between::Network, 3e6, Some(0.02)), Grade::Poor);
+        assert_eq!(round_trip(Between::Network, None, Some(1.0)).grade, Grade::Unknown);
+    }
 }

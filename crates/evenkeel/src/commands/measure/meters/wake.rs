@@ -7,56 +7,57 @@ use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::wake::{self, Cell, Kind, Part, Parts, Place, Report, Variant};
 use evenkeel_sys::CpuSet;
 
-use crate::commands::measure::card::{CardTurn, percentiles, with};
+use crate::commands::measure::card::{CardTurn, percentiles, value, with};
 use crate::commands::measure::context::Context;
 use crate::commands::measure::meter::Meter;
 use crate::exit;
 use crate::failure::Failure;
 use crate::show::blocks::Block;
+use crate::show::finding::{A_TICK, Finding, Grade, TICK_NS};
 use crate::show::units::{percent_to, quantity, real_quantity};
 
-/// A CPU that is idle for less of the time that its sleeper sleeps has other work: it may never have gone to sleep.
+/// If the CPU is idle for less of the sleep, it has other work and may never go idle.
 const IDLE_SHARE_MIN: f64 = 0.5;
 /// Only a gap of this length or more is mostly sleep.
 const SLEEPY_GAP_NS: u64 = 200_000;
-/// A part is worth a sentence from here on, and if it is this share of the whole.
+/// The smallest part that gets a sentence, in nanoseconds and as a share of the whole.
 const PART_NS_MIN: f64 = 2_000.0;
 const PART_SHARE_MIN: f64 = 0.3;
 
-/// How late one is woken, by idle gap and by CPU, told apart into timer slack, scheduling class and leaving idle
+/// Measure wake-up latency by sleep time and CPU, and split it into timer slack, scheduling class and leaving idle
 ///
-/// A timer (clock_nanosleep, timerfd), another CPU (futex), a UDP packet on the loopback. Ways to wait are taken in turns within each
-/// round: as a program that sets nothing; with a timer slack of 1 ns; real-time; with /dev/cpu_dma_latency held at 0; with the CPU kept
-/// awake by a thread of the idle class; and without any sleep, which is the floor. The differences are the parts. Real-time and
-/// /dev/cpu_dma_latency take root; what can't be had is left out and told. The CPU that wakes is busy all the time.
+/// A wake-up comes from a timer (clock_nanosleep, timerfd), another CPU (futex), or a UDP packet on loopback. Each round waits in several
+/// ways: as a program that sets nothing; with a timer slack of 1 ns; real-time; with /dev/cpu_dma_latency held at 0; with a SCHED_IDLE
+/// thread that keeps the CPU awake; and without sleep, which is the lower bound. The differences are the parts. Real-time and
+/// /dev/cpu_dma_latency need root; the page lists what was left out. The waking CPU is busy all the time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long in all
+    /// Total duration
     #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// Idle gaps in microseconds, from 1 to 100000
     #[arg(long, value_name = "US,…", value_delimiter = ',', default_values_t = [50, 100, 200, 500, 1000, 5000, 20_000])]
     gaps_us: Vec<u64>,
-    /// Timers on each of these CPUs, and wakes from each to each other; otherwise the first wakes the last
+    /// Measure timers on each of these CPUs, and wakes from each to each other [default: the first wakes the last]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<CpuSet>,
-    /// What wakes: timer, timerfd, futex, udp
+    /// Sources of wake-ups: timer, timerfd, futex, udp
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', value_parser = kind, default_values = ["timer", "timerfd", "futex", "udp"])]
     kinds: Vec<Kind>,
-    /// Ways to wait: plain, slack-1ns, fifo, dma-latency-0, kept-awake, spinning; and fifo-dma-latency-0, as cyclictest does it
+    /// Ways to wait: plain, slack-1ns, fifo, dma-latency-0, kept-awake, spinning, and fifo-dma-latency-0 (the defaults of cyclictest)
     #[arg(long, value_name = "WAY,…", value_delimiter = ',', value_parser = variant, default_values = Variant::USUAL.map(Variant::name))]
     variants: Vec<Variant>,
-    /// Timer slack of the plain wait, in nanoseconds; otherwise the one that evenkeel was started with
+    /// Timer slack of the plain wait, in nanoseconds [default: inherited]
     #[arg(long, value_name = "NS")]
     slack_ns: Option<NonZeroU64>,
-    /// Of the order of turns
+    /// Seed of the random order
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
 
 impl Meter for Args {
     const NAME: &'static str = "wake";
-    const TITLE: &'static str = "How late one is woken";
+    const TITLE: &'static str = "Wake-up latency";
     const CARD: Option<CardTurn> = Some(CardTurn {
         seconds: 3.0,
         run: |pace, watch| {
@@ -72,6 +73,7 @@ impl Meter for Args {
             };
             Ok(lines(&wake::run(&settings, watch)?))
         },
+        finding: |lines| late(value(lines, "wake_timer_5000us_ns_p99"), GAPS_US[1] * 1000),
     });
     type Report = Report;
 
@@ -93,12 +95,24 @@ impl Meter for Args {
         context.measure(|watch| wake::run(&settings, watch))
     }
 
+    fn finding(report: &Report) -> Option<Finding> {
+        let plain = || report.cells.iter().filter(|cell| cell.kind == Kind::Timer && cell.variant == Variant::Plain);
+        let gap_ns = plain().map(|cell| cell.gap_ns).min_by_key(|gap_ns| gap_ns.abs_diff(1_000_000));
+        let Some(gap_ns) = gap_ns else {
+            return Some(Finding::unknown("timers of a program that sets nothing were not measured"));
+        };
+        let worst = plain().filter(|cell| cell.gap_ns == gap_ns);
+        let worst = worst.filter_map(|cell| cell.latency.histogram.quantile(0.99)).max();
+        Some(late(worst.map(|ns| ns as f64), gap_ns))
+    }
+
     fn page(report: &Report) -> Vec<Block> {
-        let mut blocks = vec![Block::heading("How late one is woken")];
-        blocks.push(Block::row("took", format!("{}, {} rounds", quantity(report.wall_ns, Unit::Ns), report.rounds)));
+        let mut blocks = vec![Block::heading("Wake-up latency")];
+        blocks
+            .push(Block::row("duration", format!("{}, {} rounds", quantity(report.wall_ns, Unit::Ns), report.rounds)));
         let slack = report.plain_slack_ns.map_or("unknown".to_owned(), |ns| quantity(ns, Unit::Ns));
         blocks.push(Block::row("timer slack", slack));
-        let driver = report.idle_driver.as_deref().unwrap_or("none: /dev/cpu_dma_latency has nothing to choose among");
+        let driver = report.idle_driver.as_deref().unwrap_or("none: /dev/cpu_dma_latency has no effect");
         blocks.push(Block::row("idle driver", driver));
         if let Some(ns) = report.guest_halt_poll_ns {
             blocks.push(Block::row("halt polling", quantity(ns, Unit::Ns)));
@@ -122,14 +136,23 @@ impl Meter for Args {
             }
         }
         for skipped in &report.skipped {
-            blocks.push(Block::Warning(format!("left out: {}: {}", skipped.what, skipped.why)));
+            blocks.push(Block::Warning(format!("not measured: {}: {}", skipped.what, skipped.why)));
         }
         blocks
     }
 }
 
+fn late(p99_ns: Option<f64>, gap_ns: u64) -> Finding {
+    let Some(ns) = p99_ns else { return Finding::unknown("no timer fired") };
+    let (late, gap) = (real_quantity(ns, Unit::Ns), quantity(gap_ns, Unit::Ns));
+    let says = format!("a timer wakes its thread {late} late (p99, after {gap} of sleep); {A_TICK}");
+    Finding::new(Grade::of_low(ns, TICK_NS / 100.0, TICK_NS / 10.0), says)
+}
+
 fn cpus(text: &str) -> Result<CpuSet, String> {
-    CpuSet::parse_list(text).filter(|cpus| !cpus.is_empty()).ok_or_else(|| "a list of CPUs is like 0,2-3".to_owned())
+    CpuSet::parse_list(text)
+        .filter(|cpus| !cpus.is_empty())
+        .ok_or_else(|| "expected a list of CPUs, such as 0,2-3".to_owned())
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
@@ -165,7 +188,7 @@ fn of_place(report: &Report, kind: Kind, place: Place) -> Vec<Block> {
     );
     blocks.extend(idle(&cells));
     blocks.extend(lost(&cells));
-    // One is enough to see the shape: after a millisecond, or the gap that is nearest to it.
+    // One histogram shows the shape: that of the gap nearest to 1 ms.
     let plain = cells.iter().filter(|cell| cell.variant == Variant::Plain);
     let shown = plain.min_by_key(|cell| cell.gap_ns.abs_diff(1_000_000));
     blocks.extend(shown.map(|cell| Block::Histogram(cell.latency.clone())));
@@ -188,21 +211,21 @@ fn row(parts: &Parts, cells: &[&Cell]) -> [String; 8] {
     ]
 }
 
-/// The largest part in words, with how large a share it is.
+/// The share of the largest part, and a sentence about it.
 fn largest(parts: &Parts) -> Option<(f64, String)> {
     let plain_ns = parts.plain_ns? as f64;
     let candidates = [
-        (parts.slack, "is timer slack: gone with a slack of 1 ns (prctl, no right needed)"),
-        (parts.class, "is the ordinary class: gone in the real-time class"),
+        (parts.slack, "is timer slack: a slack of 1 ns removes it (prctl, no privileges needed)"),
+        (parts.class, "is the ordinary scheduling class: the real-time class removes it"),
         (
             parts.idle_exit,
-            "is the CPU leaving idle: gone with /dev/cpu_dma_latency held at 0 (see `evenkeel explain cpuidle.dma_latency_us`)",
+            "is the CPU leaving idle: /dev/cpu_dma_latency at 0 removes it (see `evenkeel explain cpuidle.dma_latency_us`)",
         ),
-        (parts.idle_exit_kept_awake, "is the CPU leaving idle: gone when a thread of the idle class keeps it awake"),
+        (parts.idle_exit_kept_awake, "is the CPU leaving idle: a SCHED_IDLE thread that keeps it awake removes it"),
     ];
-    let parts_told = candidates.into_iter().filter_map(|(part, words)| Some((part?, words)));
-    // A part that a quarter of the rounds did not see may be chance.
-    let sure = parts_told.filter(|(part, _)| part.low_ns > 0.0 && part.ns >= PART_NS_MIN);
+    let found = candidates.into_iter().filter_map(|(part, words)| Some((part?, words)));
+    // A part that is 0 or less in a quarter of the rounds may be chance.
+    let sure = found.filter(|(part, _)| part.low_ns > 0.0 && part.ns >= PART_NS_MIN);
     let (part, words) = sure.max_by(|(one, _), (other, _)| one.ns.total_cmp(&other.ns))?;
     let share = part.ns / plain_ns;
     let of = |ns| real_quantity(ns, Unit::Ns);
@@ -211,7 +234,7 @@ fn largest(parts: &Parts) -> Option<(f64, String)> {
     (share >= PART_SHARE_MIN).then_some((share, told))
 }
 
-/// Whether leaving idle could be seen at all.
+/// The cost of leaving idle is only visible on a CPU that goes idle.
 fn idle(cells: &[&Cell]) -> Option<Block> {
     let sleepy = cells.iter().filter(|cell| cell.variant == Variant::Plain && cell.gap_ns >= SLEEPY_GAP_NS);
     let shares: Vec<f64> = sleepy.filter_map(|cell| cell.idle.idle_share).collect();
@@ -222,7 +245,7 @@ fn idle(cells: &[&Cell]) -> Option<Block> {
     let percent = percent_to(0, mean);
     Some(if mean < IDLE_SHARE_MIN {
         let words = format!(
-            "The CPU was idle for {percent} of the time only, other work had it: what leaving idle takes could not be seen."
+            "The CPU was idle for only {percent} of the waits, because it had other work: the cost of leaving idle is unknown."
         );
         Block::Warning(words)
     } else {
