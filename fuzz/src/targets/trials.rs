@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::{Arc, LazyLock};
 
-use evenkeel_trial::boots::{BootWords, Sight, next};
+use evenkeel_trial::boots::{BootStatus, BootWords, next};
 use evenkeel_trial::saved::{RunReport, across};
 use evenkeel_trial::search::{GoalFile, Log, is_over};
 use evenkeel_workload::load::{Dataset, Http, Kind, Memcached, Mqtt, Op, Protocol, Redis, Sizes};
@@ -93,8 +93,8 @@ fn boots(text: &str) {
     let Ok(mut state) = evenkeel_trial::boots::parse_json(text) else { return };
     drop(state.report());
     let machine = BootWords::default();
-    let sight = Sight { boot_id: "b".to_owned(), now_s: state.begun_s, is_licensed: true, machine };
-    drop(next(&mut state, &sight));
+    let status = BootStatus { boot_id: "b".to_owned(), now_s: state.begun_s, is_licensed: true, machine };
+    drop(next(&mut state, &status));
     // What is let through can be written and read again.
     if let Ok(text) = state.text() {
         assert!(evenkeel_trial::boots::parse(text.as_bytes()).is_ok());
@@ -121,7 +121,7 @@ pub(super) fn search_log(text: &str) {
 
 /// A report of a trial, and what is said of it beside another; or a session that was kept.
 pub(super) fn report(text: &str) {
-    let _ = evenkeel_trial::kept::parse(text.as_bytes());
+    let _ = evenkeel_trial::session_log::parse(text.as_bytes());
     boots(text);
     let Ok(saved) = RunReport::parse(text) else { return };
     for entry in &saved.trials {
