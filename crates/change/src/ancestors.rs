@@ -1,6 +1,6 @@
-//! Who else could replace the state directory: whoever may write to a folder above it can give it another name and put one of their own in
-//! its place. The owner of a folder above may do so too, and is trusted: root works in the folders of its users, with `sudo` and in containers
-//! that mount them, and named the folder itself.
+//! Checks who could replace the state directory. Anyone who may write to a folder above it can rename it and put
+//! another directory in its place. The owner of such a folder may do so too, and is trusted: root works in the folders
+//! of its users, with `sudo` and in containers that mount them, and root itself named the folder.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,11 @@ use crate::state_error::StateError;
 /// A path has 4,096 bytes: no folder is deeper by its path.
 const LEVELS_MAX: usize = 2048;
 
-/// Refuses a state directory that another user could replace. The folders are those that are really above it, whatever its path says.
+/// Refuses a state directory that another user could replace. It checks the folders that are really above the
+/// directory, whatever its path says.
 ///
 /// # Errors
-/// [`StateError::Unsafe`] with the folder and what mends it.
+/// [`StateError::Unsafe`] with the folder and the fix.
 pub(crate) fn refuse_if_replaceable(dir: &File, path: &Path) -> Result<(), StateError> {
     let io = |errno| StateError::io("look above", path, errno);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -36,7 +37,7 @@ pub(crate) fn refuse_if_replaceable(dir: &File, path: &Path) -> Result<(), State
     Ok(())
 }
 
-/// Why a folder above must not be trusted, and what mends it.
+/// Why a folder above must not be trusted, and the fix.
 fn why_not(stat: &Stat, folder: &dyn Fn() -> String) -> Option<String> {
     let mode = Mode::from_raw_mode(stat.st_mode);
     if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
@@ -49,7 +50,7 @@ fn why_not(stat: &Stat, folder: &dyn Fn() -> String) -> Option<String> {
     None
 }
 
-/// The folder so many levels above `path`, for people.
+/// The folder this many levels above `path`, for messages.
 fn shown(path: &Path, level: usize) -> String {
     let above: PathBuf = std::iter::once(path).chain(std::iter::repeat_n(Path::new(".."), level)).collect();
     std::fs::canonicalize(&above).unwrap_or(above).display().to_string()
@@ -71,7 +72,7 @@ mod tests {
         opened.err()
     }
 
-    /// A folder that everybody might write to was trusted, so that any user could put a journal of their own in the place of root's.
+    /// Regression: a world-writable folder was trusted, so any user could replace root's journal with another one.
     #[test]
     fn a_folder_above_that_others_can_write_to_is_refused() {
         let parent = tempfile::tempdir().unwrap();
@@ -92,7 +93,7 @@ mod tests {
                 }
             }
         }
-        // By whatever path it is reached: what counts is where it is.
+        // The check must not depend on the path by which the directory is reached.
         symlink(parent.join("a/b"), parent.join("link")).unwrap();
         std::fs::set_permissions(parent.join("a"), PermissionsExt::from_mode(0o777)).unwrap();
         let error = why(&parent.join("link/state")).unwrap();

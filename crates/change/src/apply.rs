@@ -1,4 +1,4 @@
-//! `apply`: a plan as one transaction. All of its steps come about, or none stays.
+//! `apply` runs a plan as one transaction: either all of its steps take effect, or none stays.
 
 use evenkeel_host::{Action, Plan};
 use evenkeel_hostfs::{HostWriter, Root, RootKind};
@@ -21,10 +21,10 @@ use crate::undo::{put_back, restore_for_good};
 /// A plan that was not applied. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// The journal could not be started: nothing was written to the host.
+    /// The journal could not be started. Nothing was written to the host.
     #[error(transparent)]
     Journal(#[from] StateError),
-    /// It failed half-way and was put back, as far as `put_back` tells.
+    /// It failed half-way. `put_back` says what was restored.
     #[error(transparent)]
     HalfWay(Box<HalfWay>),
 }
@@ -36,9 +36,9 @@ pub struct HalfWay {
     /// What failed.
     #[source]
     pub failure: Failure,
-    /// What became of each step.
+    /// The outcome of each step.
     pub transaction: Transaction,
-    /// What was put back, and whether all of it was.
+    /// What was restored, and whether all of it was.
     pub put_back: PutBack,
 }
 
@@ -57,13 +57,14 @@ impl HalfWay {
     }
 }
 
-/// Brings the steps of `plan` about, in their order; `title` tells people later what it was for.
+/// Applies the steps of `plan` in order. `title` is shown to people later.
 ///
-/// What undoes a write is on disk before the write. A step counts only when its value reads back in force. When one
-/// fails, those before it are put back. Steps that no write to the host brings about are passed over, and say what does.
+/// The data that undoes a write is on disk before the write. A step counts only when its value reads back in force. If
+/// one step fails, the earlier ones are restored. Steps that no write to the host can apply are skipped, and report
+/// what to do.
 ///
 /// # Errors
-/// If the journal can't be written, or a step fails; the error then tells whether all was put back.
+/// If the journal can't be written, or a step fails. The error says whether everything was restored.
 pub fn apply(
     root: &Root,
     writer: &HostWriter,
@@ -74,11 +75,11 @@ pub fn apply(
     carry_out(root, writer, state, &Job::of(plan, title), |_| Ok(()))
 }
 
-/// [`apply`] with all that a job may ask for. `arm` is called with the transaction's number when the journal tells of it and
-/// before anything is changed: who undoes it later can be started there.
+/// [`apply`] with all options of a job. `arm` is called with the transaction's number, after the journal has it and
+/// before anything changes. It can start the process that will undo the transaction later.
 ///
 /// # Errors
-/// As [`apply`]; and if `arm` says why not.
+/// As [`apply`]; and if `arm` returns a reason.
 pub fn carry_out(
     root: &Root,
     writer: &HostWriter,
@@ -112,7 +113,7 @@ struct Taken {
 fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken, Failure> {
     let mut taken = Taken::default();
     let steps = &job.plan.steps;
-    // In an image no kernel runs that could be told anything: the first boot does it all.
+    // No kernel runs in an image, so there is nothing to write; the first boot applies everything.
     let runs = effects.root.kind() != RootKind::Mounted;
     for (index, step) in steps.iter().enumerate().filter(|_| runs) {
         let is_so = match (&step.action, Target::of(step)) {
@@ -138,7 +139,7 @@ fn take_all(effects: &mut Effects<'_>, txn: u64, job: &Job<'_>) -> Result<Taken,
     Ok(taken)
 }
 
-/// Puts back what a step may have left that was written but did not take.
+/// Restores a file that a step wrote although the value did not take effect.
 fn put_one_back(effects: &mut Effects<'_>, txn: u64, index: usize) -> Result<(), Failure> {
     let owed = effects.state.log().begun(txn).owed().into_iter().find(|owed| owed.intent.step == index);
     let Some(owed) = owed else { return Ok(()) };
@@ -157,7 +158,7 @@ pub(crate) fn is_booted_with(root: &Root, argument: &str) -> bool {
     root.text("/proc/cmdline").is_ok_and(|line| arguments::of_kernel(&line).any(|word| word == argument))
 }
 
-/// Takes a step that writes a file; gives whether anything had to be written.
+/// Applies a step that writes a file. Returns whether a write was needed.
 fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> {
     let Intended { txn, index, step, target, .. } = what;
     let failed = |miss| StepFailure::new(index, step, &step.wanted, miss);
@@ -175,13 +176,13 @@ fn take(effects: &mut Effects<'_>, what: Intended<'_>) -> Result<bool, Failure> 
         sides.into_iter().filter(|path| side_effects.iter().all(|side| side.path != *path)).collect();
     effects.record(Event::Done { txn, step: index, found, side_effects })?;
     for path in idle {
-        // Where this fails, the next journal that leaves the file passes on to us what it could put back itself.
+        // If this fails, the next journal that leaves the file passes on to us what it could restore itself.
         let _ = effects.hold_idly((txn, index), &path);
     }
     Ok(true)
 }
 
-/// Writes a value, and gives what the file reads then if it is in force.
+/// Writes a value, and returns what the file reads then if it is in force.
 pub(crate) fn write_and_read_back(
     effects: &mut Effects<'_>,
     target: Target<'_>,
@@ -198,7 +199,7 @@ pub(crate) fn write_and_read_back(
     }
 }
 
-/// The side effects that came about.
+/// The side effects that happened.
 fn changed(root: &Root, side_effects: Vec<SideEffect>) -> Vec<SideEffect> {
     let with_after = side_effects.into_iter().filter_map(|side| {
         let after = look(root, &side.path, evenkeel_host::Reading::Plain).ok()?;

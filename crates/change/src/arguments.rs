@@ -1,7 +1,7 @@
-//! The words of a kernel's command line, as the kernel parts them: at white space outside of double quotes, up to the word `--`. All
-//! words behind that one go to init.
+//! Splits a kernel command line into words as the kernel does: at white space outside of double quotes, up to the word
+//! `--`. All words after `--` go to init.
 
-/// The words of a line, each with where it begins, in bytes.
+/// The words of a line, each with its start in bytes.
 pub(crate) fn words(line: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let (mut start, mut is_quoted) = (None, false);
@@ -17,12 +17,12 @@ pub(crate) fn words(line: &str) -> Vec<(usize, &str)> {
     words
 }
 
-/// The words that the kernel reads itself.
+/// The words that the kernel itself reads.
 pub(crate) fn of_kernel(line: &str) -> impl Iterator<Item = &str> {
     words(line).into_iter().map(|(_, word)| word).take_while(|word| !is_end(word))
 }
 
-/// Whether it ends the kernel's words. The kernel takes the quotes off a word before it looks.
+/// Whether it ends the kernel's words. The kernel removes the quotes of a word before it compares.
 pub(crate) fn is_end(word: &str) -> bool {
     word == "--" || word == "\"--\""
 }
@@ -32,7 +32,7 @@ pub(crate) fn end(line: &str) -> Option<usize> {
     words(line).into_iter().find(|(_, word)| is_end(word)).map(|(at, _)| at)
 }
 
-/// Whether two arguments are of one name: to the kernel `-` and `_` are one character there.
+/// Whether two arguments have the same name: the kernel treats `-` and `_` as equal.
 pub(crate) fn is_same_name(one: &str, other: &str) -> bool {
     let name = |word: &str| {
         let name = word.trim_start_matches('"').split('=').next().unwrap_or_default();

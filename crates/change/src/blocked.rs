@@ -1,5 +1,5 @@
-//! What stands behind a refusal: a lockdown, a container, an interrupt that its driver manages, or missing rights. The same
-//! error number says each of them, and what to do about it is another each time.
+//! Finds the reason behind a refused write: a lockdown, a container, an interrupt that its driver manages, or missing
+//! privileges. They share error numbers, but each needs another fix.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use evenkeel_hostfs::{Root, RootKind};
 use evenkeel_sys::{Errno, process};
 use serde::{Deserialize, Serialize};
 
-/// Who does not let a value be changed.
+/// What prevents a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Blocker {
-    /// The kernel is locked down, as it is under Secure Boot.
+    /// The kernel is locked down, as under Secure Boot.
     Lockdown,
-    /// The container shows the host's settings and does not let them be written.
+    /// The container shows the host's settings but does not allow writes.
     Container,
-    /// The kernel spreads this interrupt's queues itself.
+    /// The kernel manages this interrupt itself.
     ManagedIrq,
-    /// This user may not; the capability that would be needed.
+    /// This user lacks the capability.
     Capability(Capability),
 }
 
@@ -25,9 +25,9 @@ pub enum Blocker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Capability {
-    /// For settings of the network in this namespace.
+    /// For network settings in this namespace.
     CapNetAdmin,
-    /// For everything else: the files are root's.
+    /// For everything else: root owns the files.
     CapDacOverride,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Blocker {
     }
 }
 
-/// Who stands behind `errno`, which the kernel said to a look at or a write to `path`; `None` if the value itself was refused.
+/// The reason behind `errno`, which the kernel returned for `path`; `None` if it refused the value itself.
 pub(crate) fn blocker(root: &Root, path: &str, errno: Errno) -> Option<Blocker> {
     if path.starts_with("/proc/irq/") && (errno == Errno::IO || (errno == Errno::PERM && may_be_root(root))) {
         return Some(Blocker::ManagedIrq);
@@ -71,17 +71,17 @@ pub(crate) fn blocker(root: &Root, path: &str, errno: Errno) -> Option<Blocker> 
     is_container(root).then_some(Blocker::Container)
 }
 
-/// A captured machine is taken for root's.
+/// A captured machine counts as captured by root.
 fn may_be_root(root: &Root) -> bool {
     root.kind() != RootKind::Live || process::is_root()
 }
 
-/// Where securityfs is not mounted the denial itself is all that tells: root may read debugfs otherwise.
+/// If securityfs is not mounted, the denial is the only sign: otherwise root may read debugfs.
 fn is_locked_down(root: &Root) -> bool {
     root.text("/sys/kernel/security/lockdown").map_or(true, |text| !text.contains("[none]"))
 }
 
-/// By the marks that container runtimes leave; a mount that is read only without one may be anything.
+/// Container runtimes leave these marks. A read-only mount without one can have other causes.
 fn is_container(root: &Root) -> bool {
     let exists = |path: &str| root.text(path).is_ok();
     exists("/.dockerenv") || exists("/run/.containerenv") || exists("/run/systemd/container")

@@ -1,5 +1,5 @@
-//! `Claims`: what one evenkeel changes on the running machine is kept from every other one, whichever journal that one writes. Two that
-//! changed one file in turns would each take the other's value for the machine's own, and put that back.
+//! `Claims` are locks on what one evenkeel changes on the running machine, across all journals. Without them, two
+//! processes that changed one file in turn would each take the other's value for the original and restore that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 use crate::state_dir::{Lock, StateDir};
 use crate::state_error::StateError;
 
-/// Only root writes to it, so that no other user can keep root's evenkeel from what it is to change or put back.
+/// Only root writes to it, so that no other user can block root's evenkeel.
 pub(crate) const CLAIMS_DIR: &str = "/run/evenkeel";
 
 /// The longest name of a lock, in bytes. Linux takes 255.
 const MAX_NAME_BYTES: usize = 240;
 
-/// How much of it is in the name of a register, in bytes.
+/// The length of the part that is used in a register's name, in bytes.
 const MAX_REGISTER_NAME_BYTES: usize = 200;
 
-/// The places that are ours until this is dropped.
+/// The places that we hold until this is dropped.
 #[derive(Default)]
 pub(crate) struct Claims {
-    /// By the lock's name; none where it can't be had.
+    /// By lock name; `None` if the lock could not be made.
     held: BTreeMap<String, Option<Lock>>,
-    /// Those that others had a while ago, for which nobody waits again.
+    /// Locks that others held a while ago; we do not wait for them again.
     busy: BTreeSet<String>,
 }
 
 impl Claims {
-    /// Takes `path` for whoever writes the journal in `journal`. Where no lock can be made, as in a container without a `/run` to write
-    /// to, nobody is kept out: that must not keep a machine from being put back.
+    /// Locks `path` for the journal in `journal`. If no lock can be made, as in a container without a writable `/run`,
+    /// it succeeds without one: that must not prevent a machine from being restored.
     ///
     /// # Errors
-    /// If another evenkeel has it.
+    /// If another evenkeel holds it.
     pub(crate) fn take(&mut self, dir: &Path, path: &str, journal: &Path) -> Result<(), StateError> {
         let name = name_of(path);
         if self.held.contains_key(&name) {
@@ -48,21 +48,22 @@ impl Claims {
         Ok(())
     }
 
-    /// Whether another evenkeel had one of the places that were asked for.
+    /// Whether another evenkeel held one of the requested places.
     pub(crate) fn met_another(&self) -> bool {
         !self.busy.is_empty()
     }
 
-    /// Whether `path` is ours alone: it was taken, and there is a place for locks.
+    /// Whether we hold `path` exclusively: we locked it, and there is a place for locks.
     pub(crate) fn has(&self, path: &str) -> bool {
         matches!(self.held.get(&name_of(path)), Some(Some(_)))
     }
 }
 
-/// The file beside the locks that tells which journals hold `path`. Other paths have other names, even where they share a lock.
+/// The register of `path`, beside the lock: it lists the journals that hold the path. Other paths have other registers,
+/// even if they share a lock.
 pub(crate) fn register_name(path: &str) -> String {
     let name = name_of(path);
-    // The hash by Fowler, Noll and Vo, of 64 bits.
+    // FNV-1a with 64 bits.
     let hash = path
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -70,8 +71,8 @@ pub(crate) fn register_name(path: &str) -> String {
     format!("{}.{hash:016x}.holders", &name[cut.unwrap_or(0)..])
 }
 
-/// The lock of a path. All interrupts share one, and all CPUs, queues and devices of a kind: a machine may have thousands, and a process no more than so
-/// many open files. Other paths that share one do no harm either: each is then kept from the other.
+/// The lock of a path. All interrupts share one, and so do all CPUs, queues and devices of a kind: a machine may have
+/// thousands, and a process may open only so many files. Sharing is harmless: it only excludes more.
 fn name_of(path: &str) -> String {
     let mut name = String::new();
     for shown in path.trim_start_matches('/').chars() {
@@ -82,12 +83,12 @@ fn name_of(path: &str) -> String {
             other => name.push(other),
         }
     }
-    // Names are at their most different at their ends. A character may have four bytes.
+    // Names differ most at their ends. A character may have four bytes.
     let cut = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= MAX_NAME_BYTES);
     name[cut.unwrap_or(0)..].to_owned()
 }
 
-/// Where claims on the running machine are kept, for who may change it.
+/// The folder for claims on the running machine, for those who may change it.
 pub(crate) fn dir_of_root() -> Option<PathBuf> {
     evenkeel_sys::process::is_root().then(|| CLAIMS_DIR.into())
 }

@@ -1,4 +1,5 @@
-//! Commands of a plan: each runs to its end or to its time limit, with nothing to read and its words kept for the error.
+//! Runs the commands of a plan. Each runs to its end or its time limit, with no input, and the error contains its
+//! output.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,13 +12,13 @@ use evenkeel_sys::{clock, process};
 const TIME_LIMIT_NS: u64 = 600_000_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The most of a command's last words that an error repeats, in bytes.
+/// The maximum of a command's last output that an error repeats, in bytes.
 const WORDS_MAX: u64 = 2000;
 
-/// Where programs are looked for: a user's own PATH must not choose what runs as root.
+/// The search path for programs: a user's PATH must not choose what runs as root.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Says what went wrong, in words that read well after "run …:".
+/// Returns an error text that reads well after "run …:".
 pub(crate) fn run(argv: &[String]) -> Result<(), String> {
     let Some((program, arguments)) = argv.split_first() else {
         return Err("the command is empty".to_owned());

@@ -1,4 +1,4 @@
-//! Makes a journal that has grown too long shorter: the oldest transactions of which nothing is left to put back are left out.
+//! Shortens a journal that has grown too long: it drops the oldest transactions that need no restore any more.
 
 use std::io::BufRead;
 
@@ -15,13 +15,13 @@ use crate::state_error::StateError;
 /// How long a journal may be, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// It may not grow over this: some 100,000 changes.
+    /// The maximum: some 100,000 changes.
     pub(crate) journal: u64,
-    /// From this on it is made shorter before a record is added.
+    /// From this size on, it is shortened before the next record.
     pub(crate) long: u64,
-    /// How much of closed transactions stays then: what `history` still lists.
+    /// How much of closed transactions stays after that; `history` lists them.
     pub(crate) kept: u64,
-    /// It is rewritten only where it becomes this much shorter.
+    /// It is rewritten only if it becomes this much shorter.
     pub(crate) worth: u64,
 }
 
@@ -33,13 +33,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether enough could be left out. A journal that lost something is left as it is: it is the evidence.
+    /// Whether enough could be dropped. A journal that lost records stays unchanged: it is the evidence.
     pub(crate) fn are_worth_it(&self, log: &Log) -> bool {
         log.losses().is_empty() && (log.what_is_left_out().is_unwritten || log.spare_bytes(self.kept) > self.worth)
     }
 }
 
-/// Rewrites the journal with the transactions that stay in `log`, under new numbers that go on from the last one.
+/// Rewrites the journal with the transactions that stay in `log`, under new numbers that continue from the last one.
 pub(crate) fn compact(
     journal: &mut Journal,
     out: &mut dyn Outside,
@@ -65,7 +65,7 @@ pub(crate) fn compact(
         line.pop();
         let stays = match decode(&line) {
             Ok(Line::Known(record)) => log.transaction(record.event.txn()).is_some(),
-            // Only a newer program knows what it is about.
+            // Only a newer program understands this record.
             Ok(Line::Unknown { .. }) => true,
             Err(_) => return Err(journal.unwritable("it changed during the read".to_owned())),
         };

@@ -1,5 +1,5 @@
-//! `confirm`: a change that would undo itself may stay. And the other end: what the watchdog, or whoever comes first where there is none any
-//! more, does when nobody said so.
+//! `confirm` makes a change permanent that would otherwise revert itself. `expire` reverts one that nobody confirmed;
+//! the watchdog calls it, or the next evenkeel if the watchdog is gone.
 
 use evenkeel_hostfs::{HostWriter, Root};
 
@@ -9,16 +9,16 @@ use crate::revert::{RevertError, RevertReport, Which, revert};
 use crate::state::State;
 use crate::state_error::StateError;
 
-/// A confirmation that has nothing to confirm. Reads well after "failed to".
+/// There is nothing to confirm. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfirmError {
-    /// No change waits for it.
+    /// No change waits for confirmation.
     #[error(
         "confirm: no change needs confirmation; evenkeel has already reverted a change that you did not confirm \
             in time: see `evenkeel history`"
     )]
     Nothing,
-    /// That change does not.
+    /// That change does not wait for confirmation.
     #[error("confirm transaction {id}: it needs no confirmation; see `evenkeel history`")]
     NotThis {
         /// The number given.
@@ -35,7 +35,7 @@ pub enum ConfirmError {
     Journal(#[from] StateError),
 }
 
-/// Says that a change may stay: `which`, or every one that waits. Gives their numbers.
+/// Confirms `which`, or every change that waits. Returns their numbers.
 ///
 /// # Errors
 /// If none waits, or the journal can't be written.
@@ -56,7 +56,8 @@ pub fn confirm(root: &Root, state: &mut State, which: Option<u64>) -> Result<Vec
     Ok(chosen)
 }
 
-/// Puts back transaction `id` if nobody confirmed it, and what was built on it since. Gives nothing if there is nothing to do.
+/// Reverts transaction `id` if nobody confirmed it, and later changes that depend on it. Returns `None` if there is
+/// nothing to do.
 ///
 /// # Errors
 /// As [`revert`].
@@ -71,7 +72,7 @@ pub fn expire(
     }
     loop {
         match revert(root, writer, state, Which::Transaction(id)) {
-            // Each turn closes one: the loop ends.
+            // Each pass closes one transaction, so the loop ends.
             Err(RevertError::Covered { later, .. }) => {
                 if !revert(root, writer, state, Which::Transaction(later))?.all_undone {
                     return revert(root, writer, state, Which::All).map(Some);

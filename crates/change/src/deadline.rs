@@ -1,4 +1,4 @@
-//! When changes that were made for a time are over: what waits to be confirmed, and what nobody confirmed in time.
+//! The time limits of changes: which changes wait for confirmation, and which were not confirmed in time.
 
 use evenkeel_hostfs::{Root, RootKind};
 use evenkeel_sys::clock;
@@ -6,7 +6,7 @@ use evenkeel_sys::clock;
 use crate::log::{Log, Logged, boot_id};
 use crate::record::Until;
 
-/// The transactions that undo themselves unless they are confirmed, and when.
+/// The transactions that revert themselves unless somebody confirms them, with their times.
 pub fn unconfirmed(root: &Root, log: &Log) -> Vec<(u64, Until)> {
     let boot_id = boot_id(root);
     let waiting = log.transactions().filter(|logged| logged.awaits_confirmation());
@@ -14,7 +14,8 @@ pub fn unconfirmed(root: &Root, log: &Log) -> Vec<(u64, Until)> {
     of_boot.filter_map(|logged| Some((logged.id, logged.until?))).collect()
 }
 
-/// Those whose time to be confirmed is over, and that are still in force: on the machine that runs, since the time is by its clock.
+/// Those whose time limit has passed and that are still in force. Only on the running machine, since its clock measures
+/// the time.
 pub fn overdue(root: &Root, log: &Log) -> Vec<u64> {
     match root.kind() {
         RootKind::Live => overdue_at(root, log, clock::boottime_ns()),
@@ -27,8 +28,8 @@ pub(crate) fn overdue_at(root: &Root, log: &Log, boottime_ns: u64) -> Vec<u64> {
     waiting.filter(|(_, until)| until.boottime_ns <= boottime_ns).map(|(id, _)| id).collect()
 }
 
-/// Whether transaction `id`, which is known to have a time limit, is still to be confirmed. Where the record of that limit is lost it is
-/// taken to be.
+/// Whether transaction `id`, which has a time limit, still needs confirmation. If the record of the limit is lost, it
+/// does.
 pub fn is_waiting(root: &Root, log: &Log, id: u64) -> bool {
     let is_headless = |logged: &Logged| logged.is_headless && !logged.is_closed() && !logged.is_confirmed;
     unconfirmed(root, log).iter().any(|(waiting, _)| *waiting == id) || log.transaction(id).is_some_and(is_headless)

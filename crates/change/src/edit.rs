@@ -1,5 +1,5 @@
-//! What a file becomes when its [`Content`] is put there, and when it is taken out again: pure, from text to text. To take out what
-//! was put in is the identity on everything else.
+//! Computes what a file becomes when its [`Content`] is added, and when it is removed again. Pure functions from text
+//! to text. Removing what was added leaves everything else unchanged.
 
 mod kernel_line;
 #[cfg(test)]
@@ -9,17 +9,17 @@ use evenkeel_hostfs::Entry;
 
 use crate::persist_plan::Content;
 
-/// The permission bits of a file that we make because there was none to edit.
+/// The permission bits of a file that we create because there was none to edit.
 const NEW_MODE: u32 = 0o644;
 
-/// The marks around a block of ours.
+/// The marks around our block.
 const BEGIN: &str = "# evenkeel begin: `evenkeel revert` removes these lines\n";
-/// The first mark where the line before it had no newline: then the newline is ours too.
+/// The first mark if the line before it had no newline: then that newline is ours too.
 const BEGIN_WITH_NEWLINE: &str =
     "\n# evenkeel begin: `evenkeel revert` removes these lines, and the newline before them\n";
 const END: &str = "# evenkeel end\n";
 
-/// What is to be at a path where `before` is.
+/// The entry at a path where `before` is now, with `content` added.
 pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
     let text_of = || match before {
         Entry::File { text, mode } => Ok((text.as_str(), *mode)),
@@ -35,7 +35,7 @@ pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
             let begin = if text.is_empty() || text.ends_with('\n') { BEGIN } else { BEGIN_WITH_NEWLINE };
             Ok(Entry::File { text: format!("{text}{begin}{lines}{END}"), mode })
         }
-        // A file of ours alone would be a kernel without its root.
+        // A file with only our arguments would give a kernel without its root.
         Content::KernelArguments { .. } if *before == Entry::Absent => {
             Err("it does not exist, and evenkeel only adds kernel arguments to an existing file".to_owned())
         }
@@ -46,7 +46,7 @@ pub(crate) fn with(before: &Entry, content: &Content) -> Result<Entry, String> {
     }
 }
 
-/// What is to be at a path once ours is gone, where `now` is what somebody changed since we wrote it.
+/// The entry at a path without our content, where `now` may have changed since we wrote it.
 pub(crate) fn without(now: &Entry, content: &Content) -> Entry {
     match (content, now) {
         (Content::Block { .. }, Entry::File { text, mode }) => Entry::File { text: without_block(text), mode: *mode },
@@ -58,7 +58,7 @@ pub(crate) fn without(now: &Entry, content: &Content) -> Entry {
     }
 }
 
-/// A text that has kernel arguments, with more of them; why not, where it takes none.
+/// Adds kernel arguments to a text; returns the reason if that is not possible.
 pub(crate) fn with_arguments(text: &str, arguments: &[String]) -> Result<String, String> {
     kernel_line::with(text, arguments)
 }
@@ -75,7 +75,7 @@ fn without_block(text: &str) -> String {
     };
     match rest.split_once(END) {
         Some((_, after)) => format!("{before}{after}"),
-        // Somebody cut the end mark away: then nobody knows which lines are ours.
+        // Somebody removed the end mark, so nobody knows which lines are ours.
         None => text.to_owned(),
     }
 }

@@ -1,4 +1,5 @@
-//! `Effects`: one root to read, one writer for the host, one journal to write first. All that a transaction does goes through it.
+//! `Effects` combines the root to read, the writer for the host, and the journal. A transaction does everything through
+//! it.
 
 use evenkeel_hostfs::{HostWriter, Root, WriteError};
 
@@ -21,7 +22,8 @@ impl Effects<'_> {
         self.state.outside.write(self.writer, path, value)
     }
 
-    /// Keeps what a write to `target` changes from every other evenkeel: before its value is read, or it might be another trial's.
+    /// Locks what a write to `target` changes, before its value is read: otherwise the value might belong to another
+    /// trial.
     pub(crate) fn claim(&mut self, target: Target<'_>) -> Result<(), StateError> {
         self.state.claim(self.root, target.path)?;
         target.side_effects.iter().try_for_each(|path| self.state.claim(self.root, path))
@@ -31,12 +33,12 @@ impl Effects<'_> {
         self.state.append(event)
     }
 
-    /// Records that something is as before.
+    /// Records that something is restored.
     pub(crate) fn record_undone(&mut self, event: Event) -> Result<(), StateError> {
         self.state.append_undone(event)
     }
 
-    /// Starts a transaction; gives its number.
+    /// Starts a transaction and returns its number.
     pub(crate) fn begin(&mut self, kind: Kind, job: &Job<'_>) -> Result<u64, StateError> {
         let txn = self.state.next_transaction()?;
         self.record(Event::Begin {

@@ -33,7 +33,7 @@ pub(crate) fn zeroed_by(old: Old<'_>) -> Option<&'static str> {
     EXCLUSIVE_PAIRS.iter().find(|(_, bytes)| old.text == "0" && *bytes == old.path).map(|(share, _)| *share)
 }
 
-/// What is written where, in this order, to put back a file and then what writing it changed elsewhere.
+/// The writes, in order, that restore a file and then what writing it changed elsewhere.
 pub(crate) fn writes<'a>(own: Old<'a>, sides: Vec<Old<'a>>) -> Vec<Old<'a>> {
     let mut olds = sides;
     let at = if goes_last(own, olds.iter().map(|side| side.path)) { olds.len() } else { 0 };
@@ -42,7 +42,7 @@ pub(crate) fn writes<'a>(own: Old<'a>, sides: Vec<Old<'a>>) -> Vec<Old<'a>> {
     for old in &olds {
         let in_use = |other: &&Old<'_>| partner_of(old.path) == Some(other.path) && other.text != "0";
         if old.text == "0" && olds.iter().any(|other| in_use(&other)) {
-            // Writing the one in use zeroes it; to write 0 here would zero that one.
+            // A write to the file in use sets this one to 0; a write of 0 here would set that one to 0.
             continue;
         }
         match zeroed_by(*old) {

@@ -1,4 +1,4 @@
-//! `Failure`: why a transaction did not come about.
+//! `Failure`: why a transaction failed.
 
 use std::fmt;
 
@@ -14,10 +14,11 @@ use crate::state_error::StateError;
 /// What stopped a plan.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A value did not come about.
+    /// A value could not be set.
     #[error(transparent)]
     Step(#[from] Box<StepFailure>),
-    /// The journal could not be added to: a full disk, say. The write that it should have described did not happen.
+    /// The journal could not be extended, for example because the disk is full. The write that the record describes did
+    /// not happen.
     #[error(transparent)]
     Journal(#[from] StateError),
     /// A configuration file could not be changed.
@@ -33,13 +34,13 @@ pub enum Failure {
     Command {
         /// The command, as a shell would read it.
         command: String,
-        /// Its end and its last words.
+        /// Its exit status and last output.
         why: String,
     },
-    /// The root's files can't be had.
+    /// The files of the root are not accessible.
     #[error("{0}")]
     Root(String),
-    /// Who should undo it later could not be started.
+    /// The process that should undo it later could not be started.
     #[error("start the watchdog that reverts the change: {0}")]
     Arm(String),
 }
@@ -52,7 +53,7 @@ impl From<TreeError> for Failure {
     }
 }
 
-/// A value that could not be brought about. Reads well after "failed to".
+/// A value that could not be set. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 pub struct StepFailure {
     /// The step's index in its plan, from 0.
@@ -71,7 +72,7 @@ pub struct StepFailure {
 }
 
 impl StepFailure {
-    /// `wanted` is the value that was to be written: a trial writes others than its step tells.
+    /// `wanted` is the value that was to be written: a trial writes other values than its step names.
     pub(crate) fn new(index: usize, step: &Step, wanted: &str, error: StepError) -> Box<StepFailure> {
         Box::new(StepFailure {
             step: index,

@@ -1,4 +1,4 @@
-//! `history`: what was done to this host, and what became of it, as the journal tells.
+//! `history`: the changes to this host and their outcomes, from the journal.
 
 use evenkeel_host::{Action, Step};
 use evenkeel_hostfs::Root;
@@ -20,65 +20,65 @@ pub struct Transaction {
     pub at_ns: u64,
     /// A plan or a trial.
     pub kind: Kind,
-    /// What it was for.
+    /// Its purpose.
     pub title: String,
     /// The trial that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// What became of it.
+    /// Its outcome.
     pub status: Status,
-    /// What became of each step.
+    /// The outcome of each step.
     pub steps: Vec<StepReport>,
-    /// What became of each file and command that makes it outlive a boot.
+    /// Each file and command that makes it persist.
     #[serde(rename = "kept", skip_serializing_if = "Vec::is_empty")]
     pub persisted: Vec<PersistedReport>,
-    /// How long it has to be confirmed, in seconds, from when it was begun.
+    /// How long it may wait for confirmation, in seconds from its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unconfirmed_seconds: Option<u64>,
 }
 
-/// One file or command that makes a transaction outlive a boot.
+/// One file or command that makes a transaction persist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PersistedReport {
     /// The file's path, or the command.
     pub what: String,
-    /// Whether it was written or ran; else it was so already, or has to wait.
+    /// Whether it was written or ran. If not, it was already in place, or must wait.
     pub changed: bool,
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// It was applied and nobody put it back.
+    /// It was applied and nobody reverted it.
     InForce,
-    /// It was put back because somebody asked, or because its trial ended.
+    /// It was reverted, by a person or at the end of its trial.
     Reverted,
-    /// It failed, and was put back.
+    /// It failed and was rolled back.
     RolledBack,
-    /// It was killed half-way, could not be wholly put back, or is being worked on by another process right now.
+    /// It was killed half-way, could not be restored completely, or another process is working on it right now.
     Interrupted,
-    /// It is in force though it was not confirmed in time: nothing has undone it yet.
+    /// It is in force although nobody confirmed it in time: nothing has reverted it yet.
     Overdue,
-    /// The machine was restarted since: the kernel has forgotten the values.
+    /// The machine has rebooted since, so the kernel has lost the values.
     EndedByReboot,
 }
 
-/// One step and what became of it.
+/// One step and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StepReport {
     /// The knob's id.
     pub knob: String,
     /// The place.
     pub place: String,
-    /// The value wanted; for a trial, the one that it was begun with.
+    /// The wanted value; for a trial, its first value.
     pub wanted: String,
-    /// What became of it.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// Every transaction, the oldest first. `root` tells which boot the machine is in.
+/// Every transaction, the oldest first. `root` shows which boot the machine is in.
 pub fn history(root: &Root, log: &Log) -> Vec<Transaction> {
     let boot_id = boot_id(root);
     let overdue = overdue(root, log);
@@ -90,7 +90,7 @@ pub fn history(root: &Root, log: &Log) -> Vec<Transaction> {
     summed.map(|(logged, summed)| Transaction { status: status(logged, summed.status), ..summed }).collect()
 }
 
-/// `boot_id` is that of the machine now, or `None` if it is known to be the transaction's.
+/// `boot_id` is the current boot, or `None` if it is known to be the transaction's boot.
 pub(crate) fn summary(logged: &Logged, boot_id: Option<&str>) -> Transaction {
     let steps = logged.steps.iter().enumerate().map(|(index, step)| StepReport {
         knob: step.knob.clone(),
@@ -114,7 +114,7 @@ pub(crate) fn summary(logged: &Logged, boot_id: Option<&str>) -> Transaction {
 fn persisted(logged: &Logged) -> Vec<PersistedReport> {
     let Some(Lasting { persist, .. }) = &logged.lasting else { return Vec::new() };
     let files = persist.files.iter().map(|file| file.path.clone());
-    // In an image no command runs: it is told beside the report that it has to.
+    // No command runs in an image; the report says so separately.
     let commands = persist.commands.iter().filter(|_| !logged.is_of_image()).map(|command| command.argv.join(" "));
     let first = logged.steps.len();
     let has = |index: usize| logged.files.contains_key(&index) || logged.commands.contains_key(&index);
@@ -160,7 +160,7 @@ fn outcome(logged: &Logged, index: usize, step: &Step) -> Outcome {
     }
 }
 
-/// The outcome of a step for which nothing was written.
+/// The outcome of a step that wrote nothing.
 fn unwritten(logged: &Logged, index: usize, step: &Step) -> Outcome {
     let setting = format!("{}={}", step.knob, step.wanted);
     if logged.already_so.contains(&index) {

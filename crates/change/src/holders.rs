@@ -1,7 +1,8 @@
-//! Reads and writes the registers, which list the journals that hold a file of the host. The caller holds the lock of the file.
+//! Reads and writes the registers, which list the journals that hold a file of the host. The caller holds the lock of
+//! the file.
 //!
-//! The register has a holder before its journal has the intent, and until its journal has the undoing. An evenkeel that is killed between
-//! the two leaves a holder whose journal has nothing to undo, which the next one drops, or one that still finds itself in the register.
+//! The register lists a holder from before its journal has the intent until after its journal has the undoing. If
+//! evenkeel is killed in between, the register lists a journal with nothing to undo, which the next process drops.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,34 +23,35 @@ use crate::{claims, shell};
 struct Held {
     dir: StateDir,
     name: String,
-    /// As it was read.
+    /// The content as read.
     was: Option<Register>,
     register: Register,
 }
 
-/// One file of a change that is undone for good.
+/// One file of a change that is undone permanently.
 pub(crate) struct Leaver<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) path: &'a str,
-    /// The value from before, by the journal.
+    /// The original value, from the journal.
     pub(crate) before: &'a str,
-    /// What our change made of it, where that is known.
+    /// The value after our change, if known.
     pub(crate) ours: Option<&'a str>,
-    /// What it reads now, where that can be read.
+    /// The current value, if readable.
     pub(crate) found: Option<&'a str>,
 }
 
-/// What becomes of a file when one of its holders leaves.
+/// What happens to a file when one of its holders leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// This value goes back.
+    /// This value is restored.
     Back(String),
-    /// The file stays as it is: it is that journal's, which puts `before` back later.
+    /// The file stays: that journal holds it and restores `before` later.
     PassedOn { to: PathBuf, before: String },
 }
 
 impl Effects<'_> {
-    /// Adds a change to the registers of its files, each with the value that it has now. Gives whether every file has a register.
+    /// Adds a change to the registers of its files, with their current values. Returns whether every file has a
+    /// register.
     pub(crate) fn hold<'p>(
         &mut self,
         (txn, step): (u64, usize),
@@ -68,7 +70,7 @@ impl Effects<'_> {
         Ok(all)
     }
 
-    /// Notes that the kernel did not change this file along with the step's own.
+    /// Records that the kernel did not change this file along with the step's own file.
     pub(crate) fn hold_idly(&mut self, (txn, step): (u64, usize), path: &str) -> Result<(), StateError> {
         let Some(mut held) = self.held(path)? else { return Ok(()) };
         let journal = self.journal_dir();
@@ -76,7 +78,8 @@ impl Effects<'_> {
         self.save(held)
     }
 
-    /// Decides what becomes of a file when a change of it is undone. What is passed on to another journal is in the register on return.
+    /// Decides what happens to a file when a change of it is undone. On return, the register contains what is passed on
+    /// to another journal.
     pub(crate) fn leave(&mut self, leaver: &Leaver<'_>) -> Result<Share, StateError> {
         let Leaver { intent, path, before, ours, found } = *leaver;
         let back = || Share::Back(before.to_owned());
@@ -103,8 +106,8 @@ impl Effects<'_> {
         Ok(share)
     }
 
-    /// Brings a register up to date after the journal has recorded that something is undone. That this fails does no harm: whoever looks
-    /// next does it.
+    /// Updates a register after the journal has recorded that something is undone. A failure does no harm: the next
+    /// process updates it.
     pub(crate) fn tidy(&mut self, path: &str) {
         if let Ok(Some(held)) = self.held(path) {
             let _ = self.save(held);
@@ -119,12 +122,13 @@ impl Effects<'_> {
         Ok(later.map(|JournalDir(dir)| dir.clone()))
     }
 
-    /// Whether somebody found what we had set a file to, and changed it.
+    /// Whether somebody read the value that we had set, and then changed it.
     pub(crate) fn has_follower(&self, path: &str, ours: &str) -> Result<bool, StateError> {
         Ok(self.held(path)?.is_some_and(|held| held.register.has_follower(ours)))
     }
 
-    /// The register of a file, with those alone who still hold it. None where no register can be had, or where the file is not claimed.
+    /// The register of a file, with only those that still hold it. `None` if there can be no register, or if the file
+    /// is not claimed.
     fn held(&self, path: &str) -> Result<Option<Held>, StateError> {
         let Some(dir) = self.state.outside.claims_dir(self.root).filter(|_| self.state.claims.has(path)) else {
             return Ok(None);
@@ -142,7 +146,7 @@ impl Effects<'_> {
         Ok(Some(Held { dir, name, was, register }))
     }
 
-    /// Writes a register where it is another than it was.
+    /// Writes a register if it changed.
     fn save(&mut self, held: Held) -> Result<(), StateError> {
         let Held { dir, name, was, register } = held;
         let path = dir.path.join(&name);
@@ -163,7 +167,7 @@ impl Effects<'_> {
         out.append(&file, text.as_bytes()).and_then(|()| out.rename(&dir.dir, &draft, &name)).map_err(io)
     }
 
-    /// Our state directory, by a path that means the same to everybody.
+    /// Our state directory, as a path that means the same for everybody.
     fn journal_dir(&self) -> PathBuf {
         let dir = &self.state.dir;
         std::fs::canonicalize(dir).or_else(|_| std::path::absolute(dir)).unwrap_or_else(|_| dir.clone())
@@ -171,7 +175,7 @@ impl Effects<'_> {
 }
 
 impl Intent {
-    /// A trial sets several values, and does not tell which one was the last.
+    /// A trial sets several values and does not record which was the last.
     fn ignores_register(&self) -> bool {
         self.wanted.is_none()
     }
@@ -189,7 +193,8 @@ fn read(dir: &StateDir, name: &str, boot_id: Option<String>, path: &str) -> Resu
     Register::from_bytes(&bytes, boot_id, path).map(Some).map_err(|why| damaged(&at, why))
 }
 
-/// Whether another journal has something of this file to put back. One that can't be read is taken to have; one that is gone is not.
+/// Whether another journal still has to restore this file. An unreadable journal counts as one that does; a missing one
+/// does not.
 fn still_holds(holder: &Holder, path: &str) -> bool {
     match Log::read_damaged(&holder.journal.0) {
         Ok(log) => log.owes(path, holder.txn, holder.step) || (!log.losses().is_empty() && !log.has(holder.txn)),
@@ -206,7 +211,7 @@ fn doubt(leaver: &Leaver<'_>) -> StateError {
     StateError::Doubt { path: path.to_owned(), before: before.to_owned(), found: found.unwrap_or_default().to_owned() }
 }
 
-/// The command that puts back what a journal in `dir` tells of.
+/// The command that reverts the changes of the journal in `dir`.
 pub(crate) fn revert_command(dir: &Path) -> String {
     format!("evenkeel revert --state {}", shell::word(&dir.to_string_lossy()))
 }

@@ -1,5 +1,5 @@
-//! The journal of an image: opened through the image's own folder, so that nothing outside of it is opened or made, whatever links it
-//! holds and whoever changes it meanwhile.
+//! The journal of an image. It is opened through the image's own folder, so nothing outside of the image is opened or
+//! created, whatever links it contains and whoever changes it meanwhile.
 
 use evenkeel_hostfs::Image;
 use evenkeel_sys::Errno;
@@ -10,47 +10,49 @@ use crate::state::{State, undamaged};
 use crate::state_dir::{StateDir, refuse_if_shared};
 use crate::state_error::StateError;
 
-/// Where the journal of an image is, from the image's root on: `verify` and `revert` on the machine that boots from it find it there.
+/// The journal of an image, relative to the image's root: `verify` and `revert` find it there on a machine that boots
+/// from the image.
 pub const IMAGE_DIR: &str = "var/lib/evenkeel";
 
 impl State {
-    /// Opens the state directory of an image, [`IMAGE_DIR`], which is made, and takes the lock. Nothing outside of the image is opened or
-    /// made, whatever links it holds.
+    /// Opens the state directory of an image, [`IMAGE_DIR`], creating it if needed, and takes the lock. It opens and
+    /// creates nothing outside of the image, whatever links it contains.
     ///
     /// # Errors
-    /// As [`State::open`]; also if a link on the way leads out of the image.
+    /// As [`State::open`]; also if a link in the path points out of the image.
     pub fn open_in(image: &Image) -> Result<State, StateError> {
         State::of(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
     }
 
-    /// The same to put things back, and nothing else, as [`State::open_to_revert`].
+    /// The same for restoring only, as [`State::open_to_revert`].
     ///
     /// # Errors
-    /// As [`State::open_to_revert`]; also if a link on the way leads out of the image.
+    /// As [`State::open_to_revert`]; also if a link in the path points out of the image.
     pub fn open_to_revert_in(image: &Image) -> Result<State, StateError> {
         State::to_revert(StateDir::make_in(image, &mut |_| ())?, Box::new(Real))
     }
 }
 
 impl Log {
-    /// Reads the journal of an image without the lock. One that is not there is empty.
+    /// Reads the journal of an image without the lock. A missing journal is empty.
     ///
     /// # Errors
-    /// As [`Log::read`]; also if a link on the way leads out of the image.
+    /// As [`Log::read`]; also if a link in the path points out of the image.
     pub fn read_in(image: &Image) -> Result<Log, StateError> {
         undamaged(Log::of(StateDir::open_in(image))?, &image.shown(IMAGE_DIR))
     }
 }
 
 impl StateDir {
-    /// Makes and opens that of an image, one folder after the other. `between` is called before each step, with its number.
+    /// Creates and opens the folders of the image, one after the other. `between` is called before each step, with its
+    /// number.
     pub(crate) fn make_in(image: &Image, between: &mut dyn FnMut(usize)) -> Result<StateDir, StateError> {
         let ends = IMAGE_DIR.match_indices('/').map(|(at, _)| at).chain([IMAGE_DIR.len()]);
         let mut steps = 0;
         for end in ends {
             between(steps);
             steps += 1;
-            // The last one is for root alone.
+            // Only root may enter the last one.
             let mode = if end == IMAGE_DIR.len() { 0o700 } else { 0o755 };
             let made = image.make_folder(&IMAGE_DIR[..end], mode);
             made.map_err(|errno| in_image(image, "make the state directory", &IMAGE_DIR[..end], errno))?;
@@ -68,7 +70,7 @@ impl StateDir {
     }
 }
 
-/// Why a folder of an image can't be had.
+/// Why a folder of an image is not accessible.
 fn in_image(image: &Image, doing: &'static str, folder: &str, errno: Errno) -> StateError {
     let path = image.shown(folder);
     let why = match errno {
@@ -89,8 +91,7 @@ mod tests {
     use crate::outcome::Kind;
     use crate::record::Event;
 
-    /// Somebody else swaps the image's `var` with a link before one of the steps: nothing is ever outside, and what was opened in time
-    /// stays the image's own.
+    /// Another process replaces the image's `var` with a link before one of the steps. Nothing outside is ever touched.
     #[test]
     fn a_link_that_appears_between_two_steps_leads_nowhere() {
         const STEPS: usize = 4;

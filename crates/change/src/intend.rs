@@ -1,4 +1,4 @@
-//! Notes what a step is about to change: the file's register first, then the journal.
+//! Records what a step is about to change: first in the file's register, then in the journal.
 
 use evenkeel_host::Step;
 
@@ -18,7 +18,8 @@ pub(crate) struct Intended<'a> {
 }
 
 impl Effects<'_> {
-    /// Puts on disk what undoes the write that follows. The registers have it first: whoever is killed in between is found to hold nothing.
+    /// Writes to disk what undoes the write that follows. The registers have it first: if the process is killed in
+    /// between, the next one finds that its journal has nothing to undo.
     pub(crate) fn intend(&mut self, what: Intended<'_>, before: &Before) -> Result<(), StateError> {
         let Intended { txn, index, step, target, wanted } = what;
         let sides = before.side_effects.iter().map(|side| (side.path.as_str(), side.before.as_str()));

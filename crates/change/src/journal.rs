@@ -1,7 +1,9 @@
-//! The journal's file: records are added to its end and synced, never changed. What a crash tore is set aside, not lost.
+//! The journal's file. Records are appended and synced, never changed. A torn record after a crash is moved to another
+//! file, not deleted.
 //!
-//! The file comes into place with its first record as a whole, so that one without a whole record was cut. Beside it a note says the
-//! number of the last record; it is written after the record is synced, so that a journal whose records end before was cut too.
+//! The file is created together with its first record, so a file without a complete record was truncated. A note beside
+//! it has the number of the last record and is written after the record is synced. So a journal whose records end
+//! earlier was truncated too.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -17,18 +19,18 @@ use crate::sizes::MAX_RECORD_BYTES;
 use crate::state_dir::StateDir;
 use crate::state_error::StateError;
 
-/// How many torn ends are kept. Each takes a crash in the middle of a write.
+/// How many torn ends are kept. Each needs a crash in the middle of a write.
 const MAX_TORN_FILES: u32 = 1000;
 
 pub(crate) const JOURNAL: &str = "journal";
 
-/// A new journal until it takes its place.
+/// A new journal, before it replaces the old one.
 const DRAFT: &str = "journal.draft";
 
 /// The number of the last record.
 const NOTE: &str = "journal.last-record";
 
-/// How long the note is, in bytes, whatever the number: it is overwritten, never cut.
+/// The length of the note in bytes, the same for any number: it is overwritten, never truncated.
 const NOTE_BYTES: usize = 21;
 
 const CHUNK_BYTES: u64 = 1 << 16;
@@ -41,7 +43,7 @@ pub(crate) struct Journal {
     file: JournalFile,
     /// Where the last whole record ends, in bytes.
     end: u64,
-    /// How many bytes lie after it, which a crash left there.
+    /// How many bytes a crash left after it.
     torn: u64,
     /// A failed write may have left bytes after the end that could not be cut off.
     dirty: bool,
@@ -52,10 +54,10 @@ pub(crate) struct Journal {
 
 /// The file of a journal.
 pub(crate) enum JournalFile {
-    /// It is made with the first record.
+    /// It is created with the first record.
     None,
     Open(File),
-    /// It can only be read, because of this error.
+    /// It is read-only because of this error.
     ReadOnly(File, Errno),
 }
 
@@ -68,7 +70,8 @@ impl JournalFile {
     }
 }
 
-/// The number of the last record, as the note beside the journal tells. To be read before the journal, which may grow meanwhile.
+/// The number of the last record, from the note beside the journal. Read it before the journal, which may grow
+/// meanwhile.
 pub(crate) fn noted(dir: &StateDir) -> Option<u64> {
     let mut text = String::new();
     let file = dir.file(NOTE, OFlags::RDONLY).ok()?;
@@ -78,7 +81,7 @@ pub(crate) fn noted(dir: &StateDir) -> Option<u64> {
 
 impl Journal {
     pub(crate) fn new(dir: StateDir, file: JournalFile, path: PathBuf, scan: &Scan) -> Journal {
-        // An empty file, as older programs made one before they had a record, is replaced.
+        // An empty file is replaced: older programs created one before they had a record.
         let file = match file {
             JournalFile::Open(_) if scan.end == 0 && scan.torn == 0 && scan.last == 0 => JournalFile::None,
             file => file,
@@ -98,7 +101,8 @@ impl Journal {
         matches!(self.file, JournalFile::None)
     }
 
-    /// Adds a record, with which the journal may not grow over `most_bytes`; gives its length. It is on disk when this returns.
+    /// Appends a record and returns its length; the journal may not exceed `most_bytes`. The record is on disk when
+    /// this returns.
     pub(crate) fn append(
         &mut self,
         out: &mut dyn Outside,
@@ -112,7 +116,7 @@ impl Journal {
         if line.len() > MAX_RECORD_BYTES {
             return Err(StateError::TooLong { len_bytes: line.len() });
         }
-        // What was put back must never be without its record for want of room.
+        // A restore must never lack its record because the journal is full.
         if self.end + length > most_bytes && !event.is_of_undoing() {
             return Err(StateError::Full { path: self.path.display().to_string() });
         }
@@ -121,7 +125,8 @@ impl Journal {
             JournalFile::ReadOnly(_, errno) => return Err(StateError::add(&self.path, *errno)),
             JournalFile::Open(file) => {
                 if let Err(errno) = out.append(file, &line).and_then(|()| out.sync(file)) {
-                    // Half a record would be a torn end, and a whole one that was called a failure would be believed later.
+                    // Half a record would be a torn end. A complete one that was reported as failed would be taken for
+                    // valid later.
                     self.dirty = out.truncate(file, self.end).is_err();
                     return Err(StateError::add(&self.path, errno));
                 }
@@ -137,16 +142,16 @@ impl Journal {
         Ok(length)
     }
 
-    /// Begins a file that is to take the journal's place.
+    /// Starts a file that will replace the journal.
     pub(crate) fn draft(&self) -> Result<Draft, StateError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::APPEND;
         Ok(Draft { file: self.dir.file(DRAFT, flags)?, path: self.dir.path.join(DRAFT), bytes: 0 })
     }
 
-    /// A finished draft takes the journal's place.
+    /// Replaces the journal with a finished draft.
     pub(crate) fn replace(&mut self, out: &mut dyn Outside, draft: Draft) -> Result<(), StateError> {
         if self.file.file().is_none() {
-            // That of a journal that somebody moved away says nothing of a new one.
+            // The note of a journal that somebody moved away says nothing about a new one.
             self.note = None;
             let _ = rustix::fs::unlinkat(&self.dir.dir, NOTE, AtFlags::empty());
         }
@@ -159,7 +164,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Its records, from the first on; none if there is no file yet.
+    /// Its records from the start; none if there is no file yet.
     pub(crate) fn reader(&self) -> Result<Option<impl BufRead + use<>>, StateError> {
         let again = |file: &File| -> std::io::Result<_> {
             let mut file = file.try_clone()?;
@@ -178,7 +183,7 @@ impl Journal {
         self.take_note();
     }
 
-    /// That it can't be written only makes it less likely that a lost end is noticed.
+    /// If this write fails, a lost end is only less likely to be noticed.
     fn take_note(&mut self) {
         if self.note.is_none() {
             self.note = self.dir.file(NOTE, OFlags::WRONLY | OFlags::CREATE).ok();
@@ -189,7 +194,7 @@ impl Journal {
         }
     }
 
-    /// Moves what a crash left after the last record to a file of its own, and cuts it off here.
+    /// Moves what a crash left after the last record to its own file, and truncates the journal.
     pub(crate) fn clear_the_end(&mut self, out: &mut dyn Outside) -> Result<(), StateError> {
         let JournalFile::Open(file) = &self.file else { return Ok(()) };
         if self.torn > 0 {
@@ -240,7 +245,7 @@ impl Journal {
     }
 }
 
-/// A file that is to take the journal's place.
+/// A file that will replace the journal.
 pub(crate) struct Draft {
     file: File,
     path: PathBuf,

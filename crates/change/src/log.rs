@@ -1,4 +1,4 @@
-//! `Log`: what the journal's records amount to, transaction by transaction.
+//! `Log`: the state of each transaction, computed from the journal's records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use crate::owner::Owner;
 use crate::persist_plan::Lasting;
 use crate::record::{CommandIntent, Event, FailedStep, FileIntent, Intent, OwnedStep, Until};
 
-/// In the place of a boot's id where the root is no running machine.
+/// Stands for a boot id if the root is not a running machine.
 const IMAGE: &str = "image";
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What the journal tells. Read one with [`Log::read`], or take that of an open [`State`](crate::State).
+/// The content of the journal. Read one with [`Log::read`], or use that of an open [`State`](crate::State).
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     transactions: BTreeMap<u64, Logged>,
@@ -24,11 +24,11 @@ pub struct Log {
     passed_over: BTreeMap<String, u64>,
     losses: Vec<Loss>,
     left_out: LeftOut,
-    /// How long the records of these transactions are, in bytes.
+    /// The length of the records of these transactions, in bytes.
     bytes: u64,
 }
 
-/// Closed transactions that the log holds no more.
+/// Closed transactions that the log no longer holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeftOut {
     pub(crate) transactions: u64,
@@ -80,7 +80,7 @@ pub(crate) enum End {
     EndedByReboot,
 }
 
-/// A file that still has to be put back, and what it read after our write, where that is known.
+/// A file that must still be restored, and its value after our write, if known.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingUndo {
     pub(crate) intent: Intent,
@@ -88,8 +88,8 @@ pub(crate) struct PendingUndo {
 }
 
 impl Log {
-    /// How many bytes at the journal's end a crash left of a record that was never whole. They are kept beside the
-    /// journal, as `journal.torn-N`, when the next record is added.
+    /// The size of the incomplete record that a crash left at the journal's end, in bytes. The next append moves it to
+    /// `journal.torn-N`.
     pub fn torn_bytes(&self) -> Option<u64> {
         (self.torn_bytes > 0).then_some(self.torn_bytes)
     }
@@ -99,22 +99,22 @@ impl Log {
         &self.passed_over
     }
 
-    /// Whether it tells of transaction `id`.
+    /// Whether it contains transaction `id`.
     pub fn has(&self, id: u64) -> bool {
         self.transactions.contains_key(&id)
     }
 
-    /// How long transaction `id` had to be confirmed, in seconds, where it had to.
+    /// How long transaction `id` may wait for confirmation, in seconds, if it has to be confirmed.
     pub fn seconds_to_confirm(&self, id: u64) -> Option<u64> {
         Some(self.transactions.get(&id)?.until?.seconds)
     }
 
-    /// What is missing in the journal, or can't be read.
+    /// What is missing or unreadable in the journal.
     pub fn losses(&self) -> &[Loss] {
         &self.losses
     }
 
-    /// How many transactions that were closed are left out, since the journal had grown too long.
+    /// How many closed transactions were dropped because the journal was too long.
     pub fn left_out(&self) -> u64 {
         self.left_out.transactions
     }
@@ -132,7 +132,7 @@ impl Log {
         &self.transactions[&id]
     }
 
-    /// The settings that are to outlive the next boot, the oldest first, those of another server's unit left out.
+    /// The settings that must persist over the next boot, the oldest first, without those of another server's unit.
     pub fn lasting_settings(&self, unit: Option<&str>) -> Vec<Setting> {
         let in_force = self.transactions.values().filter(|logged| !logged.is_closed() && logged.lasting.is_some());
         let mut settings = Vec::new();
@@ -164,7 +164,7 @@ impl Log {
         })
     }
 
-    /// Whether a change of `path` is still to be put back, that of this transaction's step or a later one.
+    /// Whether a change of `path` must still be restored: that of this step or a later one.
     pub(crate) fn owes(&self, path: &str, txn: u64, step: usize) -> bool {
         self.transactions.range(txn..).any(|(id, logged)| {
             let changes = |at: &usize| (*id, *at) >= (txn, step) && !logged.undone.contains(at);
@@ -187,13 +187,13 @@ impl Log {
         self.left_out
     }
 
-    /// How many bytes of closed transactions there are beyond `kept_bytes`.
+    /// How many bytes of closed transactions exceed `kept_bytes`.
     pub(crate) fn spare_bytes(&self, kept_bytes: u64) -> u64 {
         let closed = self.transactions.values().filter(|logged| logged.is_closed());
         closed.map(|logged| logged.bytes).sum::<u64>().saturating_sub(kept_bytes)
     }
 
-    /// Leaves out the oldest closed transactions until so many bytes of closed ones are left.
+    /// Drops the oldest closed transactions until this many bytes of closed ones remain.
     pub(crate) fn leave_out_closed(&mut self, kept_bytes: u64) {
         let mut spare = self.spare_bytes(kept_bytes);
         let LeftOut { transactions, newest, is_unwritten } = &mut self.left_out;
@@ -215,18 +215,18 @@ impl Log {
         self.left_out.is_unwritten = false;
     }
 
-    /// A transaction of which other records tell.
+    /// A transaction that other records mention.
     pub(crate) fn begin_without_its_record(&mut self, id: u64) {
         self.transactions.insert(id, Logged { is_headless: true, ..Logged::new(id) });
     }
 
-    /// The steps that can't be put back, since the record of what was there before is lost.
+    /// The steps that cannot be restored because the record of the original value is lost.
     pub(crate) fn lost_befores(&self) -> Vec<Loss> {
         let open = self.transactions.values().filter(|logged| !logged.is_closed());
         open.flat_map(|logged| logged.lost_steps().into_iter().map(|step| logged.lost_before(step))).collect()
     }
 
-    /// That of a journal which is gone, though a note says that it had so many records.
+    /// The log of a missing journal for which a note counts this many records.
     pub(crate) fn missing(noted: Option<u64>) -> Log {
         let losses = noted.filter(|last| *last > 0).map(|last| Loss::Records { first: 1, last });
         Log { losses: losses.into_iter().collect(), ..Log::default() }
@@ -248,7 +248,7 @@ impl Log {
         self.torn_bytes = 0;
     }
 
-    /// Adds what a record of so many bytes tells; says why where it can't follow the records before it.
+    /// Adds a record of this many bytes; returns the reason if it cannot follow the earlier records.
     pub(crate) fn absorb(&mut self, at_ns: u64, event: Event, bytes: u64) -> Result<(), String> {
         let id = event.txn();
         match event {
@@ -338,7 +338,7 @@ impl Logged {
         }
     }
 
-    /// The steps that were taken, or must have been, and of which no record tells what was there before. Files and commands count on.
+    /// The applied steps without a record of the original value. Files and commands count on.
     pub(crate) fn lost_steps(&self) -> BTreeSet<usize> {
         let has_intent = |step: &usize| {
             self.intents.contains_key(step) || self.files.contains_key(step) || self.commands.contains_key(step)
@@ -372,7 +372,7 @@ impl Logged {
         Loss::Before { transaction, knob, place: None, wanted: None }
     }
 
-    /// The file or command that carries a step over a boot.
+    /// The file or command that persists a step over a boot.
     pub(crate) fn carrier(&self, step: &Step) -> Option<&str> {
         let lasting = self.lasting.as_ref()?;
         let is_its = |setting: &str| {
@@ -387,25 +387,25 @@ impl Logged {
         self.boot_id.as_deref() == Some(IMAGE)
     }
 
-    /// Whether nothing of it is left to put back, by the records.
+    /// Whether nothing of it needs a restore, by the records.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.end, Some(End::RolledBack { .. } | End::Reverted | End::EndedByReboot))
     }
 
-    /// Whether the program was killed in the middle of it, or is still at work on it.
+    /// Whether the program was killed in the middle of it, or is still working on it.
     pub(crate) fn is_unfinished(&self) -> bool {
-        // What did not come about was put back by itself, and is no half of an undoing.
+        // A step that failed was restored by itself, so it does not count as a partial restore.
         let is_missed = |step: &usize| self.missed.iter().any(|missed| missed.step == *step);
         self.end.is_none()
             || (matches!(self.end, Some(End::Committed)) && self.undone.iter().any(|step| !is_missed(step)))
     }
 
     pub(crate) fn is_of_boot(&self, boot_id: Option<&str>) -> bool {
-        // A captured machine may not tell: then nothing speaks for a restart.
+        // A captured machine may not know its boot: then assume no reboot.
         self.boot_id.as_deref().zip(boot_id).is_none_or(|(then, now)| then == now)
     }
 
-    /// What has to be put back, the last change first.
+    /// What must be restored, the last change first.
     pub(crate) fn owed(&self) -> Vec<PendingUndo> {
         let owed = |(step, intent): (&usize, &Intent)| PendingUndo {
             intent: intent.clone(),
@@ -414,23 +414,23 @@ impl Logged {
         self.intents.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(owed).collect()
     }
 
-    /// Configuration files that have to be put back, the last change first.
+    /// Configuration files that must be restored, the last change first.
     pub(crate) fn owed_files(&self) -> Vec<FileIntent> {
         self.files.iter().rev().filter(|(step, _)| !self.undone.contains(step)).map(|(_, file)| file.clone()).collect()
     }
 
-    /// Commands that have to be undone once the files are back, in the order in which they ran.
+    /// Commands that must be undone after the files are restored, in the order in which they ran.
     pub(crate) fn owed_commands(&self) -> Vec<CommandIntent> {
         let owed = self.commands.iter().filter(|(step, _)| !self.undone.contains(step));
         owed.map(|(_, command)| command.clone()).collect()
     }
 
-    /// Whether something of it is left on the disk, which a restart of the machine does not undo.
+    /// Whether some of it is on disk, so a reboot does not undo it.
     pub(crate) fn outlives_boots(&self) -> bool {
         !self.files.is_empty() || !self.commands.is_empty()
     }
 
-    /// Whether it undoes itself unless somebody confirms it.
+    /// Whether it reverts itself unless somebody confirms it.
     pub(crate) fn awaits_confirmation(&self) -> bool {
         self.until.is_some() && !self.is_confirmed && !self.is_closed()
     }
@@ -442,7 +442,7 @@ impl Logged {
     }
 }
 
-/// Which boot the machine is in; `None` where a captured one does not tell.
+/// Which boot the machine is in; `None` if a captured one does not record it.
 pub(crate) fn boot_id(root: &Root) -> Option<String> {
     if root.kind() == RootKind::Mounted {
         return Some(IMAGE.to_owned());

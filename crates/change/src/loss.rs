@@ -1,45 +1,45 @@
-//! `Loss`: a part of the journal that is missing or can't be read.
+//! `Loss`: a part of the journal that is missing or unreadable.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// A part of the journal that is missing or can't be read.
+/// A part of the journal that is missing or unreadable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "loss", rename_all = "kebab-case")]
 pub enum Loss {
-    /// Bytes that are no record.
+    /// Bytes that are not a record.
     Unreadable {
         /// Where they start in the journal.
         offset: u64,
-        /// How many there are.
+        /// How many bytes.
         bytes: u64,
         /// What is wrong with them.
         why: String,
     },
-    /// Records that are not there, by their numbers.
+    /// Missing records, by their numbers.
     Records {
         /// The first that is missing.
         first: u64,
         /// The last that is missing.
         last: u64,
     },
-    /// A transaction without the record that begins it: its title, its steps and its boot are not known.
+    /// A transaction without the record that begins it: its title, steps and boot are unknown.
     Begin {
         /// The transaction's number.
         transaction: u64,
     },
-    /// A step without the record that says what was there before. It can't be put back.
+    /// A step without the record of the original value. It cannot be restored.
     Before {
         /// The transaction's number.
         transaction: u64,
-        /// The knob's id, or the file or command that makes a setting last; none where that is lost too.
+        /// The knob's id, or the file or command that persists a setting; `None` if that is lost too.
         #[serde(skip_serializing_if = "Option::is_none")]
         knob: Option<String>,
         /// The knob's place.
         #[serde(skip_serializing_if = "Option::is_none")]
         place: Option<String>,
-        /// What the transaction made of it.
+        /// The value that the transaction set.
         #[serde(skip_serializing_if = "Option::is_none")]
         wanted: Option<String>,
     },
@@ -74,7 +74,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// As one sentence's part.
+/// As part of a sentence.
 pub(crate) fn listed(losses: &[Loss]) -> String {
     losses.iter().map(Loss::to_string).collect::<Vec<_>>().join("; ")
 }

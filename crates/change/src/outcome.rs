@@ -1,4 +1,4 @@
-//! What became of a step: the words that reports, the journal and errors share.
+//! The outcome of a step, in the words that reports, the journal and errors share.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::Errno;
@@ -10,82 +10,82 @@ use crate::blocked::{Blocker, blocker};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A plan that stays until it is reverted.
+    /// A plan that stays until somebody reverts it.
     Apply,
-    /// A trial, which sets its targets to several values in turn and puts them back when it ends.
+    /// A trial, which switches its targets between several values and restores them when it ends.
     Trial,
 }
 
-/// A file that the kernel changes along with the one that is written.
+/// A file that the kernel changes along with the written file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideEffect {
     /// The file.
     pub path: String,
     /// Its text before, without the white space around it.
     pub before: String,
-    /// Its text afterwards, where it is another.
+    /// Its text afterwards, if it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
-/// What became of one step.
+/// The outcome of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
     /// Written, and read back in force.
     Applied {
-        /// The value before.
+        /// The original value.
         before: String,
         /// What the kernel changed along with it.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<SideEffect>,
     },
-    /// Written, and read back in force; but somebody else sets it too, and will again.
+    /// Written, and read back in force, but another owner also sets it and will do so again.
     #[serde(rename = "owned-by")]
     Owned {
-        /// The value before.
+        /// The original value.
         before: String,
         /// What the kernel changed along with it.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<SideEffect>,
-        /// Who, and what to do there.
+        /// The owner, and what to do there.
         by: String,
     },
-    /// The value was in force already; nothing was written.
+    /// The value was already in force; nothing was written.
     AlreadySo,
-    /// It takes effect with the next boot.
+    /// It takes effect at the next boot.
     PendingReboot {
-        /// What to do by hand.
+        /// What the user must do.
         todo: String,
     },
-    /// It takes effect when a process is started anew.
+    /// It takes effect when a process is restarted.
     PendingStart {
         /// The command that does it.
         todo: String,
     },
-    /// No write to the host brings it about.
+    /// No write to the host can set it.
     NotApplicable {
-        /// What does.
+        /// What to do instead.
         instead: String,
     },
     /// An earlier step failed, or the program was killed before this one.
     NotReached,
-    /// It was applied and put back, because another step failed.
+    /// It was applied and then rolled back, because another step failed.
     RolledBack {
-        /// The value before, and now again.
+        /// The original value, which is in force again.
         before: String,
     },
     /// The program was killed while it did this: the value may be either.
     Interrupted {
-        /// The value before.
+        /// The original value.
         before: String,
     },
     /// A trial set it to several values in turn.
     Tried {
-        /// The value before.
+        /// The original value.
         before: String,
     },
-    /// It did not come about.
+    /// It failed.
     #[serde(untagged)]
     Missed(StepError),
 }
@@ -96,39 +96,39 @@ pub enum Outcome {
 pub enum StepError {
     /// The kernel refused the write.
     Refused {
-        /// What it said.
+        /// The error.
         #[serde(with = "errno_name")]
         errno: Errno,
     },
-    /// The kernel refused, and not because of the value.
+    /// The kernel refused, but not because of the value.
     Blocked {
-        /// Who stands behind it.
+        /// What prevents the change.
         by: Blocker,
-        /// What the kernel said.
+        /// The error.
         #[serde(with = "errno_name")]
         errno: Errno,
     },
-    /// The kernel took the write, but the value is another.
+    /// The kernel accepted the write, but another value is in force.
     DidNotTake {
         /// The value in force.
         found: String,
-        /// The file that tells.
+        /// The file that shows it.
         read_from: String,
     },
-    /// What is there now can't be read, or could not be put back: so nothing was written.
+    /// The current value cannot be read or could not be restored, so nothing was written.
     Unreadable {
-        /// In words, with the path.
+        /// The reason, with the path.
         why: String,
     },
-    /// A trial could not put the value from before back.
+    /// A trial could not restore the original value.
     NotPutBack {
-        /// In words, with the path.
+        /// The reason, with the path.
         why: String,
     },
 }
 
 impl StepError {
-    /// What a refusal of a look at or a write to `path` is.
+    /// The error for a refused read or write of `path`.
     pub(crate) fn refused(root: &Root, path: &str, errno: Errno) -> StepError {
         match blocker(root, path, errno) {
             Some(by) => StepError::Blocked { by, errno },

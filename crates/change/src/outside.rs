@@ -1,5 +1,5 @@
-//! The seam between a transaction and the world: all that it does to the disk and to the host, so that tests can stop it
-//! at every boundary as SIGKILL would, or fill its disk. The methods given here are the real ones.
+//! The interface between a transaction and the disk and host. Tests replace it to stop a transaction at every boundary,
+//! as SIGKILL would, or to fill its disk. The default methods are the real ones.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use rustix::fs::AtFlags;
 use crate::{claims, command};
 
 pub(crate) trait Outside: Send {
-    /// Adds `bytes` to the end of a file in one `write(2)`, so that a kill leaves all of a record, a part, or none.
+    /// Appends `bytes` to a file in one `write(2)`, so that a kill leaves all, a part, or nothing of a record.
     fn append(&mut self, file: &File, bytes: &[u8]) -> Result<(), Errno> {
         let written = rustix::io::write(file, bytes)?;
-        // A regular file takes less than all of a write only where the disk or the quota ends.
+        // For a regular file, a write is short only if the disk or the quota is full.
         if written < bytes.len() { Err(Errno::NOSPC) } else { Ok(()) }
     }
 
@@ -26,7 +26,7 @@ pub(crate) trait Outside: Send {
         Ok(rustix::fs::ftruncate(file, len_bytes)?)
     }
 
-    /// Gives a file of `dir` another name, in the place of what has that name.
+    /// Renames a file of `dir`, replacing one with the new name.
     fn rename(&mut self, dir: &File, from: &str, to: &str) -> Result<(), Errno> {
         Ok(rustix::fs::renameat(dir, from, dir, to)?)
     }
@@ -52,7 +52,7 @@ pub(crate) trait Outside: Send {
         tree.remove_empty_folder(path)
     }
 
-    /// Runs a command to its end, in the machine that we run on.
+    /// Runs a command to its end on this machine.
     fn run(&mut self, argv: &[String]) -> Result<(), String> {
         command::run(argv)
     }
@@ -62,7 +62,8 @@ pub(crate) trait Outside: Send {
         Ok(())
     }
 
-    /// Where it is noted which places of `root` are being changed, if others might change them at the same time.
+    /// The folder that records which places of `root` are being changed, if other processes might change them at the
+    /// same time.
     fn claims_dir(&self, root: &Root) -> Option<PathBuf> {
         if root.kind() == RootKind::Live { claims::dir_of_root() } else { None }
     }

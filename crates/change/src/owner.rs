@@ -1,8 +1,9 @@
-//! `Owner`: the trial that a transaction belongs to, so that its program finds the transaction again. A title is for people only.
+//! `Owner`: the trial that a transaction belongs to, so that its program finds the transaction again. Titles are only
+//! for people.
 
 use serde::{Deserialize, Serialize};
 
-/// What a transaction is a part of.
+/// What a transaction belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "of", rename_all = "kebab-case")]
 pub enum Owner {
@@ -26,7 +27,8 @@ pub enum BootsPart {
 }
 
 impl Owner {
-    /// The owner of a transaction whose record has none: evenkeel 0.1 before this field put the trial's id into the title.
+    /// The owner of a transaction whose record has none: before this field existed, evenkeel 0.1 put the trial's id
+    /// into the title.
     pub(crate) fn from_title(title: &str) -> Option<Owner> {
         let (id, rest) = title.strip_prefix("prove over boots [")?.split_once("]: ")?;
         let is_id = id.len() == 8 && id.bytes().all(|byte| byte.is_ascii_hexdigit());

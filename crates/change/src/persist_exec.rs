@@ -1,4 +1,4 @@
-//! Carrying out a [`PersistPlan`] and taking it back: configuration files, then the commands that make programs read them.
+//! Applies a [`PersistPlan`] and undoes it: configuration files, then the commands that make programs read them.
 
 use evenkeel_hostfs::{Entry, Root, RootKind, Tree, TreeError};
 
@@ -11,7 +11,8 @@ use crate::put_back::{PersistedOutcome, PersistedUndo, PutBack};
 use crate::record::{CommandIntent, Event, FileIntent};
 use crate::shell;
 
-/// Gives the indices of those that were so already: files and commands count on from `first`, behind the steps.
+/// Returns the indices of the files and commands that were already in place. They count on from `first`, after the
+/// steps.
 pub(crate) fn persist(
     effects: &mut Effects<'_>,
     txn: u64,
@@ -25,8 +26,8 @@ pub(crate) fn persist(
     let mut already_so = Vec::new();
     let mut changed: Vec<&str> = Vec::new();
     for (index, file) in (first..).zip(&plan.files) {
-        // A person undoes the newest record first, and a command must not run before the file that it reads is back: so each file's
-        // line ends with the commands that read it.
+        // A person undoes the newest record first, and a command must not run before the file that it reads is
+        // restored. So each file's line ends with the commands that read it.
         let readers = plan.commands.iter().filter(|command| command.after.contains(&file.path));
         let readers: String = readers.map(|command| format!("; {}", shell_words(&command.undo))).collect();
         if take_file(effects, &tree, Part { txn, index }, file, &readers)? {
@@ -35,7 +36,7 @@ pub(crate) fn persist(
             already_so.push(index);
         }
     }
-    // Who was killed between a file and its command left the command owed.
+    // A process that was killed between a file and its command left that command pending.
     let is_owed = |command: &PersistedCommand| effects.state.log().owes_command(txn, &command.argv);
     let runs: Vec<bool> = plan
         .commands
@@ -56,7 +57,7 @@ pub(crate) fn persist(
     Ok(already_so)
 }
 
-/// Whether every file of `plan` is as it should be, so that there is nothing to do.
+/// Whether every file of `plan` is already in place, so that there is nothing to do.
 ///
 /// # Errors
 /// If a file can't be read.
@@ -68,14 +69,14 @@ pub fn is_in_place(root: &Root, plan: &PersistPlan) -> Result<bool, TreeError> {
             return Ok(false);
         }
     }
-    // What only a command does can't be looked at.
+    // The effect of a command alone cannot be checked.
     Ok(plan.commands.iter().all(|command| !command.after.is_empty()))
 }
 
-/// What a file is, and what it is to be, as texts: for people who review a plan.
+/// The current and the new text of a file, for a review of the plan.
 ///
 /// # Errors
-/// If the file can't be read, or can't be edited; in words.
+/// If the file can't be read, or can't be edited.
 pub fn before_and_after(root: &Root, file: &PersistedFile) -> Result<(String, String), String> {
     let tree = root.tree().map_err(|error| error.to_string())?;
     let before = tree.look(&file.path).map_err(|error| error.to_string())?;
@@ -88,14 +89,14 @@ pub fn before_and_after(root: &Root, file: &PersistedFile) -> Result<(String, St
     Ok((text(before), text(after)))
 }
 
-/// Which transaction, and which of its parts.
+/// A transaction and the index of one of its parts.
 #[derive(Clone, Copy)]
 struct Part {
     txn: u64,
     index: usize,
 }
 
-/// Gives whether anything had to be written.
+/// Returns whether a write was needed.
 fn take_file(
     effects: &mut Effects<'_>,
     tree: &Tree,
@@ -161,7 +162,7 @@ impl Effects<'_> {
     }
 }
 
-/// Puts the files of transaction `txn` back, the last change first, then runs what undoes its commands.
+/// Restores the files of transaction `txn`, the last change first, then runs what undoes its commands.
 pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut PutBack) {
     let logged = effects.state.log().begun(txn);
     let (files, commands) = (logged.owed_files(), logged.owed_commands());
@@ -187,8 +188,8 @@ pub(crate) fn restore_persisted(effects: &mut Effects<'_>, txn: u64, back: &mut 
     if effects.root.kind() == RootKind::Mounted && !files.is_empty() {
         back.persisted.extend(to_run(effects, txn));
     }
-    // Once for all files: what reads them must see them all as before. Where one is not, the command stays owed, and runs once more when
-    // that file is back.
+    // Commands run once for all files, because they must read all of them restored. If one is not, the command stays
+    // pending, and runs again when that file is restored.
     let all_back = back.persisted.iter().all(PersistedUndo::is_undone);
     for command in &commands {
         let undo = match effects.root.kind() {
@@ -214,7 +215,7 @@ fn to_run(effects: &Effects<'_>, txn: u64) -> Vec<PersistedUndo> {
 }
 
 impl PutBack {
-    /// Gives whether the journal has it now.
+    /// Returns whether the journal has it now.
     fn settle(&mut self, effects: &mut Effects<'_>, txn: u64, step: usize, undo: PersistedUndo) -> bool {
         let recorded = undo.is_undone().then(|| effects.record_undone(Event::Undone { txn, step }));
         self.all_undone &= undo.is_undone();
@@ -230,14 +231,14 @@ fn restore(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Persist
         return PersistedOutcome::Failed { why };
     }
     restore_file(effects, tree, file).unwrap_or_else(|error| match error.errno {
-        // Somebody took the folder away, and our file with it.
+        // Somebody removed the folder, and our file with it.
         errno if errno.is_absence() && file.before == Entry::Absent => PersistedOutcome::AsBefore,
         _ => PersistedOutcome::Failed { why: error.to_string() },
     })
 }
 
-/// A file of ours that another journal has written anew is that one's: to put back what was before ours would take out theirs. Lines and
-/// arguments in the files of others are taken out each by itself.
+/// If another journal has rewritten a file of ours since, it owns the file: restoring our original would remove its
+/// content. Lines and arguments in the files of other owners are removed one by one.
 fn refuse_if_covered(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Result<(), String> {
     effects.state.claim(effects.root, &file.path).map_err(|busy| busy.to_string())?;
     if matches!(file.content, Content::KernelArguments { .. })
@@ -266,7 +267,8 @@ fn restore_file(effects: &mut Effects<'_>, tree: &Tree, file: &FileIntent) -> Re
         effects.state.outside.put(tree, path, before)?;
         if is_ours { PersistedOutcome::Restored } else { PersistedOutcome::Foreign }
     } else {
-        // A file of somebody else. Theirs stays, ours goes. An earlier version may have put ours elsewhere in it.
+        // A file of another owner: their content stays, ours is removed. An earlier version may have put ours elsewhere
+        // in it.
         let without = edit::without(&now, content);
         effects.state.outside.put(tree, path, &without)?;
         if without == *before { PersistedOutcome::Restored } else { PersistedOutcome::Foreign }
@@ -281,7 +283,7 @@ fn shell_words(argv: &[String]) -> String {
     argv.iter().map(|word| shell::word(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// The shell commands that put a file back.
+/// The shell commands that restore a file.
 fn undo_line(path: &str, before: &Entry, folders: &[String]) -> String {
     let quoted = shell::quoted(path);
     let mut line = match before {

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use evenkeel_host::TakesEffect;
 
-/// What makes settings outlive a boot.
+/// The files and commands that make settings persist over a boot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersistPlan {
-    /// Files, in the order in which they are written; put back in the opposite order.
+    /// Files, in the order of writing; restored in the opposite order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PersistedFile>,
     /// Commands that run after the files, in their order.
@@ -17,26 +17,26 @@ pub struct PersistPlan {
     /// Which file carries which setting.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub carried: Vec<Carried>,
-    /// Settings that nothing here makes last.
+    /// Settings that evenkeel cannot persist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cannot: Vec<Cannot>,
 }
 
-/// One file and what is to become of it.
+/// One file and its new content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PersistedFile {
     /// Its path, below `/etc` or `/boot`.
     pub path: String,
-    /// What is to be there.
+    /// Its new content.
     #[serde(flatten)]
     pub content: Content,
 }
 
-/// What is to be in a file.
+/// The new content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "content", rename_all = "kebab-case")]
 pub enum Content {
-    /// The whole file is ours.
+    /// evenkeel owns the whole file.
     Whole {
         /// Its text.
         text: String,
@@ -48,13 +48,13 @@ pub enum Content {
         /// Where it points.
         target: String,
     },
-    /// A block of lines of ours, between two marks, at the end of a file that belongs to somebody else.
+    /// A block of our lines, between two marks, at the end of a file that another owner has.
     Block {
         /// The lines, each with its newline.
         lines: String,
     },
-    /// Arguments at the end of the last line of kernel arguments in a file that belongs to somebody else: an `options` line of the Boot
-    /// Loader Specification, or `/etc/kernel/cmdline`, which has nothing else. The file has to be there.
+    /// Arguments at the end of a line of kernel arguments in a file of another owner: an `options` line of the Boot
+    /// Loader Specification, or `/etc/kernel/cmdline`, which contains only arguments. The file must exist.
     KernelArguments {
         /// The arguments, in their order.
         arguments: Vec<String>,
@@ -66,29 +66,29 @@ pub enum Content {
 pub struct PersistedCommand {
     /// Program and arguments; no shell reads them.
     pub argv: Vec<String>,
-    /// What undoes it once the files are back; often the same command.
+    /// What undoes it once the files are restored; often the same command.
     pub undo: Vec<String>,
     /// It runs only if one of these files was changed; always if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// What it is for, in a few words.
+    /// Its purpose, in a few words.
     pub why: String,
-    /// Whether it only concerns a system that runs: it is left out of an unbooted image.
+    /// Whether it only applies to a running system: it is skipped in an unbooted image.
     pub only_booted: bool,
 }
 
-/// A setting and what carries it over a boot.
+/// A setting and what persists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
     /// The setting, as `KNOB=VALUE`.
     pub setting: String,
     /// The file, or the command where no file does.
     pub by: String,
-    /// When what the file says takes effect, where the setting is not in force from this moment on.
+    /// When the file takes effect, if the setting is not in force immediately.
     pub takes_effect: TakesEffect,
 }
 
-/// A setting that nothing here makes last.
+/// A setting that evenkeel cannot persist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cannot {
     /// The setting.
@@ -105,7 +105,7 @@ impl PersistPlan {
         self.files.is_empty() && self.commands.is_empty()
     }
 
-    /// Adds what another recipe gives.
+    /// Adds the result of another recipe.
     pub(crate) fn add(&mut self, other: PersistPlan) {
         self.files.extend(other.files);
         self.commands.extend(other.commands);
@@ -114,7 +114,7 @@ impl PersistPlan {
     }
 }
 
-/// What makes a plan outlive a boot, and for which server.
+/// The plan to persist, and the server that it is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lasting {
     /// The server's systemd unit.

@@ -1,4 +1,4 @@
-//! What holds at the place of a step: reading a value, what is needed to put it back, and judging what is in force.
+//! Handles the file of a step: reads a value, collects what is needed to restore it, and checks what is in force.
 
 use evenkeel_host::{Action, Reading, Step};
 use evenkeel_hostfs::{Refusal, Root, Why};
@@ -7,15 +7,15 @@ use evenkeel_sys::{CpuSet, clock};
 use crate::blocked::blocker;
 use crate::outcome::{SideEffect, StepError};
 
-/// The longest text that a transaction promises to put back, in bytes. The kernel's own limit on what a sysctl or a sysfs
-/// file takes in one write is a page.
+/// The longest text that a transaction can restore, in bytes. The kernel accepts at most one page per write to a sysctl
+/// or sysfs file.
 const MAX_TEXT_BYTES: usize = 8192;
 
-/// An interrupt moves to its new CPU when it next fires, so what is in force follows a write by a while.
+/// An interrupt moves to its new CPU when it next fires, so the value in force follows a write after a while.
 const SETTLE_LOOKS: u32 = 20;
 const SETTLE_STEP_NS: u64 = 5_000_000;
 
-/// The file of a step that writes one.
+/// The file that a step writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
     pub(crate) path: &'a str,
@@ -58,7 +58,7 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Everything that putting it back will need, or why that could not be promised.
+    /// Everything that a restore will need, or why a restore is not possible.
     pub(crate) fn before(self, root: &Root) -> Result<Before, StepError> {
         let unreadable = |why: String| StepError::Unreadable { why };
         let text = root.text(self.path).map_err(|refusal| match refusal.why {
@@ -76,7 +76,7 @@ impl<'a> Target<'a> {
                     restorable(path, &before, &before).map_err(unreadable)?;
                     side_effects.push(SideEffect { path: path.clone(), before, after: None });
                 }
-                // The kernel changes no file that it does not have.
+                // The kernel does not change a file that it does not have.
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(unreadable(error.why())),
             }
@@ -95,12 +95,12 @@ impl<'a> Target<'a> {
         };
         let effective = match look(root, in_force, self.reading) {
             Ok(effective) => effective,
-            // Kernels before 4.13 do not tell; what was asked is then the best there is.
+            // Kernels before 4.13 do not show it; the requested value is then the best information.
             Err(error) if error.is_gone() => return Ok(EffectiveValue::Holds),
             Err(error) => return Err(error),
         };
         let holds = match self.cpus(&effective) {
-            // An interrupt whose device is down is served by no CPU yet.
+            // An interrupt of a device that is down has no CPU yet.
             Some(effective) => self.cpus(wanted).is_some_and(|wanted| effective.is_subset(&wanted)),
             None => self.agree(wanted, &effective),
         };
@@ -108,7 +108,7 @@ impl<'a> Target<'a> {
         Ok(if holds { EffectiveValue::Holds } else { other() })
     }
 
-    /// [`Target::effective`] after a write, with patience where the file in force follows the written one.
+    /// [`Target::effective`] after a write. It waits if the file in force lags behind the written one.
     pub(crate) fn settled(self, root: &Root, wanted: &str) -> Result<EffectiveValue, ReadError> {
         for _ in 1..SETTLE_LOOKS {
             let lags = matches!(self.effective(root, wanted)?, EffectiveValue::Other { read_from, .. } if read_from != self.path);
@@ -135,13 +135,13 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The value that a file tells.
+/// The value in a file.
 pub(crate) fn look(root: &Root, path: &str, reading: Reading) -> Result<String, ReadError> {
     let text = root.text(path).map_err(ReadError::Refused)?;
     reading.value(&text).ok_or_else(|| ReadError::Odd { why: odd(path, &text), text: text.trim().to_owned() })
 }
 
-/// Whether two values are one: the kernel separates the numbers of a list by tabs, people by spaces.
+/// Whether two values are equal: the kernel separates the numbers of a list by tabs, people by spaces.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }

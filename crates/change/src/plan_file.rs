@@ -1,5 +1,5 @@
-//! `PlanFile`: what would be done to a host, as a file that people review and other commands carry out: every step with the
-//! value seen, what it would be, when that takes effect, what changes along with it, and how it is undone.
+//! `PlanFile`: a plan as a file that people review and other commands apply. It lists every step with the current and
+//! the new value, when it takes effect, what changes along with it, and how to undo it.
 
 use evenkeel_host::{
     Action, Advice, AdviceContext, Facts, Plan, PlanError, Setting, SettingError, State, Step, TakesEffect, advise,
@@ -20,50 +20,50 @@ use crate::undo_text::undo_commands;
 /// The number in the file's `format`.
 const FORMAT: u64 = 1;
 
-/// The longest plan that is read, in bytes: some thousand steps.
+/// The longest plan that evenkeel reads, in bytes: some thousand steps.
 pub const MAX_PLAN_BYTES: usize = 4 << 20;
 
-/// What would be done to a host.
+/// A plan for a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanFile {
     /// The format's number.
     pub format: u64,
     /// The version of the program that made it.
     pub evenkeel: String,
-    /// What it is for.
+    /// Its purpose.
     pub title: String,
-    /// The settings that it brings about, as `KNOB=VALUE`: what it is made from, here or on another machine.
+    /// Its settings, as `KNOB=VALUE`: the plan is derived from them, on this machine or another.
     pub settings: Vec<String>,
     /// The steps that change the running machine, in their order.
     pub steps: Vec<PlannedStep>,
-    /// What makes it outlive a boot, where that was asked for.
+    /// What makes it persist, if requested.
     #[serde(rename = "keep", default, skip_serializing_if = "Option::is_none")]
     pub persist: Option<Lasting>,
 }
 
-/// A step with what was seen at its place when the plan was made.
+/// A step with the value at its place when the plan was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedStep {
     /// The step.
     #[serde(flatten)]
     pub step: Step,
-    /// The value that was seen; none where nothing can be read before it is done.
+    /// The value at that time; `None` if nothing can be read before the step is applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
-    /// Why nothing was seen, where something should have been.
+    /// Why there is no value, if there should be one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen: Option<String>,
     /// Whether the value was in force already.
     pub already_so: bool,
-    /// Why it will be refused, where the machine tells.
+    /// Why the kernel will refuse it, if the machine shows that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
-    /// Who else sets it and will set it again, and what to do about it there.
+    /// Who else sets it and will set it again, and what to do about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owned: Option<String>,
     /// When it takes effect.
     pub takes_effect: TakesEffect,
-    /// What the kernel changes along with it, as it was.
+    /// What the kernel changes along with it, with the current values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub along: Vec<SideEffect>,
     /// The shell command that undoes it without this program.
@@ -71,10 +71,10 @@ pub struct PlannedStep {
     pub undo: Option<String>,
 }
 
-/// A text that is no plan, or none for this machine. Reads well after "failed to".
+/// A text that is not a plan, or not a plan for this machine. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanFileError {
-    /// The text is no plan.
+    /// The text is not a plan.
     #[error("read the plan: {}", self.cause())]
     Text(String),
     /// A newer program wrote it.
@@ -83,7 +83,7 @@ pub enum PlanFileError {
     /// It names a setting that this program does not know.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// It names a unit that is none.
+    /// It names an invalid unit.
     #[error("read the plan: {}", self.cause())]
     Unit(#[from] ServiceNameError),
     /// A setting has no place here.
@@ -103,7 +103,7 @@ pub enum PlanFileError {
 }
 
 impl PlanFileError {
-    /// What is wrong with it, without what was tried: for who names the file.
+    /// The error without the action, for callers that name the file.
     pub fn cause(&self) -> String {
         match self {
             PlanFileError::Text(what) => what.clone(),
@@ -117,8 +117,8 @@ impl PlanFileError {
 }
 
 impl PlanFile {
-    /// What `settings` come to on the machine that `facts` tell of and `root` reads; with `context`, beyond the next boot too.
-    /// `lasting` are settings of earlier transactions that ours must not drop from the files that both are kept in.
+    /// The plan for `settings` on the machine of `facts` and `root`; with `context`, also for later boots. `lasting`
+    /// are settings of earlier transactions in the same files, which our version must still contain.
     ///
     /// # Errors
     /// If a setting has no place on this machine.
@@ -145,7 +145,7 @@ impl PlanFile {
         })
     }
 
-    /// The same for a root where no kernel runs: the steps are those that need no device, and all of them wait for the first boot.
+    /// The same for a root without a running kernel: only steps that need no device, which all wait for the first boot.
     pub fn of_image(
         root: &Root,
         facts: &Facts,
@@ -168,7 +168,7 @@ impl PlanFile {
         }
     }
 
-    /// Whether the machine is already as the plan wants it, and will be after the next boot.
+    /// Whether the machine is already as planned, and will be after the next boot.
     ///
     /// # Errors
     /// If a file can't be read.
@@ -179,14 +179,14 @@ impl PlanFile {
             .steps
             .iter()
             .any(|planned| !planned.already_so && !matches!(planned.step.action, Action::Write { .. }));
-        // Without files there is nothing that tells whether what waits was ever asked for.
+        // Without files, nothing shows whether a pending value was ever requested.
         Ok(self.steps.iter().all(is_so) && keeps && (!waits || self.persist.is_some()))
     }
 
     /// Reads a plan's text.
     ///
     /// # Errors
-    /// If it is no plan, or of a format that this program does not know.
+    /// If it is not a plan, or has a format that this program does not know.
     pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
         if text.len() > MAX_PLAN_BYTES {
             return Err(PlanFileError::Text(format!("it has more than {MAX_PLAN_BYTES} bytes")));
@@ -205,32 +205,32 @@ impl PlanFile {
     /// The text that [`PlanFile::parse`] reads.
     ///
     /// # Errors
-    /// None that is known: every field is plain data.
+    /// None known: every field is plain data.
     pub fn text(&self) -> Result<String, PlanFileError> {
         serde_json::to_string_pretty(self)
             .map(|text| text + "\n")
             .map_err(|error| PlanFileError::Text(error.to_string()))
     }
 
-    /// Its settings, each checked as if somebody had typed it.
+    /// Its settings, each checked like user input.
     ///
     /// # Errors
-    /// The first that makes no sense.
+    /// The first invalid one.
     pub fn settings(&self) -> Result<Vec<Setting>, PlanFileError> {
         Ok(self.settings.iter().map(|text| Setting::parse(text)).collect::<Result<_, _>>()?)
     }
 
-    /// The server's unit, checked as if somebody had typed it.
+    /// The server's unit, checked like user input.
     ///
     /// # Errors
-    /// If it is no name of a service.
+    /// If it is not the name of a service.
     pub fn unit(&self) -> Result<Option<ServiceName>, PlanFileError> {
         let unit = self.persist.as_ref().and_then(|lasting| lasting.unit.as_deref());
         Ok(unit.map(str::parse).transpose()?)
     }
 
-    /// Whether `now`, made from this plan's settings on the machine at hand, does the same as this one. What a plan file says is
-    /// never carried out for itself: a file can come from anywhere.
+    /// Compares with `now`, which was made from this plan's settings on this machine. The content of a plan file is
+    /// never applied directly, because a file can come from anywhere.
     ///
     /// # Errors
     /// The first difference, in words.
@@ -255,7 +255,7 @@ impl PlanFile {
         Ok(())
     }
 
-    /// The steps whose places belong to others.
+    /// The steps whose places have other owners.
     pub fn owned(&self) -> Vec<OwnedStep> {
         let steps = self.steps.iter().enumerate();
         steps.filter_map(|(step, planned)| Some(OwnedStep { step, by: planned.owned.clone()? })).collect()
@@ -303,7 +303,7 @@ impl PlannedStep {
     }
 }
 
-/// What the advice for the step's place says, where it is that the place is `state`.
+/// The reason of the advice for the step's place, if the place is in `state`.
 fn reason_of(state: State, advice: &[Advice], step: &Step) -> Option<String> {
     let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
     advice.iter().find(at_place).filter(|found| found.state == state).map(|found| found.reason.clone())

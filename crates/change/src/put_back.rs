@@ -1,31 +1,31 @@
-//! `PutBack`: what became of each file and command when a transaction was put back.
+//! `PutBack`: the outcome of each file and command when a transaction is restored.
 
 use serde::Serialize;
 
 use crate::state_error::StateError;
 
-/// What became of one transaction that was to be put back.
+/// The outcome of restoring one transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PutBack {
     /// The transaction's number.
     pub id: u64,
-    /// What it was for.
+    /// Its purpose.
     pub title: String,
-    /// Whether the machine was restarted since: then the kernel has forgotten the values, and nothing was written.
+    /// Whether the machine has rebooted since. Then the kernel has lost the values, and nothing was written.
     pub ended_by_reboot: bool,
-    /// Each file that was still to be put back, the last change first.
+    /// Each file that still had to be restored, the last change first.
     pub files: Vec<FileUndo>,
-    /// Configuration files and commands that made it outlive a boot.
+    /// Configuration files and commands that made it persist.
     #[serde(rename = "kept", skip_serializing_if = "Vec::is_empty")]
     pub persisted: Vec<PersistedUndo>,
-    /// Whether nothing is left to put back.
+    /// Whether everything is restored.
     pub all_undone: bool,
-    /// Why the journal could not be told of it, if so. The values are back all the same; another `revert` will look again.
+    /// Why the journal could not record it, if so. The values are restored all the same; another `revert` checks again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<String>,
 }
 
-/// What became of one file.
+/// The outcome of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileUndo {
     /// The knob that changed it, itself or as a side effect.
@@ -34,42 +34,42 @@ pub struct FileUndo {
     pub place: String,
     /// The file.
     pub path: String,
-    /// The value it had before.
+    /// The original value.
     pub before: String,
-    /// What was done.
+    /// The outcome.
     #[serde(flatten)]
     pub undo: Undo,
 }
 
-/// What was done about one file.
+/// The outcome of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "undo", rename_all = "kebab-case")]
 pub enum Undo {
-    /// It had the value from before already.
+    /// It already had the original value.
     AsBefore,
-    /// It was written and reads as before.
+    /// It was written and has the original value.
     Restored {
-        /// The value that it had.
+        /// The value before the restore.
         found: String,
     },
-    /// It was written and reads as before; but somebody else had changed it since we did.
+    /// It was written and has the original value, but another owner had changed it since.
     Foreign {
-        /// Their value, which is gone now.
+        /// Their value, which is lost now.
         found: String,
     },
-    /// Another journal changed it since. It stays as it is, and the next journal now has `before` to put back.
+    /// Another journal has changed it since. It stays, and the next journal now has `before` to restore.
     PassedOn {
         /// The value in force.
         found: String,
         /// The next journal's state directory.
         to: String,
     },
-    /// It is no more: there is nothing left to put back.
+    /// The file no longer exists, so there is nothing to restore.
     Gone {
         /// In words, with the path.
         why: String,
     },
-    /// It is not as before.
+    /// It was not restored.
     Failed {
         /// In words, with the path.
         why: String,
@@ -77,7 +77,7 @@ pub enum Undo {
 }
 
 impl FileUndo {
-    /// Whether nothing is left to put back.
+    /// Whether nothing is left to restore.
     pub fn is_undone(&self) -> bool {
         !matches!(self.undo, Undo::Failed { .. })
     }
@@ -96,7 +96,7 @@ impl PutBack {
         }
     }
 
-    /// Whether everything was as before already.
+    /// Whether everything already had its original value.
     pub fn changed_nothing(&self) -> bool {
         self.files.iter().all(|file| file.undo == Undo::AsBefore)
             && self.persisted.iter().all(|kept| kept.undo == PersistedOutcome::AsBefore)
@@ -109,31 +109,31 @@ impl PutBack {
     }
 }
 
-/// What became of one configuration file that was to be put back.
+/// The outcome of one configuration file or command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PersistedUndo {
     /// The file, or the command.
     pub what: String,
-    /// What was done.
+    /// The outcome.
     #[serde(flatten)]
     pub undo: PersistedOutcome,
 }
 
-/// What was done about one configuration file or command.
+/// The outcome of one configuration file or command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "undo", rename_all = "kebab-case")]
 pub enum PersistedOutcome {
-    /// It was as before already.
+    /// It was already restored.
     AsBefore,
-    /// It is as before again.
+    /// It is restored.
     Restored,
-    /// Somebody had changed it since we did: only what was ours was taken out.
+    /// Another owner had changed it since; only our part was removed.
     Foreign,
     /// The command that undoes it ran.
     Ran,
-    /// The root is no running machine: the command has to run there once it is one.
+    /// The root is not a running machine: run the command there once it is.
     ToRun,
-    /// It is not as before.
+    /// It was not restored.
     Failed {
         /// In words.
         why: String,
@@ -141,7 +141,7 @@ pub enum PersistedOutcome {
 }
 
 impl PersistedUndo {
-    /// Whether nothing is left to put back.
+    /// Whether nothing is left to restore.
     pub fn is_undone(&self) -> bool {
         !matches!(self.undo, PersistedOutcome::Failed { .. })
     }

@@ -1,7 +1,7 @@
-//! One record of the journal, and its one line of text: `CRC32 JSON`, the checksum in eight hexadecimal digits.
+//! One record of the journal and its line of text: `CRC32 JSON`, with the checksum in eight hexadecimal digits.
 //!
-//! A kind of record that this program does not know is passed over and reported: what an older program must not pass
-//! over comes with a new format number, which it refuses.
+//! A program skips and reports a kind of record that it does not know. Records that an older program must not skip come
+//! with a new format number, which it refuses.
 
 use evenkeel_host::{Reading, Step};
 use evenkeel_hostfs::Entry;
@@ -16,7 +16,7 @@ use crate::undo_text::undo_commands;
 const FORMAT: u64 = 3;
 const FORMATS: std::ops::RangeInclusive<u64> = 1..=FORMAT;
 
-/// What happened when.
+/// An event and its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) format: u64,
@@ -43,21 +43,21 @@ pub(crate) enum Event {
         /// The settings that it is made from, as `KNOB=VALUE`; empty in journals of the first program.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         settings: Vec<String>,
-        /// What makes it outlive a boot.
+        /// What makes it persist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lasting: Option<Lasting>,
-        /// When it undoes itself unless somebody confirms it.
+        /// When it reverts itself unless somebody confirms it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Until>,
         /// The trial that it belongs to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Owner>,
     },
-    /// A file of the kernel is about to be written: what undoes it.
+    /// A kernel file is about to be written. Contains what undoes that.
     Intent(Intent),
-    /// A configuration file is about to be changed: what undoes it.
+    /// A configuration file is about to be changed. Contains what undoes that.
     File(FileIntent),
-    /// A command is about to run: what undoes it.
+    /// A command is about to run. Contains what undoes it.
     Command(CommandIntent),
     /// The write took effect.
     Done {
@@ -67,43 +67,44 @@ pub(crate) enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<SideEffect>,
     },
-    /// Every step was taken or was so already.
+    /// Every step was applied or was already in force.
     Commit {
         txn: u64,
         already_so: Vec<usize>,
-        /// The steps that did not come about, where it was asked to go on all the same.
+        /// The failed steps, if the job continues after failures.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         missed: Vec<FailedStep>,
-        /// The steps whose places somebody else sets too.
+        /// The steps whose places have another owner too.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         owned: Vec<OwnedStep>,
     },
-    /// Somebody said that it may stay.
+    /// Somebody confirmed it.
     Confirmed { txn: u64 },
-    /// A step's files read as before again, or are gone.
+    /// A step's files are restored, or no longer exist.
     Undone { txn: u64, step: usize },
-    /// All of it was put back because it could not be done.
+    /// All of it was rolled back after a failure.
     RolledBack {
         txn: u64,
         why: String,
-        /// The step that failed and how, where it was a step.
+        /// The failed step and its error, if a step failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<FailedStep>,
     },
-    /// All of it was put back because somebody asked, or because a trial ended.
+    /// All of it was reverted, by a person or at the end of a trial.
     Reverted { txn: u64 },
-    /// The machine was restarted since: the kernel has forgotten all of it.
+    /// The machine has rebooted since, so the kernel has lost all of it.
     EndedByReboot { txn: u64 },
-    /// Transactions that were closed are left out from here on: so many, the newest of them or of those before being `txn`. It stands first.
+    /// Closed transactions were dropped: this many, and `txn` is the newest of them or of those before. This record
+    /// comes first.
     Compacted { txn: u64, transactions: u64 },
 }
 
-/// A step whose place somebody else sets too.
+/// A step whose place has another owner too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnedStep {
     /// The step's index in its plan, from 0.
     pub step: usize,
-    /// Who, and what to do there, in words.
+    /// The owner, and what to do there.
     pub by: String,
 }
 
@@ -114,30 +115,30 @@ pub(crate) struct FailedStep {
     pub(crate) error: StepError,
 }
 
-/// When a transaction undoes itself.
+/// When a transaction reverts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Until {
     /// On the clock that counts since boot, in nanoseconds.
     pub boottime_ns: u64,
-    /// How long it was given, in seconds.
+    /// The time limit, in seconds.
     pub seconds: u64,
 }
 
-/// All that is needed to put a configuration file back.
+/// All that is needed to restore a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileIntent {
     pub(crate) txn: u64,
     /// Its index: files count on after the steps.
     pub(crate) step: usize,
     pub(crate) path: String,
-    /// What is to be there.
+    /// The new content.
     #[serde(flatten)]
     pub(crate) content: Content,
     pub(crate) before: Entry,
-    /// Folders that have to be made for it, the outermost first.
+    /// Folders that must be created for it, the outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) folders: Vec<String>,
-    /// The same for a person with a shell and without this program.
+    /// The undo as a shell command, for a person without this program.
     pub(crate) undo: String,
 }
 
@@ -152,7 +153,7 @@ pub(crate) struct CommandIntent {
     pub(crate) undo: String,
 }
 
-/// All that is needed to put a file and its side effects back.
+/// All that is needed to restore a file and its side effects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Intent {
     pub(crate) txn: u64,
@@ -161,55 +162,55 @@ pub(crate) struct Intent {
     pub(crate) place: String,
     pub(crate) path: String,
     pub(crate) reading: Reading,
-    /// What will be written; none where a trial writes several values in turn.
+    /// The value to write; `None` if a trial writes several values in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) wanted: Option<String>,
     pub(crate) before: String,
-    /// The whole text, for a person who wonders what the file looked like.
+    /// The whole text, for people who want to see the original file.
     pub(crate) before_text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) side_effects: Vec<SideEffect>,
-    /// The same for a person with a shell and without this program.
+    /// The undo as a shell command, for a person without this program.
     pub(crate) undo: String,
-    /// The registers of its files have it, so that other journals know of it.
+    /// Its files are in the registers, so other journals know of it.
     #[serde(default, rename = "registered", skip_serializing_if = "is_false")]
     pub(crate) is_registered: bool,
 }
 
-/// For fields that are left out where they say no.
+/// For fields that are omitted if they are false.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 pub(crate) fn is_false(is: &bool) -> bool {
     !*is
 }
 
 impl Intent {
-    /// The files that it changes: its own, then those that the kernel may change along.
+    /// The files that it changes: its own, then those that the kernel may change with it.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.path.as_str()).chain(self.side_effects.iter().map(|side| side.path.as_str()))
     }
 
-    /// With the shell commands that put it back.
+    /// Adds the shell commands that restore it.
     pub(crate) fn with_undo(mut self) -> Intent {
         self.undo = undo_commands(&self.path, self.reading, &self.before, &self.side_effects);
         self
     }
 }
 
-/// A line that was understood, or is of a kind that only a newer program knows.
+/// A valid line, perhaps of a kind that only a newer program knows.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Line {
     Known(Box<Record>),
     Unknown { kind: String, seq: Option<u64> },
 }
 
-/// A line that is no record.
+/// An invalid line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Bad {
-    /// Its checksum does not match: it was cut, or changed since.
+    /// The checksum does not match: it was truncated or changed.
     Checksum,
-    /// Its checksum matches but its format number is another.
+    /// The checksum matches, but the format number is another.
     Format(String),
-    /// Its checksum matches but it does not hold what such a record must.
+    /// The checksum matches, but the content is not a valid record.
     Content(String),
 }
 
@@ -277,7 +278,7 @@ const KINDS: &[&str] = &[
 ];
 
 impl Event {
-    /// The transaction that it is about.
+    /// The transaction that it belongs to.
     pub(crate) fn txn(&self) -> u64 {
         match self {
             Event::Intent(Intent { txn, .. })
@@ -295,7 +296,7 @@ impl Event {
         }
     }
 
-    /// Whether it says that something is as before.
+    /// Whether it records a restore.
     pub(crate) fn is_of_undoing(&self) -> bool {
         matches!(
             self,
@@ -345,7 +346,7 @@ mod tests {
         Event::Begin { txn: 1, kind: Kind::Apply, title, boot_id, steps, settings, lasting: None, until, owner: None }
     }
 
-    /// Those that only concern what outlives a boot or undoes itself.
+    /// Records that only concern persistence or confirmation.
     fn lasting_events() -> Vec<Event> {
         let content = Content::Whole { text: "vm.swappiness = 1\n".into(), mode: 0o644 };
         let before = Entry::File { text: "was\n".into(), mode: 0o600 };
@@ -395,7 +396,7 @@ mod tests {
         line
     }
 
-    /// What older programs wrote: without numbers.
+    /// Lines of older programs, without numbers.
     fn read_of(lines: &str) -> Vec<Event> {
         let read = |line: &str| match decode(line.as_bytes()) {
             Ok(Line::Known(record)) if (record.seq, record.at_ns) == (None, 7) => record.event,
@@ -404,7 +405,7 @@ mod tests {
         lines.lines().map(read).collect()
     }
 
-    /// What format 1 looks like, which journals out there have.
+    /// Lines in format 1, which exist in journals of users.
     #[test]
     fn format_1_is_read() {
         let lines = r#"76e06f3d {"format":1,"at_ns":7,"record":"begin","txn":1,"kind":"apply","title":"t","boot_id":"b","steps":[]}
@@ -420,7 +421,7 @@ e5727261 {"format":1,"at_ns":7,"record":"rolled-back","txn":1,"why":"w","failed"
         assert_eq!(read_of(lines), events);
     }
 
-    /// The same of format 2: what concerns files and confirmations.
+    /// The same in format 2, with files and confirmations.
     #[test]
     fn format_2_is_read() {
         let lines = r#"e5d589fc {"format":2,"at_ns":7,"record":"begin","txn":1,"kind":"apply","title":"t","boot_id":"b","steps":[],"until":{"boottime_ns":5,"seconds":60}}
@@ -431,7 +432,7 @@ cc3e5837 {"format":2,"at_ns":7,"record":"commit","txn":1,"already_so":[],"missed
         assert_eq!(read_of(lines), lasting_events());
     }
 
-    /// What is written. It is released: a change here breaks the journals that are out there.
+    /// What this version writes. It is released, so a change here would break existing journals.
     #[test]
     fn format_3_stays() {
         let events = [every_event(), lasting_events()].concat();

@@ -1,5 +1,6 @@
-//! `Register`: the journals that hold one file of the host, the oldest change first. Each found what the one before it had set. So whoever
-//! leaves in between hands the value from before to the next, and the last one to leave puts back what the first one found.
+//! `Register`: the journals that hold one file of the host, the oldest change first. Each one found the value that the
+//! previous one had set. So a journal that leaves in between passes its original value to the next, and the last one
+//! restores what the first one found.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,10 +13,10 @@ use crate::record::is_false;
 
 const FORMAT: u64 = 1;
 
-/// The longest register, in bytes: some thousand journals that change one file in turns.
+/// The longest register, in bytes: some thousand journals that change one file in turn.
 pub(crate) const MAX_REGISTER_BYTES: usize = 1 << 20;
 
-/// Who holds one file in this boot.
+/// The journals that hold one file in this boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Register {
     format: u64,
@@ -25,24 +26,24 @@ pub(crate) struct Register {
     holders: Vec<Holder>,
 }
 
-/// Changes of one journal, with none of another journal between them.
+/// Consecutive changes of one journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) journal: JournalDir,
     /// The transaction and the step of the first of them.
     pub(crate) txn: u64,
     pub(crate) step: usize,
-    /// What goes back when the first of them is undone; nothing for a configuration file, whose journal has it.
+    /// The value to restore when the first of them is undone; `None` for a configuration file, whose journal has it.
     pub(crate) before: String,
-    /// The kernel might have changed the file along with another one, and did not.
+    /// The kernel might have changed the file together with another one, but did not.
     #[serde(default, skip_serializing_if = "is_false")]
     is_idle: bool,
-    /// Who got what it had to put back; its own journal may not have recorded it yet.
+    /// The journal that received its value to restore; that journal may not have recorded it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left_to: Option<JournalDir>,
 }
 
-/// A state directory. JSON has it as text, or as bytes where it is no UTF-8.
+/// A state directory. In JSON it is text, or bytes if it is not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "Spelled", into = "Spelled")]
 pub(crate) struct JournalDir(pub(crate) PathBuf);
@@ -80,12 +81,12 @@ pub(crate) struct Change<'a> {
     pub(crate) step: usize,
 }
 
-/// What is left to do for one who leaves.
+/// What a leaving journal must do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// Nobody changed the file since: this goes back.
+    /// Nobody changed the file since: restore this value.
     Last { before: String },
-    /// What is in force is this journal's, which has got what was to be put back.
+    /// The value in force belongs to this journal, which received the value to restore.
     PassedOn { to: JournalDir, before: String },
     /// The register does not have the change.
     Unknown,
@@ -96,7 +97,8 @@ impl Register {
         Register { format: FORMAT, boot_id, path: path.to_owned(), holders: Vec::new() }
     }
 
-    /// Reads one; says why not. That of an earlier boot is empty: the kernel has forgotten those values.
+    /// Parses a register; returns the reason if it is invalid. One of an earlier boot counts as empty, because the
+    /// kernel has lost those values.
     pub(crate) fn from_bytes(bytes: &[u8], boot_id: Option<String>, path: &str) -> Result<Register, String> {
         if bytes.len() > MAX_REGISTER_BYTES {
             return Err(format!("it has more than {MAX_REGISTER_BYTES} bytes"));
@@ -111,7 +113,7 @@ impl Register {
         Ok(if register.boot_id == boot_id { register } else { Register::new(boot_id, path) })
     }
 
-    /// Its text; why not, where it would be too long to be read again.
+    /// Its text; the reason if it would be too long to read again.
     pub(crate) fn to_text(&self) -> Result<String, String> {
         let text = serde_json::to_string(self).map_err(|error| error.to_string())? + "\n";
         if text.len() > MAX_REGISTER_BYTES {
@@ -126,7 +128,8 @@ impl Register {
         self.holders.is_empty()
     }
 
-    /// Drops those whose journal has nothing to put back any more. What such a one had to put back goes to the next, unless it has it.
+    /// Removes journals that have nothing left to restore. The value that one of them had to restore goes to the next,
+    /// unless the next has it.
     pub(crate) fn drop_gone(&mut self, mut is_held: impl FnMut(&Holder) -> bool) {
         let mut at = 0;
         while at < self.holders.len() {
@@ -141,10 +144,10 @@ impl Register {
         }
     }
 
-    /// Adds a change that is about to happen; `before` is what the file reads.
+    /// Adds a change that is about to happen; `before` is the file's current value.
     pub(crate) fn add(&mut self, change: Change<'_>, before: &str) {
         let last = self.holders.iter().rev().find(|holder| holder.left_to.is_none());
-        // The later changes of one journal are undone first, by what the journal itself has.
+        // The journal itself knows how to undo its later changes, which come first.
         if last.is_some_and(|last| last.journal.0 == change.journal && !last.is_idle) {
             return;
         }
@@ -158,7 +161,7 @@ impl Register {
         });
     }
 
-    /// Notes that the file did not change along after all.
+    /// Records that the file did not change with the other one.
     pub(crate) fn set_idle(&mut self, change: Change<'_>) {
         if let Some(at) = self.position(change)
             && self.is_first(at, change)
@@ -167,7 +170,8 @@ impl Register {
         }
     }
 
-    /// A change is undone: what it has to put back, unless another journal changed the file since. `own` is what its journal found.
+    /// Undoes a change: returns what to restore, unless another journal changed the file since. `own` is what its
+    /// journal found.
     pub(crate) fn leave(&mut self, change: Change<'_>, own: &str) -> Leaving {
         let Some(at) = self.position(change) else { return Leaving::Unknown };
         let is_first = self.is_first(at, change);
@@ -187,14 +191,14 @@ impl Register {
         }
     }
 
-    /// The same for a change that the register does not have: whoever found what it had set comes right after it.
+    /// The same for a change that the register does not have: the journal that found its value comes right after it.
     pub(crate) fn leave_by_value(&mut self, ours: &str, before: &str) -> Option<JournalDir> {
         let at = self.follower(ours)?;
         self.hand_down(at, before);
         Some(self.holders[at].journal.clone())
     }
 
-    /// Whether somebody found what was set to `ours`, and changed it.
+    /// Whether somebody found the value `ours`, and changed it.
     pub(crate) fn has_follower(&self, ours: &str) -> bool {
         self.follower(ours).is_some()
     }
@@ -218,7 +222,7 @@ impl Register {
     fn hand_down(&mut self, from: usize, before: &str) {
         for holder in self.holders[from..].iter_mut().filter(|holder| holder.left_to.is_none()) {
             before.clone_into(&mut holder.before);
-            // Whoever changed nothing found what the next one found too.
+            // A journal that changed nothing found what the next one found too.
             if !holder.is_idle {
                 break;
             }

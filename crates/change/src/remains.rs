@@ -1,4 +1,4 @@
-//! `Remains`: a journal that is held open, for whoever has to undo a change of it though its folder is gone by then.
+//! `Remains`: an open journal, for a process that must undo its changes even if the folder is gone by then.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -13,24 +13,24 @@ use crate::state::State;
 use crate::state_dir::StateDir;
 use crate::state_error::StateError;
 
-/// A journal that is held open. What is removed or moved away can be read through it all the same.
+/// An open journal. It stays readable even if its files are removed or moved.
 pub struct Remains {
     dir: StateDir,
     file: File,
 }
 
 impl Remains {
-    /// Holds the journal in `dir`.
+    /// Opens the journal in `dir`.
     ///
     /// # Errors
-    /// If the directory is not ours alone to write, or it has no journal that can be read.
+    /// If others may write to the directory, or it has no readable journal.
     pub fn hold(dir: &Path) -> Result<Remains, StateError> {
         let dir = StateDir::open(dir)?;
         let file = dir.file(JOURNAL, OFlags::RDONLY)?;
         Ok(Remains { dir, file })
     }
 
-    /// Opens it to put things back. Nothing can be added to it, as to a journal on a disk that can only be read.
+    /// Opens it for restoring. Nothing can be appended, as for a journal on a read-only disk.
     ///
     /// # Errors
     /// If it can't be read.

@@ -1,8 +1,9 @@
-//! Interrupts keep their names over a boot, and not their numbers: a step of an earlier boot is about the one of that name now.
+//! Interrupts keep their names over a boot, but not their numbers. A step of an earlier boot applies to the interrupt
+//! that has the name now.
 
 use evenkeel_host::{Action, Facts, Step};
 
-/// The step as it has to be read in this boot; `None` if there is no interrupt of its name any more, or several.
+/// The step with its number in this boot; `None` if no interrupt, or more than one, has its name now.
 pub(crate) fn renumbered(facts: &Facts, step: &Step) -> Option<Step> {
     let Action::Write { interrupt: Some(name), reading, side_effects, .. } = &step.action else {
         return Some(step.clone());

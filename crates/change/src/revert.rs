@@ -1,4 +1,4 @@
-//! `revert`: puts back what is in force, what was killed half-way, and what an earlier revert did not finish.
+//! `revert`: restores what is in force, what was killed half-way, and what an earlier revert did not finish.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::record::Event;
 use crate::state::State;
 use crate::undo::put_back;
 
-/// What to put back.
+/// What to revert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Every transaction.
@@ -22,19 +22,19 @@ pub enum Which {
     Transaction(u64),
 }
 
-/// What was put back.
+/// The outcome of a revert.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RevertReport {
-    /// Each transaction of which something was left, the newest first.
+    /// Each transaction that had something to restore, the newest first.
     pub transactions: Vec<PutBack>,
-    /// What is missing in the journal, so that it may tell of changes which nobody can put back.
+    /// What is missing in the journal. It may include changes that nobody can restore.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
-    /// Whether nothing is left to put back, as far as can be known.
+    /// Whether nothing is left to restore, as far as can be known.
     pub all_undone: bool,
 }
 
-/// A transaction that can't be put back by itself. Reads well after "failed to".
+/// A transaction that cannot be reverted alone. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RevertError {
     /// The journal has no such transaction.
@@ -43,7 +43,7 @@ pub enum RevertError {
         /// The number given.
         id: u64,
     },
-    /// A later one changed the same file: to put this one back would undo half of that.
+    /// A later one changed the same file: reverting this one would undo half of that.
     #[error("revert transaction {id}: transaction {later} changed {path} after it; revert {later} first, or all")]
     Covered {
         /// The number given.
@@ -55,14 +55,14 @@ pub enum RevertError {
     },
 }
 
-/// Puts back `which`, the newest change first. To do it twice does no harm. A file that can't be put back does not stop the
-/// others; the report tells what is left.
+/// Reverts `which`, the newest change first. Doing it twice does no harm. A file that cannot be restored does not stop
+/// the others; the report lists what is left.
 ///
-/// Of a transaction from before the last boot nothing is written, since the kernel has forgotten it by itself; unless it was made to
-/// outlive boots: then its files go, and values that they set again are put back.
+/// For a transaction from before the last boot nothing is written, since the kernel has lost its values. If the
+/// transaction persists over boots, its files are removed, and values that they set again are restored.
 ///
 /// # Errors
-/// If there is no such transaction, or a later one that is not put back changed the same files.
+/// If there is no such transaction, or a later one that is not reverted changed the same files.
 pub fn revert(root: &Root, writer: &HostWriter, state: &mut State, which: Which) -> Result<RevertReport, RevertError> {
     let boot_id = boot_id(root);
     let open = |log: &Log| -> Vec<u64> {

@@ -1,4 +1,4 @@
-//! Reading a journal: line by line, in bounded memory. What is damaged is passed over and named; all else is read.
+//! Reads a journal line by line, in bounded memory. Damaged parts are skipped and reported; everything else is read.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -11,31 +11,32 @@ use crate::record::{Bad, Event, Line, Record, decode};
 use crate::sizes::MAX_LINE_BYTES;
 use crate::state_error::StateError;
 
-/// How much of a journal is held in memory, in bytes of its text. Over that, the oldest transactions that are closed are left out.
+/// How much of a journal is held in memory, in bytes of its text. Beyond that, the oldest closed transactions are
+/// dropped.
 const MAX_HELD_BYTES: u64 = 64 << 20;
 
-/// How much of closed transactions stays then: what `history` still lists.
+/// How much of closed transactions stays after that; `history` lists them.
 pub(crate) const KEPT_BYTES: u64 = 16 << 20;
 
-/// How many losses are listed; the rest is counted.
+/// How many losses are listed; the rest are counted.
 const MAX_LOSSES: usize = 100;
 
-/// What a journal's bytes tell.
+/// The content of a journal's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) log: Log,
     /// Where the last whole line ends, in bytes.
     pub(crate) end: u64,
-    /// How many bytes lie after it, which a crash left there.
+    /// How many bytes a crash left after it.
     pub(crate) torn: u64,
     /// The number of the last record.
     pub(crate) last: u64,
 }
 
-/// Reads a journal. `noted` is the number of its last record as the note beside it tells, where there is one.
+/// Reads a journal. `noted` is the number of its last record from the note beside it, if there is one.
 ///
-/// A last line without its newline or with a wrong checksum is torn: each record is synced before the next is written, so a crash can
-/// tear the last one and no other. A first record is never torn, since it comes into place as a whole.
+/// A last line without its newline or with a wrong checksum is torn. Each record is synced before the next is written,
+/// so a crash can tear only the last one. A first record is never torn, since it is created as a whole.
 pub(crate) fn scan(path: &Path, mut bytes: impl BufRead, noted: Option<u64>) -> Result<Scan, StateError> {
     let mut scanner = Scanner::default();
     let mut text = Vec::new();
@@ -59,13 +60,13 @@ struct Piece {
 }
 
 impl Piece {
-    /// JSON takes many times its length in memory: such a line is not even kept.
+    /// JSON takes many times its length in memory, so such a line is not even kept.
     fn is_overlong(self) -> bool {
         self.bytes > MAX_LINE_BYTES
     }
 }
 
-/// Reads a piece; leaves its text without the newline in `text`, unless it is overlong.
+/// Reads a piece. Leaves its text without the newline in `text`, unless it is too long.
 fn read_piece(bytes: &mut impl BufRead, text: &mut Vec<u8>) -> std::io::Result<Piece> {
     text.clear();
     let mut piece = Piece { bytes: 0, is_line: false };
@@ -94,13 +95,13 @@ struct Scanner {
     log: Log,
     /// Where the next piece starts.
     offset: u64,
-    /// Where the last line that is no torn end ends.
+    /// The end of the last line that is not torn.
     end: u64,
     /// A line with a wrong checksum that may be the last.
     suspect: bool,
     /// The number of the last record.
     last: u64,
-    /// Whether what could not be read may have been records since the last one that was.
+    /// Whether unreadable parts may have been records since the last valid one.
     has_gap: bool,
     losses: Vec<Loss>,
     more_losses: u64,
@@ -116,7 +117,7 @@ impl Scanner {
         }
         if !piece.is_line {
             if piece.is_overlong() {
-                // No crash leaves so much of a record.
+                // A crash never leaves so much of a record.
                 self.unreadable(start, piece.bytes, format!("the line is longer than {MAX_LINE_BYTES} bytes"));
             }
             return Ok(());
@@ -164,10 +165,10 @@ impl Scanner {
         }
     }
 
-    /// Whether the record is the next one, by its number; a gap before it is a loss. Those of older programs have no numbers, and count
-    /// by their place.
+    /// Checks by its number whether the record is the next one; a gap before it is a loss. Records of older programs
+    /// have no numbers and count by their position.
     fn count(&mut self, start: u64, bytes: u64, seq: Option<u64>, begins_anew: bool) -> bool {
-        // Whoever wrote the last number there is has no next one; it is a stranger, and no reason to end.
+        // The largest number has no successor. Only a foreign record has it, and that is no reason to stop.
         let expected = self.last.saturating_add(1);
         let seq = seq.unwrap_or(expected);
         if seq < expected {
@@ -186,7 +187,7 @@ impl Scanner {
     fn unreadable(&mut self, start: u64, length: u64, because: String) {
         self.has_gap = true;
         match self.losses.last_mut() {
-            // Neighbours are one loss, or a file that is no journal would have as many as lines.
+            // Adjacent losses become one; otherwise a file that is not a journal would have one per line.
             Some(Loss::Unreadable { offset, bytes, .. }) if *offset + *bytes == start => *bytes += length,
             _ => self.lose(Loss::Unreadable { offset: start, bytes: length, why: because }),
         }

@@ -1,9 +1,10 @@
-//! The server's own process, by its systemd unit: whether it runs with what the unit's drop-in says, or was started before.
+//! Checks the server's process through its systemd unit: whether it runs with the settings of the unit's drop-in, or
+//! was started before.
 
 use evenkeel_host::Knob;
 use evenkeel_hostfs::Root;
 
-/// The first process of a unit, under either version of control groups; none where it does not run.
+/// The first process of a unit, under either version of control groups; `None` if it does not run.
 pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
     let group = |mount: &str| format!("{mount}/system.slice/{unit}/cgroup.procs");
     let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"];
@@ -11,7 +12,7 @@ pub(crate) fn main_process(root: &Root, unit: &str) -> Option<u32> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether a process has a property as a setting of this knob wants it; none where that can't be read.
+/// Whether a process has the property that a setting of this knob wants; `None` if that cannot be read.
 pub(crate) fn has(root: &Root, pid: u32, knob: &Knob, wanted: &str) -> Option<bool> {
     let file = |name: &str| root.text(&format!("/proc/{pid}/{name}")).ok();
     (knob.extras.process?.has?)(&file, wanted)

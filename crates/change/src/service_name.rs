@@ -1,16 +1,17 @@
-//! `ServiceName`: the systemd unit of a server. It becomes a path and a line of a unit file, so nothing else may be in it.
+//! `ServiceName`: the systemd unit of a server. It becomes a path and a line of a unit file, so its characters are
+//! restricted.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest name of a unit, as systemd bounds it.
+/// The longest name of a unit in systemd.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The name of a service, such as `memcached.service`, as `systemd.unit(5)` has it.
+/// The name of a service, such as `memcached.service`, as defined in `systemd.unit(5)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceName(String);
 
-/// A text that names no service.
+/// A text that is not a service name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a service name: give a name like memcached.service, of letters, digits and `:-_.@`")]
 pub struct ServiceNameError(String);

@@ -1,4 +1,4 @@
-//! `Session`: knobs that a trial sets to one value after another, and that are as before when it ends, however it ends.
+//! `Session`: knobs that a trial switches between values. They are restored when it ends, however it ends.
 
 use evenkeel_host::{Plan, Step};
 use evenkeel_hostfs::{HostWriter, Root};
@@ -17,7 +17,7 @@ use crate::state::State;
 use crate::state_error::StateError;
 use crate::undo::{put_back, restore};
 
-/// Knobs under trial. Ends with [`Session::end`]; dropping it puts back what it can; after SIGKILL,
+/// Knobs under trial. It ends with [`Session::end`]. Dropping it restores what it can; after SIGKILL,
 /// [`revert`](crate::revert) does, from the same records.
 pub struct Session<'a> {
     effects: Effects<'a>,
@@ -26,13 +26,13 @@ pub struct Session<'a> {
     is_ended: bool,
 }
 
-/// A trial that can't begin. Nothing was written to the host. Reads well after "failed to".
+/// A trial that cannot start. Nothing was written to the host. Reads well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// What is there now can't be read, or could not be put back.
+    /// The current value cannot be read, or could not be restored.
     #[error(transparent)]
     Target(#[from] Box<StepFailure>),
-    /// The knob is no file that can be switched while the machine runs.
+    /// The knob is not a file that can be switched while the machine runs.
     #[error("try {knob} at {place} while the machine runs: it cannot be set by writing a file")]
     NotAFile {
         /// The knob's id.
@@ -46,10 +46,11 @@ pub enum SessionError {
 }
 
 impl<'a> Session<'a> {
-    /// Records what each of `targets` is now. Their `wanted` is for people who read the journal.
+    /// Records the current values of `targets`. Their `wanted` is for people who read the journal.
     ///
     /// # Errors
-    /// If a target is no file, can't be read or could not be put back, another evenkeel is changing it, or the journal can't be written.
+    /// If a target is not a file, can't be read or could not be restored, another evenkeel is changing it, or the
+    /// journal can't be written.
     pub fn begin(
         root: &'a Root,
         writer: &'a HostWriter,
@@ -68,7 +69,7 @@ impl<'a> Session<'a> {
         }
         let plan = Plan { steps: targets.to_vec() };
         let txn = effects.begin(Kind::Trial, &Job::of(&plan, title))?;
-        // From here on a failure ends the session by its drop, which closes the transaction.
+        // From here on, a failure drops the session, which closes the transaction.
         let mut session = Session { effects, txn, steps: targets.to_vec(), is_ended: false };
         for (index, (target, before)) in befores.iter().enumerate() {
             let what = Intended { txn, index, step: &targets[index], target: *target, wanted: None };
@@ -83,17 +84,16 @@ impl<'a> Session<'a> {
         logged.intents.get(&index).map(|intent| intent.before.as_str())
     }
 
-    /// Sets the target at `index` to `value`, and reads it back. To set it to the value from before puts its side effects
-    /// back too: the arm that is the host's own state must be the whole of it.
+    /// Sets the target at `index` to `value`, and reads it back. Setting it to the original value restores its side
+    /// effects too, because the arm with the host's own state must include them.
     ///
-    /// No record is written for it. The intent, on disk since the session began, already tells what undoes any value; and
-    /// a sync between two arms would disturb what the trial measures.
+    /// No record is written for it. The intent, on disk since the session began, already undoes any value, and a sync
+    /// between two arms would disturb the measurement.
     ///
     /// # Errors
-    /// If the value did not come about; the session goes on.
+    /// If the value was not set; the session continues.
     ///
-    /// # Panics
-    /// If there is no target at `index`.
+    /// # Panics If there is no target at `index`.
     pub fn set(&mut self, index: usize, value: &str) -> Result<(), Box<StepFailure>> {
         let step = &self.steps[index];
         let failed = |miss| StepFailure::new(index, step, value, miss);
@@ -109,13 +109,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What the file of the target at `index` tells now, whoever wrote it; nothing if it can't be read.
+    /// The current value of the target at `index`, whoever wrote it; `None` if it cannot be read.
     pub fn reads(&self, index: usize) -> Option<String> {
         let target = Target::of(self.steps.get(index)?)?;
         look(self.effects.root, target.path, target.reading).ok()
     }
 
-    /// Puts everything back.
+    /// Restores everything.
     pub fn end(mut self) -> PutBack {
         self.finish()
     }
@@ -125,8 +125,7 @@ impl<'a> Session<'a> {
         put_back(&mut self.effects, self.txn, Event::Reverted { txn: self.txn })
     }
 
-    /// What a switch back to the value from before has to put back. A side effect that is a target itself is left to
-    /// its own arm.
+    /// What a switch to the original value must restore. A side effect that is a target itself is left to its own arm.
     fn owed(&self, index: usize) -> Option<PendingUndo> {
         let mut intent = self.effects.state.log().begun(self.txn).intents.get(&index)?.clone();
         let is_target = |path: &str| self.steps.iter().filter_map(Target::of).any(|target| target.path == path);

@@ -1,11 +1,11 @@
-//! Words for `sh`, so that what the journal and `verify` tell a person to run can be pasted.
+//! Quotes words for `sh`, so that people can paste the commands in the journal and in `verify`.
 
-/// `text` as one word, in single quotes, whatever is in it.
+/// `text` as one word in single quotes, whatever it contains.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// `text` as one word, in quotes only where the shell needs them.
+/// `text` as one word, quoted only if the shell needs it.
 pub(crate) fn word(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./=@,:+%".contains(&byte);
     if !text.is_empty() && text.bytes().all(plain) { text.to_owned() } else { quoted(text) }

@@ -1,4 +1,4 @@
-//! `State`: the directory that holds the journal, and the lock that lets one evenkeel at a time change a host.
+//! `State`: the directory of the journal, and the lock that lets one evenkeel at a time change a host.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::state_error::StateError;
 
 const LOCK: &str = "lock";
 
-/// The state directory, locked for as long as this lives. Reading alone needs no lock: [`Log::read`].
+/// The state directory, locked while this lives. Reading needs no lock: [`Log::read`].
 pub struct State {
     journal: Journal,
     pub(crate) dir: PathBuf,
@@ -27,25 +27,25 @@ pub struct State {
     pub(crate) outside: Box<dyn Outside>,
     pub(crate) claims: Claims,
     pub(crate) limits: Limits,
-    /// None where the folder can only be read and has no lock.
+    /// `None` if the folder is read-only and has no lock.
     _lock: Option<Lock>,
 }
 
 impl State {
-    /// Opens the state directory `dir`, which is made if only its last part is missing, and takes the lock.
+    /// Opens the state directory `dir`, creating its last part if missing, and takes the lock.
     ///
     /// # Errors
-    /// If the directory is not ours alone to write, another evenkeel holds the lock, or the journal can't be read, can't be written or is
-    /// damaged.
+    /// If others may write to the directory, another evenkeel holds the lock, or the journal can't be read, can't be
+    /// written or is damaged.
     pub fn open(dir: &Path) -> Result<State, StateError> {
         State::open_on(dir, Box::new(Real))
     }
 
-    /// The same to put things back, and nothing else: a damaged journal is opened too ([`Log::losses`]), and one that can only be read, to
-    /// which nothing can be added.
+    /// The same for restoring only. It also opens a damaged journal ([`Log::losses`]), and a read-only one, to which
+    /// nothing can be appended.
     ///
     /// # Errors
-    /// If the directory is not ours alone to write, another evenkeel holds the lock, or the journal can't be read.
+    /// If others may write to the directory, another evenkeel holds the lock, or the journal can't be read.
     pub fn open_to_revert(dir: &Path) -> Result<State, StateError> {
         State::open_to_revert_on(dir, Box::new(Real))
     }
@@ -106,13 +106,13 @@ impl State {
         Ok(State { journal, dir: dir_path, log: scan.log, outside, claims, limits, _lock: lock })
     }
 
-    /// What the journal tells.
+    /// The content of the journal.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// Whether another evenkeel held a place that was to be changed or put back since the journal was opened. Reports and errors say so in
-    /// words alone.
+    /// Whether another evenkeel held a place that was to be changed or restored since the journal was opened. Reports
+    /// and errors mention it only in words.
     pub fn met_another(&self) -> bool {
         self.claims.met_another()
     }
@@ -121,7 +121,7 @@ impl State {
         self.log.next_id().ok_or_else(|| self.journal.unwritable(RUN_OUT.to_owned()))
     }
 
-    /// Keeps `path` of `root` from every other evenkeel for as long as this lives.
+    /// Locks `path` of `root` against every other evenkeel while this lives.
     pub(crate) fn claim(&mut self, root: &Root, path: &str) -> Result<(), StateError> {
         match self.outside.claims_dir(root) {
             Some(dir) => self.claims.take(&dir, path, &self.dir),
@@ -129,12 +129,12 @@ impl State {
         }
     }
 
-    /// Adds a record, which is on disk when this returns.
+    /// Appends a record. It is on disk when this returns.
     pub(crate) fn append(&mut self, event: Event) -> Result<(), StateError> {
         let at_ns = self.outside.realtime_ns();
         let Limits { journal: most, long, kept, .. } = self.limits;
         if self.journal.bytes() > long && self.limits.are_worth_it(&self.log) {
-            // If it can't be made shorter, the record may fit all the same.
+            // If the journal cannot be shortened, the record may still fit.
             let _ = compact(&mut self.journal, self.outside.as_mut(), &mut self.log, kept, at_ns);
         }
         let length = self.journal.append(self.outside.as_mut(), at_ns, &event, most)?;
@@ -142,7 +142,7 @@ impl State {
         self.log.absorb(at_ns, event, length).map_err(|what| self.journal.unwritable(what))
     }
 
-    /// Adds a record of what was undone. Where that fails, this process knows of it all the same: what is back is not put back twice.
+    /// Records a restore. If that fails, this process still remembers it, so nothing is restored twice.
     pub(crate) fn append_undone(&mut self, event: Event) -> Result<(), StateError> {
         let appended = self.append(event.clone());
         if appended.is_err() {
@@ -161,24 +161,24 @@ pub(crate) fn undamaged(log: Log, dir: &Path) -> Result<Log, StateError> {
     }
 }
 
-/// Whether a file could not be opened to write it because of its file system, so that it may be there to be read.
+/// Whether opening a file for writing failed because of its file system, so that it may still be readable.
 fn is_read_only(errno: Errno) -> bool {
     matches!(errno, Errno::ROFS | Errno::PERM | Errno::NOSPC | Errno::IO)
 }
 
 impl Log {
-    /// Reads the journal in `dir` without the lock, for those who only look. One that is not there is empty.
+    /// Reads the journal in `dir` without the lock, for reading only. A missing one is empty.
     ///
     /// # Errors
-    /// If the directory is not ours alone to write, or the journal can't be read or is damaged.
+    /// If others may write to the directory, or the journal can't be read or is damaged.
     pub fn read(dir: &Path) -> Result<Log, StateError> {
         undamaged(Log::read_damaged(dir)?, dir)
     }
 
-    /// The same of a journal that may be damaged: [`Log::losses`] tells what is missing.
+    /// The same for a journal that may be damaged: [`Log::losses`] lists what is missing.
     ///
     /// # Errors
-    /// If the directory is not ours alone to write, or the journal can't be read.
+    /// If others may write to the directory, or the journal can't be read.
     pub fn read_damaged(dir: &Path) -> Result<Log, StateError> {
         Log::of(StateDir::open(dir))
     }

@@ -1,4 +1,4 @@
-//! `Advice`: what is best done about each knob on one machine, with its reason and its sources.
+//! `Advice`: the recommendation for each knob on one machine, with its reason and its sources.
 
 use serde::Serialize;
 
@@ -13,8 +13,8 @@ use crate::rank::{Effect, When};
 /// Advice on one knob at one place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` where it has several. An interrupt
-    /// goes by its name here, since its number changes.
+    /// A name for the finding that stays the same over reboots: the knob's id, with `@PLACE` if it has several places.
+    /// An interrupt is named instead of numbered, because its number changes.
     pub id: String,
     /// The knob's id.
     pub knob: &'static str,
@@ -30,23 +30,23 @@ pub struct Advice {
     pub wanted: Option<String>,
     /// Why, for this machine.
     pub reason: String,
-    /// When a change would take effect.
+    /// When a change takes effect.
     pub takes_effect: TakesEffect,
-    /// What has to happen before a change counts.
+    /// What must happen before a change takes effect.
     pub when: When,
     /// The longest wait that the knob can spare a tick.
     pub effect: Effect,
-    /// What a change may cost.
+    /// The cost of a change.
     pub risk: &'static str,
-    /// Who says so.
+    /// Its sources.
     pub sources: &'static [Source],
-    /// Whether no value of it does anything here; the reason tells why.
+    /// Whether no value has an effect here; the reason says why.
     #[serde(skip)]
     pub is_inert: bool,
 }
 
-/// Advice on every knob: the ones worth acting on first, of these the largest effects, of these what is easiest to try and
-/// undo. What needs no action stands in the order of [`knobs::ALL`].
+/// Advice on every knob, the most useful first: those that need action, then the larger effect, then the easier change.
+/// The others follow in the order of [`knobs::ALL`].
 pub fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
     let mut advice: Vec<Advice> = knobs::ALL.iter().flat_map(|knob| advise_on(knob, facts, context)).collect();
     advice.sort_by_key(|advice| {
@@ -56,7 +56,7 @@ pub fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
     advice
 }
 
-/// Advice on one knob, a piece for each of its places.
+/// Advice on one knob, one item per place.
 pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, context: &AdviceContext) -> Vec<Advice> {
     let advice = |finding: Finding| {
         let finding = if finding.state == State::Set { as_far_as_we_may(knob, facts, finding) } else { finding };
@@ -79,10 +79,10 @@ pub(crate) fn advise_on(knob: &'static Knob, facts: &Facts, context: &AdviceCont
     (knob.advise)(facts, context).into_iter().map(advice).collect()
 }
 
-/// The name of a finding that reboots do not change.
+/// The name of a finding that stays the same over reboots.
 fn stable_id(knob: &Knob, facts: &Facts, place: &str) -> String {
     match knob.place {
-        // Some findings are about the knob as a whole.
+        // Some findings concern the knob as a whole.
         _ if place == knob.id => knob.id.to_owned(),
         Place::Each { .. } | Place::ByHandEach { .. } => format!("{}@{place}", knob.id),
         Place::EachNetworkIrq => format!("{}@{}", knob.id, interrupt_name(facts, place).unwrap_or(place.to_owned())),
@@ -90,7 +90,7 @@ fn stable_id(knob: &Knob, facts: &Facts, place: &str) -> String {
     }
 }
 
-/// The name of the interrupt with this number; the second of the same name has `#2` behind it, and so on.
+/// The name of the interrupt with this number; the second one of the same name gets `#2`, and so on.
 fn interrupt_name(facts: &Facts, number: &str) -> Option<String> {
     let number: u32 = number.parse().ok()?;
     let irqs = || facts.network.hardware().flat_map(|nic| &nic.irqs);
@@ -99,7 +99,8 @@ fn interrupt_name(facts: &Facts, number: &str) -> Option<String> {
     Some(if earlier == 0 { name.clone() } else { format!("{name}#{}", earlier + 1) })
 }
 
-/// What would be set, unless a container keeps us from it or another program sets it: rules of all knobs alike.
+/// The advice to set a value, unless a container prevents it or another program sets it. These rules apply to all
+/// knobs.
 fn as_far_as_we_may(knob: &Knob, facts: &Facts, finding: Finding) -> Finding {
     if let Some(barrier) = container_barrier(facts, knob.place) {
         let reason = format!("{barrier}; there: {}", finding.reason);

@@ -1,5 +1,5 @@
-//! What documents say of an instance type, each figure with its source and date. A machine can't see its share of the network or
-//! its baseline of CPU time; for those a document is all there is.
+//! What the documentation says about an instance type, each figure with its source and date. A machine cannot see its
+//! share of the network or its baseline of CPU time, so a document is the only source for those.
 
 use serde::{Serialize, Serializer};
 
@@ -9,21 +9,21 @@ mod page;
 
 pub use page::document;
 
-/// A text a cloud. Sources and types of all of them are one namespace.
+/// One text per cloud. They share one namespace for sources and types.
 const TEXTS: [(&str, &str); 3] = [
     ("Amazon EC2", include_str!("catalogue/aws.txt")),
     ("Azure", include_str!("catalogue/azure.txt")),
     ("Google Cloud", include_str!("catalogue/gcp.txt")),
 ];
 
-/// An instance type, with the figures that documents give for it.
+/// An instance type with its documented figures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Instance {
-    /// As the cloud names it.
+    /// The cloud's name of the type.
     pub name: String,
     /// At least one.
     pub figures: Vec<Figure>,
-    /// Of the figures that every type has, those that no document here gives.
+    /// The figures that every type has and no source here gives.
     pub not_given: Vec<Kind>,
 }
 
@@ -34,20 +34,20 @@ pub struct Figure {
     pub figure: Kind,
     /// A number, `open` or `closed`, or words.
     pub value: &'static str,
-    /// Who says so.
+    /// Its source.
     pub source: Origin,
 }
 
-/// Where a figure comes from.
+/// The source of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Origin {
     /// Of the document.
     pub title: &'static str,
-    /// When it was written, or for a page that changes, read.
+    /// The date of the document, or for a page that changes, the date of reading.
     pub date: &'static str,
 }
 
-/// What a value may be.
+/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Count,
@@ -110,7 +110,7 @@ kinds! {
     CreditsMax = "credits_max", Number, "maximum credits", "";
 }
 
-/// What every instance type has, whether a document gives it or not.
+/// What every instance type has, documented or not.
 const OF_EVERY_TYPE: &[Kind] =
     &[Kind::Vcpus, Kind::ThreadsPerCore, Kind::MemoryGib, Kind::Network, Kind::NumaNodes, Kind::CStates, Kind::PStates];
 
@@ -129,7 +129,7 @@ struct Row {
 }
 
 impl Instance {
-    /// What the catalogue has on the instance type of a machine.
+    /// The catalogue's entry for the instance type of a machine.
     pub(crate) fn of(instance_type: &Fact<String>) -> Fact<Instance> {
         crate::probe::and_then(instance_type.clone(), |name| {
             let figures: Vec<Figure> =
@@ -148,12 +148,12 @@ fn lines() -> impl Iterator<Item = &'static str> {
     TEXTS.iter().flat_map(|(_, text)| text.lines())
 }
 
-/// The instance types that a line is about; for other lines none that a cloud has.
+/// The instance types of a line; for other lines, none that a cloud has.
 fn types(line: &'static str) -> impl Iterator<Item = &'static str> {
     line.split(" | ").next().unwrap_or_default().split(", ")
 }
 
-/// The figures of one line, if all of it is understood.
+/// The figures of one line, if the whole line is valid.
 fn figures(line: &'static str) -> Option<Vec<Figure>> {
     let row = row(line)?;
     let source = origin(row.key)?;
@@ -215,7 +215,7 @@ mod tests {
         Instance::of(&Fact::Known(name.into()))
     }
 
-    /// Each type with its figures as numbers and words; quicker than looking each up.
+    /// Each type with its figures as numbers and words, so that the lookup is fast.
     fn all() -> BTreeMap<&'static str, BTreeMap<Kind, &'static str>> {
         let mut all: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
         for row in rows().map(|line| row(line).unwrap()) {
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A source that nothing rests on, or that stands twice, is a slip; memory is no source.
+    /// A source without figures, or listed twice, is a mistake; memory is not a source.
     #[test]
     fn sources_are_documents_and_each_is_used() {
         let listed = lines().filter(|line| line.starts_with("source "));
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// Slips of the pen show where figures hang together.
+    /// Checks relations between figures, which reveal typing errors.
     #[test]
     fn figures_of_a_type_agree_with_each_other() {
         for (name, figures) in all() {
@@ -283,15 +283,15 @@ mod tests {
                 assert!(clocks.iter().flatten().is_sorted(), "{name}: {clocks:?}");
                 assert!(clocks.iter().flatten().all(|clock| (1.0..6.0).contains(clock)), "{name}: {clocks:?}");
             }
-            // Nobody has P states without C states.
+            // No type has P states without C states.
             let states = [Kind::CStates, Kind::PStates].map(|kind| figures.get(&kind).copied());
             assert!(states != [Some("closed"), Some("open")], "{name}");
             assert_eq!(states[0].is_some(), states[1].is_some(), "{name}");
         }
     }
 
-    /// A credit is a minute of one CPU, and a day's worth is kept. Amazon's burstable types are those whose names begin with T;
-    /// Google's that share a core have a baseline without credits.
+    /// A credit is one minute of one CPU, and up to a day's worth accumulates. Amazon's burstable types have names with
+    /// T; Google's shared-core types have a baseline without credits.
     #[test]
     fn burstable_types_and_no_others_have_a_baseline_and_credits() {
         for (name, figures) in all() {
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    /// How many types a family has, and its GiB a CPU: a rung that is missing from a ladder or stands askew shows here.
+    /// The number of types in a family and its GiB per CPU show missing or wrong sizes.
     #[test]
     fn ladders_are_whole_and_even() {
         let mut families: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Cores as sets of the CPUs that run on them, and which of them a server could have to itself: what numbering tells differs
-//! between machines, what the kernel lists as siblings does not.
+//! Cores as sets of running CPUs, and which cores could be reserved for a server. CPU numbers differ between machines;
+//! the kernel's list of siblings is reliable.
 
 use evenkeel_sys::CpuSet;
 
@@ -9,7 +9,7 @@ use crate::facts::Facts;
 pub(crate) struct Cores(Vec<CpuSet>);
 
 impl Cores {
-    /// `None` if it is not known which CPUs run, or of one of them who its siblings are.
+    /// `None` if the running CPUs, or the siblings of one of them, are unknown.
     pub(crate) fn of(facts: &Facts) -> Option<Cores> {
         let online = facts.cpus.online.known()?;
         let mut cores = Vec::new();
@@ -23,12 +23,12 @@ impl Cores {
         (as_text == online.len()).then_some(Cores(cores))
     }
 
-    /// How many there are.
+    /// The number of cores.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The most CPUs that share one.
+    /// The largest number of CPUs that share one.
     pub(crate) fn threads(&self) -> usize {
         self.0.iter().map(CpuSet::len).max().unwrap_or(1)
     }
@@ -38,8 +38,8 @@ impl Cores {
         self.0.iter().filter_map(CpuSet::first).collect()
     }
 
-    /// Whole cores with at least so many CPUs, the last ones first, without the one of CPU 0 and without those where
-    /// `busy` CPUs are; `None` where the rest is too few.
+    /// Whole cores with at least this many CPUs, the last ones first, without the core of CPU 0 and without cores with
+    /// `busy` CPUs; `None` if too few remain.
     pub(crate) fn apart(&self, cpus: usize, busy: &CpuSet) -> Option<CpuSet> {
         let mut chosen = CpuSet::default();
         let is_free = |core: &&CpuSet| !core.contains(0) && core.and(busy).is_empty();

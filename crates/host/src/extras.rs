@@ -1,5 +1,5 @@
-//! `Extras`: what only some knobs have. A knob's file names what it has and takes the rest of [`Extras::NONE`]; other crates
-//! interpret the types here and never a knob's id.
+//! `Extras`: what only some knobs have. A knob's file sets what it has and takes the rest from [`Extras::NONE`]. Other
+//! crates interpret these types, never a knob's id.
 
 use crate::facts::Facts;
 use crate::rank::Effect;
@@ -7,27 +7,29 @@ use crate::rank::Effect;
 /// What only some knobs have.
 #[derive(Clone, Copy, Debug)]
 pub struct Extras {
-    /// Where the counters among those that `shows_in` names are read now, so that `explain` can show them.
+    /// The current values of these counters from `shows_in` are read for `explain`.
     pub read_in: &'static [CounterPlace],
-    /// The counter by which a trial sees whether the knob was at work.
+    /// The counter that shows a trial whether the knob was engaged.
     pub counter: Option<Counter>,
-    /// Files whose values the kernel changes along with it: whole paths, or of a device's knob those in its own folder.
+    /// Files that the kernel changes along with it: whole paths, or for a device's knob, names in the device's folder.
     pub side_effects: &'static [&'static str],
-    /// Why a machine can't bear a value that is within the knob's range; none where it can, or where no fact tells.
+    /// Why this machine must not have a value that is within the knob's range; `None` if it may, or if no fact shows
+    /// it.
     pub too_much: Option<fn(&Facts, &str) -> Option<String>>,
-    /// The longest wait that it can spare a tick, where that is not the usual one of its area.
+    /// The longest wait that it can spare a tick, if it differs from the usual one of its area.
     pub effect: Option<Effect>,
-    /// Values that `tune` tries although the present one is well by all that is known; it takes the first that is not in force.
+    /// Values that `tune` tries although the advice is to keep the present one; it takes the first that is not in
+    /// force.
     pub worth_a_trial: &'static [&'static str],
     /// Other programs that set it too.
     pub set_by: &'static [Program],
     /// TuneD's own profiles that set it.
     pub tuned: &'static [TunedProfile],
-    /// The wait of a server's tick that it shortens at once, without a restart of anything.
+    /// The wait of a server's tick that it shortens immediately, without a restart.
     pub shortens: Option<Wait>,
-    /// How a running process has it, where it is a property of one.
+    /// How a running process has it, for properties of a process.
     pub process: Option<Process>,
-    /// How it outlives a boot, where its place alone does not tell.
+    /// How it persists over a boot, if its place alone does not determine that.
     pub lasts: Option<Lasts>,
 }
 
@@ -48,7 +50,7 @@ impl Extras {
     };
 }
 
-/// A program that sets a knob too, beside the ones that set whatever they find (bpftune, saptune).
+/// A program that also sets the knob. Programs that may set any knob (bpftune, saptune) are handled elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// The agents of a container network.
@@ -71,7 +73,7 @@ pub enum TunedProfile {
 }
 
 impl TunedProfile {
-    /// The profile of this name; none for one of somebody's own.
+    /// The profile of this name; `None` for a custom profile.
     pub fn named(name: &str) -> Option<TunedProfile> {
         Some(match name {
             "network-latency" => TunedProfile::NetworkLatency,
@@ -88,29 +90,30 @@ impl TunedProfile {
 /// A wait of a tick, the longest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// A halted virtual CPU that the hypervisor has to run again first.
+    /// The hypervisor must first run a halted virtual CPU.
     Hypervisor,
-    /// A CPU that has to leave an idle state first.
+    /// A CPU must first leave an idle state.
     IdleExit,
-    /// A sleep that the kernel ends late: nothing but the lateness of ticks shows it.
+    /// The kernel ends a sleep late; only the lateness of ticks shows it.
     LateTimer,
 }
 
 /// How a running process has a property.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
-    /// Whose property it is.
+    /// The process that has the property.
     pub of: Owner,
-    /// Whether it can be set from outside in every thread of a process that runs.
+    /// Whether it can be set from outside, in every thread of a running process.
     pub while_it_runs: bool,
-    /// Whether a process has the wanted value, by its files. None where they can't be read, no function where the kernel does not tell.
+    /// Whether a process has the wanted value, from its files. `None` if they cannot be read; no function if the kernel
+    /// does not show it.
     pub has: Option<fn(ProcessFiles<'_>, &str) -> Option<bool>>,
 }
 
-/// Gives the text of a file in /proc/PID by its name; none where it can't be read.
+/// Returns the text of a file in /proc/PID by its name; `None` if it cannot be read.
 pub type ProcessFiles<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Whose process has a property.
+/// The process that has a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The user's server.
@@ -119,7 +122,7 @@ pub enum Owner {
     Service(&'static str),
 }
 
-/// How a setting outlives a boot.
+/// How a setting persists over a boot.
 #[derive(Clone, Copy, Debug)]
 pub enum Lasts {
     /// By lines of `[Service]` in a drop-in of the server's unit.
@@ -138,39 +141,39 @@ pub enum Lasts {
 /// What a drop-in of the server's unit can do for a property of its process.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerUnit {
-    /// The lines that bring a value about; none for a value that no line does. Of a list that systemd adds up, one that empties it
+    /// The lines that set a value; none if no line can. For a list that systemd accumulates, a line that empties it
     /// comes first.
     pub lines: fn(&str) -> Option<String>,
-    /// A key with its value that goes along with it, unless another setting has lines for this key.
+    /// A key and value to add, unless another setting has lines for this key.
     pub along: Option<(&'static str, &'static str)>,
-    /// What is said of a value that no line brings about.
+    /// The message for a value that no line sets.
     pub without_lines: Option<UnitLimit>,
-    /// What is said where the lines only permit it.
+    /// The message if the lines only allow the value.
     pub only_permits: Option<UnitLimit>,
 }
 
 impl ServerUnit {
-    /// Of a property that no line brings about.
+    /// For a property that no line sets.
     pub const NONE: ServerUnit = ServerUnit { lines: |_| None, along: None, without_lines: None, only_permits: None };
 }
 
-/// What a unit can't do for a property.
+/// What a unit cannot do for a property.
 #[derive(Clone, Copy, Debug)]
 pub struct UnitLimit {
-    /// Why not.
+    /// The reason.
     pub why: &'static str,
-    /// What to do; none where it is what the knob's place says, unit or no unit.
+    /// What to do; `None` if the knob's place already says it.
     pub todo: Option<&'static str>,
 }
 
 /// Where counters are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterPlace {
-    /// A file of /proc that has many counters.
+    /// A file of /proc with many counters.
     Table {
         /// The file.
         file: &'static str,
-        /// Those that matter; none where it is the reader who compares them over time.
+        /// The relevant counters; none if the reader compares them over time.
         names: &'static [&'static str],
     },
     /// Columns of /proc/net/softnet_stat, counted from 1.
@@ -183,47 +186,47 @@ pub enum CounterPlace {
     Folder(&'static str),
 }
 
-/// A counter of the kernel that moves when a knob is at work. A knob that never got to work has no effect to be measured.
+/// A counter of the kernel that changes when a knob is engaged. A knob that was never engaged has no effect to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// How often each idle state was entered: by CPUs that are never idle, never.
+    /// How often each idle state was entered: never by CPUs that are never idle.
     IdleStates,
-    /// Packets that pass a network device: none of those that stay on loopback.
+    /// Packets through a network device; traffic on loopback does not count.
     DevicePackets,
-    /// Packets that a waiting thread took from the device itself: BusyPollRxPackets in /proc/net/netstat.
+    /// Packets that a waiting thread polled from the device: BusyPollRxPackets in /proc/net/netstat.
     BusyPolling,
-    /// Packets that one CPU handed to another: received_rps in /proc/net/softnet_stat.
+    /// Packets that one CPU passed to another: received_rps in /proc/net/softnet_stat.
     SteeredPackets,
-    /// Packets that pass a CPU's backlog: processed, dropped and received_rps in /proc/net/softnet_stat.
+    /// Packets through a CPU's backlog: processed, dropped and received_rps in /proc/net/softnet_stat.
     Backlog,
     /// How often a CPU's budget for packets was used up: time_squeeze in /proc/net/softnet_stat.
     PacketBudget,
-    /// Datagrams that found a socket's buffer full: RcvbufErrors in /proc/net/snmp.
+    /// Datagrams dropped because a socket's buffer was full: RcvbufErrors in /proc/net/snmp.
     ReceiveBuffers,
     /// Datagrams that arrived: InDatagrams in /proc/net/snmp.
     UdpDatagrams,
     /// The interrupts of the plan's places by CPU, in /proc/interrupts.
     InterruptsByCpu,
-    /// Connections that are tracked: nf_conntrack_count.
+    /// Tracked connections: nf_conntrack_count.
     TrackedConnections,
     /// Huge pages made at a fault or put together later: thp_fault_alloc and its like in /proc/vmstat.
     HugePageFaults,
     /// Huge pages of the pool that are in use, in /proc/meminfo.
     HugePagesInUse,
-    /// Pages looked at to make room for huge ones: compact_migrate_scanned and its like in /proc/vmstat.
+    /// Pages scanned to make room for huge ones: compact_migrate_scanned and its like in /proc/vmstat.
     Compaction,
-    /// Pages looked at for reclaim or swap: pgscan_kswapd and its like in /proc/vmstat.
+    /// Pages scanned for reclaim or swap: pgscan_kswapd and its like in /proc/vmstat.
     Reclaim,
-    /// Pages looked at to move them nearer: numa_pte_updates and its like in /proc/vmstat.
+    /// Pages scanned to move them to a nearer node: numa_pte_updates and its like in /proc/vmstat.
     NumaHinting,
     /// Pages written to disks: nr_written in /proc/vmstat.
     WrittenPages,
     /// Requests to the plan's disks, in /proc/diskstats.
     DiskRequests,
-    /// Whether threads waited for a CPU, in /proc/pressure/cpu: where none does, there is nothing to choose between.
+    /// Whether threads waited for a CPU, in /proc/pressure/cpu: without waits there is nothing to schedule.
     WaitingThreads,
     /// The frequency that CPUs ran at.
     Frequency,
-    /// The server's own value, read back in every window.
+    /// The server's own value, read in every window.
     ReadBack,
 }

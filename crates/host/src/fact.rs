@@ -1,4 +1,4 @@
-//! `Fact`: something seen of a host, or why it is not known. Zero is a number, not a shrug.
+//! `Fact`: a value of a host, or the reason why it is unknown. Zero is always a real number.
 
 use std::fmt;
 
@@ -6,40 +6,41 @@ use evenkeel_hostfs::{Refusal, Why};
 use evenkeel_sys::Errno;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// The most of a text that an [`Fact::Odd`] keeps, in bytes; the rest is counted.
+/// The maximum size of the text in a [`Fact::Odd`], in bytes; the rest is counted.
 const RAW_BYTES_MAX: usize = 4096;
 
 /// A value, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact<T> {
-    /// It was read and understood.
+    /// It was read and parsed.
     Known(T),
-    /// This machine has no such thing.
+    /// The machine does not have it.
     Absent {
         /// In words, with the path.
         why: String,
     },
-    /// The capture does not hold it: whoever took it never looked, most often because evenkeel did not look there yet. It
-    /// says nothing of the machine, so that no knob may be said not to apply for it. In JSON it is `absent` with its reason.
+    /// The capture does not contain it, usually because evenkeel did not read it yet when the capture was taken. That
+    /// says nothing about the machine, so no knob may be reported as not applicable for it. In JSON it is `absent` with
+    /// its reason.
     Unseen {
         /// In words, with the path.
         why: String,
     },
-    /// It is there, but this user or the kernel's lockdown may not read it.
+    /// It exists, but this user or the kernel's lockdown may not read it.
     Denied {
         /// In words, with the path and the error's name.
         why: String,
     },
-    /// The kernel forbids it (`EPERM`), as its lockdown does even to root. In JSON it is `denied` with its reason.
+    /// The kernel forbids it (`EPERM`), as its lockdown does even for root. In JSON it is `denied` with its reason.
     Forbidden {
         /// In words, with the path and the error's name.
         why: String,
     },
-    /// It was read, but is not what it should be; nothing of it is lost.
+    /// It was read but could not be parsed; the text is stored.
     Odd {
         /// In words.
         why: String,
-        /// Where it was read.
+        /// The path.
         path: String,
         /// The text as it was read, up to 4 KiB.
         raw: String,
@@ -47,12 +48,12 @@ pub enum Fact<T> {
 }
 
 impl<T> Fact<T> {
-    /// An absence in our own words.
+    /// An absence, with our own reason.
     pub fn absent(why: impl Into<String>) -> Fact<T> {
         Fact::Absent { why: why.into() }
     }
 
-    /// A text at `path` that was not understood.
+    /// A text at `path` that could not be parsed.
     pub fn odd(path: &str, raw: &str, why: impl Into<String>) -> Fact<T> {
         let mut raw_kept = raw.to_owned();
         if raw.len() > RAW_BYTES_MAX {
@@ -83,12 +84,12 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Whether nothing was found: the machine has no such thing, or the capture does not hold it.
+    /// Whether nothing was found: the machine does not have it, or the capture does not contain it.
     pub fn is_absent(&self) -> bool {
         matches!(self, Fact::Absent { .. } | Fact::Unseen { .. })
     }
 
-    /// The same fact about something computed from the value.
+    /// The same fact about a value that is computed from this one.
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
             Fact::Known(value) => Fact::Known(of(value)),

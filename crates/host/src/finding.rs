@@ -1,26 +1,26 @@
-//! `Finding`: what a knob's file says of one place on one machine, and how such files write it.
+//! `Finding`: the result of a knob for one place on one machine, and helpers for the knobs' files.
 
 use serde::Serialize;
 
 use crate::fact::Fact;
 use crate::facts::Facts;
 
-/// The most of a text from outside that is kept to be shown, in characters.
+/// The maximum of foreign text that is shown, in characters.
 pub(crate) const SHOWN_CHARS_MAX: usize = 100;
 
-/// What to do about a knob at one place.
+/// The recommended action for a knob at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Another value would suit the goal better: worth proving and setting.
+    /// Another value suits the goal better: prove it and set it.
     Set,
-    /// Another program or file sets it; change it there.
+    /// Another program or file sets it: change it there.
     OwnedBy,
-    /// It would help, but this machine does not let it be changed.
+    /// A change would help, but this machine does not allow it.
     Blocked,
-    /// Not enough is known to advise.
+    /// Too little is known for advice.
     Unknown,
-    /// It is well as it is.
+    /// Keep the present value.
     Keep,
     /// It does not apply to this machine.
     NotHere,
@@ -28,24 +28,24 @@ pub enum State {
     Removed,
 }
 
-/// What a knob finds for one place of its knob.
+/// The result of a knob for one of its places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where: the file's path, `eth0/rx-0`, the interrupt's number, the argument or the process.
+    /// The place: the file's path, `eth0/rx-0`, the interrupt's number, the argument or the process.
     pub place: String,
-    /// What to do about it.
+    /// The recommended action.
     pub state: State,
-    /// The value in force, where it is known.
+    /// The value in force, if known.
     pub current: Option<String>,
-    /// The value advised; `None` unless `state` is [`State::Set`] or a value would be advised elsewhere.
+    /// The recommended value; `None` unless `state` is [`State::Set`] or a value would be recommended elsewhere.
     pub wanted: Option<String>,
     /// Why, for this machine.
     pub reason: String,
-    /// Whether no value of it does anything here, which a trial would only find again.
+    /// Whether no value has an effect here. A trial would only confirm that.
     pub is_inert: bool,
 }
 
-/// Findings as the knobs' files write them; [`Finding::at`] adds the value in force.
+/// Constructors for the knobs' files; [`Finding::at`] adds the value in force.
 impl Finding {
     pub(crate) fn new(state: State, place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding { place: place.to_string(), state, current: None, wanted: None, reason: reason.into(), is_inert: false }
@@ -63,12 +63,12 @@ impl Finding {
         Finding::new(State::NotHere, place, reason)
     }
 
-    /// What does not apply since no value of it does anything here.
+    /// The knob does not apply because no value has an effect here.
     pub(crate) fn inert(place: impl ToString, reason: impl Into<String>) -> Finding {
         Finding { is_inert: true, ..Finding::not_here(place, reason) }
     }
 
-    /// For want of a fact that the decision hangs on; `what` names the fact.
+    /// A fact that the decision needs is missing; `what` names the fact.
     pub(crate) fn unknown<T>(place: impl ToString, what: &str, fact: &Fact<T>) -> Finding {
         let why = fact.unknown_why().unwrap_or("it is not in the expected form");
         let unseen = match fact {
@@ -78,7 +78,7 @@ impl Finding {
         Finding::new(State::Unknown, place, format!("{what} is not known: {why}{unseen}"))
     }
 
-    /// With what a counter reads behind the reason; it never decides.
+    /// Adds the value of a counter to the reason. Counters never decide.
     pub(crate) fn counting(self, as_text: &str) -> Finding {
         Finding { reason: self.reason + as_text, ..self }
     }
@@ -88,7 +88,7 @@ impl Finding {
     }
 }
 
-/// What a knob's own file holds; else the finding for a file that is missing or tells nothing.
+/// The content of a knob's own file; else the finding for a missing or unreadable file.
 pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
     match fact {
         Fact::Known(value) => Ok(value.clone()),
@@ -97,7 +97,7 @@ pub(crate) fn own<T: Clone>(place: &str, fact: &Fact<T>) -> Result<T, Finding> {
     }
 }
 
-/// The number in a file under /proc/sys that is a knob's own.
+/// The number in a knob's own file under /proc/sys.
 pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     let text = own(path, &facts.sysctl(path))?;
     text.parse().map_err(|_| {
@@ -105,7 +105,7 @@ pub(crate) fn own_number(facts: &Facts, path: &str) -> Result<i64, Finding> {
     })
 }
 
-/// As much of a text from outside as a message shows. No id and no place is longer, so what is cut still names none.
+/// The part of a foreign text that a message shows. No id and no place is longer, so a cut text never equals one.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(SHOWN_CHARS_MAX).collect()
 }

@@ -1,5 +1,5 @@
-//! `Knob`: one setting of a host as const data and pure functions, `advise` above all. Everything else about it (range check,
-//! plan, apply, verify, revert, `explain`, documentation, completion) derives from that data.
+//! `Knob`: one setting of a host as const data and pure functions, above all `advise`. Everything else derives from
+//! that data: range check, plan, apply, verify, revert, `explain`, documentation, completion.
 
 use std::fmt;
 
@@ -14,33 +14,33 @@ use crate::reading::Reading;
 
 /// One setting of a host.
 pub struct Knob {
-    /// Its stable name: a sysctl's own, else area and name, such as `thp.enabled`.
+    /// Its stable name: for a sysctl its own name, else area and name, such as `thp.enabled`.
     pub id: &'static str,
     /// What it sets, in under ten words.
     pub title: &'static str,
-    /// Which part of the machine it belongs to.
+    /// The part of the machine that it belongs to.
     pub area: Area,
     /// Where it is set.
     pub place: Place,
-    /// Which values it takes.
+    /// The values that it accepts.
     pub values: Values,
-    /// The kernel's default, in words where it is computed.
+    /// The kernel's default, in words if it is computed.
     pub default: &'static str,
     /// When a change takes effect.
     pub takes_effect: TakesEffect,
     /// How it works, in plain words.
     pub mechanism: &'static str,
-    /// What a change may cost.
+    /// The cost of a change.
     pub risk: &'static str,
-    /// Which counter or reading shows whether it matters on a machine.
+    /// The counter or reading that shows whether it matters on a machine.
     pub shows_in: &'static str,
-    /// Which kernels have it, where not all do.
+    /// The kernels that have it.
     pub kernels: &'static str,
-    /// Who says so.
+    /// Its sources.
     pub sources: &'static [Source],
     /// What only some knobs have.
     pub extras: Extras,
-    /// What is advised for a machine, a finding a place; never empty.
+    /// The advice for a machine, one finding per place; never empty.
     pub advise: fn(&Facts, &AdviceContext) -> Vec<Finding>,
 }
 
@@ -51,17 +51,18 @@ impl fmt::Debug for Knob {
 }
 
 impl Knob {
-    /// The longest wait that it can spare a tick: as its file says, else as usual in its area.
+    /// The longest wait that it can spare a tick: its own value, else the usual one of its area.
     pub fn effect(&self) -> Effect {
         self.extras.effect.unwrap_or(self.area.usual_effect())
     }
 
-    /// When a change of it counts.
+    /// What must happen before a change takes effect.
     pub fn when(&self) -> When {
         match (self.place, self.takes_effect) {
             (Place::ByHand { .. } | Place::ByHandEach { .. }, _) => When::ByHand,
             (_, TakesEffect::AtOnce) => When::AtOnce,
-            // An interface that is brought up anew cuts the line: no sooner than sockets, and no later than a restart.
+            // Restarting an interface interrupts the network: later than new sockets, and not later than a restart of
+            // the server.
             (_, TakesEffect::NewSockets | TakesEffect::NewInterfaces) => When::NewSockets,
             (_, TakesEffect::ProcessStart) => When::ServerRestart,
             (_, TakesEffect::Reboot) => When::Reboot,
@@ -96,73 +97,73 @@ pub enum Area {
     Process,
 }
 
-/// Where a knob is set.
+/// The place where a knob is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// One file under /proc/sys, /proc or /sys.
     File {
         /// Its path.
         path: &'static str,
-        /// How its text is read.
+        /// How its text is parsed.
         reading: Reading,
     },
-    /// A file that moved or went as kernels changed.
+    /// A file that moved or disappeared in newer kernels.
     FileSince {
-        /// The kernels from which on each place holds, the oldest first; no path where it is gone.
+        /// The first kernel of each place, the oldest first; no path once it is gone.
         files: &'static [Since],
-        /// How its text is read.
+        /// How its text is parsed.
         reading: Reading,
     },
-    /// A file of each device of a kind; the place names the device.
+    /// One file for each device of a kind; the place names the device.
     Each {
         /// The kind.
         device: Device,
         /// The file's name in the device's folder.
         file: &'static str,
-        /// How its text is read.
+        /// How its text is parsed.
         reading: Reading,
     },
     /// The affinity of each interrupt of a network interface; the place is the interrupt's number.
     EachNetworkIrq,
-    /// An argument of the kernel's command line, without its `=`.
+    /// An argument of the kernel command line, without its `=`.
     KernelArgument {
         /// The argument's name.
         name: &'static str,
     },
     /// A property of the server's own process, set when it starts.
     Process,
-    /// A device that limits something as long as a process holds it open.
+    /// A device that limits something while a process keeps it open.
     Held {
         /// The device.
         path: &'static str,
     },
-    /// Something of each device of a kind that this program does not set; the place names the device.
+    /// A property of each device of a kind that this program does not set; the place names the device.
     ByHandEach {
         /// The kind.
         device: Device,
-        /// What to do, with `{device}` where the device's name goes and `{}` where the value goes.
+        /// What to do, with `{device}` for the device's name and `{}` for the value.
         how: &'static str,
     },
-    /// Something outside the reach of this program: the cloud's own settings, a service, a tool of the driver.
+    /// Something that this program cannot set: a setting of the cloud, a service, a tool of the driver.
     ByHand {
-        /// What to do, with `{}` where the value goes.
+        /// What to do, with `{}` for the value.
         how: &'static str,
     },
 }
 
-/// From which kernel on a knob's file has a place.
+/// The first kernel that has a knob's file at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
     /// Major and minor number of the first kernel.
     pub kernel: (u32, u32),
-    /// The file; none from this kernel on if it was removed.
+    /// The file; `None` if it was removed in this kernel.
     pub path: Option<&'static str>,
 }
 
-/// A kind of device that has several of its kind in one machine.
+/// A kind of device that a machine can have several of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// An interface with hardware behind it: `eth0`.
+    /// An interface with hardware: `eth0`.
     Interface,
     /// A receive queue of such an interface: `eth0/rx-0`.
     ReceiveQueue,
@@ -172,7 +173,7 @@ pub enum Device {
     FrequencyPolicy,
     /// A transmit queue of such an interface: `eth0/tx-0`.
     TransmitQueue,
-    /// A CPU that runs: `cpu0`.
+    /// A running CPU: `cpu0`.
     Cpu,
     /// A size of transparent pages between small and huge: `hugepages-64kB`.
     ThpSize,
@@ -218,7 +219,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Every file outside the devices that the place may be, whichever the kernel.
+    /// Every file outside of devices that the place may be, in any kernel.
     pub fn files(&self) -> Vec<&'static str> {
         match self {
             Place::File { path, .. } => vec![path],
@@ -228,36 +229,36 @@ impl Place {
     }
 }
 
-/// Which values a knob takes.
+/// The values that a knob accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// A whole number within bounds, both included.
+    /// A whole number within limits, both included.
     Number {
-        /// The least.
+        /// The minimum.
         min: i64,
-        /// The most.
+        /// The maximum.
         max: i64,
         /// The unit, such as `bytes`; empty for a bare number.
         unit: &'static str,
     },
-    /// So many whole numbers, each within the same bounds.
+    /// A fixed count of whole numbers, each within the same limits.
     Numbers {
-        /// How many.
+        /// The count.
         count: usize,
-        /// The least of each.
+        /// The minimum of each.
         min: i64,
-        /// The most of each.
+        /// The maximum of each.
         max: i64,
         /// The unit, such as `pages`.
         unit: &'static str,
     },
     /// One of some words.
     Words(&'static [&'static str]),
-    /// A name that the kernel offers, told by the facts: letters, digits, `-`, `_`.
+    /// A name that the kernel offers, from the facts: letters, digits, `-`, `_`.
     Name,
     /// A set of CPUs as a list (`0-3`), empty allowed if `may_be_empty`.
     Cpus {
-        /// Whether the empty set means something.
+        /// Whether the empty set is valid.
         may_be_empty: bool,
     },
 }
@@ -278,16 +279,16 @@ pub enum TakesEffect {
     Reboot,
 }
 
-/// Who says something about a knob.
+/// A source for a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// The document or source file.
     pub title: &'static str,
-    /// What it says, in a few words of our own.
+    /// What it says, summarized.
     pub says: &'static str,
 }
 
-/// The file that the kernel at hand has; none if it has none any more or not yet, or if its version is not known.
+/// The knob's file in this kernel; `None` if this kernel does not have it, or if its version is unknown.
 pub(crate) fn file_in(facts: &Facts, files: &[Since]) -> Option<&'static str> {
     let version = facts.kernel.version.known()?;
     let has = |since: &&Since| since.kernel <= (version.major, version.minor);

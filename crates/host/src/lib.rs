@@ -1,8 +1,8 @@
-//! What a machine is and what would suit it.
+//! The facts of a machine, and advice for it.
 //!
-//! [`Facts::probe`] reads a [`Root`](evenkeel_hostfs::Root) once; from then on everything is a pure function of facts:
-//! [`advise`] gives [`Advice`] for each [`Knob`], and [`plan`](Plan::of) turns chosen settings into a [`Plan`] of steps. Nothing here
-//! can write: the hand that writes is not in this crate's vocabulary.
+//! [`Facts::probe`] reads a [`Root`](evenkeel_hostfs::Root) once. Everything after that is a pure function of facts:
+//! [`advise`] returns [`Advice`] for each [`Knob`], and [`plan`](Plan::of) turns selected settings into a [`Plan`] of
+//! steps. This crate cannot write: it never names the type of the writer.
 
 mod advice;
 pub mod catalogue;

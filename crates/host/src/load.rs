@@ -1,32 +1,33 @@
-//! What the packets of a server take while it stands still: the sum from which its buffers are sized.
+//! The size of the packets that arrive while a server is stalled; buffers are sized from it.
 //!
-//! A buffer must hold the packets that arrive during the longest stall: packets a second x stall x the memory of a packet,
-//! as the kernel counts it. Nothing is doubled for safety; the stall is the assumption, and is said wherever the sum is used.
+//! A buffer must hold the packets that arrive during the longest stall: packets per second x stall x the memory of a
+//! packet, as the kernel counts it. There is no safety factor. The stall is an assumption, which every reason that uses
+//! this result names.
 
 use crate::goal::Server;
 
-/// What a packet of up to 100 bytes takes of a receive buffer by the kernel's own count (its `truesize`), measured on
-/// Linux 6.18 over loopback: of 200 to 600 bytes 1283, of 1000 to 1400 bytes 2315.
+/// The receive buffer memory of a packet of up to 100 bytes, as the kernel counts it (`truesize`), measured on Linux
+/// 6.18 over loopback. It is 1283 for 200 to 600 bytes, and 2315 for 1000 to 1400 bytes.
 pub(crate) const PACKET_BYTES: u64 = 832;
 
-/// The longest stall that a buffer is sized for: the period of `cpu.max` unless one is set, so the longest that a server
-/// which has used up its quota stands still.
+/// The longest stall that a buffer is sized for: the default period of `cpu.max`, the longest stop of a server that has
+/// used its quota.
 pub(crate) const STALL_MS: u64 = 100;
 
-/// What a player sends where only players are told: a packet for each frame at 60 a second.
+/// The packet rate of a player if the user gives only players: one packet per frame at 60 Hz.
 pub(crate) const PPS_A_PLAYER: u64 = 60;
 
-/// Packets that a server receives, as far as they were told.
+/// The packets that a server receives, as far as the user gave them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// Packets a second.
+    /// Packets per second.
     pub(crate) pps: u64,
-    /// How they were told, for reasons.
+    /// What the user gave, for reasons.
     pub(crate) label: String,
 }
 
 impl Load {
-    /// `None` where neither packets nor players are told: they are not guessed.
+    /// `None` if the user gave neither packets nor players; they are not guessed.
     pub(crate) fn of(server: &Server) -> Option<Load> {
         match (server.pps, server.players) {
             (Some(pps), _) => Some(Load { pps, label: format!("{pps} packets/s") }),
@@ -38,7 +39,7 @@ impl Load {
         }
     }
 
-    /// Packets that arrive while the server stands still.
+    /// Packets that arrive during the stall.
     pub(crate) fn stalled_packets(&self) -> u64 {
         self.pps.saturating_mul(STALL_MS).div_ceil(1000)
     }
@@ -49,7 +50,7 @@ impl Load {
     }
 }
 
-/// How long a buffer of so many bytes lasts against so many packets a second, in milliseconds.
+/// How long a buffer of this many bytes lasts at this packet rate, in milliseconds.
 pub(crate) fn lasts_ms(bytes: u64, pps: u64) -> u64 {
     (bytes / PACKET_BYTES).saturating_mul(1000) / pps.max(1)
 }
@@ -77,7 +78,7 @@ mod tests {
         }
     }
 
-    /// The default buffer against 64 players: 256 packets, which is what was counted.
+    /// The default buffer and 64 players: 256 packets, as counted.
     #[test]
     fn a_buffer_lasts_as_long_as_packets_fit() {
         assert_eq!(lasts_ms(212_992, 3840), 66);

@@ -1,4 +1,4 @@
-//! The one look at a machine: every area of facts, and every file that a knob names.
+//! Reads a machine: every area of facts, and every file that a knob names.
 
 use evenkeel_hostfs::Root;
 
@@ -6,13 +6,13 @@ use crate::facts::Facts;
 use crate::knobs;
 
 impl Facts {
-    /// Looks at the machine. Refused looks become facts too.
+    /// Reads the machine. Refused readings become facts too.
     pub fn probe(root: &Root) -> Facts {
         Facts::of_areas(root, sysctls())
     }
 }
 
-/// Every file under /proc/sys, and of those that moved to debugfs, that a knob names, and no other.
+/// Exactly the files under /proc/sys that a knob names, and those that moved to debugfs.
 fn sysctls() -> impl Iterator<Item = &'static str> {
     let paths = knobs::ALL.iter().flat_map(|knob| {
         let own = knob.place.files();

@@ -1,5 +1,5 @@
-//! Who else has a say about a setting: a container that shuts it, a file that undoes it at boot, a program that sets it too,
-//! and the boot loader that would have to keep it. Rules of all knobs alike.
+//! Who else affects a setting: a container that prevents it, a file that undoes it at boot, a program that also sets
+//! it, and the boot loader that would have to persist it. These rules apply to all knobs.
 
 use crate::extras::{Program, TunedProfile};
 use crate::fact::Fact;
@@ -7,7 +7,7 @@ use crate::facts::{BootLoader, Container, Facts};
 use crate::finding::Finding;
 use crate::knob::{Knob, Place};
 
-/// Programs that may set the same thing, and when.
+/// Programs that may set the same value, and when.
 pub(crate) fn others(facts: &Facts, knob: &Knob, finding: &Finding) -> Vec<String> {
     let owners = &facts.owners;
     let mut notes = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn others(facts: &Facts, knob: &Knob, finding: &Finding) -> Vec<Strin
     notes
 }
 
-/// What keeps evenkeel from making a kernel argument last here, and who can; `None` where it can.
+/// Why evenkeel cannot persist a kernel argument here, and who can; `None` if it can.
 pub(crate) fn lasts(facts: &Facts, place: Place) -> Option<String> {
     if !matches!(place, Place::KernelArgument { .. }) {
         return None;
@@ -84,11 +84,11 @@ pub(crate) fn lasts(facts: &Facts, place: Place) -> Option<String> {
     Some(why.to_owned())
 }
 
-/// Which file would bring another value back at boot.
+/// The file that would set another value at boot.
 pub(crate) fn undone_at_boot(facts: &Facts, finding: &Finding) -> Option<String> {
     let (file, setting) = facts.owners.sysctl_files.known()?.decides(&finding.place)?;
     let (wanted, value) = (finding.wanted.as_ref()?, setting.value.as_ref()?);
-    // The kernel takes any white space between numbers, and writes tabs.
+    // The kernel accepts any white space between numbers, and writes tabs.
     if value.split_whitespace().eq(wanted.split_whitespace()) {
         return None;
     }
@@ -96,7 +96,7 @@ pub(crate) fn undone_at_boot(facts: &Facts, finding: &Finding) -> Option<String>
     Some(format!("{path} (line {line}) sets {value} at boot, which would undo the change: change that line too"))
 }
 
-/// Why a container may not change this place; the server's own process is its to change.
+/// Why a container may not change this place; it may change the server's own process.
 pub(crate) fn container_barrier(facts: &Facts, place: Place) -> Option<String> {
     let container = match facts.machine.container.known()? {
         Container::None => return None,

@@ -1,4 +1,4 @@
-//! `Plan`: what would be done to a host, as data. One executor runs it; nothing here does.
+//! `Plan`: the steps for a host, as data. `evenkeel-change` applies it.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::knob::{Device, Knob, Place, file_in};
 use crate::reading::Reading;
 use crate::setting::Setting;
 
-/// Steps in the order they are taken.
+/// Steps in the order of application.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The steps.
@@ -23,58 +23,58 @@ pub struct Step {
     pub knob: String,
     /// The place, as in advice.
     pub place: String,
-    /// The value wanted, in the kernel's spelling.
+    /// The wanted value, in the kernel's form.
     pub wanted: String,
-    /// How it is done.
+    /// How it is applied.
     #[serde(flatten)]
     pub action: Action,
 }
 
-/// How a step is done.
+/// How a step is applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "kebab-case")]
 pub enum Action {
     /// Write `wanted` to a file, which takes effect at once.
     Write {
-        /// The file that is written.
+        /// The file to write.
         path: String,
-        /// How its text is read, before and after.
+        /// How its text is parsed, before and after.
         reading: Reading,
-        /// The file that tells what is in force, where the written one only tells what was asked.
+        /// The file with the value in force, if the written file only shows the requested value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         in_force: Option<String>,
-        /// The interrupt's name, which stays over a boot while its number, and with it the path, may not.
+        /// The interrupt's name, which stays the same over a boot; its number, and so the path, may change.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interrupt: Option<String>,
         /// Files that the kernel changes along with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         side_effects: Vec<String>,
     },
-    /// Add an argument to the kernel's command line: takes effect after a reboot.
+    /// Add an argument to the kernel command line: takes effect after a reboot.
     KernelArgument {
         /// The whole argument.
         argument: String,
     },
-    /// Hold a device open: lasts as long as a process holds it.
+    /// Keep a device open: lasts while a process does.
     Hold {
         /// The device.
         path: String,
     },
     /// Set a property of the server's process when it starts.
     Process,
-    /// Something that this program can't do.
+    /// Something that this program cannot do.
     ByHand {
         /// What to do.
         todo: String,
     },
 }
 
-/// A setting that no step can bring about on this machine.
+/// A setting that no step can apply on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// The setting, as it was given.
+    /// The setting, as given.
     pub setting: String,
-    /// Why not, and what to do.
+    /// The reason, and what to do.
     pub why: String,
 }
 
@@ -87,10 +87,10 @@ impl fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 impl Plan {
-    /// The steps that bring `settings` about on the machine that `facts` tell of.
+    /// The steps that apply `settings` on the machine of `facts`.
     ///
     /// # Errors
-    /// If a per-device setting names no device that the machine has, or a value is more than the machine can bear.
+    /// If a per-device setting names no device of the machine, or the machine cannot have the value.
     pub fn of(facts: &Facts, settings: &[Setting]) -> Result<Plan, PlanError> {
         let mut steps = Vec::new();
         for setting in settings {
@@ -172,7 +172,7 @@ fn steps_of(facts: &Facts, setting: &Setting) -> Vec<Step> {
     }
 }
 
-/// Every file that a knob is set by on this machine, and those that the kernel changes along with them.
+/// Every file for a knob on this machine, and the files that the kernel changes with them.
 pub fn files_of(knob: &Knob, facts: &Facts) -> Vec<String> {
     let mut files: Vec<String> = match knob.place {
         Place::File { path, .. } => vec![path.to_owned()],
@@ -195,12 +195,12 @@ pub fn files_of(knob: &Knob, facts: &Facts) -> Vec<String> {
     files
 }
 
-/// The file that sets which CPUs may serve an interrupt.
+/// The file with the CPUs that may serve an interrupt.
 fn irq_file(irq: u32) -> String {
     format!("/proc/irq/{irq}/smp_affinity_list")
 }
 
-/// The file's name within a device's folder, for a knob that has one for each device.
+/// The file's name within a device's folder, for a knob with one per device.
 fn file_of(knob: &Knob) -> &'static str {
     match knob.place {
         Place::Each { file, .. } => file,
@@ -255,7 +255,7 @@ pub(crate) fn devices(facts: &Facts, device: Device) -> Vec<(String, String)> {
     }
 }
 
-/// The interrupts of the interfaces that have hardware behind them.
+/// The interrupts of the interfaces with hardware.
 pub(crate) fn network_irqs(facts: &Facts) -> impl Iterator<Item = &Irq> + '_ {
     facts.network.hardware().flat_map(|nic| &nic.irqs)
 }
@@ -270,7 +270,8 @@ mod tests {
     use crate::knobs;
     use crate::testing::{base, nic, nics};
 
-    /// The plan for settings on the base machine, with a second interface of two queues: a line a step, or the error.
+    /// The plan for settings on the base machine, with a second interface of two queues: one line per step, or the
+    /// error.
     #[track_caller]
     fn check(settings: &[&str], expected: Expect) {
         let mut facts = base();

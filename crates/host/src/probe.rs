@@ -1,16 +1,16 @@
-//! Reading a fact: one look, one pure parser, and the reason where either gives nothing.
+//! Reads a fact: one reading, one pure parser, and the reason if either fails.
 
 use evenkeel_hostfs::{Refusal, Root, RootKind, Why};
 use evenkeel_sys::{CpuSet, Errno};
 
 use crate::fact::Fact;
 
-/// Reads facts from a root. Parsers get text without the white space around it.
+/// Reads facts from a root. Parsers get the text without surrounding white space.
 #[derive(Clone, Copy)]
 pub(crate) struct Probe<'a>(pub(crate) &'a Root);
 
 impl Probe<'_> {
-    /// What `parse` makes of the text at `path`; `what` names what it should be ("a list of CPUs").
+    /// Parses the text at `path`; `what` names the expected form ("a list of CPUs").
     pub(crate) fn parse<T>(&self, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Fact<T> {
         match self.0.text(path) {
             Ok(text) => match parse(text.trim()) {
@@ -54,7 +54,7 @@ impl Probe<'_> {
         })
     }
 
-    /// The last part of what a symbolic link points to.
+    /// The last part of a symbolic link's target.
     pub(crate) fn link_name(&self, path: &str) -> Fact<String> {
         match self.0.link(path) {
             Ok(target) => Fact::Known(target.rsplit('/').next().unwrap_or(&target).to_owned()),
@@ -62,13 +62,13 @@ impl Probe<'_> {
         }
     }
 
-    /// Whether the machine answered that there is nothing at `path`; a capture that does not hold it answers nothing.
+    /// Whether the machine says that nothing exists at `path`; a capture without the path says nothing.
     pub(crate) fn says_absent(&self, path: &str) -> bool {
         self.0.text(path).is_err_and(|refusal| is_absence(&refusal))
     }
 
-    /// Whether there is anything at `path`, without reading it: a program's text is no fact. What is no link answers
-    /// `EINVAL`, so it is there.
+    /// Whether something exists at `path`, without reading it: a program's text is not a fact. A path that is not a
+    /// link answers `EINVAL`, so it exists.
     pub(crate) fn is_there(&self, path: &str) -> Fact<bool> {
         match self.0.link(path) {
             Ok(_) => Fact::Known(true),
@@ -78,8 +78,8 @@ impl Probe<'_> {
         }
     }
 
-    /// The process that speaks for this root: our own, or the first one of a mounted root, where ours is a stranger.
-    /// A capture holds whichever was asked.
+    /// The process that represents this root: our own, or the first one of a mounted root, where our process is
+    /// unknown. A capture contains the one that was read.
     pub(crate) fn process(&self) -> &'static str {
         let is_not_captured = |refusal: Refusal| refusal.why == Why::NotCaptured;
         let is_stranger = match self.0.kind() {
@@ -109,13 +109,13 @@ impl Probe<'_> {
     }
 }
 
-/// Whether the machine answered that there is no such thing.
+/// Whether the machine says that it does not exist.
 pub(crate) fn is_absence(refusal: &Refusal) -> bool {
     matches!(refusal.why, Why::Errno(errno) if errno.is_absence())
 }
 
-/// `first`, or where that is absent what `second` finds. Where both are absent the first one's reason stays, unless the
-/// second was never looked at: it might have been there.
+/// `first`, or `second` if that is absent. If both are absent, the first reason stays, unless the second was never
+/// read: it might exist.
 pub(crate) fn or_else<T>(first: Fact<T>, second: impl FnOnce() -> Fact<T>) -> Fact<T> {
     if !first.is_absent() {
         return first;
@@ -127,7 +127,7 @@ pub(crate) fn or_else<T>(first: Fact<T>, second: impl FnOnce() -> Fact<T>) -> Fa
     }
 }
 
-/// What `next` makes of a known value; an unknown stays unknown for its own reason.
+/// Applies `next` to a known value; an unknown keeps its own reason.
 pub(crate) fn and_then<T, U>(fact: Fact<T>, next: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
     match fact {
         Fact::Known(value) => next(value),
@@ -139,7 +139,7 @@ pub(crate) fn and_then<T, U>(fact: Fact<T>, next: impl FnOnce(T) -> Fact<U>) -> 
     }
 }
 
-/// The value behind `key` and `separator` on the first line that has this key, without the white space around either.
+/// The value after `key` and `separator` on the first line with this key, without surrounding white space.
 pub(crate) fn field<'a>(text: &'a str, key: &str, separator: char) -> Option<&'a str> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(separator));
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim())

@@ -1,33 +1,33 @@
-//! What to do first: how long a wait a knob can spare a tick at most, and what has to happen before a change counts.
+//! Orders advice: by the longest wait that a knob can spare a tick, then by what a change needs.
 
 use serde::Serialize;
 
-/// The longest wait that a knob can spare a tick, by what its mechanism makes a thread or a packet wait for. It is an
-/// expectation that orders advice, no promise: a trial tells what a knob does for one server.
+/// The longest wait that a knob can spare a tick, from the mechanism by which threads or packets wait. It is an
+/// expectation for ordering advice, not a promise: a trial measures the effect for one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// Milliseconds, or packets that are lost: a disk, a full queue, memory that is moved, CPU time that is withheld.
+    /// Milliseconds, or lost packets: a disk, a full queue, memory that moves, CPU time that is withheld.
     Large,
-    /// Tens to hundreds of microseconds: a CPU that wakes, a timer or a packet that is held back, work of others on the CPU.
+    /// Tens to hundreds of microseconds: a CPU that wakes, a delayed timer or packet, other work on the CPU.
     Medium,
-    /// Less, or seldom.
+    /// Less, or rarely.
     Small,
 }
 
-/// What has to happen before a change counts; the later, the more it takes to try it and to undo it.
+/// What must happen before a change takes effect, the easiest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
     /// Nothing.
     AtOnce,
-    /// The server opens its sockets anew.
+    /// The server must open its sockets again.
     NewSockets,
-    /// The server is started anew.
+    /// The server must restart.
     ServerRestart,
-    /// The machine is started anew.
+    /// The machine must reboot.
     Reboot,
-    /// Somebody does it: in the cloud's settings, or with a tool of the driver.
+    /// A person must do it: in the cloud's settings, or with a tool of the driver.
     ByHand,
 }
 

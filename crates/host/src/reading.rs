@@ -1,17 +1,17 @@
-//! `Reading`: how the text of a file tells a knob's value, and how a value is written there.
+//! `Reading`: how a file's text contains a knob's value, and how to write a value.
 
 use evenkeel_sys::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::probe::chosen_word;
 
-/// How the text of a file tells its value.
+/// How a file's text contains its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reading {
-    /// The text without the white space around it.
+    /// The text without surrounding white space.
     Plain,
-    /// Words with single spaces between them, however many spaces and tabs the kernel puts there.
+    /// Words with single spaces between them, however the kernel separates them.
     Words,
     /// The word in brackets.
     ChosenWord,
@@ -22,7 +22,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// The value that a file's text tells, in the spelling that settings use.
+    /// The value in a file's text, in the form that settings use.
     pub fn value(self, text: &str) -> Option<String> {
         match self {
             Reading::Plain => Some(text.trim().to_owned()),
@@ -33,10 +33,10 @@ impl Reading {
         }
     }
 
-    /// The text that is written to give the file this value.
+    /// The text to write for this value.
     pub fn text(self, value: &str) -> String {
         match self {
-            // A mask without leading zeros: every kernel takes it, however wide its own masks are.
+            // A mask without leading zeros: every kernel accepts it, whatever the width of its masks.
             Reading::CpuMask => CpuSet::parse_list(value).map_or_else(|| value.to_owned(), |cpus| cpus.to_mask(1)),
             _ => value.to_owned(),
         }

@@ -1,4 +1,4 @@
-//! `Setting`: `KNOB=VALUE` or `KNOB@PLACE=VALUE` as a user writes it, checked against the knob's data before anything else sees it.
+//! `Setting`: `KNOB=VALUE` or `KNOB@PLACE=VALUE` as a user writes it, checked against the knob's data.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use crate::knob::Knob;
 use crate::knobs;
 use crate::value::SettingError;
 
-/// A knob with the value that somebody wants it to have.
+/// A knob with a wanted value.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The knob.
     pub knob: &'static Knob,
-    /// At this place only (`eth0/rx-0`, an interrupt's number); at all its places if `None`.
+    /// Only at this place (`eth0/rx-0`, an interrupt's number); at all its places if `None`.
     pub place: Option<String>,
-    /// The value, within the knob's range and in the kernel's spelling.
+    /// The value, within the knob's range and in the kernel's form.
     pub value: String,
 }
 
 impl Setting {
-    /// Reads `KNOB=VALUE` or `KNOB@PLACE=VALUE`.
+    /// Parses `KNOB=VALUE` or `KNOB@PLACE=VALUE`.
     ///
     /// # Errors
-    /// If there is no such knob, or if it does not take the value.
+    /// If there is no such knob, or it does not accept the value.
     pub fn parse(text: &str) -> Result<Setting, SettingError> {
         let (name, value) = text.split_once('=').ok_or_else(|| SettingError::NoValue { text: shown(text) })?;
         let name = name.trim();

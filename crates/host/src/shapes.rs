@@ -1,13 +1,13 @@
-//! What several knobs decide alike, each with the machine's own figures: the scheduler's times, two spellings of one limit,
-//! frequencies by policy, memory nodes.
+//! Decisions that several knobs share: the scheduler's times, the two forms of one limit, frequencies by policy, memory
+//! nodes.
 
 use crate::fact::Fact;
 use crate::facts::{Cloud, Facts, FrequencyPolicy, Lockdown, Nic, Node, reads};
 use crate::finding::{Finding, State, own, own_number};
 use crate::knob::{Knob, Place, file_in};
 
-/// The number in a file of the scheduler's, which moved from /proc/sys to debugfs: there the kernel's lockdown shuts it
-/// from root too, so that `candidate`, what one would try, is blocked. Also the place.
+/// The number in a scheduler file, which moved from /proc/sys to debugfs. The kernel's lockdown disables debugfs even
+/// for root, so `candidate`, the value to try, is then blocked. Also returns the place.
 pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Result<(&'static str, i64), Finding> {
     let Place::FileSince { files, .. } = knob.place else {
         return Err(Finding::new(State::Unknown, knob.id, "it has no places"));
@@ -38,21 +38,21 @@ pub(crate) fn scheduler_number(facts: &Facts, knob: &Knob, candidate: i64) -> Re
     }
 }
 
-/// What the kernel's lockdown keeps from everybody.
+/// The finding if the kernel's lockdown prevents reading.
 fn shut(path: &str, candidate: i64, why: &str) -> Finding {
     let finding =
         Finding::new(State::Blocked, path, format!("the kernel's lockdown disables debugfs, even for root: {why}"));
     Finding { wanted: Some(candidate.to_string()), ..finding }
 }
 
-/// By what the kernel multiplies its scheduler's times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on
+/// The kernel's factor for its scheduler times: 1 for one CPU, 2 for two, 3 from four on, 4 from eight on
 /// (`get_update_sysctl_factor` in `kernel/sched/fair.c`).
 pub(crate) fn scheduler_scale(facts: &Facts) -> Option<i64> {
     let online = facts.cpus.online.known()?.len().clamp(1, 8);
     Some(i64::from(online.ilog2()) + 1)
 }
 
-/// The kernel's default for one of its scheduler's times, of which `unscaled_ns` is for one CPU; in nanoseconds.
+/// The kernel's default for one of its scheduler times, in nanoseconds; `unscaled_ns` is the value for one CPU.
 pub(crate) fn times_by_cpus(facts: &Facts, knob: &Knob, unscaled_ns: i64) -> Result<i64, Finding> {
     match scheduler_scale(facts) {
         Some(scale) => Ok(scale * unscaled_ns),
@@ -60,7 +60,7 @@ pub(crate) fn times_by_cpus(facts: &Facts, knob: &Knob, unscaled_ns: i64) -> Res
     }
 }
 
-/// A limit of dirty memory in bytes, the second spelling of one that is a share of memory: which of the two is in use.
+/// A limit of dirty memory in bytes, whose partner is a share of memory: which of the two is in use.
 pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result<Finding, Finding> {
     let current = own_number(facts, path)?;
     let reason = match u64::try_from(current) {
@@ -71,7 +71,7 @@ pub(crate) fn spelled_in_bytes(facts: &Facts, path: &str, share: &str) -> Result
     Ok(Finding::keep(path, reason).at(current))
 }
 
-/// Whether CPUs may run above their nominal frequency, of a file that says so with `fast` and otherwise denies it.
+/// Whether CPUs may run above their nominal frequency, from a file that allows it with the value `fast`.
 pub(crate) fn boosted(path: &str, switch: &Fact<bool>, fast: bool) -> Result<Finding, Finding> {
     let on = own(path, switch)?;
     let finding = if on == fast {
@@ -83,7 +83,7 @@ pub(crate) fn boosted(path: &str, switch: &Fact<bool>, fast: bool) -> Result<Fin
     Ok(finding.at(u8::from(on)))
 }
 
-/// The memory nodes, where there are several; else the finding that tells why nothing is to be done about them.
+/// The memory nodes, if there are several; else the finding with the reason.
 pub(crate) fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [Node], Finding> {
     match &facts.numa.nodes {
         Fact::Known(nodes) if nodes.len() > 1 => Ok(nodes),
@@ -92,12 +92,12 @@ pub(crate) fn several_nodes<'a>(facts: &'a Facts, place: &str) -> Result<&'a [No
     }
 }
 
-/// The fewest CPUs that any of the memory nodes has.
+/// The smallest number of CPUs of any memory node.
 pub(crate) fn cpus_of_a_node(nodes: &[Node]) -> Option<u64> {
     nodes.iter().filter_map(|node| node.cpus.known()).map(|cpus| cpus.len() as u64).filter(|count| *count > 0).min()
 }
 
-/// A finding for each group of CPUs that share a frequency; one for the machine where it has none.
+/// One finding per group of CPUs that share a frequency; one for the machine if there are none.
 pub(crate) fn each_policy(
     facts: &Facts,
     knob: &Knob,
@@ -127,12 +127,12 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// The finding, whichever way it came about: a knob with one place has one finding.
+/// A knob with one place has one finding.
 pub(crate) fn one(found: Result<Finding, Finding>) -> Vec<Finding> {
     vec![found.unwrap_or_else(|finding| finding)]
 }
 
-/// What `decide` finds for each interface that has hardware behind it.
+/// Applies `decide` to each interface with hardware.
 pub(crate) fn each_interface(
     facts: &Facts,
     id: &str,
@@ -149,7 +149,7 @@ pub(crate) fn each_interface(
     findings
 }
 
-/// What the counter of full socket buffers reads.
+/// The value of the counter of full socket buffers.
 pub(crate) fn full_buffers(facts: &Facts) -> String {
     let count = facts.counters.udp_sum(|udp| Some(udp.rcvbuf_errors));
     reads(
@@ -160,7 +160,7 @@ pub(crate) fn full_buffers(facts: &Facts) -> String {
     )
 }
 
-/// How many CPUs a server may use here: those that run, within what the control group allows.
+/// How many CPUs a server may use here: those that run and that the control group allows.
 pub(crate) fn usable_cpus(facts: &Facts) -> Option<usize> {
     let online = facts.cpus.online.known()?;
     Some(facts.limits.cpus_allowed.known().map_or(online.len(), |allowed| online.and(allowed).len()))
@@ -171,7 +171,7 @@ pub(crate) fn cpus(count: usize) -> String {
     if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
 }
 
-/// The instance type, where it lives on CPU credits, which polling burns (Amazon's T family).
+/// The instance type, if it uses CPU credits, which polling spends (Amazon's T family).
 pub(crate) fn burstable(facts: &Facts) -> Option<&str> {
     let instance = facts.machine.instance_type.known()?;
     let mut letters = instance.bytes();

@@ -1,4 +1,4 @@
-//! A machine for tests: what a quiet KVM guest with four CPUs looks like, for rows that each alter one thing of it.
+//! A machine for tests: a quiet KVM guest with four CPUs. Each test row changes one property of it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -123,7 +123,7 @@ fn machine() -> Machine {
     }
 }
 
-/// Nobody else changes anything.
+/// No other program changes anything.
 fn owners() -> Owners {
     Owners {
         irqbalance: Known(false),
@@ -173,7 +173,7 @@ pub(crate) fn set(list: &str) -> CpuSet {
     CpuSet::parse_list(list).unwrap()
 }
 
-/// So many CPUs, numbered core by core within each half, as x86 guests number them: with two threads a core, N and
+/// This many CPUs, numbered core by core within each half, as x86 guests number them: with two threads per core, N and
 /// N + `count` / 2 are siblings.
 pub(crate) fn cpus(count: usize, threads: usize) -> Cpus {
     let all: CpuSet = (0..count).collect();
@@ -206,7 +206,8 @@ pub(crate) fn node(node: u32, list: &str) -> Node {
     Node { node, cpus: Known(set(list)), distances: Known(vec![10]), memory_bytes: Known(8 << 30) }
 }
 
-/// A hardware interface with so many queue pairs, whose interrupts are numbered from `irq` on and served by CPU 0, 1, ….
+/// A hardware interface with this many queue pairs. Its interrupts are numbered from `irq` on and served by CPU 0, 1,
+/// ….
 pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
     let queue = |index| Queue { index, steering_cpus: Known(CpuSet::default()), flows: None };
     let rx_queue = |index| Queue { flows: Some(Known(0)), ..queue(index) };
@@ -246,7 +247,7 @@ pub(crate) fn nic(name: &str, queues: u32, irq: u32) -> Nic {
     }
 }
 
-/// A virtio disk as the kernel sets it up.
+/// A virtio disk with the kernel's defaults.
 pub(crate) fn disk(name: &str) -> Disk {
     Disk {
         name: name.into(),
@@ -282,7 +283,7 @@ pub(crate) fn nics(facts: &mut Facts) -> &mut Vec<Nic> {
     }
 }
 
-/// As many CPUs as given, one thread a core, all usable.
+/// The given CPUs, one thread per core, all usable.
 pub(crate) fn with_cpus(count: usize) -> impl Fn(&mut Facts) {
     move |facts| {
         facts.cpus = cpus(count, 1);
@@ -291,7 +292,7 @@ pub(crate) fn with_cpus(count: usize) -> impl Fn(&mut Facts) {
     }
 }
 
-/// A c4.8xlarge: 36 CPUs on two nodes; the interface is on node 1, its two queues are served by CPU 23 and CPU 33.
+/// A c4.8xlarge: 36 CPUs on two nodes. The interface is on node 1; CPU 23 and CPU 33 serve its two queues.
 pub(crate) fn two_nodes(facts: &mut Facts) {
     facts.cpus = cpus(36, 2);
     facts.numa.nodes = Known(vec![node(0, "0-8,18-26"), node(1, "9-17,27-35")]);
@@ -314,10 +315,10 @@ pub(crate) fn with_kernel(major: u32, minor: u32) -> impl Fn(&mut Facts) {
     move |facts| facts.kernel.version = Known(Version { major, minor, patch: 0 })
 }
 
-/// What one alters of the base machine, and what for: a label, the goal, the alteration.
+/// A change of the base machine: a label, the goal, the alteration.
 pub(crate) type Row<'a> = (&'a str, Goal, &'a dyn Fn(&mut Facts));
 
-/// Compares the advice on a knob, a line a finding, with what is expected of each row.
+/// Compares the advice on a knob, one line per finding, with the expected text of each row.
 #[track_caller]
 pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
     let rows =
@@ -325,10 +326,10 @@ pub(crate) fn check(knob: &'static Knob, rows: &[Row<'_>], expected: Expect) {
     check_contexts(knob, rows.collect(), &expected);
 }
 
-/// What is told of a server (`pps=3840`), and what one alters of the base machine.
+/// The server (`pps=3840`) and a change of the base machine.
 pub(crate) type ServerRow<'a> = (&'a str, &'a dyn Fn(&mut Facts));
 
-/// As [`check`], for latency and a server of which something is told.
+/// As [`check`], for latency and a server with known properties.
 #[track_caller]
 pub(crate) fn check_server(knob: &'static Knob, rows: &[ServerRow<'_>], expected: Expect) {
     let context = |as_text: &str| AdviceContext { goal: Goal::Latency, server: as_text.parse::<Server>().unwrap() };
@@ -347,7 +348,7 @@ pub(crate) fn check_server(knob: &'static Knob, rows: &[ServerRow<'_>], expected
     );
 }
 
-/// A row with what is wished: its label, the wish, the alteration.
+/// A row with its label, the context and the alteration.
 type ContextRow<'a> = (String, AdviceContext, &'a dyn Fn(&mut Facts));
 
 #[track_caller]
@@ -416,7 +417,7 @@ pub(crate) fn with_policies(
     }
 }
 
-/// Makes one fact unknown: absent, denied, never looked at or odd.
+/// Makes one fact unknown: absent, denied, not in the capture, or odd.
 pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize) {
     fn hole<T>(fact: &mut Fact<T>, how: usize) {
         *fact = match how {
@@ -515,7 +516,7 @@ pub(crate) fn knocked(facts: &mut Facts, which: prop::sample::Index, how: usize)
             }
         }
     }
-    // The last one is the interfaces as a whole, which the holes before it are parts of.
+    // The last one is the list of interfaces, which contains the earlier ones.
     let at = which.index(holes.len() + 1);
     match holes.get_mut(at) {
         Some(make) => make(),

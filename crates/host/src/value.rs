@@ -1,4 +1,4 @@
-//! Which values a knob takes: a text from outside is checked, and spelled as the kernel does, before anything else sees it.
+//! Checks values from outside against a knob's data, and converts them to the kernel's form.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use evenkeel_sys::CpuSet;
 use crate::finding::shown;
 use crate::knob::{Knob, Values};
 
-/// The longest value that any knob takes, in bytes: a mask of 8,192 CPUs has 2,303.
+/// The longest value of any knob, in bytes: a mask of 8,192 CPUs has 2,303.
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// A setting that can't be meant.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingError {
     /// The text has no `=`.
@@ -20,27 +20,27 @@ pub enum SettingError {
     },
     /// No knob has this id.
     UnknownKnob {
-        /// What was given.
+        /// The given id.
         id: String,
-        /// The id that is nearest to it, if one is near.
+        /// The nearest id, if one is similar.
         nearest: Option<&'static str>,
     },
-    /// The knob does not take this value.
+    /// The knob does not accept this value.
     BadValue {
         /// The knob's id.
         knob: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What it takes.
+        /// The accepted values.
         takes: String,
     },
 }
 
 impl Knob {
-    /// The value in the kernel's spelling, if the knob takes it.
+    /// The value in the kernel's form, if the knob accepts it.
     ///
     /// # Errors
-    /// [`SettingError::BadValue`], which says what it takes.
+    /// [`SettingError::BadValue`] with the accepted values.
     pub fn check(&'static self, value: &str) -> Result<String, SettingError> {
         let value = value.trim();
         let taken = if value.len() > VALUE_BYTES_MAX { None } else { self.values.take(value) };

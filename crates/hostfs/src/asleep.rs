@@ -1,8 +1,8 @@
-//! `Sleeper`: until when a sleeping thread of any process asked the kernel to let it sleep, from the arguments of its system call
-//! (proc_pid_syscall(5)) and the one time that they point to. Nothing is stopped: whoever runs says nothing.
+//! `Sleeper`: reads until when a thread of any process asked the kernel to sleep, from the arguments of its system call
+//! (proc_pid_syscall(5)) and the time in memory that they point to. It stops no thread; a running thread shows nothing.
 //!
-//! A server's tick is due when it asked to be woken. From outside that is to be had in no other way: the wake itself comes later by what
-//! timer slack and the machine add.
+//! A server's tick is due when the server asked to be woken. From outside, only this shows that time: the wake-up
+//! itself is later, by timer slack and by the machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,25 +20,25 @@ const FUTEX_WAIT: u64 = 0;
 const FUTEX_WAIT_BITSET: u64 = 9;
 const FUTEX_CLOCK_REALTIME: u64 = 256;
 
-/// What a thread is doing.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It sleeps until the monotonic clock reads so much, at the latest.
+    /// It sleeps until the monotonic clock reads this, at the latest.
     Until(u64),
-    /// It sleeps so many nanoseconds from when it fell asleep, at the longest.
+    /// It sleeps this many nanoseconds from when it fell asleep, at the longest.
     For(u64),
-    /// It sleeps, and asked for no end.
+    /// It sleeps without a limit.
     Open,
-    /// It runs, or is in a call that is not known to have an end.
+    /// It runs, or is in a call without a known limit.
     Unknown,
 }
 
-/// The kind of system call that a thread sleeps in.
+/// The kind of system call in which a thread sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
-    /// `nanosleep`, `clock_nanosleep`: nothing but the time ends it.
+    /// `nanosleep`, `clock_nanosleep`: only the time ends it.
     Sleep,
-    /// `poll`, `select`, `epoll_wait` and their like: a file or the time ends it.
+    /// `poll`, `select`, `epoll_wait` and similar calls: a file or the time ends it.
     Poll,
     /// `futex`: another thread or the time ends it.
     Futex,
@@ -46,21 +46,21 @@ pub enum Call {
     Other,
 }
 
-/// What a thread sleeps in, and for how long.
+/// The call in which a thread sleeps, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asleep {
     /// The kind of call.
     pub call: Call,
-    /// Until when.
+    /// The limit.
     pub wait: Wait,
 }
 
 impl Asleep {
-    /// The same in a call that a timer ends, which is due then: nothing but the time decides.
+    /// The same for a call that this timer ends: only the time decides.
     fn with_timer(self, due_ns: u64, now_ns: u64) -> Asleep {
         let is_sooner = match self.wait {
             Wait::Until(ns) => due_ns < ns,
-            // It fell asleep before now, so that its own time ends before this.
+            // It fell asleep before now, so its own limit comes first.
             Wait::For(ns) => due_ns < now_ns.saturating_add(ns),
             Wait::Open | Wait::Unknown => true,
         };
@@ -68,16 +68,16 @@ impl Asleep {
     }
 }
 
-/// What a time is counted from.
+/// The start of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
     FromTheCall,
     Monotonic,
-    /// The time of day: an adjustment of it moves the end of the sleep.
+    /// The time of day: adjusting it moves the end of the sleep.
     Realtime,
 }
 
-/// Where a call keeps its time.
+/// Where a call stores its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Ms(u64),
@@ -93,7 +93,8 @@ enum Told {
     Nothing,
 }
 
-/// The number and the arguments of the call that a thread is in: `230 0x1 0x1 0x7ffe… … SP PC`; none for `running` and what is no call.
+/// The number and the arguments of the call that a thread is in: `230 0x1 0x1 0x7ffe… … SP PC`; `None` for `running`
+/// and for other text.
 pub fn parse_syscall(text: &str) -> Option<(i64, [u64; 6])> {
     let mut words = text.split_ascii_whitespace();
     let number: i64 = words.next()?.parse().ok().filter(|number| *number >= 0)?;
@@ -115,7 +116,7 @@ fn told(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> Told {
         libc::SYS_ppoll => spec(a2, Counts::FromTheCall),
         libc::SYS_pselect6 => spec(a4, Counts::FromTheCall),
         libc::SYS_epoll_pwait => Told::Ms(a3),
-        // epoll_pwait2, of the same number everywhere.
+        // epoll_pwait2, with the same number everywhere.
         441 => spec(a3, Counts::FromTheCall),
         libc::SYS_futex => match (a1 & FUTEX_COMMAND, a1 & FUTEX_CLOCK_REALTIME) {
             (FUTEX_WAIT, _) => spec(a3, Counts::FromTheCall),
@@ -133,7 +134,7 @@ fn told(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> Told {
     }
 }
 
-/// The file whose readiness alone a call waits for: a set of files, or a file that is read. A timer may be in it.
+/// The file on whose readiness a call waits: a set of files, or a file that is read. It may contain a timer.
 fn file(number: i64, [a0, ..]: [u64; 6]) -> Option<u32> {
     match number as libc::c_long {
         libc::SYS_epoll_pwait | 441 | libc::SYS_read => u32::try_from(a0).ok(),
@@ -154,7 +155,7 @@ fn kind(number: i64) -> Call {
     }
 }
 
-/// A time of 64-bit programs: seconds, and parts of which a second has so many.
+/// A time of 64-bit programs: seconds, and fractions of this many per second.
 fn time_ns(bytes: [u8; 16], parts: u64) -> Option<u64> {
     let word = |at: usize| i64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
     let (seconds, rest) = (u64::try_from(word(0)).ok()?, u64::try_from(word(8)).ok()?);
@@ -164,7 +165,7 @@ fn time_ns(bytes: [u8; 16], parts: u64) -> Option<u64> {
     seconds.checked_mul(SECOND_NS)?.checked_add(rest * (SECOND_NS / parts))
 }
 
-/// A thread of any process that sleeps now and then.
+/// A thread of any process that sleeps at times.
 #[derive(Debug)]
 pub struct Sleeper {
     call: File,
@@ -175,23 +176,23 @@ impl Sleeper {
     /// The thread `tid`.
     ///
     /// # Errors
-    /// `ENOENT` if there is none, or the kernel tells of no calls; `EACCES` or `EPERM` if it is not ours to look into: that takes the
-    /// rights of a debugger (CAP_SYS_PTRACE).
+    /// `ENOENT` if it does not exist, or the kernel does not show calls; `EACCES` or `EPERM` without the privileges of
+    /// a debugger (CAP_SYS_PTRACE).
     pub fn of(tid: u32) -> Result<Sleeper, Errno> {
         let open = |name: &str| File::open(format!("/proc/{tid}/{name}")).map_err(|error| Errno::from(&error));
         Ok(Sleeper { call: open("syscall")?, memory: open("mem")? })
     }
 
-    /// What it does now. It costs two reads, some 10 us.
+    /// Its current state. It takes two reads, some 10 us.
     ///
     /// # Errors
-    /// `ESRCH` if it has ended; else what the kernel said.
+    /// `ESRCH` if it has ended; else the kernel's error.
     pub fn asleep(&self) -> Result<Asleep, Errno> {
         self.asleep_by(|_| None)
     }
 
-    /// The same, where `timer_due_ns` says when the timer of a file is due, if it is one or a set that holds one: a thread that waits for such a
-    /// file sleeps until then, unless it asked for less.
+    /// The same, where `timer_due_ns` returns when the timer of a file is due, if the file is a timer or a set with
+    /// one. A thread that waits for such a file sleeps until then, unless its own limit is earlier.
     ///
     /// # Errors
     /// As [`asleep`](Sleeper::asleep).
@@ -208,7 +209,7 @@ impl Sleeper {
     fn wait(&self, told: Told) -> Wait {
         let (at, counts, parts) = match told {
             Told::Nothing => return Wait::Unknown,
-            // A negative number of 32 bits is no end.
+            // A negative 32-bit number means no limit.
             Told::Ms(ms) if (ms as u32).cast_signed() < 0 => return Wait::Open,
             Told::Ms(ms) => return Wait::For(u64::from(ms as u32) * MS_NS),
             Told::Spec { at: 0, .. } | Told::Val { at: 0 } => return Wait::Open,
@@ -216,7 +217,7 @@ impl Sleeper {
             Told::Val { at } => (at, Counts::FromTheCall, 1_000_000),
         };
         let mut time = [0; 16];
-        // What was told may be gone by now: the thread may have run on.
+        // The state may be outdated: the thread may have run on.
         if self.memory.read_exact_at(&mut time, at).is_err() {
             return Wait::Unknown;
         }
@@ -308,7 +309,7 @@ mod tests {
     fn a_sleeping_thread_tells_when_it_is_due() {
         const MINUTE_NS: u64 = 60_000_000_000;
         let (say, hear) = std::sync::mpsc::channel();
-        // It is not waited for: its sleep ends with the process.
+        // Nobody waits for it: its sleep ends with the process.
         std::thread::spawn(move || {
             let due_ns = evenkeel_sys::clock::monotonic_ns() + 10 * MINUTE_NS;
             say.send((evenkeel_sys::thread::id(), due_ns)).unwrap();

@@ -40,7 +40,7 @@ const FOOTER: &str = "end";
 /// The longest capture that is read, in bytes. One of a 128-CPU machine is about 1 MB.
 pub const MAX_CAPTURE_BYTES: usize = 32 << 20;
 
-/// What was seen of one machine. Each path may have been looked at as a file, as a directory and as a link.
+/// What evenkeel read on one machine. A path may have been read as a file, as a directory and as a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capture {
     pub(crate) texts: BTreeMap<String, Result<String, Errno>>,
@@ -50,17 +50,17 @@ pub struct Capture {
     pub(crate) write_refusals: BTreeMap<String, Errno>,
 }
 
-/// A text that is no capture, and where it stops being one.
+/// A text that is not a capture, and the line with the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct CaptureError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it, and what to do.
+    /// The error, and what to do.
     pub what: String,
 }
 
-/// A capture file that can't be had.
+/// A capture file that cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file can't be read.
@@ -77,7 +77,7 @@ pub enum LoadError {
         /// The file.
         path: String,
     },
-    /// The text is no capture.
+    /// The text is not a capture.
     #[error("read the capture {path}: {error}")]
     Malformed {
         /// The file.
@@ -91,7 +91,7 @@ impl Capture {
     /// Reads the capture in the file at `path`.
     ///
     /// # Errors
-    /// If the file can't be read, is too long, or is no whole capture.
+    /// If the file can't be read, is too long, or is not a complete capture.
     pub fn load(path: &Path) -> Result<Capture, LoadError> {
         let name = || path.display().to_string();
         let bytes = user_file::read(path, MAX_CAPTURE_BYTES as u64).map_err(|error| match error {
@@ -101,25 +101,25 @@ impl Capture {
         Capture::parse(&String::from_utf8_lossy(&bytes)).map_err(|error| LoadError::Malformed { path: name(), error })
     }
 
-    /// Reads the text form.
+    /// Parses the text form.
     ///
     /// # Errors
-    /// At the first line that does not follow it, or where the text ends without `end`.
+    /// At the first invalid line, or if the text ends without `end`.
     pub fn parse(text: &str) -> Result<Capture, CaptureError> {
         Parser::default().parse(text)
     }
 
-    /// Notes what reading the file at `path` gave.
+    /// Stores the result of reading the file at `path`.
     pub fn saw_text(&mut self, path: &str, outcome: Result<String, Errno>) {
         self.texts.insert(path.to_owned(), outcome);
     }
 
-    /// Notes what listing the directory at `path` gave.
+    /// Stores the result of listing the directory at `path`.
     pub fn saw_entries(&mut self, path: &str, outcome: Result<Vec<String>, Errno>) {
         self.lists.insert(path.trim_end_matches('/').to_owned(), outcome);
     }
 
-    /// Notes what following the link at `path` gave.
+    /// Stores the result of reading the link at `path`.
     pub fn saw_link(&mut self, path: &str, outcome: Result<String, Errno>) {
         self.links.insert(path.to_owned(), outcome);
     }
@@ -156,19 +156,19 @@ impl Capture {
     }
 }
 
-/// A panic in another thread leaves the map of looks whole: every change to it is one insertion.
+/// A panic in another thread leaves the map complete: every change to it is one insertion.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first part below `dir` of every path in `looks` that gave something.
+/// The first part below `dir` of every successful path in `looks`.
 fn implied_names<T>(looks: &BTreeMap<String, Result<T, Errno>>, dir: &str, names: &mut BTreeSet<String>) {
     let prefix = format!("{dir}/");
     for (path, outcome) in looks.range(prefix.clone()..) {
         let Some(below) = path.strip_prefix(&prefix) else {
             break;
         };
-        // A refusal for what is there implies its name; one for what is absent does not.
+        // A refusal for something that exists implies its name; a refusal for something absent does not.
         if outcome.as_ref().err().is_none_or(|errno| !errno.is_absence()) {
             let name = below.split('/').next().unwrap_or(below);
             names.insert(name.to_owned());
@@ -228,8 +228,8 @@ fn write_text(f: &mut fmt::Formatter<'_>, path: &str, text: &str) -> fmt::Result
     }
 }
 
-/// Control characters, those that set the direction of text, and the backslash as `\xNN` or `\u{NNNN}`; so are spaces where they would end a
-/// path or be trimmed by an editor.
+/// Escapes control characters, those that set the direction of text, and the backslash as `\xNN` or `\u{NNNN}`. Also
+/// spaces that would end a path or that an editor would trim.
 fn escape(text: &str, spaces: bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     let last = text.len().saturating_sub(1);

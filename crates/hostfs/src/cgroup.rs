@@ -1,4 +1,4 @@
-//! Control groups that were made for one command: how they are removed again together with what still runs in them.
+//! Removes control groups that evenkeel created for one command, together with the processes that still run in them.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -8,30 +8,31 @@ use std::time::Duration;
 use evenkeel_sys::{Errno, clock};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// What every group that we make is called; only such are removed.
+/// The name prefix of the groups that evenkeel creates; it removes only such groups.
 pub const PREFIX: &str = "evenkeel-";
 
-/// How deep a command may have nested groups of its own in ours, and how many: more are not looked for.
+/// Limits on the depth and number of groups that a command may have created inside: more are ignored.
 const DEPTH_MAX: usize = 8;
 const GROUPS_MAX: usize = 1000;
 
-/// From one look at a group that is not empty yet to the next.
+/// The pause between two checks of a group that is not empty yet.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
-/// The most of a list of processes that is read: 8,192 processes and more.
+/// The maximum of a process list that is read: 8,192 processes and more.
 const LIST_BYTES_MAX: u64 = 1 << 16;
 
-/// Whether `path` is a control group that may be removed: below a mount of control groups, and named by us.
+/// Whether `path` is a control group that may be removed: below a mount of control groups, and with our name.
 pub fn is_ours(path: &Path) -> bool {
     let named = path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(PREFIX));
     let plain = path.components().all(|part| part != std::path::Component::ParentDir);
     named && plain && path.starts_with("/sys/fs/cgroup")
 }
 
-/// Kills every process in the group at `path` and in those below it, and removes them all. A group that is not there is removed already.
+/// Kills every process in the group at `path` and in those below it, and removes them all. A missing group counts as
+/// removed.
 ///
 /// # Errors
-/// `EINVAL` if it is none of ours ([`is_ours`]); `EBUSY` if it is not empty within `limit`; else what the kernel said.
+/// `EINVAL` if it is not ours ([`is_ours`]); `EBUSY` if it is not empty within `limit`; else the kernel's error.
 pub fn remove(path: &Path, limit: Duration) -> Result<(), Errno> {
     if !is_ours(path) {
         return Err(Errno::INVAL);
@@ -50,7 +51,7 @@ pub fn remove(path: &Path, limit: Duration) -> Result<(), Errno> {
     }
 }
 
-/// The innermost first: a group that has groups can't be removed.
+/// The innermost first: the kernel does not remove a group that contains groups.
 fn remove_all(path: &Path) -> Result<(), Errno> {
     for group in with_inner(path).iter().rev() {
         match std::fs::remove_dir(group).map_err(|error| Errno::from(&error)) {
@@ -61,7 +62,7 @@ fn remove_all(path: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The group and all below it, each after the one that it is in.
+/// The group and all below it, parents first.
 fn with_inner(path: &Path) -> Vec<PathBuf> {
     let mut found = vec![(path.to_owned(), 0)];
     let mut at = 0;
@@ -77,7 +78,7 @@ fn with_inner(path: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(group, _)| group).collect()
 }
 
-/// Kills what is in one group. Who can't be killed keeps the group busy, which is how the caller learns of it.
+/// Kills the processes in one group. One that cannot be killed keeps the group busy, so the caller notices.
 fn kill_all(group: &Path) {
     let at_once = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.kill"));
     if at_once.and_then(|mut file| file.write_all(b"1")).is_ok() {
@@ -86,7 +87,7 @@ fn kill_all(group: &Path) {
     for pid in members(group) {
         let Some(named) = Pid::from_raw(pid) else { continue };
         let Ok(held) = rustix::process::pidfd_open(named, PidfdFlags::empty()) else { continue };
-        // The number may have passed to another process before it was held; the one that is held now keeps it.
+        // The number may have passed to another process before we opened it; the opened one keeps it.
         if members(group).contains(&pid) {
             let _ = rustix::process::pidfd_send_signal(&held, Signal::KILL);
         }
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(remove(Path::new("/sys/fs/cgroup/evenkeel-is-not-there"), LIMIT), Ok(()));
     }
 
-    /// In each hierarchy that this machine has: the older ones have no file that kills a group at once.
+    /// In each hierarchy of this machine: the older ones have no file that kills a group at once.
     #[test]
     fn a_group_goes_with_all_that_is_in_it() {
         let mut made = 0;

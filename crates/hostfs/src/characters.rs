@@ -1,6 +1,7 @@
-//! Characters that act where they are shown, instead of being shown. Names and values come from elsewhere, and may hold them.
+//! Detects characters that change how text is displayed. Names and values from outside may contain them.
 
-/// Whether it sets the direction of text (Unicode's `Bidi_Control`): what follows could be shown in another order than it is read.
+/// Whether it sets the direction of text (Unicode's `Bidi_Control`): the following text could appear in another order
+/// than it is read.
 pub fn is_bidirectional(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,7 +1,7 @@
-//! Replaces a configuration file: the new one is written beside it as a draft, which then takes its place.
+//! Replaces a configuration file: it writes a draft beside the file, and renames it.
 //!
-//! A file or link under a draft's name is what a killed evenkeel left, and is removed. A folder, a device, or a file that can't be removed is
-//! somebody else's: then the draft takes the next name.
+//! A file or link with a draft's name is what a killed evenkeel left, and is removed. A folder, a device, or a file
+//! that cannot be removed belongs to another owner: then the draft takes the next name.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,7 +20,7 @@ const NAMES_MAX: u32 = 8;
 /// Puts `entry` under `name` in the folder `dir`. It is on disk when this returns.
 ///
 /// # Errors
-/// What the kernel said; `EEXIST` if every name of the draft is taken. What was there before is there still.
+/// The kernel's error; `EEXIST` if every name of the draft is taken. The old content is then unchanged.
 pub(crate) fn put(dir: &OwnedFd, name: &str, entry: &Entry) -> Result<(), Errno> {
     sweep(dir, name)?;
     match entry {
@@ -39,7 +39,7 @@ pub(crate) fn put(dir: &OwnedFd, name: &str, entry: &Entry) -> Result<(), Errno>
 /// Removes what a killed [`put`] may have left.
 ///
 /// # Errors
-/// What the kernel said to removing a file of ours.
+/// The kernel's error for removing one of our files.
 pub(crate) fn sweep(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
     for draft in names(name) {
         let Ok(stat) = rustix::fs::statat(dir, &draft, AtFlags::SYMLINK_NOFOLLOW) else { continue };
@@ -47,7 +47,7 @@ pub(crate) fn sweep(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
             continue;
         }
         match unlink(dir, &draft) {
-            // It is marked as immutable, or something is mounted on it.
+            // It is immutable, or something is mounted on it.
             Err(errno) if !errno.is_absence() && errno != Errno::PERM && errno != Errno::BUSY => return Err(errno),
             _ => {}
         }
@@ -55,7 +55,7 @@ pub(crate) fn sweep(dir: &OwnedFd, name: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The names of a draft, which nobody reads: they end in no `.conf`, `.cfg` or `.service`.
+/// The names of a draft. No program reads them, because they do not end in `.conf`, `.cfg` or `.service`.
 fn names(name: &str) -> impl Iterator<Item = String> + '_ {
     (0..NAMES_MAX).map(move |number| match number {
         0 => format!(".{name}.evenkeel-draft"),
@@ -63,7 +63,7 @@ fn names(name: &str) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Makes a draft under the first name that is free; it then takes the place of `name`.
+/// Creates a draft under the first free name, and then renames it to `name`.
 fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) -> Result<(), Errno> {
     for draft in names(name) {
         match make(&draft) {
@@ -71,7 +71,7 @@ fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) 
             made => {
                 return made
                     .and_then(|()| Ok(rustix::fs::renameat(dir, &draft, dir, name)?))
-                    // What failed must not leave its half behind; that this fails too changes nothing.
+                    // A failure must not leave the partial file; if removing it fails too, nothing changes.
                     .inspect_err(|_| {
                         let _ = unlink(dir, &draft);
                     });
@@ -84,7 +84,7 @@ fn replace(dir: &OwnedFd, name: &str, make: impl Fn(&str) -> Result<(), Errno>) 
 /// The draft of a file.
 struct Draft(File);
 
-/// Whatever has this name is neither opened nor followed.
+/// An existing entry with this name is neither opened nor followed.
 fn make(dir: &OwnedFd, draft: &str) -> Result<Draft, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(Draft(rustix::fs::openat(dir, draft, flags, Mode::RUSR | Mode::WUSR)?.into()))
@@ -98,7 +98,7 @@ impl Draft {
             rustix::fs::fchown(&file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)))?;
         }
         file.write_all(text.as_bytes()).map_err(|error| Errno::from(&error))?;
-        // After the owner, whose change clears bits; and whatever the umask is.
+        // After the owner, because a change of the owner clears bits; the umask does not matter.
         rustix::fs::fchmod(&file, Mode::from_bits_truncate(mode))?;
         Ok(rustix::fs::fsync(&file)?)
     }
@@ -129,7 +129,7 @@ mod tests {
         assert!(dir.join("etc/sysctl.d").join(theirs).exists(), "{theirs}");
     }
 
-    /// A folder with the draft's name made every `put` and every `sweep` fail: what was changed could not be put back.
+    /// Regression: with a folder of the draft's name, every `put` and `sweep` failed, so changes could not be restored.
     #[test]
     fn what_somebody_else_gave_the_name_of_a_draft_is_not_in_the_way() {
         let dir = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ mod tests {
         let fifo = folder.join(".90-x.conf.evenkeel-draft-2");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
         works(dir.path(), ".90-x.conf.evenkeel-draft-2");
-        // What a killed one left behind them is swept all the same, and a link is never followed.
+        // Files that a killed process left behind them are removed all the same, and a link is never followed.
         let (left, link) = (folder.join(".90-x.conf.evenkeel-draft-3"), folder.join(".90-x.conf.evenkeel-draft-5"));
         std::fs::write(&left, "half").unwrap();
         symlink("../../victim", &link).unwrap();
@@ -165,7 +165,7 @@ mod tests {
         let tree = Root::mounted(dir.path()).unwrap().tree().unwrap();
         let error = tree.put(PATH, &Entry::File { text: String::new(), mode: 0o644 }).unwrap_err().to_string();
         assert!(error.contains(".evenkeel-draft") && error.contains("move them away"), "{error}");
-        // To remove a file takes no draft.
+        // Removing a file needs no draft.
         std::fs::write(folder.join("90-x.conf"), "ours").unwrap();
         tree.put(PATH, &Entry::Absent).unwrap();
         assert_eq!(tree.look(PATH), Ok(Entry::Absent));

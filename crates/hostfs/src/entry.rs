@@ -1,8 +1,8 @@
-//! What is at a path of a configuration file.
+//! The entry at a path of a configuration file.
 
 use serde::{Deserialize, Serialize};
 
-/// What is at a path.
+/// The entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "kebab-case")]
 pub enum Entry {
@@ -17,7 +17,7 @@ pub enum Entry {
     },
     /// A symbolic link.
     Link {
-        /// Where it points, as written in it.
+        /// Its target, as written in the link.
         target: String,
     },
 }

@@ -1,6 +1,6 @@
-//! The driver of a network interface, by the `SIOCETHTOOL` ioctl: it needs no rights, and tells the version of drivers
-//! that sysfs does not know because they are built in. Its queues, rings and interrupt coalescing come the same way; what
-//! has no fixed length (offloads, hashing, counters) is in `sets`.
+//! Reads the driver of a network interface with the `SIOCETHTOOL` ioctl. It needs no privileges, and shows the version
+//! of built-in drivers, which sysfs does not. Also queues, rings and interrupt coalescing; answers without a fixed
+//! length (offloads, hashing, counters) are in `sets`.
 
 use evenkeel_sys::Errno;
 use evenkeel_sys::ethtool::{Question, Room};
@@ -9,14 +9,15 @@ mod sets;
 
 pub(crate) use sets::{features, rss, stats};
 
-/// Bytes of each text in `struct ethtool_drvinfo`: the driver's name, its version, the firmware's and the bus, behind the command.
+/// Size of each text in `struct ethtool_drvinfo`, in bytes: after the command come the driver's name, its version, the
+/// firmware's version and the bus.
 const TEXT_BYTES: usize = 32;
 /// Words of `struct ethtool_channels` and of `struct ethtool_ringparam`: the command, four limits, four values.
 const LIMITS_WORDS: usize = 9;
 /// Words of `struct ethtool_coalesce`: the command and 22 values.
 const COALESCE_WORDS: usize = 23;
 
-/// `driver=`, `version=`, `firmware=` and `bus=`, a line each.
+/// `driver=`, `version=`, `firmware=` and `bus=`, one per line.
 pub(crate) fn driver_info(interface: &str) -> Result<String, Errno> {
     let mut room = Room::new()?;
     room.ask(interface, Question::Driver, &[])?;
@@ -25,7 +26,7 @@ pub(crate) fn driver_info(interface: &str) -> Result<String, Errno> {
     Ok(format!("driver={driver}\nversion={version}\nfirmware={firmware}\nbus={bus}\n"))
 }
 
-/// How many queues there are and may be: `rx_max=`, `tx_max=`, `combined_max=`, `rx=`, `tx=` and `combined=`.
+/// The current and maximum number of queues: `rx_max=`, `tx_max=`, `combined_max=`, `rx=`, `tx=` and `combined=`.
 pub(crate) fn channels(interface: &str) -> Result<String, Errno> {
     let [_, rx_max, tx_max, _, combined_max, rx, tx, _, combined] =
         words::<LIMITS_WORDS>(interface, Question::Channels)?;
@@ -34,13 +35,13 @@ pub(crate) fn channels(interface: &str) -> Result<String, Errno> {
     ))
 }
 
-/// How many packets each queue's ring holds and may hold: `rx_max=`, `tx_max=`, `rx=` and `tx=`.
+/// The current and maximum number of packets in each queue's ring: `rx_max=`, `tx_max=`, `rx=` and `tx=`.
 pub(crate) fn rings(interface: &str) -> Result<String, Errno> {
     let [_, rx_max, _, _, tx_max, rx, _, _, tx] = words::<LIMITS_WORDS>(interface, Question::Rings)?;
     Ok(format!("rx_max={rx_max}\ntx_max={tx_max}\nrx={rx}\ntx={tx}\n"))
 }
 
-/// How long interrupts wait for more packets: `rx_us=`, `rx_frames=`, `tx_us=`, `tx_frames=`, `adaptive_rx=` and
+/// The delay of interrupts to batch packets: `rx_us=`, `rx_frames=`, `tx_us=`, `tx_frames=`, `adaptive_rx=` and
 /// `adaptive_tx=`.
 pub(crate) fn coalesce(interface: &str) -> Result<String, Errno> {
     let [_, rx_us, rx_frames, _, _, tx_us, tx_frames, _, _, _, adaptive_rx, adaptive_tx, ..] =
@@ -51,14 +52,14 @@ pub(crate) fn coalesce(interface: &str) -> Result<String, Errno> {
     ))
 }
 
-/// The first words of the answer to a question whose structure is words alone, its own number the first of them.
+/// The first words of the answer to a request whose structure consists of words, the first of which is the command.
 fn words<const COUNT: usize>(interface: &str, question: Question) -> Result<[u32; COUNT], Errno> {
     let mut room = Room::new()?;
     room.ask(interface, question, &[])?;
     Ok(std::array::from_fn(|at| room.word(at).unwrap_or_default()))
 }
 
-/// The text up to the first NUL, without what could break the line format.
+/// The text up to the first NUL, without characters that could break the line format.
 fn field(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).replace('\n', " ").trim().to_owned()

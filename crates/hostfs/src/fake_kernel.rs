@@ -57,7 +57,7 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
     } else if path.starts_with("/sys/class/net/") {
         interface(path, value)?
     } else if path.starts_with("/sys/module/") {
-        // param_set_uint and its like (kernel/params.c): a plain number, kept as it is written.
+        // param_set_uint and similar functions (kernel/params.c): a plain number, stored as written.
         let number: u64 = value.parse().map_err(|_| Errno::INVAL)?;
         format!("{number}\n")
     } else if path.starts_with("/sys/block/") {
@@ -75,7 +75,7 @@ pub(crate) fn write(capture: &mut Capture, path: &str, value: &str) -> Result<()
     Ok(())
 }
 
-/// `always [madvise] never`: the brackets move; a word that is not offered is EINVAL (`mm/huge_memory.c`).
+/// `always [madvise] never`: the brackets move; an unknown word is EINVAL (`mm/huge_memory.c`).
 fn choose_word(before: &str, value: &str) -> Result<String, Errno> {
     let words: Vec<&str> = before.split_whitespace().map(|word| word.trim_matches(['[', ']'])).collect();
     if !words.contains(&value) {
@@ -90,7 +90,7 @@ fn choose_word(before: &str, value: &str) -> Result<String, Errno> {
 fn recompute_min_free(capture: &mut Capture, word: &str) {
     let Some(total_kb) = meminfo_kb(capture, "MemTotal:") else { return };
     let floor = (total_kb * 16).isqrt().clamp(128, 262_144);
-    // Three zones (DMA, DMA32, Normal) from 4 GiB on; two pageblocks a zone, and three by three for fragmentation.
+    // Three zones (DMA, DMA32, Normal) from 4 GiB on; two pageblocks per zone, and three by three for fragmentation.
     let zones = if total_kb > (4 << 20) { 3 } else { 2 };
     let recommended_kb = (512 * zones * 2 + 512 * zones * 9) * 4;
     let kb = if word == "never" { floor } else { floor.max(recommended_kb.min(total_kb / 20)) };
@@ -105,16 +105,16 @@ fn meminfo_kb(capture: &Capture, key: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// As many as there is room for, without an error where that is fewer than asked: only reading back tells
-/// (`set_max_huge_pages` in `mm/hugetlb.c`). A huge page is 2 MiB here.
+/// As many as fit, without an error if that is fewer than requested: only reading back shows it (`set_max_huge_pages`
+/// in `mm/hugetlb.c`). A huge page is 2 MiB here.
 fn huge_pages(capture: &Capture, value: &str) -> Result<String, Errno> {
     let asked: u64 = value.parse().map_err(|_| Errno::INVAL)?;
     let room = meminfo_kb(capture, "MemFree:").map_or(u64::MAX, |free_kb| free_kb / 2048);
     Ok(format!("{}\n", asked.min(room)))
 }
 
-/// Files of a disk's queue. Another scheduler brings its own number of requests (`elevator_switch` in `block/elevator.c`):
-/// twice the device's own up to 256, and the device's own, taken for 128, with none.
+/// Files of a disk's queue. Another scheduler brings its own number of requests (`elevator_switch` in
+/// `block/elevator.c`): twice the device's own number up to 256; with none, the device's own number, assumed to be 128.
 fn disk(capture: &mut Capture, path: &str, before: &str, value: &str) -> Result<(), Errno> {
     let (queue, file) = path.rsplit_once('/').ok_or(Errno::ACCESS)?;
     let after = match file {
@@ -133,8 +133,8 @@ fn disk(capture: &mut Capture, path: &str, before: &str, value: &str) -> Result<
     Ok(())
 }
 
-/// A name that is not offered is taken without an error and changes nothing (`current_clocksource_store` in
-/// `kernel/time/clocksource.c`): only reading back tells.
+/// An unknown name is accepted without an error and changes nothing (`current_clocksource_store` in
+/// `kernel/time/clocksource.c`): only reading back shows it.
 fn clocksource(capture: &Capture, path: &str, before: &str, value: &str) -> Result<String, Errno> {
     if !path.ends_with("/current_clocksource") {
         return Err(Errno::ACCESS);
@@ -165,13 +165,13 @@ fn irq_affinity(capture: &mut Capture, path: &str, value: &str) -> Result<(), Er
     let width = mask_width(&capture.text(&format!("{irq_dir}/smp_affinity")).unwrap_or_default());
     set(capture, "smp_affinity", cpus.to_mask(width));
     set(capture, "smp_affinity_list", cpus.to_string());
-    // One CPU serves an MSI-X interrupt, whatever the mask allows: the lowest, when nothing else decides.
+    // One CPU serves an MSI-X interrupt, whatever the mask allows: the lowest one here.
     set(capture, "effective_affinity_list", first.to_string());
     set(capture, "effective_affinity", CpuSet::from_iter([first]).to_mask(width));
     Ok(())
 }
 
-/// Frequencies and siblings. A governor or a preference that is not offered is EINVAL (`store_scaling_governor` in
+/// Frequencies and siblings. An unknown governor or preference is EINVAL (`store_scaling_governor` in
 /// `drivers/cpufreq/cpufreq.c`, `store_energy_performance_preference` in `drivers/cpufreq/intel_pstate.c`).
 fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<String, Errno> {
     let (dir, name) = file.rsplit_once('/').ok_or(Errno::ACCESS)?;
@@ -195,8 +195,8 @@ fn cpu(capture: &Capture, file: &str, before: &str, value: &str) -> Result<Strin
     if is_taken { Ok(format!("{value}\n")) } else { Err(Errno::INVAL) }
 }
 
-/// Nothing to switch is ENODEV, and off by force is for good (`__store_smt_control` in `kernel/cpu.c`). Which CPUs then
-/// run is left as it was captured.
+/// ENODEV if there are no threads to switch; forceoff is permanent (`__store_smt_control` in `kernel/cpu.c`). The set
+/// of running CPUs stays as captured.
 fn smt_control(before: &str, value: &str) -> Result<String, Errno> {
     match (before.trim(), value) {
         ("forceoff", "on" | "off" | "forceoff") => Err(Errno::PERM),
@@ -212,13 +212,13 @@ fn cpu_mask(before: &str, value: &str) -> Result<String, Errno> {
     Ok(cpus.to_mask(mask_width(before)) + "\n")
 }
 
-/// How many CPUs the kernel's masks are wide, told from one that it printed.
+/// The width of the kernel's masks in CPUs, from one that it printed.
 fn mask_width(mask: &str) -> usize {
     mask.trim().chars().filter(|digit| *digit != ',').count() * 4
 }
 
-/// The limits of dirty pages have two spellings; to set one zeroes the other (`dirty_ratio_handler` and its like in
-/// `mm/page-writeback.c`). The two limits for writers do so only when their own value changes.
+/// The exclusive pairs of limits on dirty pages: a write to one sets the other to 0 (`dirty_ratio_handler` and its like
+/// in `mm/page-writeback.c`). The two limits for writers do so only when their own value changes.
 fn zero_partner(capture: &mut Capture, path: &str, before: &str, after: &str) {
     let Some(name) = path.strip_prefix("/proc/sys/vm/") else { return };
     let partner = match name {
@@ -235,7 +235,7 @@ fn zero_partner(capture: &mut Capture, path: &str, before: &str, after: &str) {
     }
 }
 
-/// `proc_dointvec_minmax` (`kernel/sysctl.c`): one number, EINVAL outside its range or where it is none.
+/// `proc_dointvec_minmax` (`kernel/sysctl.c`): one number, EINVAL outside its range or for other text.
 fn sysctl(capture: &Capture, key: &str, before: &str, value: &str) -> Result<String, Errno> {
     match key {
         "net/ipv4/udp_mem" => return long_numbers(before, value),

@@ -1,7 +1,9 @@
-//! Opening what lies below an open folder without ever leaving that folder, whatever links it holds and whoever changes them meanwhile.
+//! Opens paths below an open folder without ever leaving that folder, whatever links it contains and whoever changes
+//! them meanwhile.
 //!
-//! The kernel does it in one call, `openat2(2)`, since Linux 5.6. Where there is none, or a filter of system calls refuses it, we take one
-//! part of the path after the other, follow no link by the kernel, and resolve each link ourselves from the folders that we hold open.
+//! Since Linux 5.6 the kernel does it in one call, `openat2(2)`. Without that call, or if a system call filter refuses
+//! it, we open one part of the path after the other and follow no link through the kernel. We resolve each link from
+//! the folders that we hold open.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,19 +11,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use evenkeel_sys::Errno;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 
-/// What a link may do on the way.
+/// How to treat links in the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// It leads where it would if the folder were the root: `/usr` is below it, and `..` stops at it. For reading what an image says.
+    /// A link leads where it would if the folder were the root: `/usr` is below it, and `..` stops at it. For reading
+    /// an image.
     InRoot,
-    /// It stays below by itself. An absolute one is refused, for it means the files of whoever follows it. For writing.
+    /// Only links that stay below the folder. An absolute one is refused, because its target depends on who follows it.
+    /// For writing.
     Beneath,
 }
 
-/// As the kernel bounds it.
+/// The kernel's own limit.
 const LINKS_MAX: u32 = 40;
 
-/// The kernel gives up where something was renamed while it went through `..`.
+/// The kernel gives up if something was renamed while it processed `..`.
 const TRIES: u32 = 32;
 
 /// Opens a path below `dir`. A link at its end is followed unless `flags` say otherwise.
@@ -36,14 +40,15 @@ pub(crate) fn open(dir: impl AsFd, path: &str, flags: OFlags, links: Links) -> R
         tries -= 1;
         match rustix::fs::openat2(&dir, path, flags, Mode::empty(), resolve | ResolveFlags::NO_MAGICLINKS) {
             Err(rustix::io::Errno::AGAIN) if tries > 0 => {}
-            // Filters of containers say EPERM for a call that they do not know.
+            // Filters of containers return EPERM for an unknown call.
             Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => return walk(dir.as_fd(), path, flags, links),
             opened => return Ok(opened?),
         }
     }
 }
 
-/// The same without `openat2`. Each folder on the way is held open, so that `..` is the one through which we came.
+/// The same without `openat2`. It holds every folder of the path open, so that `..` is the folder through which we
+/// came.
 fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags, links: Links) -> Result<OwnedFd, Errno> {
     let mut above: Vec<OwnedFd> = Vec::new();
     let mut left: VecDeque<String> = parts(path).collect();
@@ -89,7 +94,7 @@ fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags, links: Links) -> Result
     reopen(above.last().map_or(root, AsFd::as_fd), ".", flags)
 }
 
-/// No link took the place of what was seen there.
+/// No link has replaced the folder that we checked.
 fn reopen(here: BorrowedFd<'_>, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     Ok(rustix::fs::openat(here, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
@@ -109,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with links of all kinds beside a file that none may reach.
+    /// A folder with links of all kinds, and a file beside it that none may reach.
     fn scene() -> tempfile::TempDir {
         let top = tempfile::tempdir().unwrap();
         let root = top.path().join("root");
@@ -143,7 +148,7 @@ mod tests {
         rustix::fs::open(top.join("root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap()
     }
 
-    /// What was opened: a file's text, `folder`, `link`, or why not.
+    /// The result of opening: a file's text, `folder`, `link`, or the error.
     fn told(opened: Result<OwnedFd, Errno>) -> String {
         let opened = match opened {
             Ok(opened) => opened,
@@ -201,7 +206,8 @@ mod tests {
         assert_eq!(told(open(&root, "near/lib/file", OFlags::RDONLY, Links::Beneath)), "var");
     }
 
-    /// Somebody swaps a folder with a link that leads out, all the time: what is opened is inside, or nothing is.
+    /// Another process keeps replacing a folder with a link that points out. Whatever is opened is inside, or nothing
+    /// is.
     #[test]
     fn a_link_that_appears_leads_nowhere() {
         let top = scene();

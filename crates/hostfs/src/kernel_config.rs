@@ -1,19 +1,19 @@
-//! How the running kernel was built, as far as evenkeel asks: `@kernel-config`. A whole configuration has thousands of lines,
-//! so that a capture keeps only those that some fact needs.
+//! Reads how the running kernel was built: `@kernel-config`. A whole configuration has thousands of lines, so a capture
+//! stores only those that a fact needs.
 
 use std::fs::File;
 use std::io::Read;
 
 use evenkeel_sys::Errno;
 
-/// The most that is read of a configuration, in bytes; those of distributions have 300 KB.
+/// The maximum size of a configuration, in bytes; those of distributions have 300 KB.
 const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
-/// The options that are kept: `CONFIG_` and one of these, or one that begins so where a `*` follows.
+/// The stored options: `CONFIG_` and one of these, or a prefix if `*` follows.
 const KEPT: [&str; 5] = ["HZ", "NO_HZ*", "PREEMPT*", "IRQ_TIME_ACCOUNTING", "CPU_ISOLATION"];
 
-/// The lines that are kept, behind `source=` and where they were found: in what the kernel itself tells, else in the file that
-/// the distribution installs beside it, which may be of another build with the same name.
+/// The stored lines, after `source=` and their origin. They come from the kernel itself, else from the file that the
+/// distribution installs with it, which may belong to another build with the same name.
 pub(crate) fn text(open: impl Fn(&str) -> Result<File, Errno>) -> Result<String, Errno> {
     const OWN: &str = "/proc/config.gz";
     match open(OWN) {
@@ -39,7 +39,7 @@ fn read(from: impl Read) -> Result<String, Errno> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Options that are not set are comments, and left out.
+/// Unset options are comments, and are not stored.
 fn kept(source: &str, config: &str) -> String {
     let is_kept = |line: &&str| {
         let option = line.strip_prefix("CONFIG_").and_then(|line| line.split_once('='));

@@ -1,16 +1,17 @@
-//! The kernel's log, as far as evenkeel asks: why it gave a clock up stands nowhere else.
+//! Reads the kernel's log: nothing else shows why the kernel stopped using a clock.
 
 use evenkeel_sys::Errno;
 use rustix::fs::{Mode, OFlags};
 
-/// A record is at most so long, in bytes: the kernel refuses a shorter buffer than the record needs (`devkmsg_read`).
+/// The maximum size of a record, in bytes: the kernel refuses a buffer that is shorter than the record
+/// (`devkmsg_read`).
 const RECORD_BYTES_MAX: usize = 8 << 10;
-/// The most records that are read: a log of a megabyte has about ten thousand.
+/// The maximum number of records that are read: a log of a megabyte has about ten thousand.
 const RECORDS_MAX: usize = 1 << 14;
-/// The most lines that are kept.
+/// The maximum number of lines that are stored.
 const LINES_MAX: usize = 16;
 
-/// The messages of the log that `is_meant` picks, the first ones, a line each.
+/// The first messages of the log that `is_meant` selects, one per line.
 pub(crate) fn lines(is_meant: impl Fn(&str) -> bool) -> Result<String, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let log = rustix::fs::open("/dev/kmsg", flags, Mode::empty())?;
@@ -22,7 +23,7 @@ pub(crate) fn lines(is_meant: impl Fn(&str) -> bool) -> Result<String, Errno> {
             Ok(length) => kept.extend(message(&buffer[..length]).filter(|line| is_meant(line))),
             // The log has no more for now.
             Err(rustix::io::Errno::AGAIN) => break,
-            // Records were overwritten while we read, or are longer than any: the next ones count.
+            // Records were overwritten during the read, or are too long: continue with the next ones.
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::INVAL) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -33,7 +34,7 @@ pub(crate) fn lines(is_meant: impl Fn(&str) -> bool) -> Result<String, Errno> {
     Ok(kept.iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// `6,1,0,-;text` and, on lines of their own, what belongs to the record; the text alone.
+/// Parses `6,1,0,-;text` and the following lines of the record; returns only the text.
 fn message(record: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(record);
     let (_, message) = text.lines().next()?.split_once(';')?;

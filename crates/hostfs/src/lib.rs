@@ -1,10 +1,10 @@
-//! A host as files: everything evenkeel reads of a host or writes to it goes through here.
+//! The files of a host: evenkeel reads and writes a host only through this crate.
 //!
 //! [`Root`] reads, from one of three sources behind one type: the live machine, a mounted root such as `/host`, or a
-//! captured machine held in memory. It remembers every look, refusals included, so that a capture is no more than
-//! "probe, then print what was seen". [`HostWriter`] writes, and can be had only from a live or a captured root.
+//! captured machine in memory. It records every reading, refusals included, so a capture is the printed record of a
+//! probe. [`HostWriter`] writes; only a live or a captured root gives one.
 //!
-//! What takes unsafe code to ask (ioctls, mappings) is in `evenkeel-sys`, behind safe functions.
+//! Requests that need unsafe code (ioctls, mappings) are in `evenkeel-sys`, behind safe functions.
 #![forbid(unsafe_code)]
 
 pub mod asleep;

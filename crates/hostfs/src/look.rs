@@ -1,11 +1,11 @@
-//! What looks have in common, whichever root they are of: which paths they take, and how much they read.
+//! Shared by the readings of all roots: which paths are valid, and how much is read.
 
 use std::io::Read;
 
 use evenkeel_sys::Errno;
 
-/// The most that one look reads, in bytes. Files under /proc and /sys that evenkeel asks for are far below it, even with
-/// 4,096 CPUs; a longer one is refused with `EFBIG` rather than held in memory.
+/// The maximum size of one reading, in bytes. Files under /proc and /sys that evenkeel reads are far smaller, even with
+/// 4,096 CPUs. A longer one is refused with `EFBIG` instead of being held in memory.
 pub const MAX_LOOK_BYTES: usize = 4 << 20;
 
 /// Reads at most [`MAX_LOOK_BYTES`] of an open file.

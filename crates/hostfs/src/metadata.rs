@@ -1,5 +1,5 @@
-//! Instance metadata: what a cloud tells its machine at a link-local address. Asked only by a root that was opened for it, so
-//! that nothing touches the network by default; no proxy, no other host, one short answer.
+//! Reads instance metadata from the link-local address of the cloud. Only a root that was opened with metadata does so,
+//! so that nothing uses the network by default. No proxy, no other host, one short answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -7,31 +7,31 @@ use std::time::{Duration, Instant};
 use evenkeel_sys::Errno;
 use evenkeel_sys::http::{self, BadAnswer, HttpError};
 
-/// All clouds that evenkeel asks answer here.
+/// All supported clouds use this address.
 const LINK_LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80);
 
 /// The answer comes from the machine's own hypervisor, within a few milliseconds.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The most of an answer that is read, without its headers.
+/// The maximum size of an answer that is read, without its headers.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// The longest name of an instance type, and the longest token; real ones have about 30 and 56 letters.
+/// The longest name of an instance type, and the longest token; real ones have about 30 and 56 characters.
 const VALUE_BYTES_MAX: usize = 128;
 
-/// The service that tells.
+/// A metadata service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Metadata {
     address: SocketAddr,
-    /// For all requests of one question together.
+    /// The time limit for all requests of one question.
     patience: Duration,
 }
 
-/// What is asked of a service, in its own words.
+/// A request to a service.
 struct Request<'a> {
     method: &'a str,
     path: &'a str,
-    /// One header that the service wants; it keeps browsers and proxies from asking.
+    /// A header that the service requires; it prevents requests from browsers and proxies.
     header: (&'a str, &'a str),
 }
 
@@ -44,21 +44,22 @@ impl Metadata {
     /// Answers `@metadata/ec2/instance-type`, `@metadata/gce/machine-type` and `@metadata/azure/vm-size`.
     ///
     /// # Errors
-    /// `ETIMEDOUT` after 100 ms, `EACCES` where the service refuses us, `ENODATA` where it has no such thing, `EPROTO` for what is
-    /// no answer, `EFBIG` for a long one, else what the kernel says of the connection.
+    /// `ETIMEDOUT` after 100 ms, `EACCES` if the service refuses, `ENODATA` if it does not have the item, `EPROTO` for
+    /// an invalid answer, `EFBIG` for a long one, else the kernel's error for the connection.
     pub(crate) fn text(&self, path: &str) -> Result<String, Errno> {
         let deadline = Instant::now() + self.patience;
         let ask = |method, path, header| self.ask(&Request { method, path, header }, deadline);
         let value = match path {
             "@metadata/ec2/instance-type" => {
-                // Version 2 of the service: a token first, so that a request that something was tricked into fails.
+                // Version 2 of the service needs a token first, so that a forged request fails.
                 let token = ask("PUT", "/latest/api/token", ("X-aws-ec2-metadata-token-ttl-seconds", "60"))?;
                 ask("GET", "/latest/meta-data/instance-type", ("X-aws-ec2-metadata-token", &token))?
             }
             "@metadata/gce/machine-type" => {
                 let path = "/computeMetadata/v1/instance/machine-type";
                 let value = ask("GET", path, ("Metadata-Flavor", "Google"))?;
-                // `projects/NUMBER/machineTypes/NAME`: the number names the owner, which no capture has to know.
+                // `projects/NUMBER/machineTypes/NAME`: the number identifies the owner, so it is not stored in
+                // captures.
                 value.rsplit('/').next().unwrap_or_default().to_owned()
             }
             "@metadata/azure/vm-size" => {
@@ -73,7 +74,7 @@ impl Metadata {
         Ok(value + "\n")
     }
 
-    /// One request on a connection of its own, and the text of its answer: printable, on one line, not empty.
+    /// One request on its own connection, and the text of its answer: printable, on one line, not empty.
     fn ask(&self, request: &Request<'_>, deadline: Instant) -> Result<String, Errno> {
         let Request { method, path, header: (name, value) } = request;
         let host = self.address.ip();
@@ -96,7 +97,7 @@ impl Metadata {
     }
 }
 
-/// What goes into the header of the next request must not bring lines of its own.
+/// The text goes into a header of the next request, so it must not contain line breaks.
 fn is_value(text: &str) -> bool {
     (1..=VALUE_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -120,9 +121,9 @@ mod tests {
 
     const EC2: &str = "@metadata/ec2/instance-type";
 
-    /// A service on a port of loopback that gives each of `answers` to one connection, and what was asked of it.
+    /// A service on a loopback port that sends each of `answers` to one connection, and records the requests.
     ///
-    /// Only who waits in vain is impatient: a busy machine may take long over a good answer.
+    /// The time limit is short only for tests that wait in vain: a busy machine may take long for a good answer.
     fn with_service(path: &str, answers: Vec<Vec<u8>>) -> (Result<String, Errno>, Vec<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let hangs = answers.iter().any(Vec::is_empty);
@@ -139,17 +140,17 @@ mod tests {
                     head.push(byte[0]);
                 }
                 asked.push(String::from_utf8(head).unwrap());
-                // The client may have had enough of a long answer.
+                // The client may have closed the connection during a long answer.
                 let _ = stream.write_all(&answer);
                 if answer.is_empty() {
-                    // Hangs until the client gives up, which closes the connection.
+                    // Hangs until the client closes the connection.
                     let _ = stream.read(&mut byte);
                 }
             }
             asked
         });
         let answer = metadata.text(path);
-        // A client whose patience was over before it asked has left the service waiting for it.
+        // A client that timed out before its request left the service waiting.
         while !service.is_finished() {
             drop(TcpStream::connect(address));
             thread::sleep(Duration::from_millis(1));
@@ -181,7 +182,7 @@ mod tests {
         let (answer, asked) = with_service(google, vec![ok("projects/1234/machineTypes/n2-standard-4")]);
         assert_eq!(answer, Ok("n2-standard-4\n".to_owned()));
         assert!(asked[0].contains("\r\nMetadata-Flavor: Google\r\n"), "{}", asked[0]);
-        // An answer that ends where the connection does, of a service of HTTP/1.0.
+        // An answer that ends with the connection, from an HTTP/1.0 service.
         let closed = b"HTTP/1.0 200 OK\r\n\r\nStandard_D2s_v3".to_vec();
         let (answer, asked) = with_service("@metadata/azure/vm-size", vec![closed]);
         assert_eq!(answer, Ok("Standard_D2s_v3\n".to_owned()));

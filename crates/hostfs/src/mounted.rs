@@ -1,5 +1,5 @@
-//! A root mounted or unpacked in a directory, read without ever leaving it: an image's `/etc/os-release` may be an absolute
-//! link, and a hostile image's may point at the reader's own files.
+//! A root that is mounted or unpacked in a directory, read without ever leaving it. An image's `/etc/os-release` may be
+//! an absolute link, and a hostile image's link may point at the reader's own files.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::inside::{self, Links};
 use crate::look::{absolute, read_text};
 use crate::{kernel_config, package, pseudo};
 
-/// The identity of the running kernel: equal inside and outside exactly when the mounted /proc is this machine's.
+/// The identity of the running kernel: equal inside and outside exactly if the mounted /proc belongs to this machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// An open root directory.
@@ -20,7 +20,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 pub(crate) struct Mounted {
     dir: Arc<OwnedFd>,
     path: PathBuf,
-    /// Whether its /proc is that of the machine we run on, so that the processor may be asked on its behalf.
+    /// Whether its /proc belongs to this machine, so that its processor can be queried.
     is_this_machine: bool,
 }
 
@@ -80,7 +80,8 @@ impl Mounted {
     pub(crate) fn link(&self, path: &str) -> Result<String, Errno> {
         let link = self.open_inside(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let target = rustix::fs::readlinkat(&link, "", Vec::new()).map_err(|errno| {
-            // The kernel says ENOENT for an empty path on what is no link; readlink(2) by path says EINVAL.
+            // For a path that is not a link, the kernel returns ENOENT for an empty path; readlink(2) by path returns
+            // EINVAL.
             if errno == rustix::io::Errno::NOENT { Errno::INVAL } else { Errno::from(errno) }
         })?;
         Ok(target.to_string_lossy().into_owned())

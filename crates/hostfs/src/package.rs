@@ -1,19 +1,19 @@
-//! The version of an installed package, without a child process: `@package/NAME`. A capture keeps the version alone, not the
-//! list of all that is installed.
+//! The version of an installed package, without a child process: `@package/NAME`. A capture stores only the version,
+//! not the list of all packages.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 use evenkeel_sys::Errno;
 
-/// What dpkg keeps of its packages: Debian, Ubuntu.
+/// The package list of dpkg: Debian, Ubuntu.
 const STATUS: &str = "/var/lib/dpkg/status";
 
-/// The most of it that is read, in bytes; a large installation has a few megabytes.
+/// The maximum size of it that is read, in bytes; a large installation has a few megabytes.
 const STATUS_BYTES_MAX: u64 = 32 << 20;
 
-/// The version of an installed package; `ENOENT` where dpkg has none of that name or there is no dpkg (rpm keeps a database
-/// that is no text).
+/// The version of an installed package; `ENOENT` if dpkg does not have it or there is no dpkg (rpm's database is not
+/// text).
 pub(crate) fn version(name: &str, open: impl Fn(&str) -> Result<File, Errno>) -> Result<String, Errno> {
     let status = BufReader::new(open(STATUS)?.take(STATUS_BYTES_MAX));
     find(name, status).map(|version| format!("{version}\n"))

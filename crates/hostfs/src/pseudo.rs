@@ -1,14 +1,14 @@
-//! What is no file, under paths that begin with `@`, so that it enters the same capture as the files do.
+//! Readings that are not files, under paths that begin with `@`, so that captures can contain them.
 
 use evenkeel_sys::{Errno, clock, dma_latency};
 
 use crate::{ethtool, kernel_config, kernel_log, package};
 
-/// Answers `@uname`, `@cpuid/LEAF` (hexadecimal) and `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`, `rings`,
-/// `coalesce`, `features`, `rss` or `stats` for WHAT; `@tick_ns`, the resolution of the kernel's coarse clocks, which is one tick of its timer, in nanoseconds;
-/// `@cpu_dma_latency_us`, the least of all requests that processes hold at that device; `@kernel-config`;
-/// `@kernel-log/tsc`, what the kernel's log says of the time-stamp counter; `@package/NAME`, the version of an
-/// installed package.
+/// Answers these paths. `@uname`. `@cpuid/LEAF` (hexadecimal). `@ethtool/INTERFACE/WHAT`, with `drvinfo`, `channels`,
+/// `rings`, `coalesce`, `features`, `rss` or `stats` for WHAT. `@tick_ns`: the resolution of the kernel's coarse
+/// clocks, one tick of its timer, in nanoseconds. `@cpu_dma_latency_us`: the lowest of all requests that processes hold
+/// at that device. `@kernel-config`. `@kernel-log/tsc`: what the kernel log says about the time-stamp counter.
+/// `@package/NAME`: the version of an installed package.
 pub(crate) fn text(path: &str) -> Result<String, Errno> {
     let mut parts = path.strip_prefix('@').ok_or(Errno::INVAL)?.split('/');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -37,8 +37,8 @@ fn open(path: &str) -> rustix::io::Result<std::fs::File> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// To open the device is to ask for the default, which bounds nothing; closing it takes that back (`cpu_latency_qos_open` in
-/// `kernel/power/qos.c`).
+/// Opening the device makes a request with the default, which limits nothing; closing removes it
+/// (`cpu_latency_qos_open` in `kernel/power/qos.c`).
 fn cpu_dma_latency_us() -> Result<String, Errno> {
     use std::io::Read;
     let mut bytes = [0; 4];
@@ -56,8 +56,8 @@ fn uname() -> String {
 #[cfg(target_arch = "x86_64")]
 fn cpuid(leaf: u32) -> Result<String, Errno> {
     use std::arch::x86_64::__cpuid;
-    // The first leaf of a range tells its highest. Hypervisors have ranges of 256 leaves each: KVM moves to the second one
-    // when it also answers as Hyper-V.
+    // The first leaf of a range contains its highest leaf. Hypervisors have ranges of 256 leaves each: KVM moves to the
+    // second one when it also presents Hyper-V.
     let range = if leaf >> 16 == 0x4000 { leaf & 0xffff_ff00 } else { leaf & 0xffff_0000 };
     if leaf > range && leaf > __cpuid(range).eax {
         return Err(Errno::NOENT);

@@ -1,24 +1,24 @@
-//! Why a look at a host gave nothing.
+//! Why a reading of a host failed.
 
 use std::fmt;
 
 use evenkeel_sys::Errno;
 
-/// A look that gave nothing.
+/// A reading that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What was looked at.
+    /// The path.
     pub path: String,
-    /// Why it gave nothing.
+    /// The reason.
     pub why: Why,
 }
 
-/// Why a look gave nothing.
+/// The reason of a failed reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The kernel said so.
+    /// The kernel's error.
     Errno(Errno),
-    /// The capture does not hold this path: whoever took it never looked.
+    /// The capture does not contain this path, because it was never read.
     NotCaptured,
 }
 

@@ -1,4 +1,4 @@
-//! `Root`: the one way to read a host, whichever of its three sources it comes from.
+//! `Root`: the only way to read a host, from any of three sources.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::refusal::{Refusal, Why};
 use crate::tree::Tree;
 use crate::writer::{HostWriter, ReadOnlyHost};
 
-/// A host that can be read. Cheap to clone: clones share the source and what was seen.
+/// A host to read. Cloning is cheap: clones share the source and the recorded readings.
 #[derive(Clone, Debug)]
 pub struct Root {
     source: Arc<Source>,
     seen: Arc<Mutex<Capture>>,
 }
 
-/// Which of the three sources a [`Root`] reads.
+/// The source of a [`Root`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootKind {
     /// The machine this process runs on.
@@ -36,19 +36,19 @@ pub enum RootKind {
 
 #[derive(Debug)]
 enum Source {
-    /// With the service that tells instance metadata, where it may be asked.
+    /// With the service for instance metadata, if it may be queried.
     Live(Option<Metadata>),
     Mounted(Mounted),
     Captured(Arc<Mutex<Capture>>),
 }
 
-/// A mounted root that can't be opened.
+/// A mounted root that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("open the root {path}: {errno}")]
 pub struct RootError {
-    /// The directory that was given.
+    /// The directory.
     pub path: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub errno: Errno,
 }
 
@@ -58,13 +58,14 @@ impl Root {
         Root::from_source(Source::Live(None))
     }
 
-    /// The machine this process runs on, which may also ask its cloud for instance metadata: `@metadata/ec2/instance-type`,
-    /// `@metadata/gce/machine-type`, `@metadata/azure/vm-size`. Such a look takes up to 100 ms; the address is link-local.
+    /// The machine this process runs on, with instance metadata: `@metadata/ec2/instance-type`,
+    /// `@metadata/gce/machine-type`, `@metadata/azure/vm-size`. Such a reading takes up to 100 ms; the address is
+    /// link-local.
     pub fn live_with_metadata() -> Root {
         Root::from_source(Source::Live(Some(Metadata::link_local())))
     }
 
-    /// The root that is mounted or unpacked at `dir`. Symbolic links are followed inside it only.
+    /// The root that is mounted or unpacked at `dir`. Symbolic links are followed only inside it.
     ///
     /// # Errors
     /// If `dir` is not a directory that this process may open.
@@ -73,7 +74,7 @@ impl Root {
         Ok(Root::from_source(Source::Mounted(mounted)))
     }
 
-    /// A captured machine. Writes through its [`HostWriter`] change this root (and its clones) alone.
+    /// A captured machine. Writes through its [`HostWriter`] change only this root and its clones.
     pub fn captured(capture: Capture) -> Root {
         Root::from_source(Source::Captured(Arc::new(Mutex::new(capture))))
     }
@@ -82,7 +83,7 @@ impl Root {
         Root { source: Arc::new(source), seen: Arc::default() }
     }
 
-    /// Which source this root reads.
+    /// The source of this root.
     pub fn kind(&self) -> RootKind {
         match *self.source {
             Source::Live(_) => RootKind::Live,
@@ -91,13 +92,13 @@ impl Root {
         }
     }
 
-    /// The text of a file. Bytes that are no UTF-8 become U+FFFD.
+    /// The text of a file. Bytes that are not UTF-8 become U+FFFD.
     ///
-    /// A path that begins with `@` names what is no file: `@cpuid/40000000`, `@uname`, `@ethtool/eth0/drvinfo`.
-    /// `@metadata/…` is `ENOENT` unless the root was made by [`Root::live_with_metadata`].
+    /// A path that begins with `@` is not a file: `@cpuid/40000000`, `@uname`, `@ethtool/eth0/drvinfo`. `@metadata/…`
+    /// is `ENOENT` unless the root was made by [`Root::live_with_metadata`].
     ///
     /// # Errors
-    /// What the kernel said, or that the capture does not hold the path.
+    /// The kernel's error, or that the capture does not contain the path.
     pub fn text(&self, path: &str) -> Result<String, Refusal> {
         let look = match &*self.source {
             Source::Live(Some(metadata)) if path.starts_with("@metadata/") => metadata.text(path).map_err(Why::Errno),
@@ -124,10 +125,10 @@ impl Root {
         look.map_err(|why| Refusal { path: dir.to_owned(), why })
     }
 
-    /// Where a symbolic link points, as it is written in the link.
+    /// The target of a symbolic link, as written in the link.
     ///
     /// # Errors
-    /// As [`Root::text`]; `EINVAL` where the path is no link.
+    /// As [`Root::text`]; `EINVAL` if the path is not a link.
     pub fn link(&self, path: &str) -> Result<String, Refusal> {
         let look = match &*self.source {
             Source::Live(_) => live_link(path).map_err(Why::Errno),
@@ -138,7 +139,7 @@ impl Root {
         look.map_err(|why| Refusal { path: path.to_owned(), why })
     }
 
-    /// Everything that was looked at so far, refusals included; of a captured root, all that it holds.
+    /// All readings so far, refusals included; for a captured root, its whole content.
     pub fn capture(&self) -> Capture {
         match &*self.source {
             Source::Captured(capture) => lock(capture).clone(),
@@ -149,7 +150,7 @@ impl Root {
     /// The writer to this host.
     ///
     /// # Errors
-    /// A mounted root is read only: nothing runs there that could say whether a write took.
+    /// A mounted root is read-only: without a running kernel, nothing can show whether a write took effect.
     pub fn writer(&self) -> Result<HostWriter, ReadOnlyHost> {
         match &*self.source {
             Source::Live(_) => Ok(HostWriter::live()),
@@ -158,10 +159,10 @@ impl Root {
         }
     }
 
-    /// The configuration files of this host, to be changed. Those of a captured root are held in memory.
+    /// The configuration files of this host, for changes. Those of a captured root are in memory.
     ///
     /// # Errors
-    /// What the kernel said to opening `/`.
+    /// The kernel's error for opening `/`.
     pub fn tree(&self) -> Result<Tree, RootError> {
         match &*self.source {
             Source::Live(_) => Tree::live().map_err(|errno| RootError { path: "/".to_owned(), errno }),
@@ -170,7 +171,7 @@ impl Root {
         }
     }
 
-    /// The folders of a mounted root; none of another, whose folders a path names.
+    /// The folders of a mounted root; `None` for others, whose folders have a path.
     pub fn image(&self) -> Option<Image> {
         match &*self.source {
             Source::Mounted(mounted) => Some(Image::new(mounted.handle(), mounted.path())),
@@ -194,7 +195,7 @@ impl Root {
 }
 
 fn live_text(path: &str) -> Result<String, Errno> {
-    // Directories open too; the read then says EISDIR, which is the answer wanted.
+    // Opening a directory succeeds too; the read then returns EISDIR, which is the right error.
     let file = rustix::fs::open(
         absolute(path)?,
         rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK,

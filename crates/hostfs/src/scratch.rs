@@ -1,4 +1,4 @@
-//! A file without a name, to write to and forget: whatever ends its process ends it too.
+//! A temporary file without a name. It disappears when its process ends, however that ends.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,23 +6,23 @@ use std::path::Path;
 use evenkeel_sys::{Errno, clock};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 
-/// Names that are tried where the file system has no files without one.
+/// Names to try if the file system does not support files without one.
 const NAMES_MAX: u32 = 16;
 
-/// When a write to the file is done.
+/// When a write to the file is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// When the kernel has it.
+    /// When the kernel has the data.
     InMemory,
-    /// When the disk has it (`O_DSYNC`).
+    /// When the disk has the data (`O_DSYNC`).
     OnDisk,
 }
 
-/// A new file in `directory`, readable and writable by its owner only. Where the file system has none without a name (`O_TMPFILE`), it has
-/// one for a moment.
+/// A new file in `directory` that only its owner can read and write. If the file system does not support files without
+/// a name (`O_TMPFILE`), it has a name for a moment.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn file(directory: &Path, done: Done) -> Result<File, Errno> {
     let sync = if done == Done::OnDisk { OFlags::DSYNC } else { OFlags::empty() };
     let flags = OFlags::RDWR | OFlags::CLOEXEC | sync;

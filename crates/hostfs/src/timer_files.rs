@@ -1,17 +1,18 @@
-//! `TimerFiles`: when the timers are due that a process reads as files (timerfd_create(2)). A server on Asio, libevent or sd-event asks no call
-//! to end at a time: such a timer wakes it, and only /proc/PID/fdinfo says when that is to be.
+//! `TimerFiles`: reads when the timers of a process are due that it reads as files (timerfd_create(2)). A server on
+//! Asio, libevent or sd-event passes no time limit to its calls. Such a timer wakes it, and only /proc/PID/fdinfo shows
+//! when.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use evenkeel_sys::clock;
 
-/// What is read of one file's description: a set of sockets has a line for each of them.
+/// The maximum of one file's description that is read: a set of sockets has one line for each.
 const TEXT_BYTES_MAX: usize = 1 << 16;
-/// Files of one set that are looked at, and sets that are remembered, at the most.
+/// The maximum number of files of one set that are read, and of sets that are remembered.
 const FILES_MAX: usize = 256;
 const SETS_MAX: usize = 32;
-/// After so many questions it is looked anew what is in a set.
+/// After this many queries, the content of a set is read again.
 const QUESTIONS_MAX: u32 = 16;
 
 /// The timers of a process.
@@ -21,7 +22,7 @@ pub struct TimerFiles {
     sets: Vec<TimerSet>,
 }
 
-/// The timers that wake a thread which waits for this file: itself, or those in it.
+/// The timers that wake a thread which waits for this file: the file itself, or timers in it.
 #[derive(Debug)]
 struct TimerSet {
     file: u32,
@@ -35,8 +36,9 @@ impl TimerFiles {
         TimerFiles { pid, sets: Vec::new() }
     }
 
-    /// When the first timer is due that ends a wait for this file, a timer or a set of files (epoll), on the monotonic clock in nanoseconds.
-    /// None if none is set, or it may not be seen: that takes the rights of a debugger (CAP_SYS_PTRACE).
+    /// When the first timer is due that ends a wait for this file, a timer or a set of files (epoll), on the monotonic
+    /// clock in nanoseconds. `None` if none is set, or if it cannot be read: that needs the privileges of a debugger
+    /// (CAP_SYS_PTRACE).
     pub fn due_ns(&mut self, file: u32) -> Option<u64> {
         let at = self.sets.iter().position(|set| set.file == file && set.questions < QUESTIONS_MAX);
         let at = at.unwrap_or_else(|| {
@@ -50,7 +52,7 @@ impl TimerFiles {
         let due_ns = |timer: &File| {
             let before_ns = clock::monotonic_ns();
             let left_ns = parse_timer(&text_of(timer)?)?;
-            // What is left was counted at some moment of the reading.
+            // The kernel computed the remaining time at some moment of the read.
             let read_at_ns = before_ns.midpoint(clock::monotonic_ns());
             (left_ns > 0).then(|| read_at_ns.saturating_add(left_ns))
         };
@@ -77,7 +79,8 @@ fn text_of(file: &File) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// What is left until a timer is due, in nanoseconds, 0 if it is not set: `it_value: (SECONDS, NANOSECONDS)`; none if it is no timer.
+/// The remaining time of a timer, in nanoseconds, 0 if it is not set: `it_value: (SECONDS, NANOSECONDS)`; `None` if the
+/// file is not a timer.
 pub fn parse_timer(text: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix("it_value:"))?;
     let (seconds, ns) = value.trim().strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
@@ -85,7 +88,7 @@ pub fn parse_timer(text: &str) -> Option<u64> {
     seconds.checked_mul(1_000_000_000)?.checked_add(ns)
 }
 
-/// The files of a set: `tfd:        5 events: …`, a line each.
+/// The files of a set: `tfd:        5 events: …`, one per line.
 pub fn parse_set(text: &str) -> Vec<u32> {
     let file = |line: &str| line.strip_prefix("tfd:")?.split_ascii_whitespace().next()?.parse().ok();
     text.lines().filter_map(file).collect()
@@ -132,7 +135,7 @@ mod tests {
         let number = |file: &dyn AsRawFd| u32::try_from(file.as_raw_fd()).unwrap();
         let mut files = TimerFiles::of(std::process::id());
         for file in [number(&timer.as_fd()), number(&set)] {
-            // By when it is read what is left, a moment has passed.
+            // Some time has passed before the remaining time is read.
             let before_ns = clock::monotonic_ns();
             let seen_ns = files.due_ns(file).unwrap();
             assert!(seen_ns.abs_diff(due_ns) <= clock::monotonic_ns() - before_ns, "{seen_ns} {due_ns}");

@@ -1,5 +1,5 @@
-//! `Tree`: the one way to write configuration files of a host, below `/etc` and `/boot` alone. Each change is whole or not at
-//! all, and is on disk when the call returns. An image's own links can't lead out of it.
+//! `Tree`: the only way to write configuration files of a host, and only below `/etc` and `/boot`. Each change is
+//! complete or not made at all, and is on disk when the call returns. An image's links cannot point out of it.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,20 +17,20 @@ use crate::inside::{self, Links};
 /// The longest file that is read or written, in bytes: `grub.cfg` of a host with many kernels has some 50,000.
 pub const MAX_FILE_BYTES: usize = 256 << 10;
 
-/// Nothing outside these is touched, whatever a plan says.
+/// Nothing outside these is changed, whatever a plan says.
 const WRITABLE: [&str; 2] = ["/etc/", "/boot/"];
 
 /// A configuration file that could not be read or changed. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{doing} {path}: {why}")]
 pub struct TreeError {
-    /// What was being done.
+    /// The action.
     pub doing: &'static str,
-    /// To what.
+    /// The path.
     pub path: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub errno: Errno,
-    /// The same in words, with what to do where that is known.
+    /// The error in words, with what to do if that is known.
     pub why: String,
 }
 
@@ -53,7 +53,7 @@ impl Tree {
         Ok(Tree { source: Source::Disk { dir, links: Links::InRoot } })
     }
 
-    /// Every link that leads out of `dir` is refused, absolute ones included: they mean the running host's files.
+    /// Refuses every link that points out of `dir`, absolute ones included: they mean the running host's files.
     pub(crate) fn image(dir: Arc<OwnedFd>) -> Tree {
         Tree { source: Source::Disk { dir, links: Links::Beneath } }
     }
@@ -62,11 +62,11 @@ impl Tree {
         Tree { source: Source::Captured(capture) }
     }
 
-    /// What is at `path`; a link at its end is not followed.
+    /// The entry at `path`; a link at its end is not followed.
     ///
     /// # Errors
-    /// What the kernel said; `EFBIG` for more than [`MAX_FILE_BYTES`], `EILSEQ` for what is no UTF-8, `EINVAL` for what is
-    /// neither file nor link, or lies outside `/etc` and `/boot`.
+    /// The kernel's error; `EFBIG` for more than [`MAX_FILE_BYTES`], `EILSEQ` for text that is not UTF-8, `EINVAL` for
+    /// an entry that is neither file nor link, or for a path outside `/etc` and `/boot`.
     pub fn look(&self, path: &str) -> Result<Entry, TreeError> {
         let inside = checked(path)?;
         match &self.source {
@@ -76,10 +76,10 @@ impl Tree {
         .map_err(|errno| error("read", path, errno))
     }
 
-    /// Puts `entry` at `path`, in the place of what is there. Owner and group of a file that is replaced stay.
+    /// Puts `entry` at `path`, replacing the old entry. Owner and group of a replaced file stay.
     ///
     /// # Errors
-    /// What the kernel said; then what was there before is there still.
+    /// The kernel's error; the old entry is then unchanged.
     pub fn put(&self, path: &str, entry: &Entry) -> Result<(), TreeError> {
         let inside = checked(path)?;
         let doing = if *entry == Entry::Absent { "remove" } else { "write" };
@@ -98,7 +98,7 @@ impl Tree {
     /// Removes what a killed [`Tree::put`] may have left beside `path`.
     ///
     /// # Errors
-    /// What the kernel said; that there is no such folder is no error.
+    /// The kernel's error; a missing folder is not an error.
     pub fn sweep(&self, path: &str) -> Result<(), TreeError> {
         let inside = checked(path)?;
         let Source::Disk { dir, links } = &self.source else {
@@ -110,10 +110,10 @@ impl Tree {
         }
     }
 
-    /// The folders above `path` that are not there, the outermost first.
+    /// The missing folders above `path`, the outermost first.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn missing_folders(&self, path: &str) -> Result<Vec<String>, TreeError> {
         checked(path)?;
         let Source::Disk { dir, links } = &self.source else {
@@ -131,10 +131,10 @@ impl Tree {
         Ok(missing)
     }
 
-    /// Makes one folder; that it is there already is no error.
+    /// Creates one folder; an existing folder is not an error.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn make_folder(&self, path: &str) -> Result<(), TreeError> {
         let inside = checked(path)?;
         let Source::Disk { dir, links } = &self.source else {
@@ -151,10 +151,10 @@ impl Tree {
         }
     }
 
-    /// Removes one folder if it is empty; that it is not empty, or gone, is no error.
+    /// Removes one folder if it is empty; one that is not empty or missing is not an error.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn remove_empty_folder(&self, path: &str) -> Result<(), TreeError> {
         let inside = checked(path)?;
         let Source::Disk { dir, links } = &self.source else {
@@ -172,10 +172,10 @@ impl Tree {
         }
     }
 
-    /// The names in a folder, sorted; none where it is not there.
+    /// The names in a folder, sorted; none if it does not exist.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn names(&self, folder: &str) -> Result<Vec<String>, TreeError> {
         let inside = checked(folder)?;
         let read = match &self.source {
@@ -203,7 +203,7 @@ fn names_in(dir: OwnedFd) -> Result<Vec<String>, Errno> {
     Ok(names)
 }
 
-/// The path without its first slash, if it may be touched at all.
+/// The path without its first slash, if evenkeel may change it.
 fn checked(path: &str) -> Result<&str, TreeError> {
     let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
     let is_inside = WRITABLE.iter().any(|top| path.starts_with(top));

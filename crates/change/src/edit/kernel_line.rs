@@ -1,23 +1,23 @@
-//! Kernel arguments in a file of somebody else: an entry of the Boot Loader Specification, where the `options` lines hold them, or
-//! `/etc/kernel/cmdline`, which is nothing but arguments.
+//! Edits kernel arguments in a file of another owner: an entry of the Boot Loader Specification, in its `options`
+//! lines, or `/etc/kernel/cmdline`, which contains only arguments.
 //!
-//! Ours go to the end of the first such line, behind two spaces. GRUB reads no `options` line but the first. Where that line has
-//! the word `--`, ours go before it: the kernel hands all words behind it to init. The kernel takes any white space between
-//! arguments; people and programs write one space, so that two mark which words are ours, be they the same as others. Nothing else
-//! of the text is taken apart: order, repeats, quotes, variables, comments and odd spacing stay, because nobody looks at them.
+//! Ours go to the end of the first such line, after two spaces. GRUB reads only the first `options` line. If that line
+//! has the word `--`, ours go before it, because the kernel passes all words after it to init. The kernel accepts any
+//! white space between arguments; people and programs write one space. So two spaces mark our words, even if others are
+//! equal. The rest of the text is never parsed: order, repeats, quotes, variables, comments and odd spacing stay.
 
 use crate::arguments;
 
-/// What stands before our arguments, and tells that they are ours.
+/// Precedes our arguments and marks them as ours.
 const MARK: &str = "  ";
 
-/// The words that begin the lines of an entry, and no kernel argument.
+/// First words of entry lines that are not kernel arguments.
 const ENTRY_KEYS: [&str; 6] = ["title", "version", "linux", "initrd", "options", "efi"];
 
 /// The text with our arguments.
 ///
 /// # Errors
-/// If the text has no kernel arguments to which ours could be added, or ends them in an open quote.
+/// If the text has no kernel arguments to extend, or ends them in an open quote.
 pub(super) fn with(text: &str, arguments: &[String]) -> Result<String, String> {
     let ours = arguments.join(" ");
     if ours.is_empty() {
@@ -42,27 +42,27 @@ pub(super) fn with(text: &str, arguments: &[String]) -> Result<String, String> {
     Ok(format!("{head}{MARK}{ours}{rest}"))
 }
 
-/// GRUB gives an entry without the line the arguments of its variable `default_kernelopts`, root= among them.
+/// For an entry without the line, GRUB uses the arguments of its variable `default_kernelopts`, including root=.
 const NO_OPTIONS: &str = "it has no `options` line with arguments: the boot loader gives such an entry its own default arguments, \
                           root= among them, and a line with ours alone would replace those";
 const NO_ARGUMENTS: &str = "it holds no kernel arguments, and ours alone would be a kernel without its root";
 
-/// The text without our arguments. Where the mark is gone (somebody wrote the line anew), the last word that is the same as ours
-/// goes: it is the one that we added, unless people moved it.
+/// The text without our arguments. If the mark is gone because somebody rewrote the line, the last equal word is
+/// removed: it is the one that we added, unless people moved it.
 pub(super) fn without(text: &str, arguments: &[String]) -> String {
     let ours = arguments.join(" ");
     if ours.is_empty() {
         return text.to_owned();
     }
     let lines = lines(text);
-    // Earlier versions put ours at the end of the last line, also behind `--`.
+    // Earlier versions put ours at the end of the last line, even after `--`.
     let found = lines.iter().find_map(|line| Some((line, marked(line.own(), &ours)?)));
     let found = found.or_else(|| lines.iter().rev().find_map(|line| Some((line, marked(line.body, &ours)?))));
     if let Some((line, at)) = found {
         let (head, rest) = (&text[..line.start], &text[line.start + line.body.len()..]);
         let (before, after) = (&line.body[..at], &line.body[at + MARK.len() + ours.len()..]);
         let is_last = matches!(rest, "" | "\n" | "\r\n");
-        // Earlier versions made a whole line of ours. The newline that parts it from a line without one is ours too.
+        // Earlier versions added a whole line. The newline that separates it from a line without one is ours too.
         return match (before == OPTIONS && after.is_empty() && is_last, rest) {
             (true, "") => head.strip_suffix('\n').unwrap_or(head).to_owned(),
             (true, _) => head.to_owned(),
@@ -92,7 +92,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Its part before the word `--`, and before the white space in front of that.
+    /// The part before the word `--`, without the white space before that.
     fn own(&self) -> &'a str {
         let end = arguments::end(self.body).unwrap_or(self.body.len());
         let own = &self.body[..end];
@@ -101,7 +101,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The `options` lines of an entry that have arguments; of anything else the lines that are neither empty nor comments.
+/// The `options` lines of an entry that have arguments; for other files, the lines that are neither empty nor comments.
 fn lines(text: &str) -> Vec<Line<'_>> {
     let is_entry = is_entry(text);
     let mut start = 0;
@@ -134,15 +134,15 @@ fn key(line: &str) -> &str {
     line.split_whitespace().next().unwrap_or_default()
 }
 
-/// Where our mark stands in a line: behind it exactly our arguments, and then nothing or white space.
+/// The position of our mark in a line: after it come exactly our arguments, and then nothing or white space.
 fn marked(body: &str, ours: &str) -> Option<usize> {
     let needle = format!("{MARK}{ours}");
     let ends_there = |at: &usize| body[at + needle.len()..].chars().next().is_none_or(char::is_whitespace);
     body.rmatch_indices(&needle).map(|(at, _)| at).find(ends_there)
 }
 
-/// The line without the last word that is `argument`, and without the white space before that. The first word of an `options` line
-/// is no argument, and what stands in quotes is part of a value.
+/// The line without the last word that equals `argument`, and without the white space before it. The first word of an
+/// `options` line is not an argument, and quoted text is part of a value.
 fn without_word(body: &str, argument: &str) -> String {
     let is_word = |(at, _): &(usize, &str)| {
         let (before, after) = (&body[..*at], &body[at + argument.len()..]);
@@ -153,7 +153,7 @@ fn without_word(body: &str, argument: &str) -> String {
     match body.rmatch_indices(argument).find(is_word) {
         Some((at, _)) => {
             let (before, after) = (body[..at].trim_end(), &body[at + argument.len()..]);
-            // The first of all words takes the white space behind it along instead.
+            // For the first word, the white space after it goes too.
             if before.is_empty() { after.trim_start().to_owned() } else { format!("{before}{after}") }
         }
         None => body.to_owned(),

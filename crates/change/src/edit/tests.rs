@@ -1,5 +1,5 @@
-//! What editing promises: to take out what was put in gives back the text as it was, byte by byte, whatever it was; all other words
-//! stay at their places; to put it in twice is to put it in once.
+//! Tests the guarantees of editing: removing our content restores the text byte by byte, all other words keep their
+//! places, and adding twice equals adding once.
 
 use expect_test::expect;
 use proptest::prelude::*;
@@ -215,7 +215,7 @@ fn a_block_goes_to_the_end_and_away_again() {
     assert_eq!(without(&file(cut), &content), file(cut), "nobody knows where ours ends");
 }
 
-/// Words that lines of kernels have, the awkward ones first among them.
+/// Words of kernel lines, the awkward ones first.
 fn word() -> impl Strategy<Value = String> {
     const KNOWN: &[&str] = &[
         "console=tty0",
@@ -282,7 +282,8 @@ fn ours() -> impl Strategy<Value = Vec<String>> {
     proptest::sample::subsequence(KNOWN, 1..4).prop_map(|words| words.into_iter().map(str::to_owned).collect())
 }
 
-/// The words that the kernel takes for its own, as `parse_args` and `next_arg` part a line (`kernel/params.c`, `lib/cmdline.c`).
+/// The words that the kernel itself reads, as `parse_args` and `next_arg` split a line (`kernel/params.c`,
+/// `lib/cmdline.c`).
 fn read_by_kernel(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
@@ -311,7 +312,7 @@ proptest! {
         prop_assume!(!before.contains(&format!("  {joined}")));
         let content = Content::KernelArguments { arguments: ours };
         let Ok(after) = with(&file(&before), &content) else {
-            // Only what has no arguments of the kernel, or a quote that is open, is refused.
+            // Only a text without kernel arguments, or with an open quote, is refused.
             let holds = |line: &&str| match line.split_whitespace().next() {
                 None | Some("title" | "linux" | "grub_users") => false,
                 Some("options") => line.trim() != "options",
@@ -323,7 +324,7 @@ proptest! {
         };
         prop_assert_eq!(without(&after, &content), file(&before));
         prop_assert_eq!(with(&after, &content), Ok(after.clone()));
-        // Ours is one piece, and without it the rest is what it was: so every other word is at its place.
+        // Our part is contiguous, and without it the rest is unchanged, so every other word kept its place.
         let (after, piece) = (text(&after), format!("  {joined}"));
         let at = after.rfind(&piece).unwrap();
         prop_assert_eq!(format!("{}{}", &after[..at], &after[at + piece.len()..]), before);

@@ -1,4 +1,4 @@
-//! The files of an image that give its kernels their arguments, and what in them keeps an argument of ours from being in force.
+//! The files of an image that contain kernel arguments, and what in them prevents our argument from taking effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ const ENTRIES: &str = "/boot/loader/entries/";
 const CMDLINE: &str = "/etc/kernel/cmdline";
 const DEFAULTS: &str = "/etc/default/grub";
 const DROP_INS: &str = "/etc/default/grub.d/";
-/// Where GRUB has the variables that entries name, such as `$kernelopts`.
+/// Where GRUB stores the variables that entries use, such as `$kernelopts`.
 const VARIABLES: [&str; 4] =
     ["/boot/grub2/grubenv", "/boot/grub2/grub.cfg", "/boot/grub/grubenv", "/boot/grub/grub.cfg"];
 
-/// Those files of a root, in the order in which programs read them.
+/// These files of a root, in the order in which programs read them.
 pub fn boot_files(root: &Root) -> Vec<BootFile> {
     let in_folder = |folder: &str, end: &str| {
         let names = root.entries(folder.trim_end_matches('/')).unwrap_or_default().into_iter();
@@ -40,28 +40,28 @@ pub fn boot_files(root: &Root) -> Vec<BootFile> {
     paths.into_iter().filter_map(read).collect()
 }
 
-/// What keeps an argument of ours from being in force on a machine that boots from the image.
+/// What prevents our argument from taking effect on a machine that boots from the image.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Obstacle<'a> {
-    /// Somebody else gives the argument another value.
+    /// Another owner sets the argument to a different value.
     Other { argument: String, origin: Origin<'a> },
     /// The kernel's own words end before ours.
     Ended(Origin<'a>),
     /// A later file drops what ours adds.
     Replaced(Origin<'a>),
-    /// The file takes no arguments of ours.
+    /// The file cannot take our arguments.
     Closed { path: &'a str, why: String },
 }
 
-/// The files that take our arguments themselves. Their paths come from outside of this crate, so that they are looked at: these are
-/// files, never folders up.
+/// The files that take our arguments. Their paths come from outside of this crate, so they are checked: only files,
+/// never parent folders.
 pub(super) fn entries<'a>(context: &PersistContext<'a>) -> impl Iterator<Item = &'a BootFile> {
     let is_name = |name: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+~@".contains(&byte);
         name.len() > ".conf".len() && name.ends_with(".conf") && name.bytes().all(plain)
     };
     let is_entry = move |path: &str| path == CMDLINE || path.strip_prefix(ENTRIES).is_some_and(is_name);
-    // An entry that starts a program of the firmware has no kernel.
+    // An entry that starts a firmware program has no kernel.
     let has_kernel = |text: &str| {
         let key = |line: &str| line.split_whitespace().next().is_some_and(|key| ["linux", "options"].contains(&key));
         text.lines().any(key)
@@ -71,7 +71,7 @@ pub(super) fn entries<'a>(context: &PersistContext<'a>) -> impl Iterator<Item = 
     })
 }
 
-/// What keeps `argument` from being in force; `ours` is the path of our file where there is one.
+/// What prevents `argument` from taking effect; `ours` is the path of our file, if there is one.
 pub(super) fn obstacle<'a>(context: &PersistContext<'a>, argument: &str, ours: &'a str) -> Option<Obstacle<'a>> {
     match context.facts.boot.loader.known() {
         Some(BootLoader::GrubDropIns) => in_defaults(context, argument, ours),
@@ -83,7 +83,7 @@ pub(super) fn obstacle<'a>(context: &PersistContext<'a>, argument: &str, ours: &
     }
 }
 
-/// Whether a word gives what we would with another value, and is not from us.
+/// Whether a word sets our argument to another value and is not from us.
 fn is_other(context: &PersistContext<'_>, word: &str, argument: &str) -> bool {
     arguments::is_same_name(word, argument) && word != argument && !context.own_arguments.iter().any(|own| own == word)
 }
@@ -136,7 +136,7 @@ fn in_entry<'a>(
             itself.into_iter().chain(values)
         });
         for (word, origin) in words {
-            // Ours goes to the first line, before the end that this has itself.
+            // Our argument goes to the first line, before that line's own `--`.
             if arguments::is_end(word) && number == 0 {
                 return Some(Obstacle::Ended(origin));
             }
@@ -148,7 +148,7 @@ fn in_entry<'a>(
     None
 }
 
-/// GRUB's variables, each with all the values that its files give it: which of them counts is decided at boot.
+/// GRUB's variables, each with all values that its files set: the boot decides which one counts.
 struct Variables<'a>(BTreeMap<&'a str, Vec<(&'a str, Origin<'a>)>>);
 
 impl<'a> Variables<'a> {
@@ -168,7 +168,7 @@ impl<'a> Variables<'a> {
         Variables(variables)
     }
 
-    /// The words of a variable, each with where it is given.
+    /// The words of a variable, each with its origin.
     fn words(&self, name: &str) -> impl Iterator<Item = (&'a str, Origin<'a>)> {
         let values = self.0.get(name).into_iter().flatten();
         values.flat_map(|(value, origin)| arguments::words(value).into_iter().map(|(_, word)| (word, *origin)))

@@ -1,5 +1,5 @@
-//! The part of the script at boot that finds interrupts. Their numbers change with a boot or with a number of queues, so that the
-//! script looks for them by the rules by which the facts find them (`network.rs` of `evenkeel-host`), and a test compares both.
+//! The part of the boot script that finds interrupts. Their numbers change with a boot or with the number of queues. So
+//! the script finds them by the same rules as the facts (`network.rs` of `evenkeel-host`), and a test compares both.
 
 /// `interrupts INTERFACE NAME` prints numbers.
 pub(super) const INTERRUPTS: &str = r##"

@@ -1,7 +1,8 @@
-//! What is written to files under `/sys` and `/proc/irq`: a script that a unit runs at each boot.
+//! Persists values under `/sys` and `/proc/irq`: a script that a unit runs at each boot.
 //!
-//! A script and not `tmpfiles.d`: interrupts are found by name, queues and disks by looking, and each value is read back. It goes on
-//! after what did not take, says so, and fails at its end, so that the unit shows as failed.
+//! It is a script and not `tmpfiles.d` because it finds interrupts by name, looks for queues and disks, and reads each
+//! value back. If a value does not take effect, it reports that, continues, and fails at its end, so that the unit
+//! shows as failed.
 
 use evenkeel_host::facts::{Nic, Version};
 use evenkeel_host::{Device, Place, Reading, Setting, TakesEffect, files_of};
@@ -68,7 +69,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
 
 /// The version of the kernel, if a file that moved has no place in it any more.
 fn gone(context: &PersistContext<'_>, setting: &Setting) -> Option<Version> {
-    // The kernel of an image is another one than that of the machine that builds it.
+    // The kernel of an image differs from that of the machine that builds it.
     let version = context.facts.kernel.version.known().filter(|_| !context.is_image)?;
     let moved = matches!(setting.knob.place, Place::FileSince { .. });
     (moved && files_of(setting.knob, context.facts).is_empty()).then_some(*version)
@@ -84,9 +85,10 @@ fn is_of_network(setting: &Setting) -> bool {
     }
 }
 
-/// After those who set the same things at their own start (TuneD, irqbalance), before the server. Interfaces are there once the
-/// network is; waiting for udev to settle would wait for everything else too, and promises no interface. The shell is named because
-/// SELinux lets no service execute a file of `/etc`.
+/// It runs after programs that set the same values at their start (TuneD, irqbalance), and before the server.
+/// Interfaces exist once the network is up. Waiting for udev to settle would wait for everything else too, and
+/// guarantees no interface. ExecStart names the shell because SELinux does not allow a service to execute a file of
+/// `/etc`.
 fn unit(context: &PersistContext<'_>, is_of_network: bool) -> String {
     let (wants, online) =
         if is_of_network { ("Wants=network-online.target\n", " network-online.target") } else { ("", "") };
@@ -149,9 +151,9 @@ fn kind(reading: Reading) -> &'static str {
 /// Where the devices of a kind are.
 struct Folders {
     device: Device,
-    /// Their folders; the script leaves out those without hardware behind them.
+    /// Their folders; the script excludes those without hardware.
     pattern: &'static str,
-    /// The folder of one; none for a name that could lead elsewhere.
+    /// The folder of one device; `None` for a name that could point elsewhere.
     folder: fn(&str) -> Option<String>,
 }
 
@@ -217,7 +219,7 @@ fn queue(place: &str, before: &str) -> Option<String> {
     (is_name(nic) && is_numbered(queue, before, "")).then(|| format!("/sys/class/net/{nic}/queues/{queue}"))
 }
 
-/// The interface and the name of the interrupt that has this number today.
+/// The interface and the name of the interrupt that has this number now.
 fn interrupt<'a>(context: &PersistContext<'a>, number: &str) -> Result<(&'a str, &'a str), String> {
     let of_nic = |nic: &'a Nic| nic.irqs.iter().map(move |irq| (nic, irq));
     let (nic, irq) = context
@@ -242,7 +244,7 @@ fn interrupt<'a>(context: &PersistContext<'a>, number: &str) -> Result<(&'a str,
     Ok((&nic.name, &irq.name))
 }
 
-/// The script: only the functions that its calls need.
+/// The script, with only the functions that its calls need.
 fn script(calls: &str) -> String {
     let has = |function: &str| calls.lines().any(|line| line.split(' ').next() == Some(function));
     let parts: [(&[&str], &str); 5] = [
@@ -258,7 +260,7 @@ fn script(calls: &str) -> String {
     format!("{text}\n{calls}\nexit \"$failed\"\n")
 }
 
-/// One write a value: `printf` of the shell makes no two of so short a text.
+/// One write per value: the shell's `printf` writes such a short text at once.
 const BASE: &str = r##"#
 # Settings that only the running kernel knows; evenkeel-settings.service runs this at each boot. What did not take is told,
 # and the rest is set all the same.

@@ -1,5 +1,5 @@
-//! A service that goes on with a trial over boots. All that somebody typed for it is in its own state, and none of it in the unit:
-//! systemd splits and expands what stands there.
+//! A service that continues a trial over boots. The trial's state contains everything that the user typed; the unit
+//! contains none of it, because systemd splits and expands what is there.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::persist_plan::PersistPlan;
 
 const UNIT: &str = "evenkeel-boots.service";
 
-/// The unit, for the program at `program`, whose journal is in `dir` and whose state in `file`.
+/// The unit for the program at `program`, with its journal in `dir` and its state in `file`.
 ///
 /// # Errors
-/// If systemd does not start this machine, or a path can't stand in a unit.
+/// If this machine does not use systemd, or a unit cannot contain one of the paths.
 pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Result<PersistPlan, String> {
     let context =
         PersistContext { facts, unit: None, program: None, is_image: false, boot_files: &[], own_arguments: &[] };
@@ -36,8 +36,8 @@ pub fn boots_unit(facts: &Facts, program: &str, dir: &Path, file: &Path) -> Resu
         })?);
     }
     let [program, dir, file] = paths[..] else { return Err("continue after a boot: a path is missing".to_owned()) };
-    // Not oneshot: its start would last as long as its measuring, the boot with it; and once the trial has put its own unit away, the start
-    // would have systemd's usual limit again, and be ended in the middle of what is left to do.
+    // Not oneshot: its start, and the boot, would take as long as the measurement. And after the trial has removed its
+    // unit, systemd's usual start limit would apply and stop it before it has finished.
     let text = format!(
         "{HEAD}[Unit]
 Description=Goes on with evenkeel's trial over boots

@@ -1,6 +1,6 @@
-//! What `/etc/default/grub` and the files of `/etc/default/grub.d` give a kernel, and from which line each word is. `update-grub` runs
-//! these files as shell; here they are only read. A statement that is not understood counts as one that may take place: its words
-//! join those that are there, and take none away.
+//! Computes the kernel arguments from `/etc/default/grub` and the files of `/etc/default/grub.d`, with the line of each
+//! word. `update-grub` runs these files as shell; here they are only read. A statement that is not understood counts as
+//! possible: its words join the existing ones, and remove none.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,17 +11,17 @@ use crate::arguments;
 
 /// Every entry has these arguments; ours go to their end.
 pub(super) const LINUX: &str = "GRUB_CMDLINE_LINUX";
-/// Entries other than those for recovery have these behind them.
+/// Entries other than recovery entries also have these, after the first.
 const DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
 
-/// A value longer than this takes no more words: the kernel takes a line of 4,096 bytes at most, and a file that doubles a variable
-/// with each line must not fill the memory.
+/// The maximum length of a value: the kernel accepts a line of at most 4,096 bytes, and a file that doubles a variable
+/// on each line must not fill the memory.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// Stands where our file is read.
+/// Marks where our file is read.
 const OURS: &str = "\u{1}ours";
 
-/// Where a word was written.
+/// The origin of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin<'a> {
     pub(super) path: &'a str,
@@ -42,7 +42,7 @@ pub(super) struct Word<'a> {
     pub(super) origin: Origin<'a>,
 }
 
-/// What the files come to.
+/// The result of the files.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     /// The words before ours.
@@ -55,7 +55,7 @@ pub(super) struct Line<'a> {
     pub(super) maybe: Vec<Word<'a>>,
 }
 
-/// The line that the files make, where `ours` is the path of our file. The files are in the order in which they are read.
+/// The line that results from the files, in the order in which they are read. `ours` is the path of our file.
 pub(super) fn line<'a>(files: &[(&'a str, &'a str)], ours: &'a str) -> Line<'a> {
     let mut shell = Shell::default();
     let (first, last): (Vec<_>, Vec<_>) =
@@ -120,7 +120,7 @@ struct Shell<'a> {
 impl<'a> Shell<'a> {
     fn run(&mut self, path: &'a str, text: &str) {
         let statements = statements(text);
-        // What a branch sets may or may not be.
+        // A branch may set it or not.
         let is_sure = !statements.iter().any(|statement| statement.branches());
         for statement in &statements {
             self.take(statement, Origin { path, line: statement.line }, is_sure);
@@ -142,7 +142,7 @@ impl<'a> Shell<'a> {
         }
         for (name, adds, expanded, is_sure) in assigned {
             let value = self.variables.entry(name.to_owned()).or_default();
-            // In front of a command it is that command's alone.
+            // In front of a command, it applies only to that command.
             if is_sure && !adds && rest.is_empty() {
                 *value = Value::default();
             } else {
@@ -153,7 +153,7 @@ impl<'a> Shell<'a> {
         }
     }
 
-    /// Notes the words of a statement that has a say about the line and is not understood.
+    /// Records the words of a statement that affects the line and is not understood.
     fn guess(&mut self, text: &str, origin: Origin<'a>) {
         if text.contains(LINUX) {
             let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-=,/+@".contains(letter);
@@ -192,7 +192,7 @@ fn assignment(text: &str) -> Option<(&str, bool, &str)> {
     is_name.then_some((name, adds, value))
 }
 
-/// One word of the shell, with its quotes taken off and its variables put in.
+/// One shell word, without quotes and with its variables expanded.
 struct Expansion<'s, 'a> {
     shell: &'s Shell<'a>,
     origin: Origin<'a>,
@@ -203,7 +203,7 @@ struct Expansion<'s, 'a> {
 }
 
 impl<'a> Expansion<'_, 'a> {
-    /// Gives what follows the word.
+    /// Returns what follows the word.
     fn word<'t>(&mut self, text: &'t str) -> &'t str {
         let mut rest = text.char_indices().peekable();
         let (mut quote, mut depth) = (None, 0_usize);
@@ -236,7 +236,7 @@ impl<'a> Expansion<'_, 'a> {
         ""
     }
 
-    /// What stands behind a `$`; gives whether it opens a command, whose text then follows.
+    /// Reads what follows a `$`. Returns whether it opens a command, whose text then follows.
     fn variable(&mut self, rest: &mut Peekable<CharIndices<'_>>) -> bool {
         let part = |(_, letter): &(usize, char)| letter.is_ascii_alphanumeric() || *letter == '_';
         if rest.next_if(|(_, next)| *next == '(').is_some() {
@@ -279,11 +279,11 @@ struct Statement {
     /// Where it begins, counted from 1.
     line: usize,
     text: String,
-    /// Whether it runs only if the one before it did, or did not.
+    /// Whether it runs only depending on the result of the previous one.
     is_joined: bool,
 }
 
-/// Words in front of a statement that change nothing of what it sets.
+/// Words in front of a statement that do not affect its assignments.
 const PREFIXES: [&str; 10] = ["{", "export", "then", "else", "do", "!", "time", "readonly", "local", "declare"];
 /// Words that begin a branch or a loop.
 const BRANCHES: [&str; 7] = ["if", "elif", "else", "case", "for", "while", "until"];
@@ -302,7 +302,7 @@ impl Statement {
     }
 }
 
-/// A text parted at the ends of its statements, without its comments.
+/// A text split into its statements, without comments.
 fn statements(text: &str) -> Vec<Statement> {
     let mut statements = Vec::new();
     let mut now = Statement { line: 1, text: String::new(), is_joined: false };

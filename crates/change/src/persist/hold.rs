@@ -1,4 +1,4 @@
-//! Devices that limit something for as long as a process holds them open: a small service that does nothing else.
+//! Persists limits that last only while a process keeps a device open, with a small service that does only that.
 
 use evenkeel_host::{Place, Setting, TakesEffect};
 
@@ -14,7 +14,7 @@ pub(super) const RECIPE: Recipe =
 
 fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
-    // There is one place, so that the last setting is the one that counts.
+    // There is only one place, so the last setting counts.
     let Some((setting, _)) = settings.split_last() else { return plan };
     if let Some(init) = units::other_init(context) {
         let todo = format!("start at boot: sh -c '{}'", shell(0).replace("0x00000000", "VALUE"));
@@ -44,13 +44,14 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The kernel takes four bytes, or a hexadecimal number in ten characters (`pm_qos_interface.rst`). The number has no byte order,
-/// and no bytes that a shell or systemd would read as something else. It has to be one write, which `echo` makes of so short a text.
+/// The kernel accepts four bytes, or a hexadecimal number in ten characters (`pm_qos_interface.rst`). The number has no
+/// byte order, and no bytes that are special for a shell or systemd. It must be one write; `echo` writes such a short
+/// text at once.
 fn shell(value_us: i32) -> String {
     format!("exec 3>{DEVICE} && echo 0x{value_us:08x} >&3 && exec sleep infinity")
 }
 
-/// Without the condition the shell would make a plain file of that name where the kernel has no such device.
+/// Without the condition, the shell would create a plain file of that name if the kernel has no such device.
 fn unit(context: &PersistContext<'_>, value_us: i32) -> String {
     format!(
         "{HEAD}[Unit]

@@ -1,7 +1,7 @@
-//! CPUs that irqbalance keeps interrupts off: a variable in the file that its unit reads.
+//! Persists the CPUs that irqbalance avoids: a variable in the file that its unit reads.
 //!
-//! The file is a package's own, and irqbalance has no folder of drop-ins, so that ours is a block at its end: of several assignments
-//! in a file of `EnvironmentFile=` the last one counts.
+//! A package owns the file, and irqbalance has no drop-in folder. So we add a block at its end: of several assignments
+//! in an `EnvironmentFile=`, the last one counts.
 
 use evenkeel_host::{Fact, Lasts, Setting, TakesEffect};
 use evenkeel_sys::CpuSet;
@@ -67,8 +67,8 @@ fn file(context: &PersistContext<'_>) -> Option<&'static str> {
     }
 }
 
-/// Before 1.8.0 irqbalance knew the mask alone; from then on it warns of it and reads the list. A release whose updates went past
-/// that version gets both.
+/// Before 1.8.0, irqbalance read only the mask; since then it warns about the mask and reads the list. A release whose
+/// updates crossed that version gets both.
 fn reads_the_mask(context: &PersistContext<'_>) -> bool {
     let Some(distribution) = context.facts.machine.distribution.known() else { return false };
     let major = |version: &String| version.split('.').next().unwrap_or_default().parse::<u32>().ok();

@@ -1,7 +1,8 @@
-//! Arguments of the kernel's command line: where each boot loader keeps them.
+//! Persists kernel arguments, for each boot loader.
 //!
-//! We add arguments and change none. An argument of the same name that somebody else gave stays, and ours is then no help: some
-//! arguments add up, of others the last one wins, and nobody would remember what each boot entry had. That is said instead.
+//! evenkeel adds arguments and changes none. If another owner has set an argument of the same name, it stays, and ours
+//! would not help: some arguments accumulate, for others the last one wins, and nobody would remember what each boot
+//! entry had. evenkeel reports that instead.
 
 use std::fmt::Write;
 
@@ -74,14 +75,14 @@ fn by_loader(context: &PersistContext<'_>, arguments: &[(&Setting, String)], pla
     }
 }
 
-/// What stands in no quotes of a shell, of GRUB or of systemd as anything but itself.
+/// Characters that have no special meaning for a shell, GRUB or systemd, even without quotes.
 fn is_plain(argument: &str) -> bool {
     argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-=,:+/@".contains(&byte))
 }
 
-/// What somebody else gave the running kernel under the same name; the same value does no harm.
+/// An argument of the same name that another owner gave the running kernel. The same value does no harm.
 fn others<'a>(context: &PersistContext<'a>, name: &str, argument: &str) -> Option<&'a str> {
-    // Below an image that is mounted may be the /proc of the machine that builds it.
+    // A mounted image may show the /proc of the machine that builds it.
     let booted = context.facts.kernel.command_line.known().filter(|_| !context.is_image)?;
     booted
         .iter()
@@ -91,7 +92,7 @@ fn others<'a>(context: &PersistContext<'a>, name: &str, argument: &str) -> Optio
         .map(String::as_str)
 }
 
-/// What keeps an argument from being in force on a machine that boots from the image.
+/// What prevents an argument from taking effect on a machine that boots from the image.
 fn in_image<'a>(context: &PersistContext<'a>, argument: &str) -> Option<Obstacle<'a>> {
     if context.is_image { boot_files::obstacle(context, argument, GRUB_DROP_IN) } else { None }
 }
@@ -124,14 +125,14 @@ fn words_of(obstacle: &Obstacle<'_>, ours: &str) -> (String, String) {
     }
 }
 
-/// `update-grub` sources these files as shell: a line an argument, each of which adds to what the lines before gave.
+/// `update-grub` sources these files as shell: one line per argument, each of which adds to the earlier lines.
 ///
-/// `GRUB_CMDLINE_LINUX` and not `…_DEFAULT`, which entries for recovery do not have: a kernel that needs an argument to run well needs
-/// it there too, and a rescue that boots otherwise than the system it is to rescue helps nobody.
+/// `GRUB_CMDLINE_LINUX` and not `…_DEFAULT`, because recovery entries lack the latter. A kernel that needs an argument
+/// to run well needs it in recovery too.
 fn grub_drop_in(arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let mut text = HEAD.to_owned();
     for (setting, argument) in arguments {
-        // A String takes every write.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {argument}\"");
         plan.carried.push(carried(setting, GRUB_DROP_IN));
     }
@@ -145,8 +146,9 @@ fn grub_drop_in(arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     });
 }
 
-/// `grubby` changes every entry, and where kernels to come take their arguments from. It has no file of ours, so that each argument
-/// is a command. One that the kernel has already, and not from us, gets none: to undo it would take away what was there before.
+/// `grubby` changes every entry, and the source of arguments for future kernels. It has no file for us, so each
+/// argument is a command. An argument that the kernel already has from another owner gets no command: undoing it would
+/// remove what was there before.
 fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let booted = context.facts.kernel.command_line.known().map(Vec::as_slice).unwrap_or_default();
     for (setting, argument) in arguments {
@@ -172,7 +174,7 @@ fn grubby(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: 
     }
 }
 
-/// In an image nobody runs `grubby`: the entries are edited, and what the entries of kernels to come are made from.
+/// Nobody runs `grubby` in an image. So we edit the entries, and the source for entries of future kernels.
 fn entries(context: &PersistContext<'_>, arguments: &[(&Setting, String)], plan: &mut PersistPlan) {
     let paths: Vec<&String> = boot_files::entries(context).map(|file| &file.path).collect();
     if paths.is_empty() {

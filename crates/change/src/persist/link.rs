@@ -1,11 +1,12 @@
-//! What drivers are told by ethtool (queues, rings, coalescing): `.link` files, which udev applies to an interface when it appears.
+//! Persists ethtool settings of drivers (queues, rings, coalescing) in `.link` files, which udev applies when an
+//! interface appears.
 //!
-//! No `nmcli` on Red Hat: NetworkManager keeps such settings in a connection, which may be named anyhow, be made by cloud-init, or
-//! be for no interface in particular. udev applies `.link` files there as everywhere.
+//! No `nmcli` on Red Hat: NetworkManager keeps such settings in a connection, which may have any name, come from
+//! cloud-init, or apply to no particular interface. udev applies `.link` files there as everywhere.
 //!
-//! The first `.link` file that matches an interface is the only one that counts. That has two ends: ours must say what the
-//! distribution's `99-default.link` says beside, or interfaces lose their names; and where netplan wrote one for an interface, ours
-//! must not come before it, and goes into that file's folder of drop-ins as well.
+//! Only the first `.link` file that matches an interface counts. So ours must repeat what the distribution's
+//! `99-default.link` says, or interfaces lose their names. And if netplan wrote one for an interface, ours must not
+//! come before it, and also goes into that file's drop-in folder.
 
 use std::fmt::Write;
 
@@ -19,7 +20,7 @@ const FOLDER: &str = "/etc/systemd/network";
 
 pub(super) const RECIPE: Recipe = Recipe { takes: |setting| row(setting).is_some(), plan };
 
-/// The keys for a setting, with `{}` where the value goes, and the first systemd that has them.
+/// The keys for a setting, with `{}` for the value, and the first systemd that supports them.
 fn row(setting: &Setting) -> Option<(&'static str, u32)> {
     match setting.knob.extras.lasts {
         Some(Lasts::Link { keys, since }) => Some((keys, since)),
@@ -36,7 +37,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
         let (why, todo) = why_not(context, &nics, setting).unwrap_or_default();
         plan.cannot.push(refuse(setting, why, todo));
     }
-    // Interfaces with settings of their own first: their files must match before those of the driver.
+    // Interfaces with their own settings first: their files must match before those of the driver.
     let alone = |nic: &Nic| settings.iter().any(|setting| setting.place.as_ref() == Some(&nic.name));
     for nic in nics.iter().filter(|nic| alone(nic)) {
         if let Some(name) = name_match(nic) {
@@ -66,8 +67,8 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// What names a file for a driver, and what matches it. An image does not know yet which interfaces it will have: there it is any
-/// driver of a cloud, and none of software, whose interfaces have no rings to set.
+/// The file name and match for a driver. An image does not know its interfaces yet: there it matches any cloud driver,
+/// and no software interface, because those have no rings.
 fn drivers<'a>(context: &PersistContext<'_>, nics: &[&'a Nic]) -> impl Iterator<Item = (&'a str, &'a str)> {
     let mut drivers: Vec<(&str, &str)> = nics.iter().filter_map(|nic| driver(nic)).map(|name| (name, name)).collect();
     drivers.sort_unstable();
@@ -110,7 +111,7 @@ fn why_not(context: &PersistContext<'_>, nics: &[&Nic], setting: &Setting) -> Op
     }
 }
 
-/// The keys for one interface, or for all of a driver: of several settings of one knob the last that is meant for it.
+/// The keys for one interface, or for all of a driver. Of several settings of one knob, the last one for it counts.
 fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
     let is_meant = |setting: &&&Setting| match (&setting.place, nic) {
         (None, _) => true,
@@ -121,7 +122,7 @@ fn keys(settings: &[&Setting], nic: Option<&Nic>) -> String {
         let last = settings.iter().rev().filter(|setting| setting.knob.id == knob.id).find(is_meant)?;
         row(last).map(|(keys, _)| keys.replace("{}", &last.value))
     };
-    // The order that these files always had: one that is the same is not written anew.
+    // The order of these files never changes, so an equal file is not rewritten.
     knobs::ALL.iter().rev().filter_map(of_knob).collect()
 }
 
@@ -133,8 +134,8 @@ fn add(context: &PersistContext<'_>, plan: &mut PersistPlan, path: &str, matchin
     plan.files.push(PersistedFile { path: path.to_owned(), content: Content::Whole { text, mode: 0o644 } });
 }
 
-/// Netplan's file for an interface (cloud-init has it write one on Debian and Ubuntu) comes before ours and is made anew at each boot.
-/// What is in its folder of drop-ins adds to it; where it has no such file, nothing reads the folder.
+/// Netplan's file for an interface (cloud-init has netplan write one on Debian and Ubuntu) comes before ours and is
+/// recreated at each boot. Its drop-in folder adds to it. If there is no such file, nothing reads the folder.
 fn netplan(context: &PersistContext<'_>, plan: &mut PersistPlan, nic: &Nic, keys: &str) {
     let id = context.facts.machine.distribution.known().map(|distribution| distribution.id.as_str());
     if keys.is_empty() || !matches!(id, Some("debian" | "ubuntu")) || !is_name(&nic.name) {
@@ -145,12 +146,12 @@ fn netplan(context: &PersistContext<'_>, plan: &mut PersistPlan, nic: &Nic, keys
     plan.files.push(PersistedFile { path, content: Content::Whole { text, mode: 0o644 } });
 }
 
-/// What `99-default.link` of the distribution says. An address that hardware brings stays under either policy.
+/// The content of the distribution's `99-default.link`. Hardware addresses stay under either policy.
 fn defaults(context: &PersistContext<'_>) -> String {
     let mut text =
         "NamePolicy=keep kernel database onboard slot path\nAlternativeNamesPolicy=database onboard slot path"
             .to_owned();
-    // systemd 255 and newer, from memory; who lacks the name under which it also went may not find an interface.
+    // systemd 255 and newer, from memory. Without it, a program may not find an interface by its alternative name.
     if systemd_version(context).is_some_and(|version| version >= 255) {
         text.push_str(" mac");
     }
@@ -158,8 +159,8 @@ fn defaults(context: &PersistContext<'_>) -> String {
     text
 }
 
-/// A capture holds no addresses, so that an interface is told by its place in the machine: that is what its predictable name was
-/// made from, and udev knows it before it applies `.link` files. A name from the kernel is the one that it has from the start.
+/// A capture holds no addresses, so the place in the machine identifies an interface. Its predictable name comes from
+/// that place, and udev knows it before it applies `.link` files. A kernel name is the name from the start.
 fn name_match(nic: &Nic) -> Option<String> {
     let name = nic.name.as_str();
     if !is_name(name) {
@@ -200,7 +201,7 @@ fn driver(nic: &Nic) -> Option<&str> {
     ((1..=64).contains(&driver.len()) && driver.bytes().all(plain)).then_some(driver)
 }
 
-/// The systemd that a release has, from memory of their package lists; none for a release that is not listed.
+/// The systemd of a release, from memory of their package lists; `None` for a release that is not listed.
 fn systemd_version(context: &PersistContext<'_>) -> Option<u32> {
     let distribution = context.facts.machine.distribution.known()?;
     let major: u32 = distribution.version.as_ref()?.split('.').next()?.parse().ok()?;

@@ -1,10 +1,10 @@
-//! How settings outlive a boot: one recipe a file. Each takes the settings that are its own and gives files and commands;
-//! all of them are pure. A recipe writes drop-ins of ours wherever programs read such, and edits a file of somebody else only
-//! where there is no other way.
+//! Makes settings persist over a boot, with one recipe per file. Each recipe takes its own settings and returns files
+//! and commands; all are pure. A recipe writes our own drop-ins wherever programs read them, and edits a file of
+//! another owner only if there is no other way.
 //!
-//! None writes `/etc/modprobe.d`: of all knobs only `haltpoll.guest_halt_poll_ns` is a parameter of a module, and that one is the
-//! idle governor, which Linux only ever builds in (`bool` in `drivers/cpuidle/Kconfig`). Nothing loads it, so nothing would read
-//! `options haltpoll`; the script at boot writes the parameter instead.
+//! None writes `/etc/modprobe.d`. Of all knobs only `haltpoll.guest_halt_poll_ns` is a module parameter, and its module
+//! is the idle governor, which Linux always builds in (`bool` in `drivers/cpuidle/Kconfig`). Nothing loads it, so
+//! nothing would read `options haltpoll`; the boot script writes the parameter instead.
 
 mod boot_files;
 mod boot_irqs;
@@ -34,7 +34,7 @@ use evenkeel_host::{Place, Setting};
 use self::recipe::{Recipe, refuse};
 use crate::persist_plan::{Cannot, PersistPlan, PersistedCommand};
 
-/// What makes `settings` outlive a boot. Of two settings of one knob and place, the later one counts.
+/// The plan that makes `settings` persist over a boot. Of two settings of one knob and place, the later one counts.
 pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     let mut plan = PersistPlan::default();
     let (settings, odd): (Vec<&Setting>, Vec<&Setting>) =
@@ -56,18 +56,19 @@ pub fn plan(context: &PersistContext<'_>, settings: &[Setting]) -> PersistPlan {
     plan
 }
 
-/// Values were checked when somebody typed them. Here they become lines of files that root's programs read, so they are checked again.
+/// Values were checked when the user typed them. Here they become lines of files that root's programs read, so they are
+/// checked again.
 fn is_plain(setting: &Setting) -> bool {
     let plain = |text: &str| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     plain(&setting.value) && setting.place.as_deref().is_none_or(plain)
 }
 
-/// Equal commands once, where the first of them stands, after all files that any of them runs after.
+/// Merges equal commands at the place of the first, after all files that trigger any of them.
 fn merged(commands: Vec<PersistedCommand>) -> Vec<PersistedCommand> {
     let mut once: Vec<PersistedCommand> = Vec::new();
     for command in commands {
         match once.iter_mut().find(|other| other.argv == command.argv && other.undo == command.undo) {
-            // It runs always, whatever was changed.
+            // It always runs, whatever changed.
             Some(first) if first.after.is_empty() || command.after.is_empty() => first.after.clear(),
             Some(first) => {
                 let new: Vec<String> = command.after.into_iter().filter(|file| !first.after.contains(file)).collect();

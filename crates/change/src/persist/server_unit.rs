@@ -1,4 +1,4 @@
-//! Properties of the server's own process: a drop-in for its systemd unit, where somebody says which that is.
+//! Persists properties of the server's own process: a drop-in for its systemd unit, if the user names the unit.
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
-//! Settings under `/proc/sys`: a drop-in of `sysctl.d(5)`, which systemd and procps read at boot.
+//! Persists settings under `/proc/sys`: a drop-in of `sysctl.d(5)`, which systemd and procps read at boot.
 //!
-//! `/etc/sysctl.conf` is no place: Debian 13 does not read it any more.
+//! `/etc/sysctl.conf` is not used, because Debian 13 does not read it any more.
 
 use std::fmt::Write;
 
@@ -11,8 +11,8 @@ use crate::persist_plan::{Cannot, Carried, Content, PersistPlan, PersistedFile};
 
 const PATH: &str = "/etc/sysctl.d/90-evenkeel.conf";
 
-/// Keys that are not there until a module is, which may be loaded after the files were read: udev reads them again then, by the rule
-/// that `sysctl.d(5)` gives for it.
+/// Keys that exist only once a module is loaded, perhaps after the files were read. udev then reads them again, by the
+/// rule in `sysctl.d(5)`.
 const OF_MODULE: &str = "net/netfilter/";
 const MODULE_RULE_PATH: &str = "/etc/udev/rules.d/90-evenkeel-sysctl.rules";
 const MODULE_RULE: &str = "ACTION==\"add\", SUBSYSTEM==\"module\", KERNEL==\"nf_conntrack\", \
@@ -20,7 +20,7 @@ const MODULE_RULE: &str = "ACTION==\"add\", SUBSYSTEM==\"module\", KERNEL==\"nf_
 
 pub(super) const RECIPE: Recipe = Recipe { takes: |setting| key(setting).is_some(), plan };
 
-/// The setting's name in such a file. With slashes: an interface's name may have dots.
+/// The setting's name in such a file. With slashes, because an interface's name may have dots.
 fn key(setting: &Setting) -> Option<&'static str> {
     match setting.knob.place {
         Place::File { path, .. } => path.strip_prefix("/proc/sys/"),
@@ -33,7 +33,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     let mut text = HEAD.to_owned();
     for setting in settings {
         let Some(key) = key(setting) else { continue };
-        // The file that sorts later wins: then ours would be a promise that the next boot breaks.
+        // The file that sorts later wins, so the next boot would undo our setting.
         if let Some(later) = later_owner(context, key) {
             plan.cannot.push(Cannot {
                 setting: setting.to_string(),
@@ -42,7 +42,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
             });
             continue;
         }
-        // A String takes every write.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{key} = {}", setting.value);
         plan.carried.push(Carried {
             setting: setting.to_string(),
@@ -64,7 +64,7 @@ fn plan(context: &PersistContext<'_>, settings: &[&Setting]) -> PersistPlan {
     plan
 }
 
-/// The file that is read after ours and sets `key` all the same.
+/// The file that is read after ours and also sets `key`.
 fn later_owner(context: &PersistContext<'_>, key: &str) -> Option<String> {
     let files = context.facts.owners.sysctl_files.known()?;
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();

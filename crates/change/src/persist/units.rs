@@ -1,17 +1,19 @@
-//! What the recipes that write systemd units share: where units go, what makes one start at boot, what makes systemd read them.
+//! Shared by the recipes that write systemd units: where units go, what starts one at boot, and what makes systemd read
+//! them.
 
 use evenkeel_host::facts::Init;
 
 use super::recipe::PersistContext;
 use crate::persist_plan::{Content, PersistedCommand, PersistedFile};
 
-/// Where units of the machine's owner are: they go before those of packages.
+/// The folder for units of the machine's owner, which override those of packages.
 pub(super) const UNITS: &str = "/etc/systemd/system";
 
-/// A unit of ours, and the link that makes it start at boot.
+/// A unit of evenkeel, and the link that starts it at boot.
 ///
-/// The link is what `systemctl enable` makes. It hangs on `multi-user.target`, not on `sysinit.target`: our units write to devices
-/// that drivers bring, and nothing of the early boot may wait for that. Who must not start before them is named in `Before=`.
+/// The link is what `systemctl enable` creates. It belongs to `multi-user.target`, not to `sysinit.target`: our units
+/// write to devices that drivers provide, and the early boot must not wait for that. `Before=` names units that must
+/// start later.
 pub(super) fn files(name: &str, text: String) -> [PersistedFile; 2] {
     let path = format!("{UNITS}/{name}");
     let link = PersistedFile {
@@ -21,7 +23,7 @@ pub(super) fn files(name: &str, text: String) -> [PersistedFile; 2] {
     [PersistedFile { path, content: Content::Whole { text, mode: 0o644 } }, link]
 }
 
-/// The command that makes systemd read its units anew.
+/// The command that makes systemd read its units again.
 pub(super) fn daemon_reload(after: &str) -> PersistedCommand {
     let argv: Vec<String> = ["systemctl", "daemon-reload"].map(str::to_owned).into();
     PersistedCommand {
@@ -33,7 +35,7 @@ pub(super) fn daemon_reload(after: &str) -> PersistedCommand {
     }
 }
 
-/// The name of the first program, if it is not systemd. An image has none yet.
+/// The name of the init system, if it is not systemd. An image has none yet.
 pub(super) fn other_init<'a>(context: &PersistContext<'a>) -> Option<&'a str> {
     match context.facts.boot.init.known() {
         Some(Init::Other(name)) if !context.is_image => Some(name),
@@ -41,7 +43,7 @@ pub(super) fn other_init<'a>(context: &PersistContext<'a>) -> Option<&'a str> {
     }
 }
 
-/// `Before=` the server's unit, where it is named.
+/// `Before=` the server's unit, if it is known.
 pub(super) fn before(context: &PersistContext<'_>) -> String {
     context.unit.map(|unit| format!("Before={unit}\n")).unwrap_or_default()
 }

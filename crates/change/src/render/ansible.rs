@@ -1,8 +1,8 @@
-//! The script as an Ansible role of builtin modules: it lays the script down and runs it, and has tasks that undo it.
+//! The script as an Ansible role of builtin modules: it installs the script and runs it, and has tasks to undo it.
 //!
-//! The script does the work, rather than a task for each value and file: `sysctl` is no builtin module, `copy` on a file below
-//! `/sys` replaces instead of writes, and no module notes what was there before or puts all of it back when one step fails.
-//! No text of the plan stands in the role's YAML, so none can be a template in it.
+//! The script does the work, instead of one task per value and file. `sysctl` is not a builtin module, and `copy` on a
+//! file below `/sys` replaces instead of writes. No module records the original values or restores all of them when one
+//! step fails. The role's YAML contains no text of the plan, so the plan cannot inject a template.
 
 use super::{RenderError, RenderedFile, name, script};
 use crate::plan_file::PlanFile;
@@ -10,7 +10,7 @@ use crate::plan_file::PlanFile;
 /// The files of a role, by their paths in its folder.
 ///
 /// # Errors
-/// If a text of the plan must not get into a script.
+/// If a script cannot contain one of the plan's texts.
 pub fn role(plan: &PlanFile) -> Result<Vec<RenderedFile>, RenderError> {
     let name = name(plan);
     let text = |path: &str, template: &str| RenderedFile {

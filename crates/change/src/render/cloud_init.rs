@@ -1,20 +1,20 @@
-//! The script as user data of cloud-init: `write_files` lays it down, `runcmd` runs it at the first boot.
+//! The script as user data of cloud-init: `write_files` installs it, and `runcmd` runs it at the first boot.
 //!
-//! The files that make settings last are written by the script too, not by `write_files`: only the script notes what was there
-//! before, adds blocks and links, makes folders, and runs a command only if a file changed. One way in, one way out.
+//! The script also writes the files that persist settings, not `write_files`. Only the script records the original
+//! content, adds blocks and links, creates folders, and runs a command only if a file changed.
 
 use std::fmt::Write;
 
 use super::{RenderError, comment, name, script};
 use crate::plan_file::PlanFile;
 
-/// How far the lines of the script are indented in the literal block that holds them.
+/// The indentation of the script in its literal block.
 const INDENT: &str = "      ";
 
 /// The user data, which begins with `#cloud-config`.
 ///
 /// # Errors
-/// If a text of the plan must not get into a script.
+/// If a script cannot contain one of the plan's texts.
 pub fn cloud_init(plan: &PlanFile) -> Result<String, RenderError> {
     let path = format!("/var/lib/evenkeel/script/{}.sh", name(plan));
     let mut text = format!(
@@ -30,11 +30,11 @@ pub fn cloud_init(plan: &PlanFile) -> Result<String, RenderError> {
         comment(&plan.title),
         if plan.persist.is_some() { "" } else { " What must outlive that boot takes `evenkeel script --persist`." },
     );
-    // A literal block takes every line as it is. The script's texts were checked to have no letter that YAML can't show there,
-    // and its first line begins with no space, which tells how far all are indented.
+    // A literal block takes every line unchanged. The script's texts contain only characters that YAML can show, and
+    // its first line begins without a space, which sets the indentation.
     for line in script(plan)?.lines() {
         let indent = if line.is_empty() { "" } else { INDENT };
-        // A String takes every write.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{indent}{line}");
     }
     let _ = write!(text, "runcmd:\n  - [sh, {path}]\n");

@@ -1,8 +1,8 @@
-//! A plan in the words of other tools: a POSIX shell script, user data of cloud-init, an Ansible role. Each does what
-//! [`apply`](crate::apply()) does, in an order that people can read, and all of them by the one script.
+//! Renders a plan for other tools: a POSIX shell script, user data of cloud-init, an Ansible role. All of them use the
+//! one script, which does what [`apply`](crate::apply()) does, in an order that people can read.
 //!
-//! A plan file can come from anywhere, and what is made of it runs as root. So every text in it is checked before it is
-//! written, and quoted when it is: paths are plain ones of `/proc`, `/sys`, `/etc` and `/boot`, values are lines.
+//! A plan file can come from anywhere, and its rendering runs as root. So every text is checked and quoted: paths are
+//! plain ones of `/proc`, `/sys`, `/etc` and `/boot`, and values are single lines.
 
 mod ansible;
 mod cloud_init;
@@ -21,13 +21,13 @@ pub use cloud_init::cloud_init;
 pub use sh::script;
 pub use undo::undo_script;
 
-/// The longest value that is written, in bytes: a page is what the kernel takes in one write, and masks have two spellings.
+/// The longest value that is written, in bytes: the kernel accepts one page per write, and masks have two forms.
 const MAX_VALUE_BYTES: usize = 8192;
 
-/// A file that is to be made of a plan.
+/// A file that is rendered from a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RenderedFile {
-    /// Its path, below the folder that somebody chooses.
+    /// Its path, below a folder that the user chooses.
     pub path: String,
     /// Its permission bits.
     pub mode: u32,
@@ -35,7 +35,7 @@ pub struct RenderedFile {
     pub text: String,
 }
 
-/// Something that nothing here does.
+/// A setting that the rendering cannot apply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ToDo {
     /// The setting, as `KNOB=VALUE`.
@@ -44,19 +44,19 @@ pub struct ToDo {
     pub todo: String,
 }
 
-/// A plan with a text in it that must not get into a script. Reads well after "failed to".
+/// A plan with a text that a script must not contain. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("render the plan: {what} {text:?}: {why}")]
 pub struct RenderError {
-    /// What the text is for.
+    /// The purpose of the text.
     pub what: &'static str,
     /// Its start.
     pub text: String,
-    /// Why not, and what would do.
+    /// Why not, and what would be valid.
     pub why: &'static str,
 }
 
-/// What is left to do by hand once a plan's script has run.
+/// What the user must do after a plan's script has run.
 pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
     let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let steps = plan.steps.iter().filter(|planned| !planned.already_so).filter_map(|planned| {
@@ -76,7 +76,7 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
     });
     let mut all: Vec<ToDo> = steps.collect();
     for cannot in persist.into_iter().flat_map(|persist| &persist.cannot) {
-        // What is done by hand in any case is not told twice.
+        // Manual steps are in the list already.
         if !all.iter().any(|todo| todo.setting == cannot.setting) {
             let todo = format!("it does not persist over a boot: {}; {}", cannot.why, cannot.todo);
             all.push(ToDo { setting: cannot.setting.clone(), todo });
@@ -85,12 +85,12 @@ pub fn todo(plan: &PlanFile) -> Vec<ToDo> {
     all
 }
 
-/// The file that makes a setting come about after a boot.
+/// The file that applies a setting after a boot.
 fn carried<'a>(persist: Option<&'a PersistPlan>, setting: &str) -> Option<&'a str> {
     persist?.carried.iter().find(|carried| carried.setting == setting).map(|carried| carried.by.as_str())
 }
 
-/// A name for what is made of a plan, the same whenever and wherever its settings are planned.
+/// A name for the rendering of a plan, the same whenever and wherever its settings are planned.
 pub fn name(plan: &PlanFile) -> String {
     let unit = plan.persist.as_ref().and_then(|lasting| lasting.unit.clone()).unwrap_or_default();
     let kept = if plan.persist.is_some() { "kept" } else { "" };
@@ -102,14 +102,14 @@ fn refused(what: &'static str, text: &str, why: &'static str) -> RenderError {
     RenderError { what, text: text.chars().take(100).collect(), why }
 }
 
-/// A letter that is one in every reader: a line of sh, of YAML, of a terminal.
+/// A character that every reader takes literally: sh, YAML, and a terminal.
 fn is_plain(letter: char) -> bool {
     let breaks_lines = matches!(letter, '\u{2028}' | '\u{2029}');
     let is_unseen = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     !letter.is_control() && !breaks_lines && !is_unseen && !matches!(letter, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// One line of letters, as a value or a word of a command must be.
+/// One line of such characters, for a value or a word of a command.
 fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     if text.len() > MAX_VALUE_BYTES {
         return Err(refused(what, text, "it is too long for a file of the kernel"));
@@ -120,7 +120,7 @@ fn line<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     Ok(text)
 }
 
-/// Lines of letters, as a configuration file must be.
+/// Lines of such characters, for a configuration file.
 fn lines<'a>(what: &'static str, text: &'a str) -> Result<&'a str, RenderError> {
     if text.len() > evenkeel_hostfs::MAX_FILE_BYTES {
         return Err(refused(what, text, "it is too long for a configuration file"));
@@ -147,7 +147,7 @@ fn below<'a>(path: &'a str, tops: &[&str], why: &'static str) -> Result<&'a str,
     if is_inside && path.len() <= 4096 { line("the path", path) } else { Err(refused("the path", path, why)) }
 }
 
-/// `text` for a comment: one line, whatever it was.
+/// `text` as a comment: one line, whatever it was.
 fn comment(text: &str) -> String {
     text.chars().map(|letter| if is_plain(letter) { letter } else { '?' }).take(1000).collect()
 }

@@ -1,4 +1,4 @@
-//! The script: fixed functions, of which only those are printed that it needs, then a line of data for each step.
+//! The script: fixed functions, printed only if needed, then one line of data per step.
 
 use std::fmt::Write;
 
@@ -12,10 +12,10 @@ use crate::persist_plan::{Content, PersistPlan, PersistedCommand, PersistedFile}
 use crate::plan_file::{PlanFile, PlannedStep};
 use crate::shell::{quoted, word};
 
-/// The script that does what `apply` does with the plan, on the machine that it is run on.
+/// The script that does what `apply` does with the plan, on the machine where it runs.
 ///
 /// # Errors
-/// If a text of the plan must not get into a script.
+/// If a script cannot contain one of the plan's texts.
 pub fn script(plan: &PlanFile) -> Result<String, RenderError> {
     let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let mut text = head(plan);
@@ -85,7 +85,7 @@ case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
     )
 }
 
-/// The functions that a plan needs, and those that its undo script will.
+/// The functions that a plan and its undo script need.
 fn functions(text: &mut String, needs: &Needs) {
     push(text, include_str!("sh/look.sh"));
     push(text, "\n");
@@ -141,7 +141,7 @@ fn step(text: &mut String, planned: &PlannedStep, persist: Option<&PersistPlan>)
     line("the value", &step.wanted)?;
     let setting = format!("{}={}", step.knob, step.wanted);
     let at = if step.place.starts_with('/') { String::new() } else { format!(" at {}", step.place) };
-    // A String takes every write, here and below.
+    // Writing to a String cannot fail, here and below.
     let _ = writeln!(text, "\n# {}", comment(&format!("{setting}{at}")));
     if let Action::Write { path, reading, in_force, side_effects, .. } = &step.action {
         push(text, &write_line(path, *reading, &step.wanted)?);
@@ -202,7 +202,7 @@ fn file(text: &mut String, file: &PersistedFile) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// `text` as it is, up to a word that it does not have.
+/// `text` as it is, ended by a word that it does not contain.
 fn here_document(text: &str) -> String {
     let mut end = "END".to_owned();
     while text.contains(&end) {
@@ -231,7 +231,7 @@ fn command(text: &mut String, command: &PersistedCommand) -> Result<(), RenderEr
     Ok(())
 }
 
-/// Whether there is a line of sh in it that is no comment.
+/// Whether it contains a line of sh that is not a comment.
 fn does_something(plan: &PlanFile) -> bool {
     let needs = Needs::of(plan);
     needs.values || needs.files || needs.commands

@@ -1,4 +1,4 @@
-//! What undoes a plan: the functions that every undo script has, and the one that is made from what a plan saw.
+//! Undoes a plan: the functions that every undo script has, and the script that is made from the values in the plan.
 
 use std::fmt::Write;
 
@@ -12,15 +12,15 @@ use crate::persist_plan::Content;
 use crate::plan_file::PlanFile;
 use crate::shell::{quoted, word};
 
-/// Which boot this is, so that values of an earlier one are not put back: the kernel has forgotten what we wrote, and the
-/// numbers of interrupts may be others.
+/// The boot, so that values of an earlier one are not restored: the kernel has lost what we wrote, and interrupts may
+/// have other numbers.
 pub(super) const BOOT: &str = r#"boot=$(cat "$root/proc/sys/kernel/random/boot_id" 2>/dev/null) || boot=none
 case $boot in '' | *[!0-9a-z-]*) boot=none ;; esac
 "#;
 
-/// The marks around a block: those of [`edit`](crate::edit), since they are cut out of what it makes.
+/// The marks around a block, taken from the output of [`edit`](crate::edit), so that they are the same.
 pub(super) fn marks() -> String {
-    // No line of a file has this.
+    // No line of a file equals this.
     const HERE: &str = "\0";
     let around = |before: &str| {
         let before = Entry::File { text: before.to_owned(), mode: 0o644 };
@@ -86,13 +86,13 @@ pub(super) fn functions(text: &mut String, needs: &Needs) {
     text.extend(parts.iter().filter(|(is_needed, _)| *is_needed).map(|(_, part)| *part));
 }
 
-/// The script that undoes a plan by what the plan saw, for who has not run its script, or has lost what that noted.
+/// The script that undoes a plan from the values in the plan, for users who did not run its script or lost its records.
 ///
-/// A plan does not know what was in its files before. Those that were to be ours whole are removed, and from the others ours
-/// is taken out.
+/// A plan does not contain the original content of files. Files that evenkeel owns whole are removed; from the others,
+/// our part is removed.
 ///
 /// # Errors
-/// If a text of the plan must not get into a script.
+/// If a script cannot contain one of the plan's texts.
 pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
     let persist = plan.persist.as_ref().map(|lasting| &lasting.persist);
     let mut text = format!(
@@ -122,7 +122,7 @@ pub fn undo_script(plan: &PlanFile) -> Result<String, RenderError> {
             Content::Block { .. } => " edited block".to_owned(),
             Content::KernelArguments { arguments } => format!(" edited arguments {}", words(arguments, argument)?),
         };
-        // A String takes every write, here and below.
+        // Writing to a String cannot fail, here and below.
         let _ = writeln!(text, "old_file {} ours{how}", word(config_path(&file.path)?));
     }
     for command in persist.into_iter().flat_map(|persist| &persist.commands).filter(|command| !command.undo.is_empty())

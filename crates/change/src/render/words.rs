@@ -1,11 +1,11 @@
-//! Words of a script that the plan and what undoes it have in common.
+//! Words that a plan's script and its undo script share.
 
 use evenkeel_host::Reading;
 
 use super::{RenderError, line, refused};
 use crate::shell::word;
 
-/// What `text_of` and `spelled` know a reading by.
+/// The name of a reading for `text_of` and `spelled`.
 pub(super) fn reading_name(reading: Reading) -> &'static str {
     match reading {
         Reading::Plain => "plain",
@@ -16,7 +16,7 @@ pub(super) fn reading_name(reading: Reading) -> &'static str {
     }
 }
 
-/// A word of the kernel's command line, which parts them at white space.
+/// A word of the kernel command line, which the kernel splits at white space.
 pub(super) fn argument(text: &str) -> Result<&str, RenderError> {
     if text.is_empty() || text.contains(char::is_whitespace) {
         return Err(refused("the kernel argument", text, "it must be one word"));

@@ -1,4 +1,4 @@
-//! Whether a control group stops the server when it has had its CPU time.
+//! Whether a control group stops the server when it has used its CPU quota.
 
 use crate::extras::{Extras, Lasts, ServerUnit};
 use crate::fact::Fact;

@@ -1,4 +1,4 @@
-//! CPU time that a limited control group may save up for a busy moment.
+//! Unused CPU time that a limited control group may save for a busy period.
 
 use crate::extras::Extras;
 use crate::fact::Fact;

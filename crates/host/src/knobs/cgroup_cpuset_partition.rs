@@ -1,4 +1,4 @@
-//! CPUs kept apart at runtime: what isolcpus= does at boot and can't undo.
+//! CPUs reserved at runtime. Unlike isolcpus= at boot, it can be undone.
 
 use crate::extras::Extras;
 use crate::facts::Facts;

@@ -1,4 +1,4 @@
-//! Who keeps the clock right, and whether the host offers a better clock to keep it by.
+//! Which service corrects the clock, and whether the host offers a better reference clock.
 
 use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;

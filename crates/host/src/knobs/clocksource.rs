@@ -1,4 +1,4 @@
-//! The hardware that the kernel reads the time from.
+//! The hardware clock that the kernel reads.
 
 use crate::extras::Extras;
 use crate::facts::{Cloud, Facts, Hypervisor};
@@ -11,7 +11,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Sources that a process reads without entering the kernel, with what there is to say of each; the best first.
+/// Sources that a process reads without entering the kernel, each with a description; the best first.
 const IN_USER_SPACE: [(&str, &str); 4] = [
     ("tsc", "a process reads it in user space"),
     ("kvm-clock", "a process reads it in user space, like tsc, and KVM corrects it for the host; AWS recommends it"),
@@ -19,7 +19,7 @@ const IN_USER_SPACE: [(&str, &str); 4] = [
     ("arch_sys_counter", "a process reads it in user space, and ARM has no other source"),
 ];
 
-/// Sources that take a system call to read, and some a slow device or the hypervisor.
+/// Sources that need a system call, and some a slow device or the hypervisor.
 const IN_THE_KERNEL: [&str; 5] = ["hpet", "acpi_pm", "xen", "jiffies", "refined-jiffies"];
 
 pub(super) const KNOB: Knob = Knob {
@@ -65,8 +65,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Reading a clock is counted nowhere; that the source is in force is read back at each switch.
-        // A system call in place of a read in user space, at each look at the clock.
+        // No counter shows clock reads; each switch reads back that the source is in force. The cost is a system call
+        // instead of a read in user space, for each clock read.
         effect: Some(Effect::Medium),
         ..Extras::NONE
     },
@@ -152,7 +152,7 @@ fn is_on_aws(facts: &Facts) -> bool {
     facts.machine.cloud.known() == Some(&Cloud::Aws)
 }
 
-/// The promises that the processor does not make of its counter.
+/// The guarantees that the processor does not give for its counter.
 fn missing(facts: &Facts) -> Vec<&'static str> {
     let Some(tsc) = facts.clock.tsc.known() else { return Vec::new() };
     let flags = [
@@ -162,8 +162,8 @@ fn missing(facts: &Facts) -> Vec<&'static str> {
     flags.into_iter().filter(|(stands, _)| !stands).map(|(_, flag)| flag).collect()
 }
 
-/// What keeps the counter from being a clock source: an argument, a promise that the processor does not make, or else what the
-/// kernel said when it gave it up.
+/// Why the counter is not a clock source: an argument, a missing guarantee of the processor, or else the kernel's own
+/// message.
 fn no_tsc(facts: &Facts) -> Option<String> {
     if let Some(argument) = facts.clock.argument_against_tsc() {
         return Some(format!("{argument} on the kernel command line disables tsc: remove it"));

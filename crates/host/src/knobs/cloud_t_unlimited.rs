@@ -1,4 +1,4 @@
-//! Whether an instance that lives on CPU credits may go on without any.
+//! Whether an instance with CPU credits may continue without any.
 
 use crate::extras::Extras;
 use crate::facts::Facts;

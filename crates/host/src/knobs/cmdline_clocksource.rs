@@ -1,4 +1,4 @@
-//! Which clock source the kernel takes from boot on: what makes the choice of `clocksource` last.
+//! The clock source that the kernel uses from boot on: it persists the choice of `clocksource`.
 
 use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;

@@ -1,4 +1,4 @@
-//! Whether CPUs spin when they have nothing to do, which guides name as the shortest way to wake.
+//! Whether idle CPUs spin, which guides recommend for the shortest wake-up.
 
 use crate::extras::Extras;
 use crate::facts::Facts;

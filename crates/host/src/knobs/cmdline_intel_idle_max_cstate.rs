@@ -13,7 +13,7 @@ const ARGUMENT: &str = "intel_idle.max_cstate";
 /// The first state of the driver's list: C1.
 const WANTED: u32 = 1;
 
-/// States that take no longer to leave do not show in a tick.
+/// States with a shorter exit latency have no visible effect on a tick.
 const EXIT_US_MAX: u64 = 10;
 
 pub(super) const KNOB: Knob = Knob {
@@ -114,7 +114,7 @@ fn other_driver(driver: &Fact<String>) -> Finding {
     Finding::not_here(ARGUMENT, reason)
 }
 
-/// Name and exit latency, in microseconds, of the state that takes longest to leave among those that are on.
+/// Name and exit latency, in microseconds, of the enabled state with the longest exit latency.
 pub(super) fn deepest(states: &[IdleState]) -> Option<(String, u64)> {
     let on = states.iter().filter(|state| state.disabled.known() != Some(&true));
     let slowest = on.filter_map(|state| Some((state, *state.exit_latency_us.known()?))).max_by_key(|(_, exit)| *exit);

@@ -1,4 +1,4 @@
-//! CPUs that the scheduler leaves to whoever pins himself there, from boot on.
+//! CPUs that the scheduler leaves to pinned threads, from boot on.
 
 use evenkeel_sys::CpuSet;
 
@@ -13,7 +13,7 @@ use crate::shapes::{cpus, one, usable_cpus};
 
 const ARGUMENT: &str = "isolcpus";
 
-/// With fewer CPUs, what is left for everything else is too little.
+/// With fewer CPUs, too few remain for everything else.
 const CPUS_MIN: usize = 4;
 
 pub(super) const KNOB: Knob = Knob {
@@ -96,7 +96,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(Finding::set(ARGUMENT, &apart, reason))
 }
 
-/// How irqbalance is told, which some versions know by the list and others by the mask.
+/// The setting for irqbalance: some versions read the list, others the mask.
 fn ban(cpus: &CpuSet) -> String {
     format!("irqbalance: IRQBALANCE_BANNED_CPULIST={cpus}, before 1.8 IRQBALANCE_BANNED_CPUS={}", cpus.to_mask(1))
 }

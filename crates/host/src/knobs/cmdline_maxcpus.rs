@@ -1,4 +1,4 @@
-//! How many CPUs the kernel starts when it boots, which guides use to be rid of second threads.
+//! How many CPUs the kernel starts at boot. Guides use it to disable second threads.
 
 use crate::extras::{CounterPlace, Extras};
 use crate::facts::Facts;
@@ -101,7 +101,7 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     Ok(Finding::keep(ARGUMENT, reason))
 }
 
-/// Whether the first threads of the cores are not the first CPUs, so that counting CPUs does not choose threads.
+/// Whether the first threads of the cores are not the first CPUs, so that a count of CPUs does not select threads.
 fn has_neighbours(cores: &Cores) -> bool {
     cores.first_threads() != (0..cores.len()).collect()
 }
@@ -114,7 +114,7 @@ mod tests {
     use crate::fact::Fact;
     use crate::testing::{check, set, two_nodes, with_cpus};
 
-    /// Four CPUs whose siblings are neighbours: 0 and 1, 2 and 3.
+    /// Four CPUs whose siblings are adjacent: 0 and 1, 2 and 3.
     fn neighbours(facts: &mut Facts) {
         for cpu in &mut facts.cpus.cpus {
             let first = cpu.cpu / 2 * 2;

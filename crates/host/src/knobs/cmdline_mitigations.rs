@@ -1,4 +1,4 @@
-//! What the kernel does against weaknesses of the processor, which costs time at each entry to it.
+//! The kernel's mitigations of processor vulnerabilities, which cost time at each entry to the kernel.
 
 use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;

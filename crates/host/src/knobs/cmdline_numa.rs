@@ -1,4 +1,4 @@
-//! Whether the kernel was told to take several memory nodes for one.
+//! Whether a kernel argument merges several memory nodes into one.
 
 use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;

@@ -15,7 +15,7 @@ const ARGUMENT: &str = "processor.max_cstate";
 /// C1; the kernel reads 0 as 1 too.
 const WANTED: u32 = 1;
 
-/// States that take no longer to leave do not show in a tick.
+/// States with a shorter exit latency have no visible effect on a tick.
 const EXIT_US_MAX: u64 = 10;
 
 pub(super) const KNOB: Knob = Knob {

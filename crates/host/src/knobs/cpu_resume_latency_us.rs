@@ -1,4 +1,4 @@
-//! How long one CPU may take to wake: what `/dev/cpu_dma_latency` is for all of them.
+//! The limit on the wake-up time of one CPU; `/dev/cpu_dma_latency` limits all of them.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
@@ -69,12 +69,12 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     vec![Finding::keep(KNOB.id, reason)]
 }
 
-/// What there is to say of a CPU that is bounded, or of which it is not known.
+/// The finding for a CPU with a limit, or with an unknown one.
 fn decide(cpu: usize, bound: &Fact<String>) -> Option<Finding> {
     let place = format!("cpu{cpu}");
     Some(match bound {
         Fact::Known(text) if text == "0" => return None,
-        // Without the file there is nothing that could bound it.
+        // Without the file, there is no limit.
         Fact::Absent { .. } => return None,
         Fact::Known(text) if text == "n/a" => {
             Finding::keep(place, "somebody set it to allow no latency: the CPU polls and never sleeps").at(text)

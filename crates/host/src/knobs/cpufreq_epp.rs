@@ -1,4 +1,4 @@
-//! What CPUs that choose their own frequency prefer, energy or performance.
+//! The energy or performance preference of CPUs that select their own frequency.
 
 use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, FrequencyPolicy};
@@ -40,7 +40,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // What the preference sways is the frequency.
+        // The preference changes the frequency.
         counter: Some(Counter::Frequency),
         ..Extras::NONE
     },

@@ -1,4 +1,4 @@
-//! Who chooses the frequency of CPUs, where the guest has a say in it.
+//! The policy that selects the frequency of CPUs, if the guest controls it.
 
 use crate::extras::{Counter, Extras, TunedProfile};
 use crate::facts::{Facts, FrequencyPolicy};
@@ -47,7 +47,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // What a governor does is to choose a frequency.
+        // A governor selects a frequency.
         counter: Some(Counter::Frequency),
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],
         ..Extras::NONE

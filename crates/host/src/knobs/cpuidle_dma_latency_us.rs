@@ -1,4 +1,4 @@
-//! How long a CPU may take to wake, for as long as somebody holds `/dev/cpu_dma_latency` open.
+//! The limit on the wake-up time of all CPUs, while a process keeps `/dev/cpu_dma_latency` open.
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile, Wait};
 use crate::fact::Fact;
@@ -12,7 +12,7 @@ use super::cmdline_intel_idle_max_cstate::deepest;
 
 const PATH: &str = "/dev/cpu_dma_latency";
 
-/// Leaves C1 of the drivers with real states, which takes at most 2 us to leave, and rules out what is deeper.
+/// Allows C1 of the drivers with real states, whose exit latency is at most 2 us, and excludes deeper ones.
 const WANTED_US: u64 = 2;
 
 pub(super) const KNOB: Knob = Knob {
@@ -58,7 +58,8 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     one(decide(facts, context.goal).map(|finding| as_held(facts, finding)))
 }
 
-/// With the value in force, where root asks; what somebody holds that low already need not be held again.
+/// Adds the value in force, which only root can read. If a process already holds it that low, nobody needs to hold it
+/// again.
 fn as_held(facts: &Facts, finding: Finding) -> Finding {
     let Some(held_us) = facts.idle.dma_latency_us.known() else { return finding };
     let wanted: Option<u64> = finding.wanted.as_ref().and_then(|wanted| wanted.parse().ok());

@@ -1,4 +1,4 @@
-//! Why idle states are not switched off one by one here, and what to do about one that somebody did switch off.
+//! Explains why evenkeel does not disable single idle states, and reports states that somebody disabled.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;

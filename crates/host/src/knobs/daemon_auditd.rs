@@ -1,4 +1,4 @@
-//! Whether rules of the audit system are looked at in each system call.
+//! Whether the kernel checks audit rules in each system call.
 
 use crate::extras::Extras;
 use crate::fact::Fact;

@@ -1,4 +1,4 @@
-//! Work that the distribution starts by the clock, in the middle of a match if that is when it is due.
+//! Scheduled work of the distribution, which may start in the middle of a match.
 
 use crate::extras::Extras;
 use crate::fact::Fact;

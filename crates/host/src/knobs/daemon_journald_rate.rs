@@ -1,4 +1,4 @@
-//! How much of what a server prints the journal writes to disk before it drops the rest.
+//! How much of a server's output journald writes to disk before it drops the rest.
 
 use crate::extras::Extras;
 use crate::fact::Fact;

@@ -1,4 +1,4 @@
-//! Who orders the requests of a disk.
+//! The scheduler of a disk's requests.
 
 use crate::extras::{Counter, Extras};
 use crate::fact::Fact;
@@ -84,7 +84,7 @@ fn decide(facts: &Facts, disk: &Disk, goal: Goal) -> Finding {
     finding.at(&scheduler.chosen)
 }
 
-/// Whether another machine's scheduler stands behind it.
+/// Whether the host schedules the requests too.
 fn is_virtual(facts: &Facts, disk: &Disk) -> bool {
     let in_guest = facts.machine.hypervisor.known().is_some_and(|hypervisor| *hypervisor != Hypervisor::None);
     matches!(disk.kind, DiskKind::Ebs | DiskKind::Virtio | DiskKind::Xen) || (in_guest && disk.kind == DiskKind::Scsi)

@@ -71,13 +71,13 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     findings
 }
 
-/// The CPUs that a server was reason to need, and how they would be kept for it.
+/// The CPUs that the user's server needs, and how they can be reserved.
 struct Share {
     needed: u64,
     split: Option<Split>,
 }
 
-/// Which CPUs serve interrupts and which are the server's, core by core: siblings slow each other.
+/// Which CPUs serve interrupts and which the server uses, by whole cores, because siblings slow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Split {
     /// The first CPU of each core that serves interrupts.
@@ -87,8 +87,8 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// As many cores for interrupts as leave the server what it needs, those that serve some already first; `None` if not
-    /// even one can be spared.
+    /// As many cores for interrupts as the server can spare, preferring those that already serve some; `None` if it
+    /// cannot spare any.
     pub(super) fn of(facts: &Facts, needed: u64) -> Option<Split> {
         let online = facts.cpus.online.known()?;
         let usable = facts.limits.cpus_allowed.known().map_or(online.clone(), |allowed| online.and(allowed));
@@ -128,7 +128,7 @@ fn of_nic(facts: &Facts, share: Option<&Share>, nic: &Nic) -> Vec<Finding> {
     let split = share.and_then(|share| share.split.as_ref());
     let cores: Vec<usize> = split.map_or_else(|| first_of_each_core(facts, nic, online), |split| split.irqs.clone());
     let of_irq = |(at, irq): (usize, &Irq)| {
-        // Round and round the cores, so that as many interrupts as there are cores get one each.
+        // Assigns the cores in turn, so that interrupts are spread evenly.
         let free = (!cores.is_empty()).then(|| cores[at % cores.len()]);
         let finding = decide(facts, nic, irq, Choice { cpus: online.len(), free, share });
         let allowed = irq.affinity.known();
@@ -137,13 +137,13 @@ fn of_nic(facts: &Facts, share: Option<&Share>, nic: &Nic) -> Vec<Finding> {
     nic.irqs.iter().enumerate().map(of_irq).collect()
 }
 
-/// What there is to choose from for one interrupt.
+/// The choices for one interrupt.
 struct Choice<'a> {
-    /// CPUs that run.
+    /// Running CPUs.
     cpus: usize,
-    /// The CPU that it would be pinned to.
+    /// The CPU to pin it to.
     free: Option<usize>,
-    /// What is reason of the server's CPUs.
+    /// The server's CPUs, if the user gave them.
     share: Option<&'a Share>,
 }
 
@@ -159,7 +159,7 @@ fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice<'_>) -> Finding {
         );
         return Finding { state: crate::finding::State::OwnedBy, ..Finding::keep(place, reason) };
     }
-    // Without effective_affinity_list only the set that was asked for is known, and a set of one says enough.
+    // Without effective_affinity_list only the requested set is known; a set of one CPU is enough.
     if let Some(cpu) = irq.effective.known().or(irq.affinity.known()).and_then(only) {
         let reason = format!("{}: {}", irq.name, served_by(facts, cpu));
         return match choice.share {
@@ -184,14 +184,14 @@ fn decide(facts: &Facts, nic: &Nic, irq: &Irq, choice: Choice<'_>) -> Finding {
     }
 }
 
-/// An interrupt with the one CPU that serves it, and what there is to say of that.
+/// An interrupt with the one CPU that serves it, and the reason so far.
 struct Served<'a> {
     irq: &'a Irq,
     cpu: usize,
     reason: String,
 }
 
-/// What becomes of an interrupt that is pinned, for a server that needs CPUs of its own.
+/// The finding for a pinned interrupt, for a server that needs its own CPUs.
 fn with_share(served: Served<'_>, share: &Share, free: Option<usize>) -> Finding {
     let Served { irq, cpu, reason } = served;
     let (place, needed) = (irq.number, share.needed);
@@ -236,14 +236,14 @@ fn served_by(facts: &Facts, cpu: usize) -> String {
     reason
 }
 
-/// The CPUs of the node that the interface is attached to, where the machine tells.
+/// The CPUs of the interface's node, if known.
 pub(super) fn node_cpus(facts: &Facts, nic: &Nic) -> Option<CpuSet> {
     let number = u32::try_from(*nic.numa_node.known()?).ok()?;
     let node = facts.numa.nodes.known()?.iter().find(|node| node.node == number)?;
     node.cpus.known().cloned()
 }
 
-/// The first sibling of each core near an interface that runs and that the scheduler may use.
+/// The first sibling of each running core near an interface that the scheduler may use.
 fn first_of_each_core(facts: &Facts, nic: &Nic, online: &CpuSet) -> Vec<usize> {
     let near = node_cpus(facts, nic).unwrap_or_else(|| online.clone()).and(online);
     let near = facts.cpus.isolated.known().map_or(near.clone(), |isolated| near.without(isolated));
@@ -275,7 +275,7 @@ mod tests {
         facts.limits.cpus_allowed = facts.cpus.online.clone();
     }
 
-    /// Whatever is reason of the server, what serves interrupts and what remains are disjoint, and none is cut in two.
+    /// For any server, the CPUs for interrupts and the remaining CPUs are disjoint, and no core is split.
     #[test]
     fn a_server_is_told_which_cpus_remain() {
         let four_queues = |facts: &mut Facts| nics(facts)[0] = nic("eth0", 4, 24);
@@ -326,7 +326,7 @@ mod tests {
         );
     }
 
-    /// As masks of 36 CPUs: how the same machine prints CPU 23 and CPU 33.
+    /// As masks of 36 CPUs: the same machine prints CPU 23 and CPU 33 this way.
     #[test]
     fn masks_of_cpu_23_and_33() {
         for (mask, cpu) in [("0,00800000", 23), ("2,00000000", 33)] {

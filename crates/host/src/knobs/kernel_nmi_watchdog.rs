@@ -1,4 +1,4 @@
-//! Whether a counter of each CPU interrupts it to see that it is alive.
+//! Whether a counter of each CPU interrupts it to check that it responds.
 
 use crate::extras::{CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
@@ -35,8 +35,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["NMI"] }],
-        // Its interrupts are those of the counter that it takes from others, which guests mostly do not have.
-        // One interrupt every few seconds.
+        // Its interrupts come from a performance counter, which guests mostly do not have. One interrupt every few
+        // seconds.
         effect: Some(Effect::Small),
         tuned: &[TunedProfile::NetworkLatency],
         ..Extras::NONE

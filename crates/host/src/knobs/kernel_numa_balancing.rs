@@ -40,7 +40,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["numa_hint_faults", "numa_pages_migrated"] }],
         counter: Some(Counter::NumaHinting),
-        // Memory is moved, or freed, before the thread that asks for it goes on.
+        // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
         worth_a_trial: &["0"],
         tuned: &[TunedProfile::NetworkLatency],

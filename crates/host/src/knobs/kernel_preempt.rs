@@ -1,4 +1,4 @@
-//! Whether the kernel lets go of a CPU while it works on its own behalf.
+//! Whether the kernel yields a CPU while it does its own work.
 
 use crate::extras::Extras;
 use crate::facts::Facts;
@@ -96,8 +96,8 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     }))
 }
 
-/// Whether the kernel would not know this model: `sched_dynamic_mode` of 7.x has neither none nor voluntary where there is
-/// lazy, which x86 has.
+/// Whether the kernel does not know this model: `sched_dynamic_mode` of 7.x has neither none nor voluntary if the
+/// architecture has lazy, as x86 does.
 fn is_refused(facts: &Facts, word: &str) -> bool {
     if let Some(on_offer) = facts.preemption.on_offer.known() {
         return !on_offer.iter().any(|offered| offered == word);

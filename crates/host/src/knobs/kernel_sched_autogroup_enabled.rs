@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // By pressure: groups share a CPU only where somebody waits for it.
+        // Measured by pressure: groups share a CPU only if somebody waits for it.
         counter: Some(Counter::WaitingThreads),
         effect: Some(Effect::Small),
         worth_a_trial: &["0", "1"],

@@ -39,8 +39,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Throttling of real-time threads is logged once and counted nowhere.
-        // The real-time throttle takes 50 ms of every second from a thread that spins.
+        // The kernel logs throttling of real-time threads once and does not count it. It takes 50 ms of every second
+        // from a thread that spins.
         effect: Some(Effect::Large),
         tuned: &[TunedProfile::Realtime],
         ..Extras::NONE

@@ -29,7 +29,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/interrupts", names: &["LOC"] }],
-        // Timers that move are counted nowhere.
+        // No counter shows moved timers.
         tuned: &[TunedProfile::NetworkLatency],
         ..Extras::NONE
     },

@@ -1,4 +1,4 @@
-//! Both of the kernel's watchdogs in one switch, which is more than a server asks for.
+//! One switch for both of the kernel's watchdogs; a server needs at most the finer one.
 
 use crate::extras::Extras;
 use crate::facts::Facts;
@@ -31,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
     }],
     extras: Extras {
         read_in: &[],
-        // Its threads' wake-ups are counted among all others.
+        // The wake-ups of its threads are only counted together with all others.
         side_effects: &["/proc/sys/kernel/nmi_watchdog", "/proc/sys/kernel/soft_watchdog"],
         ..Extras::NONE
     },

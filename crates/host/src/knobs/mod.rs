@@ -1,4 +1,5 @@
-//! The table of knobs: one file each, one line here. Tests hold that every file is listed, sourced and documented.
+//! The table of knobs: one file and one line each. Tests check that every file is listed, has sources, and is
+//! documented.
 
 use crate::finding::shown;
 use crate::knob::Knob;
@@ -214,7 +215,7 @@ pub fn find(id: &str) -> Result<&'static Knob, SettingError> {
         .ok_or_else(|| SettingError::UnknownKnob { id: shown(id), nearest: nearest(id) })
 }
 
-/// The id that was probably meant: one that contains what was given, or has at least two thirds of its letters right.
+/// The id that the user probably meant: one that contains the input, or has at least two thirds of its letters.
 fn nearest(given: &str) -> Option<&'static str> {
     const PART_BYTES_MIN: usize = 3;
     const GIVEN_BYTES_MAX: usize = 64;
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(id.chars().count(), 100);
     }
 
-    /// Texts that end up side by side in tables and lists are fragments; only the mechanism is made of sentences.
+    /// Texts in tables and lists are fragments; only the mechanism consists of sentences.
     #[test]
     fn every_text_is_there_and_of_its_kind() {
         for knob in ALL {
@@ -310,7 +311,7 @@ mod tests {
         }
     }
 
-    /// What is read is what the text names.
+    /// The text names every counter that is read.
     #[test]
     fn counters_that_are_read_stand_in_the_text() {
         for knob in ALL {
@@ -334,7 +335,7 @@ mod tests {
         }
     }
 
-    /// What every piece of advice must hold to, whatever the machine.
+    /// Requirements for every finding on every machine.
     fn assert_sound(facts: &Facts) {
         for (knob, goal) in ALL.iter().copied().flat_map(|knob| Goal::ALL.map(|goal| (knob, goal))) {
             let advice = advise_on(knob, facts, &goal.into());

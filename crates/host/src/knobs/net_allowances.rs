@@ -1,4 +1,4 @@
-//! Packets that the cloud held back or dropped because the instance used up what it is allowed.
+//! Packets that the cloud delayed or dropped because the instance exceeded its allowance.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::rank::Effect;
 use crate::shapes::each_interface;
 
-/// How the counters of ENA end.
+/// The suffix of ENA's allowance counters.
 const END: &str = "_allowance_exceeded";
 
 pub(super) const KNOB: Knob = Knob {
@@ -44,7 +44,7 @@ pub(super) const KNOB: Knob = Knob {
         Source { title: "APerf, its rules for ENA", says: "each of the counters is a finding when it rises" },
     ],
     extras: Extras {
-        // What exceeds an allowance is queued for long or dropped.
+        // Traffic beyond an allowance is queued for long or dropped.
         effect: Some(Effect::Large),
         ..Extras::NONE
     },
@@ -80,7 +80,7 @@ fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
     Ok(finding.at(total))
 }
 
-/// A counter with what helps.
+/// A counter with the remedy.
 fn as_text(name: &str, count: u64) -> String {
     let helps = match name.strip_suffix(END) {
         Some("bw_in" | "bw_out") => "a larger instance has more bandwidth",

@@ -13,7 +13,7 @@ const PATH: &str = "/proc/sys/net/core/busy_poll";
 /// What the kernel's documentation suggests for several sockets.
 const WANTED_US: i64 = 50;
 
-/// With fewer CPUs than this the one that polls is one that the server or its interrupts need.
+/// With fewer CPUs, the CPU that polls is one that the server or its interrupts need.
 const CPUS_MIN: usize = 4;
 
 pub(super) const KNOB: Knob = Knob {
@@ -67,14 +67,14 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     one(decide(facts, context.goal, Polling { path: PATH, on, suits }))
 }
 
-/// One of the two settings that make a thread poll: where polling is wise does not depend on which.
+/// One of the two settings that make a thread poll. Whether polling is useful does not depend on which one.
 #[derive(Clone, Copy)]
 pub(super) struct Polling {
     /// The file.
     pub(super) path: &'static str,
-    /// What is said where it polls already, for so many microseconds.
+    /// The reason if it already polls for this many microseconds.
     pub(super) on: fn(i64) -> String,
-    /// What is said where it should, for so many microseconds.
+    /// The reason if it should poll for this many microseconds.
     pub(super) suits: fn(i64) -> String,
 }
 
@@ -117,13 +117,13 @@ pub(super) fn decide(facts: &Facts, goal: Goal, polling: Polling) -> Result<Find
     Ok(Finding::set(path, WANTED_US, reason).at(current))
 }
 
-/// A file and what it holds.
+/// A file and its content.
 struct Polled {
     path: &'static str,
     current: i64,
 }
 
-/// Well as it is when off, to be switched off when on.
+/// Keep it if it is off; disable it if it is on.
 fn off(polled: Polled, well: fn(&'static str, String) -> Finding, why: String) -> Finding {
     let Polled { path, current } = polled;
     let finding = if current == 0 { well(path, why) } else { Finding::set(path, 0, why) };

@@ -116,7 +116,7 @@ mod tests {
         );
     }
 
-    /// What the sources get wrong: a socket that is open already does not follow.
+    /// The error in the sources: an open socket does not follow the setting.
     #[test]
     fn only_new_sockets_follow() {
         assert_eq!(KNOB.takes_effect, TakesEffect::NewSockets);

@@ -1,4 +1,4 @@
-//! How many packets a CPU takes from its devices in one go.
+//! How many packets a CPU takes from its devices in one round.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, reads};
@@ -36,7 +36,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::SoftnetColumns(&[3])],
-        // A budget that is never used up ends nothing.
+        // A budget that is never used up has no effect.
         counter: Some(Counter::PacketBudget),
         worth_a_trial: &["600"],
         ..Extras::NONE
@@ -111,7 +111,7 @@ mod tests {
         );
     }
 
-    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    /// Past losses are reported, but do not decide anything, whether zero or not.
     #[test]
     fn the_counter_is_told_and_decides_nothing() {
         check(

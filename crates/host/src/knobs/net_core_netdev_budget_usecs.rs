@@ -1,4 +1,4 @@
-//! How long a CPU takes packets from its devices in one go.
+//! How long a CPU takes packets from its devices in one round.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -39,7 +39,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::SoftnetColumns(&[3])],
-        // A budget that is never used up ends nothing.
+        // A budget that is never used up has no effect.
         counter: Some(Counter::PacketBudget),
         ..Extras::NONE
     },

@@ -1,4 +1,4 @@
-//! How many packets may wait for a CPU that gets them from another one.
+//! How many packets may wait in a CPU's backlog.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::fact::Fact;
@@ -14,7 +14,7 @@ const PATH: &str = "/proc/sys/net/core/netdev_max_backlog";
 
 const DEFAULT: i64 = 1000;
 
-/// Twice the default: where Amazon's guide for game servers starts.
+/// Twice the default, where Amazon's guide for game servers starts.
 const WITH_RPS: i64 = 2000;
 
 pub(super) const KNOB: Knob = Knob {
@@ -48,7 +48,8 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::SoftnetColumns(&[2])],
-        // Not its drops alone: what loopback carries passes the backlog, so the limit is at work though it is never reached.
+        // Not only its drops: loopback traffic uses the backlog too, so the limit is engaged even if it is never
+        // reached.
         counter: Some(Counter::Backlog),
         // A full backlog drops the packets of a whole stall.
         effect: Some(Effect::Large),
@@ -100,7 +101,7 @@ fn steered_queue(facts: &Facts) -> Result<Option<String>, Finding> {
         for queue in &nic.rx_queues {
             match &queue.steering_cpus {
                 Fact::Known(cpus) if !cpus.is_empty() => return Ok(Some(format!("{}/rx-{}", nic.name, queue.index))),
-                // A kernel without RPS has no such file: absent is off.
+                // A kernel without RPS has no such file: absent means off.
                 Fact::Known(_) | Fact::Absent { .. } => {}
                 denied_or_odd => unread = Some(Finding::unknown(PATH, "whether RPS is on", denied_or_odd)),
             }
@@ -161,7 +162,7 @@ mod tests {
         );
     }
 
-    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    /// Past losses are reported, but do not decide anything, whether zero or not.
     #[test]
     fn the_counter_is_told_and_decides_nothing() {
         check(

@@ -1,4 +1,4 @@
-//! The receive buffer of a socket that asks for none.
+//! The receive buffer of a socket that does not set one.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -12,7 +12,7 @@ use crate::shapes::{full_buffers, one};
 
 const PATH: &str = "/proc/sys/net/core/rmem_default";
 
-/// The most that is advised: beyond it a server should ask for its own buffer rather than every socket get one.
+/// The maximum recommended value: beyond it a server should set its own buffer, instead of every socket getting one.
 const WANTED_MAX: u64 = 1 << 24;
 
 pub(super) const KNOB: Knob = Knob {
@@ -147,7 +147,7 @@ mod tests {
         );
     }
 
-    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    /// Past losses are reported, but do not decide anything, whether zero or not.
     #[test]
     fn the_counter_is_told_and_decides_nothing() {
         check_server(

@@ -1,4 +1,4 @@
-//! The most receive buffer that a socket may ask for.
+//! The largest receive buffer that a socket may request.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -12,13 +12,13 @@ use crate::shapes::{full_buffers, one};
 
 const PATH: &str = "/proc/sys/net/core/rmem_max";
 
-/// The kernel's own default by Linux 6.18, for a server of which nothing is told.
+/// The kernel's own default by Linux 6.18, for a server with an unknown load.
 const WANTED: u64 = 4_194_304;
 
-/// 64 players who send 60 packets a second each.
+/// 64 players that send 60 packets per second each.
 const TYPICAL_PPS: u64 = 64 * PPS_A_PLAYER;
 
-/// The kernel cuts a request to half of an `int` before it doubles it: a higher ceiling gives no more.
+/// The kernel limits a request to half of an `int` before it doubles it, so a higher maximum has no effect.
 const USEFUL_MAX: u64 = 1 << 30;
 
 pub(super) const KNOB: Knob = Knob {
@@ -93,7 +93,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
         Some(load) => {
             let room = format!("room for {packets} small packets, {} ms of {}", lasts_ms(buffer, load.pps), load.label);
             let needed = load.stalled_bytes();
-            // The kernel doubles what it grants, so half is asked for.
+            // The kernel doubles what it grants, so half is requested.
             let wanted = needed.div_ceil(2).next_power_of_two().min(USEFUL_MAX);
             if buffer >= needed || ceiling >= wanted {
                 let reason =
@@ -194,7 +194,7 @@ mod tests {
         );
     }
 
-    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    /// Past losses are reported, but do not decide anything, whether zero or not.
     #[test]
     fn the_counter_is_told_and_decides_nothing() {
         check(

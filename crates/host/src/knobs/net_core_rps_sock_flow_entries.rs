@@ -1,4 +1,4 @@
-//! Receive flow steering, its half that is shared by all queues: the table of which CPU reads which flow.
+//! Receive flow steering, the part that all queues share: the table with the CPU that reads each flow.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -41,7 +41,7 @@ pub(super) const KNOB: Knob = Knob {
             CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
             CounterPlace::SoftnetColumns(&[10]),
         ],
-        // It chooses the CPU for packets that are handed over: where none is, there is no choice.
+        // It selects the CPU for steered packets; without steering it has no effect.
         counter: Some(Counter::SteeredPackets),
         ..Extras::NONE
     },

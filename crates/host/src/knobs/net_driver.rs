@@ -1,4 +1,4 @@
-//! Whether a network device's driver is as new as it should be.
+//! Whether a network device's driver is recent enough.
 
 use crate::extras::Extras;
 use crate::facts::{Facts, Nic};
@@ -7,7 +7,7 @@ use crate::goal::AdviceContext;
 use crate::knob::{Area, Device, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::each_interface;
 
-/// A driver with the least version that is known to matter, and what for.
+/// A driver with the minimum version that matters, and the reason.
 const LEAST: [(&str, [u32; 3], &str); 2] = [
     ("ixgbevf", [2, 14, 2], "the minimum that Amazon requires"),
     ("ena", [2, 2, 9], "the minimum for ENA Express and the third generation of the card"),
@@ -79,7 +79,8 @@ fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
     Ok(finding.at(version))
 }
 
-/// Three numbers of `2.14.2`, `2.12.1-k`, `2.11.0g`, `4.1`; letters behind the last are the maker's or the distribution's.
+/// Three numbers of `2.14.2`, `2.12.1-k`, `2.11.0g`, `4.1`; letters after the last one come from the vendor or the
+/// distribution.
 fn parse_version(text: &str) -> Option<[u32; 3]> {
     let mut numbers = [0; 3];
     for (at, part) in text.splitn(3, '.').enumerate() {

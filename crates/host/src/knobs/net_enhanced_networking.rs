@@ -1,4 +1,4 @@
-//! Whether packets go past the hypervisor's software.
+//! Whether packets bypass the hypervisor's software switch.
 
 use crate::extras::Extras;
 use crate::facts::{Cloud, Enhancement, Facts, Nic};
@@ -82,7 +82,7 @@ fn decide(facts: &Facts, nic: &Nic) -> Result<Finding, Finding> {
     })
 }
 
-/// What turns it on in this cloud, or why nothing does on a machine of this type.
+/// How to enable it in this cloud, or why this instance type cannot have it.
 fn offered(facts: &Facts) -> Result<&'static str, String> {
     match facts.machine.cloud.known() {
         Some(Cloud::Aws) => of_aws(facts.machine.instance_type.known().map(String::as_str)),

@@ -1,4 +1,4 @@
-//! How long a device's interrupt may stay off before the kernel looks for packets itself.
+//! How long a device's interrupt may stay off before the kernel checks for packets itself.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;

@@ -33,7 +33,7 @@ pub(super) const KNOB: Knob = Knob {
     }],
     extras: Extras {
         counter: Some(Counter::UdpDatagrams),
-        // A look-up of every packet, in under a microsecond.
+        // One lookup per packet, in under a microsecond.
         effect: Some(Effect::Small),
         worth_a_trial: &["0", "1"],
         ..Extras::NONE

@@ -1,4 +1,4 @@
-//! How much memory all UDP sockets together may take.
+//! The memory limit of all UDP sockets together.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -14,7 +14,7 @@ use crate::shapes::one;
 
 const PATH: &str = "/proc/sys/net/ipv4/udp_mem";
 
-/// Bytes of a page on every x86 kernel; ARM kernels have others too, and no fact tells which.
+/// Page size in bytes on every x86 kernel; ARM kernels have other sizes too, and no fact shows which.
 const PAGE_BYTES: u64 = 4096;
 
 pub(super) const KNOB: Knob = Knob {
@@ -50,7 +50,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
-        // What it refuses is counted among the datagrams that found no room.
+        // The kernel counts refused packets among the datagrams without room.
         counter: Some(Counter::ReceiveBuffers),
         ..Extras::NONE
     },
@@ -93,7 +93,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
             "only the first number applies, at {gate_bytes} bytes; a stall of {STALL_MS} ms of {as_text} leaves \
                 {needed} bytes"
         );
-        // The kernel's own may be too little as well: then no limit mends it.
+        // The kernel's own value may be too small as well: then no limit helps.
         match wanted == current {
             true => Finding::keep(PATH, format!("{reason}, which is too much of this memory: use more machines")),
             false => Finding::set(PATH, wanted, format!("{reason}; the kernel's default is 3/32 of memory")),
@@ -108,13 +108,13 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(finding.counting(&refused(facts)).at(current))
 }
 
-/// What the counter of this limit tells.
+/// The reading of this limit's counter.
 fn refused(facts: &Facts) -> String {
     let count = facts.counters.udp_sum(|udp| udp.mem_errors);
     reads("MemErrors", count, "no packet was lost this way", "this many packets were lost at this limit")
 }
 
-/// What the kernel would choose if all memory were free for buffers: in its own steps (`udp_init`, `net/ipv4/udp.c`).
+/// The kernel's choice if all memory were free for buffers, in the same steps (`udp_init`, `net/ipv4/udp.c`).
 fn defaults(memory_bytes: u64) -> String {
     let eighth = (memory_bytes / PAGE_BYTES / 8).max(128);
     let gate = eighth / 4 * 3;
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(defaults(0), "96 128 192");
     }
 
-    /// What was lost so far is told, and decides nothing: neither none of it nor some.
+    /// Past losses are reported, but do not decide anything, whether zero or not.
     #[test]
     fn the_counter_is_told_and_decides_nothing() {
         check_server(

@@ -1,4 +1,4 @@
-//! What each UDP socket may keep of packets while all of them together are over their limit.
+//! The memory that each UDP socket may keep while all of them together exceed their limit.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -38,7 +38,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/net/snmp", names: &["MemErrors"] }],
-        // What it refuses is counted among the datagrams that found no room.
+        // The kernel counts refused packets among the datagrams without room.
         counter: Some(Counter::ReceiveBuffers),
         ..Extras::NONE
     },

@@ -1,4 +1,4 @@
-//! How often a device's interrupt stays off after a round that found no packets.
+//! How often a device's interrupt stays off after a round without packets.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, Nic};
@@ -48,7 +48,7 @@ fn advise(facts: &Facts, context: &AdviceContext) -> Vec<Finding> {
     })
 }
 
-/// What to do about either of the two knobs that put interrupts off, which help only together and only those who poll.
+/// The decision for both knobs that defer interrupts. They help only together, and only threads that poll.
 pub(super) fn put_off(id: &str, current: u64, facts: &Facts, goal: Goal, nic: &Nic) -> Finding {
     let polled = ["busy_poll", "busy_read"].into_iter().find(|key| {
         let value = facts.sysctl(&format!("/proc/sys/net/core/{key}"));

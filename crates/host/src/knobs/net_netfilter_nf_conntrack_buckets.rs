@@ -1,4 +1,4 @@
-//! In how many buckets connection tracking looks for a flow.
+//! The number of buckets in which connection tracking searches for flows.
 
 use crate::extras::{Counter, Extras, Program};
 use crate::fact::Fact;
@@ -47,7 +47,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let finding = if buckets < 1 || most / buckets <= 4 {
         Finding::keep(PATH, format!("{buckets} buckets for {most} flows: a search takes a few steps"))
     } else {
-        // Four flows a bucket is what older kernels have by default; newer ones have one.
+        // Older kernels have four flows per bucket by default; newer ones have one.
         let wanted = (most / 4).clamp(buckets + 1, i64::from(i32::MAX));
         let reason = format!(
             "{buckets} buckets for {most} flows: in a full table each packet searches {} entries",

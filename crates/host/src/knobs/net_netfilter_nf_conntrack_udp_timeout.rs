@@ -1,4 +1,4 @@
-//! How long connection tracking remembers a UDP sender whom nobody answered.
+//! How long connection tracking remembers an unanswered UDP sender.
 
 use crate::extras::{Counter, Extras, Program};
 use crate::fact::Fact;

@@ -142,8 +142,8 @@ fn queues(count: usize) -> String {
     if count == 1 { "1 receive queue".to_owned() } else { format!("{count} receive queues") }
 }
 
-/// The CPUs of the interface's node that neither serve its interrupts, nor share a core with one that does, nor are isolated:
-/// who isolates a CPU wants no packets of others on it.
+/// The CPUs of the interface's node that neither serve its interrupts, nor share a core with one that does, nor are
+/// isolated: isolated CPUs should not process foreign packets.
 fn free_of_interrupts(facts: &Facts, nic: &Nic, online: &CpuSet) -> Result<CpuSet, Finding> {
     let serving = serving(nic)?;
     let siblings = facts.cpus.cpus.iter().filter(|cpu| serving.contains(cpu.cpu));
@@ -168,7 +168,7 @@ fn serving(nic: &Nic) -> Result<CpuSet, Finding> {
     })
 }
 
-/// The instance type, where it is one of Amazon's ARM types other than the first.
+/// The instance type, if it is an Amazon ARM type other than the first generation.
 fn graviton2_or_newer(facts: &Facts) -> Option<&str> {
     let on_aws = facts.machine.cloud.known() == Some(&Cloud::Aws);
     let on_arm = facts.kernel.architecture.known().is_some_and(|architecture| architecture == "aarch64");

@@ -1,4 +1,4 @@
-//! Receive flow steering, its half that belongs to each queue: how many flows the queue keeps track of.
+//! Receive flow steering, the part of each queue: how many flows the queue tracks.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::{Facts, Nic, Queue};
@@ -39,7 +39,7 @@ pub(super) const KNOB: Knob = Knob {
             CounterPlace::Table { file: "/proc/softirqs", names: &["NET_RX"] },
             CounterPlace::SoftnetColumns(&[10]),
         ],
-        // It chooses the CPU for packets that are handed over: where none is, there is no choice.
+        // It selects the CPU for steered packets; without steering it has no effect.
         counter: Some(Counter::SteeredPackets),
         ..Extras::NONE
     },

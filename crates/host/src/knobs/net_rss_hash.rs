@@ -1,4 +1,4 @@
-//! By what a device chooses the receive queue of a UDP packet.
+//! The fields that select the receive queue of a UDP packet.
 
 use crate::extras::{CounterPlace, Extras};
 use crate::fact::Fact;

@@ -1,4 +1,4 @@
-//! Whether threads take a device's packets, instead of the CPU that serves its interrupt.
+//! Whether threads process a device's packets, instead of the CPU that serves its interrupt.
 
 use crate::extras::{Counter, Extras};
 use crate::facts::{Facts, Nic};

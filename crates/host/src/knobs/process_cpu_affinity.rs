@@ -12,7 +12,7 @@ use crate::probe::field;
 use crate::cores::{Cores, network_cpus};
 use crate::shapes::{cpus, one, usable_cpus};
 
-/// What somebody has to do has no place but the knob itself.
+/// A manual step has no place but the knob itself.
 const PLACE: &str = "process.cpu_affinity";
 
 pub(super) const KNOB: Knob = Knob {

@@ -1,4 +1,4 @@
-//! Whether the C library's malloc asks for huge pages.
+//! Whether the C library's malloc requests huge pages.
 
 use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit};
 use crate::facts::Facts;

@@ -1,4 +1,4 @@
-//! Whether the server's memory stays in memory.
+//! Whether the server's memory stays in RAM.
 
 use crate::extras::{Extras, Lasts, Owner, Process, ProcessFiles, ServerUnit, UnitLimit};
 use crate::facts::Facts;

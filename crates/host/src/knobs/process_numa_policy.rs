@@ -1,4 +1,4 @@
-//! Which memory node the server runs on and takes its memory from.
+//! The memory node where the server runs and allocates its memory.
 
 use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit};
 use crate::facts::{Facts, Node};
@@ -46,7 +46,7 @@ pub(super) const KNOB: Knob = Knob {
         }),
         lasts: Some(Lasts::ServerUnit(ServerUnit {
             lines: |node| Some(format!("NUMAPolicy=bind\nNUMAMask=\nNUMAMask={node}\n")),
-            // Memory of one node is of use to threads that run there.
+            // Memory of one node helps only threads that run there.
             along: Some(("CPUAffinity", "numa")),
             ..ServerUnit::NONE
         })),

@@ -1,4 +1,4 @@
-//! The slice of CPU time that the server's threads ask for: the shorter, the sooner they start.
+//! The slice of CPU time that the server's threads request: with a shorter one they start sooner.
 
 use crate::extras::{Extras, Lasts, Owner, Process, ServerUnit, UnitLimit};
 use crate::facts::Facts;
@@ -7,10 +7,10 @@ use crate::goal::{AdviceContext, Goal};
 use crate::knob::{Area, Knob, Place, Source, TakesEffect, Values};
 use crate::shapes::one;
 
-/// What somebody has to do has no place but the knob itself.
+/// A manual step has no place but the knob itself.
 const PLACE: &str = "process.sched_slice_ns";
 
-/// The shortest slice that the kernel takes.
+/// The shortest slice that the kernel accepts.
 const WANTED_NS: u32 = 100_000;
 
 pub(super) const KNOB: Knob = Knob {

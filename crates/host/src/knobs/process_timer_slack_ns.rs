@@ -1,4 +1,4 @@
-//! How late the kernel may end a sleep of the server, to end several together.
+//! How late the kernel may end a sleep of the server, so that several sleeps end together.
 
 use crate::extras::{Counter, Extras, Lasts, Owner, Process, ServerUnit, Wait};
 use crate::facts::Facts;
@@ -37,7 +37,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // No counter tells of sleeps that ended late; that the threads have the value is read back.
+        // No counter shows sleeps that ended late; the threads' values are read back.
         counter: Some(Counter::ReadBack),
         shortens: Some(Wait::LateTimer),
         process: Some(Process {

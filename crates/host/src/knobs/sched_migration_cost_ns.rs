@@ -1,4 +1,4 @@
-//! For how long the kernel takes a thread's cache to be warm, and spares it a move.
+//! How long the scheduler considers a thread's cache warm and does not move the thread.
 
 use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
@@ -8,7 +8,7 @@ use crate::knob::{Area, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{one, scheduler_number, usable_cpus};
 
-/// Where it is, kernel by kernel.
+/// Its place in each kernel.
 const FILES: &[Since] = &[
     Since { kernel: (2, 6), path: Some("/proc/sys/kernel/sched_migration_cost_ns") },
     Since { kernel: (5, 13), path: Some("/sys/kernel/debug/sched/migration_cost_ns") },
@@ -45,7 +45,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // By pressure: where nobody waits for a CPU, there is nobody to move.
+        // Measured by pressure: if nobody waits for a CPU, there is no thread to move.
         counter: Some(Counter::WaitingThreads),
         ..Extras::NONE
     },

@@ -1,4 +1,4 @@
-//! By how much a thread that wakes must be behind the one that runs to take its CPU.
+//! How far a waking thread must be behind the running one to preempt it.
 
 use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
@@ -8,7 +8,7 @@ use crate::knob::{Area, Knob, Place, Since, Source, TakesEffect, Values};
 use crate::reading::Reading;
 use crate::shapes::{one, scheduler_number, times_by_cpus};
 
-/// Where it is, kernel by kernel.
+/// Its place in each kernel.
 const FILES: &[Since] = &[
     Since { kernel: (2, 6), path: Some("/proc/sys/kernel/sched_wakeup_granularity_ns") },
     Since { kernel: (5, 13), path: Some("/sys/kernel/debug/sched/wakeup_granularity_ns") },
@@ -47,7 +47,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // By pressure: not every kernel is built with /proc/schedstat.
+        // Measured by pressure: not every kernel has /proc/schedstat.
         counter: Some(Counter::WaitingThreads),
         ..Extras::NONE
     },

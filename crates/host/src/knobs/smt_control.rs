@@ -40,7 +40,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Which CPUs run is read back at each switch.
+        // Each switch reads back which CPUs run.
         ..Extras::NONE
     },
     advise,
@@ -81,7 +81,7 @@ fn of_threads(facts: &Facts, context: &AdviceContext) -> Finding {
         );
     }
     match context.server.cpus {
-        // One core is left to the kernel, the interrupts and everything else.
+        // One core stays for the kernel, the interrupts and everything else.
         Some(needs) if needs < count as u64 => Finding::set(
             PATH,
             "off",

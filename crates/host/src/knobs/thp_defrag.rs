@@ -39,7 +39,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_fallback"] }],
         counter: Some(Counter::HugePageFaults),
-        // Memory is moved, or freed, before the thread that asks for it goes on.
+        // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
         worth_a_trial: &["never", "madvise"],
         ..Extras::NONE
@@ -83,7 +83,7 @@ enum Whose {
     All,
 }
 
-/// By the widest of the word for the whole and those for single sizes; none where the whole is not known.
+/// The widest of the main word and those of single sizes; `None` if the main word is unknown.
 fn who_gets_them(facts: &Facts) -> Option<Whose> {
     let whose = |word: &str| match word {
         "always" => Whose::All,

@@ -1,4 +1,4 @@
-//! Transparent huge pages: whether the kernel gives 2 MiB pages by itself.
+//! Transparent huge pages: whether the kernel gives 2 MiB pages without a request.
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
@@ -50,10 +50,10 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["compact_stall", "thp_fault_alloc"] }],
-        // Faults, not the pages there are: memory that a server touched before the switch stays as it is.
+        // Counts faults, not existing pages: memory that a server touched before the switch stays as it is.
         counter: Some(Counter::HugePageFaults),
         side_effects: &["/proc/sys/vm/min_free_kbytes"],
-        // A page fault waits while memory is moved and 2 MiB are cleared.
+        // A page fault waits while the kernel moves memory and clears 2 MiB.
         effect: Some(Effect::Large),
         worth_a_trial: &["always", "madvise"],
         tuned: &[TunedProfile::NetworkLatency],
@@ -70,7 +70,8 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     let current = own(PATH, &facts.memory.thp_enabled)?;
     let finding = match (current.as_str(), goal) {
         ("always", Goal::Latency) => {
-            // Only defrag=always makes every page fault wait; at the other words huge pages are made in the background.
+            // Only defrag=always makes every page fault wait; with the other words the kernel makes huge pages in the
+            // background.
             let cost = match facts.memory.thp_defrag.known().map(String::as_str) {
                 Some("always") => {
                     "with defrag at \"always\" any page fault may wait while the kernel moves memory together"

@@ -1,4 +1,4 @@
-//! Transparent pages of the sizes between small and huge, which cost less to make than huge ones.
+//! Transparent pages of sizes between small and huge, which the kernel makes faster than huge ones.
 
 use crate::extras::{Counter, Extras};
 use crate::fact::Fact;

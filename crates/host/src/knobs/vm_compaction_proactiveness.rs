@@ -1,4 +1,4 @@
-//! How eagerly the kernel moves memory together before anybody needs it in one piece.
+//! How eagerly the kernel makes memory contiguous in advance.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
             names: &["compact_daemon_wake", "compact_migrate_scanned"],
         }],
         counter: Some(Counter::Compaction),
-        // Memory is moved, or freed, before the thread that asks for it goes on.
+        // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
         ..Extras::NONE
     },

@@ -1,4 +1,4 @@
-//! From how many dirty bytes on the kernel writes them out by itself: vm.dirty_background_ratio spelled in bytes.
+//! The dirty bytes above which the kernel writes in the background: vm.dirty_background_ratio in bytes.
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
@@ -32,7 +32,7 @@ pub(super) const KNOB: Knob = Knob {
     sources: &[KERNEL, HANDLERS, Source { title: "TuneD, profile latency-performance", says: "3 % of memory" }],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] }],
-        // Written, not dirtied: a line in any log dirties a page.
+        // Counts written, not dirtied pages: a line in any log dirties a page.
         counter: Some(Counter::WrittenPages),
         side_effects: &[TWIN],
         // A write waits for a disk.

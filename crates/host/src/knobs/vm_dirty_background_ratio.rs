@@ -1,4 +1,4 @@
-//! From how much dirty memory on the kernel writes it out by itself.
+//! The dirty share of memory above which the kernel writes in the background.
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
@@ -46,7 +46,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty", "nr_dirty_background_threshold"] }],
-        // Written, not dirtied: a line in any log dirties a page.
+        // Counts written, not dirtied pages: a line in any log dirties a page.
         counter: Some(Counter::WrittenPages),
         side_effects: &[TWIN],
         // A write waits for a disk.

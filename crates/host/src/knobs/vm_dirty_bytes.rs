@@ -1,4 +1,4 @@
-//! How many bytes may wait to be written before those who write must wait: vm.dirty_ratio spelled in bytes.
+//! The dirty bytes above which writers wait: vm.dirty_ratio in bytes.
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
@@ -31,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
     sources: &[KERNEL, HANDLERS, Source { title: "TuneD, profile latency-performance", says: "10 % of memory" }],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] }],
-        // Written, not dirtied: a line in any log dirties a page.
+        // Counts written, not dirtied pages: a line in any log dirties a page.
         counter: Some(Counter::WrittenPages),
         side_effects: &[TWIN],
         // A write waits for a disk.

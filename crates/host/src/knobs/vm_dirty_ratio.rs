@@ -1,4 +1,4 @@
-//! How much of memory may wait to be written before those who write must wait.
+//! The dirty share of memory above which writers wait.
 
 use crate::extras::{Counter, CounterPlace, Extras, TunedProfile};
 use crate::facts::Facts;
@@ -58,7 +58,7 @@ pub(super) const KNOB: Knob = Knob {
             CounterPlace::Table { file: "/proc/vmstat", names: &["nr_dirty_threshold"] },
             CounterPlace::Table { file: "/proc/meminfo", names: &["Dirty", "Writeback"] },
         ],
-        // Written, not dirtied: a line in any log dirties a page.
+        // Counts written, not dirtied pages: a line in any log dirties a page.
         counter: Some(Counter::WrittenPages),
         side_effects: &[TWIN],
         // A write waits for a disk.
@@ -110,12 +110,12 @@ fn decide(facts: &Facts, goal: Goal) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// The limit in bytes, where that spelling is in use.
+/// The limit in bytes, if that form is in use.
 pub(super) fn bytes_in_use(facts: &Facts, path: &str) -> Option<u64> {
     facts.sysctl(path).known()?.parse().ok().filter(|bytes| *bytes > 0)
 }
 
-/// What a share of all memory is. The kernel counts only what is free or holds files, so that it is a bound.
+/// A share of all memory. The kernel counts only memory that is free or holds files, so this is an upper limit.
 pub(super) fn share_of_memory(facts: &Facts, percent: i64) -> Option<String> {
     let percent = u64::try_from(percent).unwrap_or(0).min(100);
     Some(size(facts.memory.total_bytes.known()? / 100 * percent))

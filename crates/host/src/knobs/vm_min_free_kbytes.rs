@@ -1,4 +1,4 @@
-//! How much memory the kernel keeps free for those who can't wait.
+//! How much memory the kernel keeps free for allocations that cannot wait.
 
 use crate::extras::{Counter, Extras};
 use crate::facts::Facts;
@@ -11,7 +11,7 @@ use crate::shapes::{one, size};
 
 const PATH: &str = "/proc/sys/vm/min_free_kbytes";
 
-/// More than this share is a mistake: the kernel itself keeps the reserve that huge pages want within it.
+/// A larger share is a mistake: the kernel's own reserve for huge pages is smaller.
 const PERCENT_MAX: i64 = 5;
 
 pub(super) const KNOB: Knob = Knob {
@@ -44,9 +44,9 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // A watermark is at work when the kernel reclaims because of it.
+        // A watermark is engaged when the kernel reclaims because of it.
         counter: Some(Counter::Reclaim),
-        // Memory is moved, or freed, before the thread that asks for it goes on.
+        // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
         ..Extras::NONE
     },
@@ -62,7 +62,7 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     let Some(total) = facts.memory.total_bytes.known() else {
         return Err(Finding::unknown(PATH, "how much memory there is", &facts.memory.total_bytes).at(current));
     };
-    // At most 2^64 / 1024 / 100, and so no overflow.
+    // At most 2^64 / 1024 / 100, so there is no overflow.
     let percent_kb = (total / 1024 / 100) as i64;
     let finding = match facts.network.hardware().next() {
         _ if percent_kb > 0 && current > percent_kb * PERCENT_MAX => {

@@ -1,4 +1,4 @@
-//! Huge pages that are set aside for programs that ask for them.
+//! Huge pages that are reserved for programs that request them.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -75,13 +75,13 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// Why so many are more than the machine can spare: the kernel would take them all, and end what runs to make room.
+/// Why the machine cannot spare this many: the kernel would take them all, and kill processes to make room.
 fn too_much(facts: &Facts, wanted: &str) -> Option<String> {
     let (wanted, total): (u64, u64) = (wanted.parse().ok()?, *facts.memory.total_bytes.known()?);
     let current = own_number(facts, PATH).unwrap_or(0);
     let page = default_page_bytes(facts, current)?;
     let most = total / 4 * 3 / page;
-    // Whoever has set more aside by other means may still give some of it back.
+    // If somebody has reserved more by other means, reducing that is allowed.
     let is_less = u64::try_from(current).is_ok_and(|current| wanted <= current);
     (wanted > most && !is_less).then(|| {
         format!(
@@ -94,8 +94,8 @@ fn too_much(facts: &Facts, wanted: &str) -> Option<String> {
     })
 }
 
-/// The size of the pages that are counted here, as far as it can be known: what the command line says, the one size of which there are
-/// so many, the usual size, the smallest.
+/// The size of the counted pages, as far as known: from the command line, the one size with this count, the usual size,
+/// the smallest.
 fn default_page_bytes(facts: &Facts, count: i64) -> Option<u64> {
     let asked = facts.kernel.argument("default_hugepagesz").and_then(argument_bytes);
     let sizes: Vec<u64> = facts.memory.huge_pages.known()?.iter().map(|size| size.size_bytes).collect();
@@ -117,7 +117,7 @@ fn argument_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The size of the pages that are counted here: the one size of which so many are set aside, as far as that tells.
+/// The size of the counted pages: the one size with this number of reserved pages, if that is unique.
 fn page_bytes(facts: &Facts, count: i64) -> Option<u64> {
     let mut sizes = facts
         .memory
@@ -140,7 +140,7 @@ mod tests {
     use crate::goal::Goal;
     use crate::testing::{check, with_sysctl};
 
-    /// A captured machine of 8 GiB, with so many pages of 2 MiB and of 1 GiB set aside.
+    /// A captured machine of 8 GiB with these numbers of reserved pages of 2 MiB and of 1 GiB.
     fn captured(arguments: &str, small: u32, large: u32) -> Facts {
         let text = format!(
             "evenkeel-capture 1\n/proc/cmdline = {arguments}\n/proc/meminfo = MemTotal: 8388608 kB\n{PATH} = {small}\n\

@@ -1,4 +1,4 @@
-//! How often each CPU adds its counters of memory to those of all.
+//! How often each CPU adds its memory counters to the global ones.
 
 use crate::extras::{Extras, TunedProfile};
 use crate::facts::Facts;
@@ -35,7 +35,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // The work that it puts off is counted among all other work.
+        // The deferred work is only counted together with all other work.
         tuned: &[TunedProfile::NetworkLatency],
         ..Extras::NONE
     },

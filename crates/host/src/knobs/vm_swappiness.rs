@@ -43,7 +43,7 @@ pub(super) const KNOB: Knob = Knob {
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["pswpin", "pswpout"] }],
         counter: Some(Counter::Reclaim),
-        // A page comes back from a disk.
+        // A page must be read from a disk.
         effect: Some(Effect::Large),
         worth_a_trial: &["10"],
         tuned: &[TunedProfile::NetworkLatency, TunedProfile::LatencyPerformance, TunedProfile::Throughput],

@@ -1,4 +1,4 @@
-//! How much more memory the kernel reclaims after memory was fragmented.
+//! How much more memory the kernel reclaims after fragmentation.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
             file: "/proc/vmstat",
             names: &["kswapd_high_wmark_hit_quickly", "pageoutrun"],
         }],
-        // A watermark is at work when the kernel reclaims because of it.
+        // A watermark is engaged when the kernel reclaims because of it.
         counter: Some(Counter::Reclaim),
         ..Extras::NONE
     },

@@ -1,4 +1,4 @@
-//! How early the kernel starts to reclaim memory in the background.
+//! How early the kernel starts background reclaim.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -31,7 +31,7 @@ pub(super) const KNOB: Knob = Knob {
     }],
     extras: Extras {
         read_in: &[CounterPlace::Table { file: "/proc/vmstat", names: &["allocstall_normal", "pgscan_direct"] }],
-        // A watermark is at work when the kernel reclaims because of it.
+        // A watermark is engaged when the kernel reclaims because of it.
         counter: Some(Counter::Reclaim),
         worth_a_trial: &["100"],
         ..Extras::NONE

@@ -1,4 +1,4 @@
-//! Whether memory is reclaimed on the near node before the far one is used.
+//! Whether the kernel reclaims memory of the local node before it uses a remote one.
 
 use crate::extras::{Counter, CounterPlace, Extras};
 use crate::facts::Facts;
@@ -35,9 +35,9 @@ pub(super) const KNOB: Knob = Knob {
             file: "/proc/vmstat",
             names: &["zone_reclaim_failed", "zone_reclaim_success"],
         }],
-        // Its own counters tell of reclaim within a node only; where nothing is scanned at all, there was none either.
+        // Its own counters only show reclaim within a node; if nothing is scanned at all, there was none either.
         counter: Some(Counter::Reclaim),
-        // Memory is moved, or freed, before the thread that asks for it goes on.
+        // The kernel moves or frees memory before the requesting thread continues.
         effect: Some(Effect::Large),
         ..Extras::NONE
     },

@@ -1,4 +1,4 @@
-//! Which CPUs do work of the kernel that is bound to none.
+//! Which CPUs run unbound kernel work.
 
 use evenkeel_sys::CpuSet;
 
@@ -34,7 +34,7 @@ pub(super) const KNOB: Knob = Knob {
     ],
     extras: Extras {
         read_in: &[],
-        // Work items are not counted by CPU without tracing.
+        // Without tracing, work items are not counted by CPU.
         ..Extras::NONE
     },
     advise,
@@ -57,7 +57,7 @@ fn decide(facts: &Facts, context: &AdviceContext) -> Result<Finding, Finding> {
     Ok(finding.at(current))
 }
 
-/// The CPUs that are isolated, else those that could be given to a server of which the user tells.
+/// The isolated CPUs, else those that could be given to the server that the user describes.
 fn servers_cpus(facts: &Facts, context: &AdviceContext) -> Option<CpuSet> {
     if let Some(isolated) = facts.cpus.isolated.known().filter(|isolated| !isolated.is_empty()) {
         return Some(isolated.clone());

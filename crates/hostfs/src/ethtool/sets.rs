@@ -1,5 +1,5 @@
-//! What a driver names itself: its offloads, its counters, and how it spreads packets over queues. The names come from the
-//! kernel that runs, so that none is missing and none is guessed.
+//! Reads what a driver names itself: its offloads, its counters, and how it spreads packets over queues. The names come
+//! from the running kernel, so none is missing or guessed.
 
 use evenkeel_sys::Errno;
 use evenkeel_sys::ethtool::{Question, Room};
@@ -12,11 +12,11 @@ const UDP_V4_FLOW: u32 = 0x02;
 
 /// `ETH_GSTRING_LEN`.
 const NAME_BYTES: usize = 32;
-/// The most entries of a table of queues that are read: drivers have up to some thousands.
+/// The maximum number of entries of a queue table that are read: drivers have up to some thousands.
 const TABLE_MAX: u32 = 1 << 16;
-/// The most counters that are told; a driver has some for each queue.
+/// The maximum number of counters that are reported; a driver has some for each queue.
 const STATS_MAX: usize = 256;
-/// Counters of losses have one of these in their names; the others count what went well.
+/// Parts of the names of loss counters; the other counters are not reported.
 const LOSSES: [&str; 5] = ["allowance", "drop", "overrun", "miss", "error"];
 
 /// Each offload that the kernel knows: `rx-gro=on`, `tx-udp-segmentation=off,fixed`.
@@ -27,7 +27,7 @@ pub(crate) fn features(interface: &str) -> Result<String, Errno> {
     room.ask(interface, Question::Features, &[blocks])?;
     let mut told = String::new();
     for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-        // `struct ethtool_gfeatures`: two words, then blocks of four words, a bit a feature.
+        // `struct ethtool_gfeatures`: two words, then blocks of four words, one bit per feature.
         let mut is_set = |which: usize| {
             let word = room.word(2 + at / 32 * 4 + which);
             word.is_some_and(|word| word >> (at % 32) & 1 == 1)
@@ -39,13 +39,13 @@ pub(crate) fn features(interface: &str) -> Result<String, Errno> {
     Ok(told)
 }
 
-/// The counters of losses, a line each; how far they have come is as of now.
+/// The counters of losses with their current values, one per line.
 pub(crate) fn stats(interface: &str) -> Result<String, Errno> {
     let mut room = Room::new()?;
     let names = names(&mut room, interface, ETH_SS_STATS)?;
     room.ask(interface, Question::Counters, &[u32::try_from(names.len()).map_err(|_| Errno::OVERFLOW)?])?;
     if room.word(1).map(|count| count as usize) != Some(names.len()) {
-        // The queues changed between the two calls, so names and counters are not of each other.
+        // The queues changed between the two calls, so names and counters do not match.
         return Err(Errno::AGAIN);
     }
     let is_loss = |name: &str| LOSSES.iter().any(|loss| name.contains(loss));
@@ -58,12 +58,13 @@ pub(crate) fn stats(interface: &str) -> Result<String, Errno> {
     Ok(told)
 }
 
-/// How packets are spread over receive queues, as far as the driver tells: the size of its table and how many queues are in
-/// it, the bytes of its key, the hash function, and the fields of UDP packets that are hashed, in ethtool's letters.
+/// How the device spreads packets over receive queues, as far as the driver reports it: the size of its table and how
+/// many queues are in it, the bytes of its key, the hash function, and the hashed fields of UDP packets, in ethtool's
+/// letters.
 pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
     let mut room = Room::new()?;
     let mut told = String::new();
-    // `struct ethtool_rxfh` with room for neither table nor key: then only their sizes are told.
+    // `struct ethtool_rxfh` without room for table or key: the driver then only reports their sizes.
     let asked = room.ask(interface, Question::Hashing, &[0, 0, 0, 0, 0]);
     if asked.is_ok() {
         let [table, key, functions] = [2, 3, 4].map(|at| room.word(at).unwrap_or_default());
@@ -75,10 +76,10 @@ pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
             told.push_str(&format!("queues={}\n", queues.len()));
         }
     }
-    // The first 16 bytes of `struct ethtool_rxnfc`, which are all that the kernel takes for this command.
+    // The first 16 bytes of `struct ethtool_rxnfc`; the kernel reads no more for this command.
     let hashed = room.ask(interface, Question::HashedFields, &[UDP_V4_FLOW, 0, 0]);
     if hashed.is_ok() {
-        // Every bit is in the lower half of the 64.
+        // All these bits are in the lower half of the 64.
         let low = if cfg!(target_endian = "little") { 2 } else { 3 };
         told.push_str(&format!("udp4={}\n", hash_fields(room.word(low).unwrap_or_default())));
     }
@@ -88,9 +89,9 @@ pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
     }
 }
 
-/// The strings of a set, in the order of their numbers; those of no use are empty.
+/// The strings of a set, in the order of their numbers; unused ones are empty.
 fn names(room: &mut Room, interface: &str, set: u32) -> Result<Vec<String>, Errno> {
-    // `struct ethtool_gstrings`: the kernel tells how many there are, and they follow.
+    // `struct ethtool_gstrings`: the kernel returns their number, and then the strings.
     room.ask(interface, Question::Strings, &[set, 0])?;
     let count = room.word(2).unwrap_or_default() as usize;
     let strings = room.bytes().get(12..).unwrap_or_default().chunks_exact(NAME_BYTES).take(count);
@@ -108,7 +109,7 @@ fn function(bits: u8) -> String {
     }
 }
 
-/// The letters by which `ethtool -N … rx-flow-hash` takes the fields; `none` where there are none.
+/// The letters that `ethtool -N … rx-flow-hash` accepts for the fields; `none` if there are none.
 fn hash_fields(bits: u32) -> String {
     const LETTERS: [(u32, char); 8] = [(1, 'm'), (2, 'v'), (3, 't'), (4, 's'), (5, 'd'), (6, 'f'), (7, 'n'), (31, 'r')];
     let letters: String = LETTERS.iter().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, letter)| *letter).collect();
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!([0, 1, 2, 4, 8].map(function), ["none", "toeplitz", "xor", "crc32", "8"]);
     }
 
-    /// Every interface has features, the loopback one too, and the kernel itself segments and gathers packets.
+    /// Every interface has features, even the loopback one, and the kernel itself segments and merges packets.
     #[test]
     fn features_have_the_kernels_names() {
         let told = features("lo").unwrap();
