@@ -1,4 +1,4 @@
-//! `StateDir`: a directory that nobody else can put something into, its files, and their locks.
+//! `StateDir`: a directory that no other user can write to, with its files and their locks.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use crate::ancestors::refuse_if_replaceable;
 use crate::state_error::StateError;
 
-/// How much is read of what a lock's holder tells, in bytes: a path may have 4,096.
+/// The maximum size of a lock holder's description, in bytes: a path may have 4,096.
 const MAX_HOLDER_BYTES: u64 = 5000;
 
-/// Half a second in all.
+/// Half a second in total.
 const LOCK_TRIES: u32 = 25;
 
 const LOCK_PAUSE_NS: u64 = 20_000_000;
@@ -32,7 +32,7 @@ impl StateDir {
             Err(errno) => return Err(StateError::io("make the state directory", path, errno)),
         }
         StateDir::open(path).inspect_err(|_| {
-            // What is refused must not be left behind.
+            // A refused directory must not be left behind.
             let _ = rustix::fs::rmdir(path);
         })
     }
@@ -57,7 +57,7 @@ impl StateDir {
     /// Opens a regular file in it, never through a link.
     pub(crate) fn file(&self, name: &str, flags: OFlags) -> Result<File, StateError> {
         let path = self.path.join(name);
-        // NONBLOCK: a FIFO under this name must not hang us before the check below refuses it.
+        // NONBLOCK: a FIFO with this name must not block us before the check below refuses it.
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| StateError::io("open", &path, errno))?;
@@ -66,7 +66,7 @@ impl StateDir {
         Ok(file)
     }
 
-    /// Takes the lock `name` where it can only be read; none where nobody has made it.
+    /// Takes the lock `name` in a read-only directory; `None` if nobody has created it.
     pub(crate) fn lock_read_only(&self, name: &str) -> Result<Option<Lock>, StateError> {
         match self.file(name, OFlags::RDONLY) {
             Err(StateError::Io { errno: Errno::NOENT, .. }) => Ok(None),
@@ -74,10 +74,10 @@ impl StateDir {
         }
     }
 
-    /// Takes the lock `name` for whoever writes the journal in `journal`; who is patient waits for half a second.
+    /// Takes the lock `name` for the journal in `journal`; if patient, it waits up to half a second.
     pub(crate) fn lock(&self, name: &str, journal: &Path, is_patient: bool) -> Result<Lock, StateError> {
         let mut lock = self.locked(name, self.file(name, OFlags::RDWR | OFlags::CREATE)?, is_patient)?;
-        // Who holds it is a courtesy to the next: on a full disk the lock itself holds all the same.
+        // The holder's name only helps the next process: on a full disk the lock itself still works.
         let _ = lock.0.set_len(0).and_then(|()| writeln!(lock.0, "{}", holder(journal)));
         Ok(lock)
     }
@@ -98,14 +98,14 @@ impl StateDir {
     }
 }
 
-/// Who holds a lock, in words. A path may have bytes that no reader of text takes.
+/// The holder of a lock, in words. A path may contain bytes that are not text.
 fn holder(journal: &Path) -> String {
     let shown: String = journal.display().to_string().chars().filter(|shown| !shown.is_control()).collect();
     format!("process {}, journal in {shown}", std::process::id())
 }
 
-/// Whoever kills an evenkeel that is starting a command leaves the child holding the lock until it calls exec, or ends: that is no
-/// other evenkeel, and is over in a moment.
+/// If evenkeel is killed while it starts a command, the child holds the lock until it calls exec, or ends. That is not
+/// another evenkeel, and is over soon.
 fn lock_within(lock: &File, tries: u32) -> Result<(), rustix::io::Errno> {
     for _ in 0..tries {
         match rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive) {
@@ -116,7 +116,7 @@ fn lock_within(lock: &File, tries: u32) -> Result<(), rustix::io::Errno> {
     rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Unlocks by itself rather than by closing: a child that was forked and has not called exec yet holds the file open too.
+/// Unlocks explicitly instead of by closing: a forked child that has not called exec yet has the file open too.
 pub(crate) struct Lock(File);
 
 impl Drop for Lock {
@@ -125,7 +125,8 @@ impl Drop for Lock {
     }
 }
 
-/// What another user may write to could make us write anything to the host, or lose what undoes our changes.
+/// If another user could write here, that user could make us write anything to the host, or lose what undoes our
+/// changes.
 pub(crate) fn refuse_if_shared(file: &File, path: &Path) -> Result<(), StateError> {
     let stat = rustix::fs::fstat(file).map_err(|errno| StateError::io("look at", path, errno))?;
     let mode = Mode::from_raw_mode(stat.st_mode);

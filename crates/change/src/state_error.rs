@@ -1,4 +1,4 @@
-//! `StateError`: why a journal, or the register beside it, can't be had.
+//! `StateError`: why a journal, or a register, is not usable.
 
 use std::path::Path;
 
@@ -7,28 +7,28 @@ use evenkeel_sys::Errno;
 use crate::loss::{Loss, listed};
 use crate::sizes::{MAX_JOURNAL_BYTES, MAX_RECORD_BYTES};
 
-/// The journal can't be had, read or added to. Reads well after "failed to".
+/// The journal cannot be opened, read or extended. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// The kernel refused.
     #[error("{doing} {path}: {errno}")]
     Io {
-        /// What was being done.
+        /// The action.
         doing: &'static str,
-        /// To what.
+        /// The path.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// A record could not be added: most often the disk is full.
+    /// A record could not be added, usually because the disk is full.
     #[error("add to {path}: {errno}")]
     Add {
         /// The file.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// Somebody else could change what is written there.
+    /// Another user could change what is written there.
     #[error("trust the state directory {path}: {why}")]
     Unsafe {
         /// The directory or the file in it.
@@ -41,10 +41,10 @@ pub enum StateError {
     Busy {
         /// The lock.
         path: String,
-        /// Who holds it, as far as the file tells.
+        /// Who holds it, if the file says so.
         holder: String,
     },
-    /// The journal lost something, or a part of it can't be read.
+    /// The journal lost records, or a part of it is unreadable.
     #[error(
         "read the journal {path}: {}. Nothing was changed. `evenkeel revert` restores what the remaining records \
             describe; \"undo\" in each line is the shell command that undoes it. Then move the journal and \
@@ -54,7 +54,7 @@ pub enum StateError {
     Damaged {
         /// The journal.
         path: String,
-        /// What is missing, or can't be read.
+        /// What is missing or unreadable.
         losses: Vec<Loss>,
     },
     /// The register of the journals that hold a setting can't be read.
@@ -62,10 +62,10 @@ pub enum StateError {
     Register {
         /// The register.
         path: String,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
-    /// A setting is not as we left it, and the register does not have our change of it any more.
+    /// A setting has not the value that we set, and the register no longer has our change of it.
     #[error(
         "restore {before:?} in {path}: it is {found:?}, which this journal did not set, and no register in \
             /run/evenkeel still has the change. Nothing was written. If {before:?} is right, write it yourself, then \
@@ -74,9 +74,9 @@ pub enum StateError {
     Doubt {
         /// The file of the setting.
         path: String,
-        /// What our journal found before its change.
+        /// The value that our journal found before its change.
         before: String,
-        /// What is in force.
+        /// The value in force.
         found: String,
     },
     /// No record can be added any more.
@@ -97,10 +97,10 @@ pub enum StateError {
         path: String,
         /// Where the line starts.
         offset: u64,
-        /// The number that it gives.
+        /// The format number.
         format: String,
     },
-    /// The journal is as long as it may be.
+    /// The journal has its maximum size.
     #[error(
         "add to the journal {path}: it may not exceed {MAX_JOURNAL_BYTES} bytes, and all its changes are still in \
             force; revert some with `evenkeel revert`"
@@ -109,13 +109,13 @@ pub enum StateError {
         /// The journal.
         path: String,
     },
-    /// A record would be longer than it may be.
+    /// A record would be too long.
     #[error(
         "add to the journal: the record would have {len_bytes} bytes, and the limit is {MAX_RECORD_BYTES}; change \
             less at once"
     )]
     TooLong {
-        /// How long it would be.
+        /// Its length.
         len_bytes: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Putting back what a transaction changed: the one way for a plan that failed, a trial that ended, and `revert`.
+//! Restores what a transaction changed: the same code for a failed plan, the end of a trial, and `revert`.
 
 use evenkeel_host::{Facts, Reading};
 use evenkeel_hostfs::WriteError;
@@ -14,11 +14,11 @@ use crate::record::{Event, Intent};
 use crate::renumber::renumbered;
 use crate::state_error::StateError;
 
-/// Puts back what transaction `txn` changed, the last change first, and records `ending` if all of it is back. A file that
-/// can't be put back does not stop the others.
+/// Restores what transaction `txn` changed, the last change first, and records `ending` if all of it is restored. A
+/// file that cannot be restored does not stop the others.
 ///
-/// Nothing is recorded before these writes: the intents that are on disk already tell what they do, and a restore that
-/// is cut short is done again from the same intents.
+/// Nothing is recorded before these writes: the intents on disk already describe them, and an interrupted restore is
+/// repeated from the same intents.
 pub(crate) fn put_back(effects: &mut Effects<'_>, txn: u64, ending: Event) -> PutBack {
     let logged = effects.state.log().begun(txn);
     let (title, owed) = (logged.title.clone(), logged.owed());
@@ -52,7 +52,8 @@ fn is_this_boot(effects: &Effects<'_>, txn: u64) -> bool {
     effects.state.log().begun(txn).is_of_boot(boot_id(effects.root).as_deref())
 }
 
-/// What has to be put back of an earlier boot: a value that what outlived it has set again. Interrupts go by their names.
+/// What must be restored from an earlier boot: a value that the persistent part has set again. Interrupts are found by
+/// name.
 fn still_ours(effects: &mut Effects<'_>, txn: u64, mut owed: PendingUndo) -> Option<PendingUndo> {
     if owed.intent.path.starts_with("/proc/irq/") {
         let step = effects.state.log().begun(txn).steps.get(owed.intent.step)?;
@@ -60,23 +61,23 @@ fn still_ours(effects: &mut Effects<'_>, txn: u64, mut owed: PendingUndo) -> Opt
         owed.intent.path = Target::of(&step)?.path.to_owned();
         owed.intent.place = step.place;
     }
-    // What another evenkeel holds may read as what it tries: `restore` says that it is busy.
+    // If another evenkeel holds it, the value may be one of its trials: `restore` reports that it is busy.
     if effects.state.claim(effects.root, &owed.intent.path).is_err() {
         return Some(owed);
     }
     let is_ours = match look(effects.root, &owed.intent.path, owed.intent.reading) {
-        // Another journal that found it so has to put back what was there before us.
+        // Another journal that found this value must restore the one before ours.
         Ok(now) => owed.done.as_ref().is_some_and(|done| {
             same(&now, &done.found) || effects.has_follower(&owed.intent.path, &done.found).unwrap_or(true)
         }),
-        // To pass over what can't be read would call it undone.
+        // Skipping an unreadable file would report it as restored.
         Err(error) => matches!(error, ReadError::Refused(_)) && !error.is_gone(),
     };
     is_ours.then_some(owed)
 }
 
-/// Puts one step's file back, then what the kernel changes along with it: writing the file changes those again. Of two
-/// spellings of one limit, the one that was in use comes first: writing it zeroes the other.
+/// Restores one step's file, then what the kernel changes along with it, because writing the file changes those again.
+/// Of an exclusive pair, the file that was in use comes first: writing it sets the other to 0.
 pub(crate) fn restore(effects: &mut Effects<'_>, owed: &PendingUndo) -> Vec<FileUndo> {
     let sheets = Sheet::all_of(owed);
     if let Err(busy) = claim(effects, &sheets) {
@@ -86,7 +87,8 @@ pub(crate) fn restore(effects: &mut Effects<'_>, owed: &PendingUndo) -> Vec<File
     put_sheets_back(effects, &owed.intent, sheets, found)
 }
 
-/// The same for a change that is undone for good. What another journal changed since stays, and that one gets what it has to put back.
+/// The same for a change that is undone permanently. A file that another journal has changed since stays, and that
+/// journal receives the value to restore.
 pub(crate) fn restore_for_good(effects: &mut Effects<'_>, owed: &PendingUndo) -> Vec<FileUndo> {
     let PendingUndo { intent, done } = owed;
     let mut sheets = Sheet::all_of(owed);
@@ -116,7 +118,7 @@ pub(crate) fn restore_for_good(effects: &mut Effects<'_>, owed: &PendingUndo) ->
     put_sheets_back(effects, intent, sheets, found)
 }
 
-/// Takes the files before they are read: what is there now may be what another evenkeel tries.
+/// Locks the files before they are read: the current value may be a trial of another evenkeel.
 fn claim(effects: &mut Effects<'_>, sheets: &[Sheet<'_>]) -> Result<(), StateError> {
     sheets.iter().try_for_each(|sheet| effects.state.claim(effects.root, sheet.path))
 }
@@ -146,13 +148,13 @@ fn put_sheets_back(
     files
 }
 
-/// A file as it was, and as our change left it where that is known.
+/// A file's original value, and the value after our change if known.
 struct Sheet<'a> {
     path: &'a str,
     reading: Reading,
     before: String,
     ours: Option<&'a str>,
-    /// The journal to which the file belongs from now on, what it will put back, and what the file reads.
+    /// The journal that owns the file from now on, the value that it will restore, and the current value.
     passed_on: Option<PassedOn>,
 }
 
@@ -184,7 +186,7 @@ impl<'a> Sheet<'a> {
         sheets
     }
 
-    /// What the register says. A file of another journal keeps its value, though our own write may change it along.
+    /// What the register says. A file of another journal keeps its value, though our own write may change it too.
     fn take(&mut self, share: Share, found: &Result<String, ReadError>) {
         match share {
             Share::Back(before) => self.before = before,
@@ -216,7 +218,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// `found` is what the file read before anything was put back.
+    /// `found` is what the file read before anything was restored.
     fn put_back(&self, effects: &mut Effects<'_>, found: Result<String, ReadError>) -> Undo {
         let found = match found {
             Ok(found) | Err(ReadError::Odd { text: found, .. }) => found,
@@ -246,7 +248,7 @@ impl<'a> Sheet<'a> {
     fn write(&self, effects: &mut Effects<'_>) -> Result<(), WriteError> {
         match exclusive_pair::zeroed_by(Old { path: self.path, text: &self.before }) {
             None => effects.write(self.path, &self.reading.text(&self.before)),
-            // The share was 0 as well, or putting it back would have zeroed these bytes.
+            // The share was 0 as well; otherwise restoring it would have set these bytes to 0.
             Some(share) => ["1", "0"].into_iter().try_for_each(|text| effects.write(share, text)),
         }
     }
@@ -257,8 +259,9 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// Whether a file reads as before by what it reads `now`. One that can't be read at this moment must not be written: it may be back by
-/// what was written to the other file of its pair, and writing it would zero that one again.
+/// Whether a file has its original value, given that it reads `now`. A file that is unreadable at this moment must not
+/// be written: it may be restored already by a write to the other file of its pair, and writing it would set that one
+/// to 0 again.
 fn is_back(now: Result<String, ReadError>, before: &str) -> Result<bool, String> {
     match now {
         Ok(now) => Ok(same(&now, before)),
@@ -274,8 +277,8 @@ mod tests {
 
     use super::*;
 
-    /// `revert` met an I/O error on reading `vm.dirty_background_bytes` after it had written the share back: it wrote the share anew to make
-    /// the bytes 0, which left the share at 0, and called all of it undone.
+    /// Regression: `revert` met an I/O error on reading `vm.dirty_background_bytes` after it had restored the share. It
+    /// wrote the share again to make the bytes 0, which left the share at 0, and reported success.
     #[test]
     fn what_can_not_be_read_is_not_written() {
         let refused = |errno| ReadError::Refused(Refusal { path: "/proc/x".to_owned(), why: Why::Errno(errno) });

@@ -1,4 +1,4 @@
-//! What undoes a change, for a person with a shell and without this program.
+//! The undo of a change as shell commands, for a person without this program.
 
 use evenkeel_host::Reading;
 
@@ -6,8 +6,8 @@ use crate::exclusive_pair::{self, Old};
 use crate::outcome::SideEffect;
 use crate::shell;
 
-/// The shell commands that put a value back, in their order: first the file, then what writing it changed elsewhere; of two
-/// spellings of one limit, the one that was in use.
+/// The shell commands that restore a value, in order: first the file, then what writing it changed elsewhere; of an
+/// exclusive pair, the file that was in use.
 pub(crate) fn undo_commands(path: &str, reading: Reading, before: &str, along: &[SideEffect]) -> String {
     let text = reading.text(before);
     let sides = along.iter().map(|side| Old { path: &side.path, text: &side.before });

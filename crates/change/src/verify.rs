@@ -1,4 +1,4 @@
-//! `verify`: whether what was applied still holds, by what is in force; and whether it will after the next boot.
+//! `verify`: whether the applied values are still in force, and whether they will be after the next boot.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::server;
 use crate::shell;
 use crate::why::culprit;
 
-/// How the host compares with what the journal says is in force.
+/// Compares the host with what should be in force according to the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// How many values and files hold.
@@ -28,22 +28,22 @@ pub struct Verification {
     pub drift: Vec<Drift>,
     /// What waits for a boot, or for a start of the server.
     pub pending: Vec<Pending>,
-    /// Transactions that were killed half-way, could not be wholly put back, or are being worked on right now.
+    /// Transactions that were killed half-way, could not be restored completely, or are in progress.
     pub interrupted: Vec<u64>,
-    /// Transactions that undo themselves soon unless `evenkeel confirm` says that they may stay.
+    /// Transactions that will revert themselves unless somebody confirms them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unconfirmed: Vec<u64>,
-    /// Transactions that were not confirmed in time, and that nothing has undone yet.
+    /// Transactions that were not confirmed in time, and that nothing has reverted yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overdue: Vec<u64>,
-    /// Transactions whose values the kernel forgot at a restart, and that nobody has reverted since.
+    /// Transactions whose values a reboot has reset, and that nobody has reverted since.
     pub ended_by_reboot: Vec<u64>,
 }
 
-/// A value that was applied and is not in force any more, or a file that is not as it was written.
+/// A value that was applied and is not in force any more, or a file with other content than was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Drift {
-    /// The knob's id; of a file, that of a knob that it carries.
+    /// The knob's id; for a file, that of a knob in it.
     pub knob: String,
     /// The place.
     pub place: String,
@@ -51,13 +51,13 @@ pub struct Drift {
     pub wanted: String,
     /// The value found.
     pub found: Fact<String>,
-    /// What happened, as far as can be told.
+    /// What happened, as far as known.
     pub why: String,
     /// The command that applies it again.
     pub mend: String,
 }
 
-/// What is written down and not in force yet.
+/// A value that is written but not in force yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pending {
     /// The knob's id.
@@ -68,7 +68,7 @@ pub struct Pending {
     pub wanted: String,
     /// What it waits for.
     pub waits_for: WaitsFor,
-    /// What to do by hand.
+    /// What the user must do.
     pub todo: String,
 }
 
@@ -80,12 +80,12 @@ pub enum WaitsFor {
     Reboot,
     /// A start of the server's process, or of the unit that holds a device.
     Start,
-    /// Somebody: nothing makes it last.
+    /// The user: nothing persists it.
     Hand,
 }
 
-/// Reads every value that is in force by the journal, and says which are not. Of several transactions that set one file,
-/// the newest counts. `facts` tell who else changes the host.
+/// Reads every value that should be in force according to the journal, and lists those that are not. Of several
+/// transactions that set one file, the newest counts. `facts` show who else changes the host.
 pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     let boot_id = boot_id(root);
     let overdue = overdue(root, log);
@@ -110,7 +110,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
         let kept = logged.lasting.iter().flat_map(|lasting| &lasting.persist.files);
         files.extend(kept.map(|file| (file.path.as_str(), (logged.id, file))));
     }
-    // In the order in which they were applied, not that of their paths.
+    // In the order of application, not of their paths.
     let mut steps: Vec<(u64, usize)> = in_force.into_values().collect();
     steps.sort_unstable();
     let advice = if steps.is_empty() { Vec::new() } else { advise(facts, &AdviceContext::default()) };
@@ -125,7 +125,7 @@ pub fn verify(root: &Root, facts: &Facts, log: &Log) -> Verification {
     verification
 }
 
-/// The transactions that were killed half-way, could not be wholly put back, or are being worked on right now.
+/// The transactions that were killed half-way, could not be restored completely, or are in progress.
 pub fn interrupted(root: &Root, log: &Log) -> Vec<u64> {
     let boot_id = boot_id(root);
     let is_left =
@@ -137,7 +137,7 @@ fn is_interrupted(logged: &Logged) -> bool {
     logged.is_unfinished() || !matches!(logged.end, Some(End::Committed))
 }
 
-/// What makes two steps be about one thing; `None` for steps that leave nothing on the host.
+/// The key by which two steps concern the same thing; `None` for steps that leave nothing on the host.
 fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
     let lasts = || logged.lasting.is_some();
     match &step.action {
@@ -149,11 +149,11 @@ fn key<'a>(logged: &'a Logged, step: &'a Step) -> Option<(&'a str, &'a str)> {
     }
 }
 
-/// A step is judged by what is in force: where the kernel tells it, not where it was written down.
+/// Judges a step by the value in force, not by the file that was written.
 struct Judge<'a> {
     root: &'a Root,
     facts: &'a Facts,
-    /// What the knobs say of their places tells values that no step reads.
+    /// The knobs' own advice shows values that no step reads.
     advice: &'a [Advice],
     logged: &'a Logged,
     is_this_boot: bool,
@@ -225,7 +225,7 @@ impl Judge<'_> {
         }
         let carrier = self.logged.carrier(step);
         match carrier {
-            // The boot has been, and did not bring it.
+            // The boot has happened and did not set it.
             Some(by) if !self.is_this_boot => {
                 let line = self.root.text("/proc/cmdline").unwrap_or_default();
                 let why = format!(
@@ -248,7 +248,7 @@ impl Judge<'_> {
         self.has(step, unit)
     }
 
-    /// Whether the process of a unit has it, or was started before the unit said so.
+    /// Whether the process of a unit has the value, or was started before the unit contained it.
     fn has(&self, step: &Step, unit: &str) -> Found {
         let Some(pid) = server::main_process(self.root, unit) else {
             return Found::Pending(pending(step, WaitsFor::Start, format!("systemctl start {unit}")));
@@ -265,7 +265,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What a file of somebody else's program carries: judged by what the facts tell of it now.
+    /// The settings in a file of another owner's program: judged by the current facts.
     fn told(&self, step: &Step) -> Found {
         let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
         let current = self.advice.iter().find(at_place).and_then(|advice| advice.current.clone());
@@ -297,7 +297,7 @@ impl Judge<'_> {
     fn drift(&self, step: &Step, found: Fact<String>, why: String) -> Drift {
         let Step { knob, place, wanted, .. } = step.clone();
         let persist = if self.logged.lasting.is_some() { "--persist " } else { "" };
-        // The place of a kernel argument is its own name: to say it again would only make the command longer.
+        // The place of a kernel argument is its own name, so it would only make the command longer.
         let setting = match step.action {
             Action::Write { .. } => format!("{knob}@{place}={wanted}"),
             _ => format!("{knob}={wanted}"),
@@ -306,7 +306,7 @@ impl Judge<'_> {
     }
 }
 
-/// Whose process has what a step sets.
+/// The process that has what a step sets.
 fn owner(step: &Step) -> Option<Owner> {
     Some(knobs::find(&step.knob).ok()?.extras.process?.of)
 }
@@ -322,7 +322,7 @@ fn pending(step: &Step, waits_for: WaitsFor, todo: String) -> Pending {
     Pending { knob, place, wanted, waits_for, todo }
 }
 
-/// A file is judged by its text: what it carries is in force only from the next boot on.
+/// A file is judged by its text: its settings are in force only from the next boot on.
 fn judge_file(verification: &mut Verification, root: &Root, logged: &Logged, file: &PersistedFile) {
     let looked = root.tree().map_err(|error| error.to_string());
     let looked = looked.and_then(|tree| tree.look(&file.path).map_err(|error| error.to_string()));

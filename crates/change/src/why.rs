@@ -1,10 +1,10 @@
-//! Why a value is not what was set, as far as the machine tells: which file sets it at boot, who else changes it while it runs.
+//! Finds why a value is not in force: which file sets it at boot, and who else changes it at runtime.
 
 use evenkeel_host::{Facts, Knob, Lasts, Step, knobs};
 
 use crate::place::{Target, same};
 
-/// In words that follow "because"; nothing where nobody is known.
+/// In words that follow "because"; `None` if no cause is known.
 pub(crate) fn culprit(facts: &Facts, step: &Step, found: &str) -> Option<String> {
     let path = Target::of(step)?.path;
     sysctl_file(facts, path, &step.wanted, found)

@@ -1,20 +1,20 @@
-//! What starts this machine: its boot loader, which says how a kernel argument is added, and its first program.
+//! How this machine starts: its boot loader, which determines how to add a kernel argument, and its init system.
 
 use serde::Serialize;
 
 use crate::fact::Fact;
 use crate::probe::{Probe, is_absence};
 
-/// What starts this machine.
+/// How this machine starts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Boot {
-    /// By the files that it leaves; nothing asks the firmware.
+    /// From the files that the boot loader leaves; the firmware is not queried.
     pub loader: Fact<BootLoader>,
-    /// The first program.
+    /// The init system.
     pub init: Fact<Init>,
 }
 
-/// The boot loader, as far as it matters to whoever adds a kernel argument.
+/// The boot loader, as far as it matters for adding a kernel argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BootLoader {
@@ -22,7 +22,7 @@ pub enum BootLoader {
     GrubDropIns,
     /// GRUB whose entries `grubby` changes, most of them by the Boot Loader Specification: RHEL, Fedora, Amazon Linux.
     Grubby,
-    /// GRUB that reads `/etc/default/grub` alone.
+    /// GRUB that reads only `/etc/default/grub`.
     Grub,
     /// The GRUB before 2, with arguments in `/boot/grub/grub.conf`.
     GrubLegacy,
@@ -32,17 +32,17 @@ pub enum BootLoader {
     Uki,
     /// ostree makes the entries; `rpm-ostree kargs` or the image changes them.
     Ostree,
-    /// None in this root: who starts the machine (a microVM's monitor) gives the kernel its arguments.
+    /// None in this root: whoever starts the machine (a microVM's monitor) passes the kernel its arguments.
     None,
 }
 
-/// The first program of the machine.
+/// The init system of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Init {
     /// systemd manages this system.
     Systemd,
-    /// Another, as its process is named.
+    /// Another one, by its process name.
     Other(String),
 }
 
@@ -52,7 +52,7 @@ impl Boot {
     }
 }
 
-/// As `sd_booted(3)`: the directory is made by systemd when it is the first program, and by nothing else.
+/// As `sd_booted(3)`: only systemd creates this directory, when it is the init system.
 fn probe_init(probe: Probe<'_>) -> Fact<Init> {
     match probe.is_there("/run/systemd/system") {
         Fact::Known(true) => Fact::Known(Init::Systemd),
@@ -69,7 +69,7 @@ const STUB: &str = "/sys/firmware/efi/efivars/StubInfo-4a67b082-0a4c-41cf-b6c7-4
 /// Where the EFI system partition may be mounted.
 const ESPS: [&str; 3] = ["/boot", "/boot/efi", "/efi"];
 
-/// What is sure before what is likely: a kernel that says how it was started, then loaders by their configuration.
+/// Certain signs first: a kernel that reports how it was started, then loaders by their configuration.
 fn probe_loader(probe: Probe<'_>) -> Fact<BootLoader> {
     let mut unknown = None;
     let mut holds = |fact: Fact<bool>| match fact {
@@ -112,7 +112,7 @@ fn probe_loader(probe: Probe<'_>) -> Fact<BootLoader> {
     }
 }
 
-/// Whether a directory has a file whose name ends so; one that is absent has none.
+/// Whether a directory contains a file with this suffix; a missing directory contains none.
 fn has_file(probe: Probe<'_>, dir: &str, end: &str) -> Fact<bool> {
     match probe.0.entries(dir) {
         Ok(names) => Fact::Known(names.iter().any(|name| name.ends_with(end))),

@@ -1,16 +1,16 @@
-//! Which control group we are in, and where its files are: version 1, version 2, or both mounted side by side.
+//! Finds our control group and its files: version 1, version 2, or both mounted together.
 
 use evenkeel_hostfs::Root;
 
 use crate::fact::Fact;
 use crate::probe::{Probe, is_absence};
 
-/// The deepest group that is looked at. Groups of systemd and Kubernetes are under ten levels deep.
+/// The deepest group that is read. Groups of systemd and Kubernetes are under ten levels deep.
 const DEPTH_MAX: usize = 32;
 
-/// The text that says which groups we are in.
+/// The text that lists our groups.
 pub(super) fn membership(probe: Probe<'_>) -> Fact<String> {
-    // The text is empty where no hierarchy was ever mounted.
+    // The text is empty if no hierarchy was ever mounted.
     probe.parse(&format!("{}/cgroup", probe.process()), "anything", |text| Some(text.to_owned()))
 }
 
@@ -26,9 +26,9 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The group that `controller` holds us in, by the text of /proc/self/cgroup.
+    /// Our group for `controller`, from the text of /proc/self/cgroup.
     ///
-    /// A controller belongs to version 1 where a line names it, else to version 2.
+    /// A controller belongs to version 1 if a line names it, else to version 2.
     pub(super) fn of(controller: &str, membership: &str) -> Option<Group> {
         let mut unified = None;
         let mut is_hybrid = false;
@@ -48,11 +48,11 @@ impl Group {
         unified.map(|path| Group { mount: mount.to_owned(), path, is_v2: true })
     }
 
-    /// The directories of the group and of those around it, the innermost first; unknown if we are outside of what this
-    /// namespace shows, or deeper than any real group.
+    /// The directories of the group and of its ancestors, the innermost first; unknown if we are outside of this
+    /// namespace, or deeper than any real group.
     ///
-    /// In a container of version 1 the path is the host's, but the mount is our own group: the inner levels are not there, and
-    /// the mount itself, the last level, is the right one.
+    /// In a container of version 1 the path is the host's, but the mount is our own group: the inner levels do not
+    /// exist, and the mount itself, the last level, is the right one.
     pub(super) fn levels(&self) -> Fact<Vec<String>> {
         let is_outside = self.path.split('/').any(|part| part == "..");
         let ends: Vec<usize> = self.path.match_indices('/').map(|(at, _)| at).take(DEPTH_MAX + 1).collect();
@@ -65,7 +65,7 @@ impl Group {
     }
 }
 
-/// Reads one file of one level; `None` where the machine says that this level has no such file.
+/// Reads one file of one level; `None` if the machine says that this level has no such file.
 pub(super) fn level<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Fact<T>> {
     match root.text(path) {
         Ok(text) => Some(match parse(text.trim()) {

@@ -1,4 +1,4 @@
-//! Clock sources: the one in use and the ones on offer, and what the processor promises of its counter.
+//! Clock sources: the one in use, the available ones, and what the processor guarantees about its counter.
 
 use serde::Serialize;
 
@@ -6,36 +6,37 @@ use super::kernel::Kernel;
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then, field};
 
-/// The most lines of the kernel's log that are kept.
+/// The maximum number of kernel log lines that are stored.
 const LOG_LINES_MAX: usize = 8;
 
-/// Where the kernel takes the time from.
+/// The clock that the kernel reads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Clock {
     /// The source in use.
     pub current: Fact<String>,
-    /// The sources on offer, the best first.
+    /// The available sources, the best first.
     pub available: Fact<Vec<String>>,
     /// What /proc/cpuinfo says of the time-stamp counter; absent on other architectures than x86.
     pub tsc: Fact<TscFlags>,
-    /// The kernel's arguments that bear on the choice (`clocksource=`, `tsc=`, `notsc`, `hpet=`, `no-kvmclock`), in order.
+    /// The kernel arguments that affect the selection (`clocksource=`, `tsc=`, `notsc`, `hpet=`, `no-kvmclock`), in
+    /// order.
     pub arguments: Fact<Vec<String>>,
-    /// What the kernel's log says of the counter, where it does not offer it though the processor has one: the last few lines;
-    /// absent where it is on offer.
+    /// What the kernel log says about the counter, if the processor has one but the kernel does not offer it: the last
+    /// few lines; absent if it is available.
     pub tsc_log: Fact<Vec<String>>,
-    /// The hardware clocks that time may be taken from, by name (`KVM virtual PTP`, `hyperv`), in the order of their numbers;
-    /// empty where there are none.
+    /// The available hardware clocks, by name (`KVM virtual PTP`, `hyperv`), in the order of their numbers; may be
+    /// empty.
     pub ptp: Fact<Vec<String>>,
 }
 
-/// Promises of the time-stamp counter.
+/// Guarantees about the time-stamp counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TscFlags {
     /// It counts at one rate whatever the frequency of the CPU (`constant_tsc`).
     pub constant: bool,
     /// It counts on in deep idle states (`nonstop_tsc`).
     pub nonstop: bool,
-    /// The hypervisor or the platform vouches for it (`tsc_reliable`).
+    /// The hypervisor or the platform guarantees it (`tsc_reliable`).
     pub reliable: bool,
 }
 
@@ -63,19 +64,19 @@ impl Clock {
         }
     }
 
-    /// Whether a source is on offer; `None` where that is not known.
+    /// Whether a source is available; `None` if unknown.
     pub fn offers(&self, source: &str) -> Option<bool> {
         self.available.known().map(|names| names.iter().any(|name| name == source))
     }
 
-    /// The argument that keeps the counter from being a clock source, if one stands: `notsc`, or `tsc=unstable`.
+    /// The argument that prevents the counter from being a clock source, if present: `notsc`, or `tsc=unstable`.
     pub fn argument_against_tsc(&self) -> Option<&str> {
         let against = |argument: &&String| matches!(argument.as_str(), "notsc" | "tsc=unstable");
         self.arguments.known()?.iter().find(against).map(String::as_str)
     }
 }
 
-/// Of the first few clocks: a machine has one, or one a network interface.
+/// Only the first few clocks: a machine has one, or one per network interface.
 fn probe_ptp(probe: Probe<'_>) -> Fact<Vec<String>> {
     const CLOCKS_MAX: usize = 16;
     const DIR: &str = "/sys/class/ptp";
@@ -89,7 +90,7 @@ fn probe_ptp(probe: Probe<'_>) -> Fact<Vec<String>> {
     }
 }
 
-/// The arguments that bear on clock sources; what follows `--` is for the first program.
+/// The arguments that affect clock sources; what follows `--` goes to init.
 fn on_clocks(arguments: &[String]) -> Vec<String> {
     const BARE: [&str; 4] = ["notsc", "nohpet", "no-kvmclock", "no_timer_check"];
     const NAMED: [&str; 3] = ["clocksource=", "tsc=", "hpet="];
@@ -99,8 +100,8 @@ fn on_clocks(arguments: &[String]) -> Vec<String> {
     own.filter(bears).cloned().collect()
 }
 
-/// The kernel tells in its log alone why it gave a counter up. To read it takes a while, so that it is asked only where the
-/// counter is missed.
+/// Only the kernel log shows why the kernel stopped using a counter. Reading it takes time, so it is read only if the
+/// counter is missing.
 fn probe_tsc_log(probe: Probe<'_>, available: &Fact<Vec<String>>, tsc: &Fact<TscFlags>) -> Fact<Vec<String>> {
     match (available, tsc) {
         (Fact::Known(names), _) if names.iter().any(|name| name == "tsc") => Fact::absent("tsc is on offer"),

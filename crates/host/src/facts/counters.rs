@@ -1,6 +1,6 @@
-//! What the kernel and the drivers have counted so far: packets that were lost and where, who served interrupts, memory that came
-//! from afar. These move by themselves, so they are no part of what two looks at a machine have in common; a capture holds
-//! them as of the moment it was taken. Each file is read once in a look, for a second reading would tell something else.
+//! Counters of the kernel and the drivers: lost packets and where, CPUs that served interrupts, remote memory. They
+//! change by themselves, so they are not part of the facts that two probes have in common; a capture contains their
+//! values at that moment. Each file is read once per probe, because a second reading would differ.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::numa::Numa;
 use crate::fact::Fact;
 use crate::probe::{Probe, field};
 
-/// The most lines, columns or counters that are taken from one file: over what 4,096 CPUs make.
+/// The maximum number of lines, columns or counters of one file: more than 4,096 CPUs produce.
 const ITEMS_MAX: usize = 8192;
 
-/// Counts since boot, or of UDP since the network namespace was made.
+/// Counts since boot, or for UDP since the network namespace was created.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Counters {
     /// How each CPU took packets from its queues.
@@ -23,41 +23,41 @@ pub struct Counters {
     pub udp: Fact<UdpCounters>,
     /// UDP over IPv6.
     pub udp6: Fact<UdpCounters>,
-    /// Memory of all UDP sockets; this alone is no count but as of now.
+    /// Memory of all UDP sockets; unlike the others, this is a current value.
     pub udp_memory: Fact<UdpMemory>,
     /// How often each CPU served each interrupt of a network interface.
     pub irqs: Fact<Vec<IrqCounts>>,
     /// Where memory came from, by node.
     pub nodes: Fact<Vec<NodeCounters>>,
-    /// What each driver counts of losses; of interfaces with hardware alone.
+    /// The loss counters of each driver; only interfaces with hardware.
     pub nics: Vec<NicCounters>,
 }
 
 /// A line of /proc/net/softnet_stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CpuSoftnet {
-    /// The CPU; by the order of lines on kernels that do not tell it.
+    /// The CPU; by the order of lines on kernels that do not print it.
     pub cpu: usize,
     /// Packets.
     pub processed: u64,
-    /// Packets that found the CPU's backlog full.
+    /// Packets dropped because the CPU's backlog was full.
     pub dropped: u64,
-    /// How often it stopped with packets left, because its budget or its time was over.
+    /// How often it stopped with packets left, because its budget or its time was used up.
     pub time_squeeze: u64,
 }
 
 /// Packets that UDP lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UdpCounters {
-    /// Not delivered for any reason but a missing port; those below included.
+    /// Not delivered for any reason but a missing port; includes the following ones.
     pub in_errors: u64,
     /// Received for a port that nobody listens at.
     pub no_ports: u64,
-    /// Received at a full socket buffer.
+    /// Dropped because a socket buffer was full.
     pub rcvbuf_errors: u64,
-    /// Not sent for want of a buffer.
+    /// Not sent because no buffer was free.
     pub sndbuf_errors: u64,
-    /// Received while all UDP sockets together held as much as they may; kernels before 5.12 (from memory) do not tell.
+    /// Dropped because all UDP sockets together held the maximum; kernels before 5.12 (from memory) do not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_errors: Option<u64>,
 }
@@ -71,12 +71,12 @@ pub struct UdpMemory {
     pub pages: u64,
 }
 
-/// An interrupt with how often each CPU served it.
+/// An interrupt with its count on each CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IrqCounts {
     /// Its number.
     pub number: u32,
-    /// By CPU, those that never did left out.
+    /// By CPU, without zeros.
     pub by_cpu: BTreeMap<usize, u64>,
 }
 
@@ -99,7 +99,7 @@ pub struct NodeCounters {
     pub other_node: u64,
 }
 
-/// What a driver counts.
+/// The counters of a driver.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NicCounters {
     /// The interface.
@@ -110,7 +110,7 @@ pub struct NicCounters {
 
 impl Counters {
     pub(super) fn probe(probe: Probe<'_>, numa: &Numa, network: &Network, interrupts: &Fact<String>) -> Counters {
-        // Not /proc/net: that is a link to whoever asks, who is a stranger to a mounted root.
+        // Not /proc/net: that is a link to the reading process, which does not exist in a mounted root.
         let net = format!("{}/net", probe.process());
         let numbers = network.hardware().flat_map(|nic| nic.irqs.iter().map(|irq| irq.number));
         let mut numbers: Vec<u32> = numbers.collect();
@@ -133,7 +133,7 @@ impl Counters {
         }
     }
 
-    /// Packets that were lost in some way at sockets, over IPv4 and IPv6; `None` where the kernel does not tell.
+    /// Packets that were lost in one way at sockets, over IPv4 and IPv6; `None` if the kernel does not report it.
     pub fn udp_sum(&self, of: impl Fn(&UdpCounters) -> Option<u64>) -> Option<u64> {
         // A kernel without IPv6 has lost nothing over it.
         let over_6 = self.udp6.known().and_then(&of).unwrap_or_default();
@@ -151,8 +151,8 @@ impl Counters {
     }
 }
 
-/// `; NAME reads N since boot: …` for a reason that rests on a counter, with what none and some of it mean; nothing where the
-/// counter is not known. A count tells what was, not what to do: no advice changes because one is 0.
+/// `; NAME reads N since boot: …` for a reason with a counter, with the meaning of zero and of more; nothing if the
+/// counter is unknown. A count describes the past: no advice changes because one is 0.
 pub(crate) fn reads(name: &str, count: Option<u64>, none: &str, some: &str) -> String {
     match count {
         None => String::new(),
@@ -215,7 +215,7 @@ fn parse_sockstat(text: &str) -> Option<UdpMemory> {
     Some(UdpMemory { sockets: number("inuse")?, pages: number("mem")? })
 }
 
-/// The counts of the interrupts with these numbers, ascending. The first line names the CPUs that run, a column each.
+/// The counts of the interrupts with these numbers, ascending. The first line names the running CPUs, one column each.
 fn parse_counts(text: &str, numbers: &[u32]) -> Vec<IrqCounts> {
     let mut lines = text.lines();
     let header = lines.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! CPUs: which there are, how they share cores, packages and caches.
+//! CPUs: which exist, and how they share cores, packages and caches.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::probe::{Probe, and_then, field, or_else};
 
 const DIR: &str = "/sys/devices/system/cpu";
 
-/// The most caches of one CPU that are looked at; processors have three to five.
+/// The maximum number of caches of one CPU that are read; processors have three to five.
 const CACHES_MAX: usize = 16;
 
-/// The most vulnerabilities that are looked at; Linux 6.18 knows 19.
+/// The maximum number of vulnerabilities that are read; Linux 6.18 knows 19.
 const VULNERABILITIES_MAX: usize = 64;
 
 /// Implementer, part and name of the cores that clouds rent out, by Arm's and Ampere's manuals (register `MIDR_EL1`).
@@ -31,19 +31,19 @@ const ARM_CORES: &[(&str, &str, &str)] = &[
 pub struct Cpus {
     /// The processor's name in /proc/cpuinfo; on Arm the core's, by its numbers there.
     pub model: Fact<String>,
-    /// CPUs that run.
+    /// Running CPUs.
     pub online: Fact<CpuSet>,
     /// CPUs that are plugged in.
     pub present: Fact<CpuSet>,
-    /// CPUs that there may ever be; the kernel's masks are this wide.
+    /// CPUs that may ever exist; the kernel's masks have this width.
     pub possible: Fact<CpuSet>,
-    /// CPUs that the scheduler leaves alone (`isolcpus=`).
+    /// CPUs that the scheduler does not use (`isolcpus=`).
     pub isolated: Fact<CpuSet>,
-    /// CPUs whose tick stops while one task runs (`nohz_full=`); absent where the kernel is built without it.
+    /// CPUs whose timer tick stops while one task runs (`nohz_full=`); absent if the kernel is built without it.
     pub nohz_full: Fact<CpuSet>,
-    /// CPUs that serve work of the kernel which is bound to none.
+    /// CPUs for unbound kernel work.
     pub unbound_work: Fact<CpuSet>,
-    /// What the processor is vulnerable to, and what the kernel does about it, by name.
+    /// The vulnerabilities of the processor and the kernel's mitigations, by name.
     pub vulnerabilities: Fact<Vec<Vulnerability>>,
     /// `on`, `off`, `forceoff`, `notsupported` or `notimplemented`.
     pub smt_control: Fact<String>,
@@ -64,13 +64,14 @@ pub struct Cpu {
     pub core: Fact<i32>,
     /// The CPUs of the same core, itself included.
     pub siblings: Fact<CpuSet>,
-    /// How long it may take to resume from an idle state, in microseconds: `0` for any time, `n/a` for none at all.
+    /// How long it may take to resume from an idle state, in microseconds: `0` for no limit, `n/a` for no latency at
+    /// all.
     pub resume_latency_us: Fact<String>,
-    /// Its caches, the nearest first; empty where the kernel tells of none.
+    /// Its caches, the nearest first; empty if the kernel reports none.
     pub caches: Vec<Cache>,
 }
 
-/// A weakness of processors that the kernel knows of.
+/// A processor vulnerability that the kernel knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Vulnerability {
     /// As the kernel names it, such as `spectre_v2`.
@@ -80,7 +81,7 @@ pub struct Vulnerability {
 }
 
 impl Vulnerability {
-    /// What the kernel does about it; `None` where it does nothing.
+    /// The kernel's mitigation; `None` if there is none.
     pub fn mitigation(&self) -> Option<&str> {
         self.state.known()?.strip_prefix("Mitigation: ")
     }
@@ -131,7 +132,7 @@ fn probe_cpu(probe: Probe<'_>, cpu: usize, online: &Fact<CpuSet>, shared: &mut S
         or_else(probe.cpu_list(&topology("thread_siblings_list")), || probe.cpu_list(&topology("core_cpus_list")));
     Cpu {
         cpu,
-        // The list tells it for all at once; CPU 0 often has no file of its own, since it can't be switched off.
+        // The list has it for all CPUs; CPU 0 often has no file of its own, because it cannot be taken offline.
         online: online.clone().map(|online| online.contains(cpu)),
         package: probe.number(&topology("physical_package_id")),
         core: probe.number(&topology("core_id")),
@@ -151,13 +152,13 @@ fn probe_vulnerabilities(probe: Probe<'_>) -> Fact<Vec<Vulnerability>> {
     names.map(|names| names.into_iter().map(of).collect())
 }
 
-/// A list; `(null)` is what kernels print whose set was never allocated.
+/// A list; kernels print `(null)` for a set that was never allocated.
 fn parse_nohz_full(text: &str) -> Option<CpuSet> {
     if text == "(null)" { Some(CpuSet::default()) } else { CpuSet::parse_list(text) }
 }
 
-/// Caches that were read for one CPU and are shared by later ones, by CPU and index. That spares half of all looks on a large
-/// machine.
+/// Caches that were read for one CPU and that later ones share, by CPU and index. That saves half of all readings on a
+/// large machine.
 type Shared = BTreeMap<(usize, usize), Cache>;
 
 fn probe_caches(probe: Probe<'_>, cpu: usize, shared: &mut Shared) -> Vec<Cache> {
@@ -191,7 +192,7 @@ fn parse_size(text: &str) -> Option<u64> {
     text.strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The first CPU's `model name`; on Arm, which has none, what stands for it.
+/// The first CPU's `model name`; on Arm, which has none, its replacement.
 fn parse_model(cpuinfo: &str) -> Option<String> {
     if let Some(model) = field(cpuinfo, "model name", ':').filter(|model| !model.is_empty()) {
         return Some(model.to_owned());

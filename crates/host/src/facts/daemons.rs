@@ -1,5 +1,4 @@
-//! What else runs on a machine by the distribution's will: timers that start work in the background, and services that a
-//! server's ticks feel.
+//! Timers and services of the distribution that can disturb a server's ticks.
 
 use serde::Serialize;
 
@@ -11,16 +10,16 @@ use crate::probe::{Probe, is_absence};
 /// Timers and services of the distribution.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Daemons {
-    /// The enabled timers of systemd that start work on disk, network or CPU, by name without `.timer`.
+    /// The enabled systemd timers that start work on disk, network or CPU, by name without `.timer`.
     pub background_timers: Fact<Vec<String>>,
-    /// The services that set the clock, by the names of their units.
+    /// The services that set the clock, by unit name.
     pub clock_keepers: Fact<Vec<String>>,
-    /// Whether auditd runs, whose rules are looked at in each system call.
+    /// Whether auditd runs, whose rules the kernel checks in each system call.
     pub auditd: Fact<bool>,
 }
 
-/// Timers of distributions that start work worth a tick's notice, by what they start: package indexes and upgrades, firmware,
-/// manual pages, trimming and checking of file systems, logs, indexes of files, statistics.
+/// Timers of distributions that start noticeable work, by what they start: package indexes and upgrades, firmware,
+/// manual pages, trimming and checking of file systems, logs, file indexes, statistics.
 const TIMERS: [&str; 18] = [
     "apt-daily",
     "apt-daily-upgrade",
@@ -53,7 +52,7 @@ impl Daemons {
         };
         Daemons {
             background_timers: match (container, init) {
-                // They are systemd's own; cron's tables are another matter.
+                // Only systemd timers; cron is not read.
                 (Fact::Known(Container::None), Fact::Known(Init::Other(_))) => Fact::Known(Vec::new()),
                 _ => seen(&|| timers(probe)),
             },
@@ -63,8 +62,8 @@ impl Daemons {
     }
 }
 
-/// Those services of which systemd has a group with processes, under either version of control groups. Where one was never
-/// looked at and none runs, nothing is known.
+/// The services with a group with processes in systemd, under either version of control groups. If one was never read
+/// and none runs, the result is unknown.
 fn running(probe: Probe<'_>, services: &[&str]) -> Fact<Vec<String>> {
     let mut unseen = None;
     let mut runs = |service: &&str| {
@@ -84,7 +83,7 @@ fn running(probe: Probe<'_>, services: &[&str]) -> Fact<Vec<String>> {
     }
 }
 
-/// Units and timers are systemd's, and a container has those of its host out of sight.
+/// Units and timers belong to systemd, and a container does not show those of its host.
 fn in_sight(container: &Fact<Container>, init: &Fact<Init>) -> Fact<()> {
     match (container, init) {
         (Fact::Known(kind), _) if *kind != Container::None => {
@@ -96,7 +95,7 @@ fn in_sight(container: &Fact<Container>, init: &Fact<Init>) -> Fact<()> {
     }
 }
 
-/// Those that the distribution or somebody enabled, without those that are masked.
+/// The timers that the distribution or somebody enabled, without masked ones.
 fn timers(probe: Probe<'_>) -> Fact<Vec<String>> {
     let mut found = Vec::new();
     for dir in ["/etc/systemd/system", "/usr/lib/systemd/system"] {

@@ -1,17 +1,17 @@
-//! The deepest idle state that a CPU may use, and what keeps it from deeper ones: a kernel argument, a state that was switched
-//! off, or a bound on how long it may take to wake.
+//! The deepest idle state that a CPU may use, and what excludes deeper ones: a kernel argument, a disabled state, or a
+//! limit on the wake-up time.
 
 use super::idle::{DeepestAllowed, Idle, IdleState};
 use super::kernel::Kernel;
 use crate::fact::Fact;
 
-/// The idle states with the deepest that is allowed among them.
+/// The idle states with the deepest allowed one.
 pub(super) fn judged(idle: Idle, kernel: &Kernel) -> Idle {
     Idle { deepest_allowed: allowed(&idle, kernel), ..idle }
 }
 
-/// By the states of CPU 0 and by what bounds them, as the governors do (`menu_select` of `drivers/cpuidle/governors/menu.c`):
-/// a state that is off or takes longer to leave than the least bound is not chosen.
+/// From the states of CPU 0 and its limits, as the governors do (`menu_select` of `drivers/cpuidle/governors/menu.c`):
+/// a disabled state, or one with an exit latency above the lowest limit, is not selected.
 fn allowed(idle: &Idle, kernel: &Kernel) -> Fact<DeepestAllowed> {
     let mut limited_by = arguments(idle, kernel);
     match &idle.driver {
@@ -58,7 +58,7 @@ fn name(state: &IdleState) -> String {
     state.name.known().cloned().unwrap_or_else(|| format!("state {}", state.index))
 }
 
-/// Arguments that the driver at hand heeds; one that another driver would heed limits nothing.
+/// Arguments of the driver in use; arguments of other drivers limit nothing.
 fn arguments(idle: &Idle, kernel: &Kernel) -> Vec<String> {
     let is_driver = |name: &str| idle.driver.known().is_some_and(|driver| driver == name);
     let heeded = [
@@ -74,13 +74,13 @@ fn arguments(idle: &Idle, kernel: &Kernel) -> Vec<String> {
     heeded.into_iter().filter_map(stands).collect()
 }
 
-/// The least of the bounds on the time to wake, in microseconds; `None` where there is none.
+/// The lowest limit on the wake-up time, in microseconds; `None` if there is none.
 fn bound(idle: &Idle, limited_by: &mut Vec<String>, unseen: &mut Vec<String>) -> Option<u64> {
     /// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE`: nobody holds the device with less.
     const NO_BOUND_US: u64 = 2_000_000_000;
     let held = match &idle.dma_latency_us {
         Fact::Known(held) => Some(*held).filter(|held| *held < NO_BOUND_US),
-        // A kernel without the device has nobody who holds it.
+        // If the kernel does not have the device, nobody holds it.
         Fact::Absent { .. } => None,
         unknown => {
             unseen.push(unknown.unknown_why().unwrap_or_default().to_owned());
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::testing::{base, with_idle};
 
-    /// What is allowed on an Intel machine with three states, under these arguments, bounds and switches.
+    /// What is allowed on an Intel machine with three states, with these arguments, limits and disabled states.
     fn as_text(arguments: &str, held: Fact<u64>, own: &str, off: &[usize]) -> String {
         let mut facts = base();
         with_idle("intel_idle", &[("POLL", 0), ("C1", 2), ("C6", 133)])(&mut facts);

@@ -1,4 +1,4 @@
-//! Block devices: what they are, how their requests are queued, and which one the root file system is on.
+//! Block devices: their kind, how their requests are queued, and which one has the root file system.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,15 @@ use crate::probe::{Probe, and_then, chosen_word, is_absence};
 /// The block devices of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Disks {
-    /// Each disk, by name; what is made of memory, files or other disks is left out.
+    /// Each disk, by name, without devices made of memory, files or other disks.
     pub disks: Fact<Vec<Disk>>,
     /// The disk that `/` is on, such as `nvme0n1`.
     pub root: Fact<String>,
-    /// The disks with a mounted file system, by name: with one alone, the system and the server's data share its queue.
+    /// The disks with a mounted file system, by name. If there is only one, the system and the server's data share its
+    /// queue.
     pub mounted: Fact<Vec<String>>,
-    /// Whether Xen's driver keeps pages granted to the host, so that none is granted for each request; absent where no disk
-    /// is Xen's.
+    /// Whether Xen's driver keeps pages granted to the host, so that it need not grant some for each request; absent
+    /// without Xen disks.
     pub xen_persistent_grants: Fact<bool>,
 }
 
@@ -26,15 +27,15 @@ pub struct Disks {
 pub struct Disk {
     /// Its name in /sys/block.
     pub name: String,
-    /// What drives it, told from its name and its model.
+    /// What drives it, from its name and its model.
     pub kind: DiskKind,
-    /// As the device tells it; absent for virtio and Xen.
+    /// As the device reports it; absent for virtio and Xen.
     pub model: Fact<String>,
-    /// How its requests are ordered.
+    /// The scheduler of its requests.
     pub scheduler: Fact<Scheduler>,
-    /// Whether the kernel takes it for a disk that turns; what a hypervisor says of it is often wrong.
+    /// Whether the kernel considers it a rotating disk; hypervisors often report this wrongly.
     pub rotational: Fact<bool>,
-    /// How far a file that is read in order is read ahead, in KiB.
+    /// How far the kernel reads ahead in a sequential file, in KiB.
     pub read_ahead_kb: Fact<u64>,
     /// How many requests may wait in each queue.
     pub nr_requests: Fact<u64>,
@@ -46,7 +47,7 @@ pub struct Disk {
 pub enum DiskKind {
     /// Amazon's network storage as the guest sees it on Nitro.
     Ebs,
-    /// NVMe of another make: in a cloud mostly a disk of the machine itself.
+    /// Other NVMe: in a cloud mostly a local disk.
     Nvme,
     /// A virtio disk.
     Virtio,
@@ -63,11 +64,11 @@ pub enum DiskKind {
 pub struct Scheduler {
     /// The one in force.
     pub chosen: String,
-    /// Those on offer.
+    /// The available ones.
     pub available: Vec<String>,
 }
 
-/// More disks than any instance has are a mistake or malice.
+/// No instance has more disks: more are a mistake or an attack.
 const DISKS_MAX: usize = 256;
 
 impl Disks {
@@ -89,12 +90,12 @@ impl Disks {
         Disks { disks, root, mounted, xen_persistent_grants }
     }
 
-    /// Whether the system and everything else that is mounted share one disk; `None` where that is not known.
+    /// Whether the system and all other mounts share one disk; `None` if unknown.
     pub fn is_one_for_all(&self) -> Option<bool> {
         self.mounted.known().filter(|mounted| !mounted.is_empty()).map(|mounted| mounted.len() == 1)
     }
 
-    /// The disks; none where they are not known.
+    /// The disks; empty if unknown.
     pub fn each(&self) -> impl Iterator<Item = &Disk> {
         self.disks.known().into_iter().flatten()
     }
@@ -119,8 +120,8 @@ impl Disk {
     }
 }
 
-/// Loops, RAM disks, compressed memory, and devices made of others have no queue of their own that matters; floppies and
-/// optical drives serve no server.
+/// Loops, RAM disks, compressed memory, and devices made of others have no relevant queue; servers do not use floppies
+/// and optical drives.
 fn is_disk(name: &str) -> bool {
     let plain = !name.is_empty() && name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     plain && !["loop", "ram", "zram", "md", "sr", "fd", "nbd"].iter().any(|prefix| numbered(name, prefix))
@@ -141,8 +142,8 @@ fn kind(name: &str, model: Option<&str>) -> DiskKind {
     }
 }
 
-/// The disk behind the device number that the kernel gives for `/`: the name that stands beside it may be `/dev/root`,
-/// which is no device.
+/// The disk of the device number that the kernel gives for `/`: the name beside it may be `/dev/root`, which is not a
+/// device.
 fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     let path = format!("{}/mountinfo", probe.process());
     let number = probe.parse(&path, "a line for /", parse_root_device);
@@ -160,7 +161,7 @@ fn root(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<String> {
     })
 }
 
-/// The disks behind the device numbers of all mounts; a number that leads to no disk (a volume made of several) is left out.
+/// The disks of all mounts, by device number; numbers without a disk (a volume on several) are omitted.
 fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
     let path = format!("{}/mountinfo", probe.process());
     let numbers = probe.parse(&path, "lines of mounts", |text| Some(parse_devices(text)));
@@ -170,7 +171,7 @@ fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
             for number in numbers {
                 match probe.0.link(&format!("/sys/dev/block/{number}")) {
                     Ok(target) => disks.extend(disk_of(&target, &names).map(str::to_owned)),
-                    // A network's or a virtual device has no link; but what was never looked at may be a disk.
+                    // A network or virtual device has no link; but a device that was never read may be a disk.
                     Err(refusal) if is_absence(&refusal) => {}
                     Err(refusal) => return refusal.into(),
                 }
@@ -180,7 +181,7 @@ fn mounted(probe: Probe<'_>, names: &Fact<Vec<String>>) -> Fact<Vec<String>> {
     })
 }
 
-/// The device numbers of mounts, without those of file systems that have no device (major 0).
+/// The device numbers of mounts, without file systems that have no device (major 0).
 fn parse_devices(mountinfo: &str) -> BTreeSet<String> {
     const DEVICES_MAX: usize = 64;
     let number = |line: &str| {

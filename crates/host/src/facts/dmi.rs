@@ -1,10 +1,10 @@
-//! What the firmware says of a machine: whose it is, of which type, and who runs it where the processor can't say.
+//! What the firmware says about a machine: its vendor, its type, and its hypervisor if the processor cannot say.
 
 use super::provider::{Cloud, Hypervisor};
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then};
 
-/// The firmware's strings. Clouds tell who they are in different ones.
+/// The firmware's strings. Clouds identify themselves in different ones.
 pub(super) struct Dmi {
     pub(super) vendor: Fact<String>,
     pub(super) product: Fact<String>,
@@ -12,7 +12,7 @@ pub(super) struct Dmi {
     chassis_tag: Fact<String>,
 }
 
-/// What instance metadata says. A root that may not ask, and a capture of one, have no such path.
+/// What instance metadata says. A root without metadata, and a capture of one, have no such path.
 fn by_metadata(probe: Probe<'_>, path: &str, whose: &str) -> Fact<String> {
     let asked = probe.text(&format!("@metadata/{path}"));
     match asked {
@@ -72,7 +72,7 @@ impl Dmi {
         }
     }
 
-    /// Who runs a machine whose processor can't say: all of 64-bit Arm.
+    /// The hypervisor of a machine whose processor cannot say: all of 64-bit Arm.
     pub(super) fn hypervisor(&self) -> Option<Hypervisor> {
         let (vendor, product) = (self.vendor.known()?.as_str(), self.product.known().map_or("", String::as_str));
         match (vendor, product) {

@@ -1,5 +1,5 @@
-//! What a network driver tells by ethtool of its queues, rings and interrupts, and of how many it could have; what it does for
-//! the kernel, and how it spreads packets.
+//! What ethtool reports about a network driver: its queues, rings and interrupts with their limits, its offloads, and
+//! how it spreads packets.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use serde::Serialize;
 use crate::fact::Fact;
 use crate::probe::{Probe, field};
 
-/// Queues in use and their limits. A driver has pairs (combined) or counts both directions on their own.
+/// Queues in use and their limits. A driver has pairs (combined) or counts both directions separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Channels {
-    /// Receive queues that are no part of a pair.
+    /// Receive queues that are not part of a pair.
     pub rx: u32,
-    /// Transmit queues that are no part of a pair.
+    /// Transmit queues that are not part of a pair.
     pub tx: u32,
     /// Pairs.
     pub combined: u32,
-    /// The most of the first.
+    /// The maximum of `rx`.
     pub rx_max: u32,
-    /// The most of the second.
+    /// The maximum of `tx`.
     pub tx_max: u32,
-    /// The most pairs.
+    /// The maximum number of pairs.
     pub combined_max: u32,
 }
 
@@ -32,26 +32,26 @@ pub struct Rings {
     pub rx: u32,
     /// Of a transmit queue.
     pub tx: u32,
-    /// The most of a receive queue.
+    /// The maximum for a receive queue.
     pub rx_max: u32,
-    /// The most of a transmit queue.
+    /// The maximum for a transmit queue.
     pub tx_max: u32,
 }
 
-/// How long an interrupt waits for more packets.
+/// How long an interrupt is delayed to batch packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Coalesce {
     /// For received packets, in microseconds.
     pub rx_us: u32,
-    /// For so many received packets.
+    /// For this many received packets.
     pub rx_frames: u32,
     /// For sent packets, in microseconds.
     pub tx_us: u32,
-    /// For so many sent packets.
+    /// For this many sent packets.
     pub tx_frames: u32,
-    /// Whether the driver changes the first by the load it sees.
+    /// Whether the driver adapts the delay of received packets to the load.
     pub adaptive_rx: bool,
-    /// Whether the driver changes the third.
+    /// Whether the driver adapts the delay of sent packets to the load.
     pub adaptive_tx: bool,
 }
 
@@ -63,27 +63,27 @@ pub type Offloads = BTreeMap<String, Offload>;
 pub struct Offload {
     /// Whether it does.
     pub on: bool,
-    /// Whether the driver does not let that be changed.
+    /// Whether the driver does not allow a change.
     pub fixed: bool,
 }
 
-/// How packets are spread over receive queues, as far as the driver tells.
+/// How the device spreads packets over receive queues, as far as the driver reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rss {
-    /// Entries of the table that leads from a packet's hash to its queue; 0 for none.
+    /// Entries of the table from a packet's hash to its queue; 0 for none.
     pub table: Fact<u32>,
     /// Different queues in that table.
     pub queues: Fact<u32>,
-    /// Bytes of the key that the hash is made with; 0 for none.
+    /// Bytes of the hash key; 0 for none.
     pub key_bytes: Fact<u32>,
     /// The hash: `toeplitz`, `xor`, `crc32`.
     pub function: Fact<String>,
-    /// What of a UDP packet over IPv4 is hashed, in ethtool's letters: `s` and `d` the addresses, `f` and `n` the ports; `none`
-    /// where the driver says that nothing is.
+    /// The hashed fields of a UDP packet over IPv4, in ethtool's letters: `s` and `d` for the addresses, `f` and `n`
+    /// for the ports; `none` if the driver reports none.
     pub udp4: Fact<String>,
 }
 
-/// Those that change when or how a UDP packet reaches its server, out of some sixty.
+/// The offloads that change when or how a UDP packet reaches its server, out of some sixty.
 const TOLD: [&str; 15] = [
     "rx-checksum",
     "rx-gro",
@@ -102,7 +102,7 @@ const TOLD: [&str; 15] = [
     "tx-udp-segmentation",
 ];
 
-/// The offloads of an interface that are told.
+/// The reported offloads of an interface.
 pub(super) fn offloads(probe: Probe<'_>, interface: &str) -> Fact<Offloads> {
     probe.parse(&format!("@ethtool/{interface}/features"), "offloads, each on or off", parse_offloads)
 }

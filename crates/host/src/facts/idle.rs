@@ -1,4 +1,4 @@
-//! How CPUs idle and at which frequency they run, as far as the guest may know.
+//! Idle states and frequencies of CPUs, as far as the guest sees them.
 
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::fact::Fact;
 use crate::probe::{Probe, or_else};
 
-/// Idle states and who chooses among them.
+/// Idle states and the driver and governor that select them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Idle {
     /// `intel_idle`, `acpi_idle`, `haltpoll`, … or `none`.
@@ -19,14 +19,14 @@ pub struct Idle {
     pub intel_idle_max_cstate: Fact<u32>,
     /// The deepest state that the `processor` driver allows `acpi_idle`, by its ACPI number.
     pub processor_max_cstate: Fact<u32>,
-    /// How long CPU 0 may take to resume, in microseconds: `0` for any time, `n/a` for none.
+    /// How long CPU 0 may take to resume, in microseconds: `0` for no limit, `n/a` for none at all.
     pub resume_latency_us: Fact<String>,
-    /// How long any CPU may take to wake, in microseconds: the least of what processes ask for by holding
-    /// `/dev/cpu_dma_latency`; 2000000000 where none does. Only root may read it.
+    /// How long any CPU may take to wake, in microseconds: the lowest request of the processes that hold
+    /// `/dev/cpu_dma_latency`; 2000000000 without requests. Only root may read it.
     pub dma_latency_us: Fact<u64>,
-    /// The deepest state that CPU 0 may use; absent where there is no idle driver.
+    /// The deepest state that CPU 0 may use; absent without an idle driver.
     pub deepest_allowed: Fact<DeepestAllowed>,
-    /// How long a KVM guest polls before it halts, in nanoseconds, at most.
+    /// The maximum time that a KVM guest polls before it halts, in nanoseconds.
     pub guest_halt_poll_ns: Fact<u64>,
 }
 
@@ -37,22 +37,22 @@ pub struct IdleState {
     pub index: u32,
     /// As the driver names it, such as `C6-HSW`.
     pub name: Fact<String>,
-    /// How long it takes to leave it, in microseconds, by the driver's table.
+    /// Its exit latency in microseconds, from the driver's table.
     pub exit_latency_us: Fact<u64>,
-    /// Whether it was switched off.
+    /// Whether it is disabled.
     pub disabled: Fact<bool>,
 }
 
 /// The deepest idle state allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeepestAllowed {
-    /// As the driver names it; `none` where not even polling is left to it.
+    /// As the driver names it; `none` if not even polling is allowed.
     pub name: String,
-    /// How long it takes to leave it, in microseconds, by the driver's table.
+    /// Its exit latency in microseconds, from the driver's table.
     pub exit_latency_us: u64,
-    /// What rules out deeper ones or keeps them from the driver, in words; empty where nothing is seen to.
+    /// What excludes deeper states, in words; empty if nothing does.
     pub limited_by: Vec<String>,
-    /// What may limit it too, but could not be read; empty where all was.
+    /// Other possible limits that could not be read; empty if all were read.
     pub unseen: Vec<String>,
 }
 
@@ -63,13 +63,13 @@ pub struct Frequency {
     pub driver: Fact<String>,
     /// The governor of CPU 0.
     pub governor: Fact<String>,
-    /// The governors on offer.
+    /// The available governors.
     pub available_governors: Fact<Vec<String>>,
-    /// What CPU 0 may be told about energy against performance.
+    /// The energy or performance preference of CPU 0.
     pub available_preferences: Fact<Vec<String>>,
-    /// Whether frequencies above the nominal one are allowed (`cpufreq/boost`); `intel_pstate` tells by `no_turbo`.
+    /// Whether frequencies above the nominal one are allowed (`cpufreq/boost`); for `intel_pstate` from `no_turbo`.
     pub boost: Fact<bool>,
-    /// Whether `intel_pstate` keeps from turbo frequencies.
+    /// Whether `intel_pstate` avoids turbo frequencies.
     pub no_turbo: Fact<bool>,
     /// Each group of CPUs that share a frequency, ascending.
     pub policies: Fact<Vec<FrequencyPolicy>>,
@@ -84,20 +84,21 @@ pub struct FrequencyPolicy {
     pub folder: String,
     /// The governor in force.
     pub governor: Fact<String>,
-    /// What is preferred between energy and performance; absent where the driver has no such thing.
+    /// The energy or performance preference; absent if the driver has none.
     pub preference: Fact<String>,
     /// The CPUs.
     pub cpus: Fact<CpuSet>,
 }
 
 impl Idle {
-    /// All but the deepest state allowed, which follows from the rest and from the kernel.
+    /// All fields but the deepest allowed state, which follows from the rest and from the kernel.
     pub(super) fn probe(probe: Probe<'_>) -> Idle {
-        // Kernels up to 5.7 have the writable file only when booted for it, and name the read-only one otherwise.
+        // Kernels up to 5.7 have the writable file only with a boot argument, and otherwise a read-only one of another
+        // name.
         let governor = or_else(probe.text("/sys/devices/system/cpu/cpuidle/current_governor"), || {
             probe.text("/sys/devices/system/cpu/cpuidle/current_governor_ro")
         });
-        // One CPU stands for all: the drivers register the same table for each.
+        // CPU 0 represents all: the drivers register the same table for each.
         let indices = probe.numbered("/sys/devices/system/cpu/cpu0/cpuidle", "state");
         Idle {
             driver: probe.text("/sys/devices/system/cpu/cpuidle/current_driver"),
@@ -140,7 +141,7 @@ fn probe_policies(probe: Probe<'_>) -> Fact<Vec<FrequencyPolicy>> {
     if !is_without || probe.text(&format!("{DIR}/cpu0/cpufreq/scaling_driver")).known().is_none() {
         return policies;
     }
-    // Before Linux 4.3 each CPU had a folder of its own.
+    // Before Linux 4.3 each CPU had its own folder.
     probe
         .numbered(DIR, "cpu")
         .map(|numbers| each(numbers, |number| (format!("cpu{number}"), format!("{DIR}/cpu{number}/cpufreq"))))
@@ -179,7 +180,7 @@ fn probe_state(probe: Probe<'_>, index: u32) -> IdleState {
     }
 }
 
-/// Not 0 for any reason that is in force: 1 by the user, 2 by the driver.
+/// Nonzero for any active reason: 1 by the user, 2 by the driver.
 fn parse_disabled(text: &str) -> Option<bool> {
     text.parse::<u64>().ok().map(|reasons| reasons != 0)
 }

@@ -17,13 +17,13 @@ pub struct Kernel {
     pub version: Fact<Version>,
     /// As `uname -m` prints it.
     pub architecture: Fact<String>,
-    /// The arguments of the command line, in order, repeats kept; quoted ones are one.
+    /// The arguments of the command line, in order, with repeats; quoted ones are one.
     pub command_line: Fact<Vec<String>>,
-    /// Which of root's rights the kernel withholds.
+    /// What the kernel denies even to root.
     pub lockdown: Fact<Lockdown>,
-    /// Ticks of its timer a second (`CONFIG_HZ`).
+    /// The timer frequency in Hz (`CONFIG_HZ`).
     pub timer_hz: Fact<u32>,
-    /// How it was built, where it or its distribution tells.
+    /// How it was built, if it or its distribution reports that.
     pub config: Fact<KernelConfig>,
 }
 
@@ -34,19 +34,19 @@ pub struct Version {
     pub major: u32,
     /// 12 of 6.12.3.
     pub minor: u32,
-    /// 3 of 6.12.3; 0 where the release has none.
+    /// 3 of 6.12.3; 0 if the release has none.
     pub patch: u32,
 }
 
-/// What the kernel's lockdown withholds from root.
+/// What the kernel's lockdown denies to root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lockdown {
     /// Nothing.
     None,
-    /// What could change the running kernel: debugfs, /dev/mem, unsigned modules.
+    /// Everything that could change the running kernel: debugfs, /dev/mem, unsigned modules.
     Integrity,
-    /// Also what could read its secrets.
+    /// Also everything that could read its secrets.
     Confidentiality,
 }
 
@@ -67,7 +67,7 @@ impl Kernel {
         let uname = |key: &'static str| {
             probe.parse("@uname", "a release and a machine", move |text| field(text, key, '=').map(str::to_owned))
         };
-        // A mounted host does not lend its uname, but its /proc has the release too.
+        // A mounted host has no uname of its own, but its /proc has the release too.
         let release = or_else(uname("release"), || probe.text("/proc/sys/kernel/osrelease"));
         let version = and_then(release.clone(), |release| match parse_version(&release) {
             Some(version) => Fact::Known(version),
@@ -86,14 +86,14 @@ impl Kernel {
         }
     }
 
-    /// Whether the kernel is of this version or a later one; `None` if its version is not known.
+    /// Whether the kernel has this version or a later one; `None` if its version is unknown.
     pub fn is_at_least(&self, major: u32, minor: u32) -> Option<bool> {
         self.version.known().map(|version| (version.major, version.minor) >= (major, minor))
     }
 
     /// The value of the last argument with this name (the last one wins); the empty text for one without `=`.
     ///
-    /// As the kernel reads it: `-` and `_` are one character, and what follows `--` is for the first program.
+    /// As in the kernel, `-` and `_` are equal, and what follows `--` goes to init.
     pub fn argument(&self, name: &str) -> Option<&str> {
         let arguments = self.command_line.known()?;
         let own = arguments.iter().take_while(|argument| *argument != "--");

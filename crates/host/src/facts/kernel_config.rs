@@ -1,4 +1,4 @@
-//! How the kernel was built, where it tells: how its timer ticks, and which preemption it starts with.
+//! How the kernel was built: its timer tick, and its initial preemption model.
 
 use serde::Serialize;
 
@@ -8,24 +8,24 @@ use crate::probe::{Probe, field};
 const CONFIG: &str = "@kernel-config";
 const TICK: &str = "@tick_ns";
 
-/// What is told of the kernel's configuration.
+/// The known part of the kernel's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelConfig {
-    /// The file: `/proc/config.gz`, which is the kernel's own, or `/boot/config-RELEASE`, which may be of another build with
-    /// the same name.
+    /// The file: `/proc/config.gz` from the kernel itself, or `/boot/config-RELEASE`, which may belong to another build
+    /// with the same name.
     pub source: String,
-    /// How often the timer ticks, a second (`CONFIG_HZ`).
+    /// The timer frequency in Hz (`CONFIG_HZ`).
     pub timer_hz: u32,
-    /// When the tick stops.
+    /// When the timer tick stops.
     pub tick: Tick,
-    /// The preemption model that was chosen: `none`, `voluntary`, `full`, `lazy` or `rt`. `preempt=` and debugfs may have
-    /// changed it since where `dynamic` is true.
+    /// The built-in preemption model: `none`, `voluntary`, `full`, `lazy` or `rt`. `preempt=` and debugfs may have
+    /// changed it if `dynamic` is true.
     pub preemption: String,
-    /// Whether the model may be chosen at boot (`CONFIG_PREEMPT_DYNAMIC`).
+    /// Whether the model can be selected at boot (`CONFIG_PREEMPT_DYNAMIC`).
     pub dynamic: bool,
 }
 
-/// When the timer's tick stops.
+/// When the timer tick stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tick {
@@ -49,8 +49,8 @@ impl KernelConfig {
     }
 }
 
-/// Ticks of the timer a second: as the resolution of the coarse clocks tells, which is one tick, on any kernel and to everybody;
-/// where nothing runs that could be asked, as the configuration says.
+/// The timer frequency in Hz: from the resolution of the coarse clocks, which is one tick on every kernel and readable
+/// for everybody. Without a running kernel, from the configuration.
 pub(super) fn probe_timer_hz(probe: Probe<'_>, config: &Fact<KernelConfig>) -> Fact<u32> {
     match (probe.parse(TICK, "the length of a tick, in nanoseconds", parse_tick), config) {
         (Fact::Absent { .. } | Fact::Unseen { .. }, Fact::Known(config)) => Fact::Known(config.timer_hz),
@@ -59,7 +59,7 @@ pub(super) fn probe_timer_hz(probe: Probe<'_>, config: &Fact<KernelConfig>) -> F
     }
 }
 
-/// The kernel rounds the tick to a nanosecond: 3333333 is 300 a second.
+/// The kernel rounds the tick to a nanosecond: 3333333 means 300 Hz.
 fn parse_tick(text: &str) -> Option<u32> {
     let tick_ns: u32 = text.parse().ok().filter(|tick_ns| *tick_ns > 0)?;
     let hz = (1_000_000_000 + tick_ns / 2) / tick_ns;

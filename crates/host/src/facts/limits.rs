@@ -1,4 +1,4 @@
-//! What bounds us: the limits of our control group.
+//! The limits of our control group.
 
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::probe::{Probe, and_then};
 /// Limits of the control group that we run in.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limits {
-    /// CPU time a period (`cpu.max`, or `cpu.cfs_quota_us` of version 1).
+    /// CPU time per period (`cpu.max`, or `cpu.cfs_quota_us` of version 1).
     pub cpu: Fact<CpuLimit>,
     /// The CPUs that the group may use.
     pub cpus_allowed: Fact<CpuSet>,
@@ -22,7 +22,7 @@ pub struct Limits {
 pub enum CpuLimit {
     /// None.
     Unlimited,
-    /// So much CPU time in each period; more than the period with several CPUs.
+    /// This much CPU time in each period; more than the period for several CPUs.
     Quota {
         /// In microseconds.
         quota_us: u64,
@@ -51,7 +51,7 @@ impl Limits {
         Limits {
             cpu: and_then(group("cpu"), |group| match group {
                 Some(group) => probe_cpu(probe, &group),
-                // The kernel lists every hierarchy that was ever mounted: none of them can hold us back.
+                // The kernel lists every hierarchy that was ever mounted: none of them can limit us.
                 None => Fact::Known(CpuLimit::Unlimited),
             }),
             cpus_allowed: and_then(group("cpuset"), |group| match group {
@@ -62,8 +62,8 @@ impl Limits {
     }
 }
 
-/// The tightest of the limits of our group and those around it. One that is refused makes the whole unknown: it could be the
-/// one that counts.
+/// The lowest limit of our group and its ancestors. If one cannot be read, the result is unknown, because it could be
+/// the lowest.
 fn probe_cpu(probe: Probe<'_>, group: &Group) -> Fact<CpuLimit> {
     and_then(group.levels(), |levels| {
         let mut tightest: Option<CpuLimit> = None;
@@ -77,8 +77,8 @@ fn probe_cpu(probe: Probe<'_>, group: &Group) -> Fact<CpuLimit> {
         }
         match tightest {
             Some(limit) => Fact::Known(limit),
-            // Version 2's outermost group has no cpu.max: it can't be limited. That the tree is there at all tells this
-            // from a control group file system that is not mounted.
+            // The root group of version 2 has no cpu.max, because it cannot be limited. If the tree exists, this is not
+            // an unmounted file system.
             None if group.is_v2 => {
                 probe.text(&format!("{}/cgroup.controllers", group.mount)).map(|_| CpuLimit::Unlimited)
             }
@@ -87,7 +87,7 @@ fn probe_cpu(probe: Probe<'_>, group: &Group) -> Fact<CpuLimit> {
     })
 }
 
-/// The limit of one level, `None` where it has no such file.
+/// The limit of one level, `None` if it has no such file.
 fn probe_level(probe: Probe<'_>, group: &Group, dir: &str) -> Option<Fact<CpuLimit>> {
     if group.is_v2 {
         return level(probe.0, &format!("{dir}/cpu.max"), "a quota and a period", parse_cpu_max);
@@ -98,7 +98,7 @@ fn probe_level(probe: Probe<'_>, group: &Group, dir: &str) -> Option<Fact<CpuLim
 }
 
 fn probe_v1_period(probe: Probe<'_>, dir: &str, quota: i64) -> Fact<CpuLimit> {
-    // -1 is no limit; the kernel writes no other negative number.
+    // -1 means no limit; the kernel writes no other negative number.
     let Ok(quota_us) = u64::try_from(quota) else {
         return Fact::Known(CpuLimit::Unlimited);
     };
@@ -118,9 +118,9 @@ fn parse_cpu_max(text: &str) -> Option<CpuLimit> {
     Some(CpuLimit::Quota { quota_us: quota.parse().ok()?, period_us })
 }
 
-/// The innermost group's set: the kernel has already taken away from it what those around it lack.
+/// The innermost group's set: the kernel has already removed what the ancestors lack.
 fn probe_cpus_allowed(probe: Probe<'_>, group: &Group) -> Fact<CpuSet> {
-    // Kernels up to 3.16 have only what was asked for, which is then also what is in force.
+    // Kernels up to 3.16 have only the requested set, which is also in force.
     let names: &[&str] =
         if group.is_v2 { &["cpuset.cpus.effective"] } else { &["cpuset.effective_cpus", "cpuset.cpus"] };
     and_then(group.levels(), |levels| {

@@ -1,4 +1,4 @@
-//! What kind of machine this is: hypervisor, cloud and instance, container, distribution.
+//! The kind of machine: hypervisor, cloud and instance, container, distribution.
 
 use serde::Serialize;
 
@@ -9,16 +9,16 @@ use crate::catalogue::Instance;
 use crate::fact::Fact;
 use crate::probe::{Probe, and_then, field, is_absence, or_else};
 
-/// The machine as its firmware, its processor and its files tell.
+/// The machine, from its firmware, processor and files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Machine {
     /// By the processor's hypervisor leaf, else by /sys/hypervisor, else by DMI.
     pub hypervisor: Fact<Hypervisor>,
     /// By DMI.
     pub cloud: Fact<Cloud>,
-    /// As the cloud names it, such as `c5n.xlarge`: by DMI, else by instance metadata where that may be asked.
+    /// As the cloud names it, such as `c5n.xlarge`: from DMI, else from instance metadata if that may be queried.
     pub instance_type: Fact<String>,
-    /// What documents say of that type.
+    /// What the documentation says about that type.
     pub catalogue: Fact<Instance>,
     /// DMI `sys_vendor`.
     pub vendor: Fact<String>,
@@ -30,7 +30,7 @@ pub struct Machine {
     pub distribution: Fact<Distribution>,
 }
 
-/// The container around us.
+/// The container that we run in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -76,7 +76,7 @@ impl Machine {
     }
 }
 
-/// Asks in the order in which lies are least likely: the processor, /sys/hypervisor, the firmware.
+/// Queries in the order of reliability: the processor, /sys/hypervisor, the firmware.
 fn probe_hypervisor(probe: Probe<'_>, dmi: &Dmi) -> Fact<Hypervisor> {
     const XEN: &str = "/sys/hypervisor/type";
     let registers = |leaf: &str| probe.parse(&format!("@cpuid/{leaf}"), "four registers", parse_registers);
@@ -84,11 +84,11 @@ fn probe_hypervisor(probe: Probe<'_>, dmi: &Dmi) -> Fact<Hypervisor> {
     match registers("1") {
         Fact::Known([_, _, ecx, _]) if ecx >> 31 & 1 == 1 => {
             let named = registers("40000000").map(hypervisor_by_signature);
-            // KVM offers Hyper-V's leaf first to guests that know only that one, and its own behind it.
+            // KVM presents Hyper-V's leaf first to guests that know only that one, and its own after it.
             let is_kvm = || registers("40000100").map(hypervisor_by_signature) == Fact::Known(Hypervisor::Kvm);
             named.map(|named| if named == Hypervisor::HyperV && is_kvm() { Hypervisor::Kvm } else { named })
         }
-        // Xen's paravirtual guests see the host's processor, which knows of no hypervisor.
+        // Xen's paravirtual guests see the host's processor, which does not know the hypervisor.
         Fact::Known(_) => Fact::Known(if is_xen() { Hypervisor::Xen } else { Hypervisor::None }),
         _ if is_xen() => Fact::Known(Hypervisor::Xen),
         unasked => match dmi.hypervisor() {
@@ -147,8 +147,8 @@ fn probe_container(probe: Probe<'_>) -> Fact<Container> {
     if probe.entries("/var/run/secrets/kubernetes.io").known().is_some() {
         return Fact::Known(Container::Kubernetes);
     }
-    // Without a directory of its own: a container's root has the file, and so has a virtual machine's root that was unpacked
-    // from a container's image. The namespaces tell the two apart.
+    // Some roots have the file without a directory: a container's root, and a virtual machine's root that was unpacked
+    // from a container's image. The namespaces distinguish the two.
     let [podman, docker] =
         ["/run/.containerenv", "/.dockerenv"].map(|path| probe.parse(path, "anything", |_| Some(())));
     let is_first = FIRST_NAMESPACES.map(|(name, first)| namespace_is(probe, name, first));
@@ -156,7 +156,7 @@ fn probe_container(probe: Probe<'_>) -> Fact<Container> {
         (Fact::Known(()), _) if !is_first.iter().all(is_true) => Fact::Known(Container::Podman),
         (_, Fact::Known(())) if !is_first.iter().all(is_true) => Fact::Known(Container::Docker),
         _ if is_first[0] == Fact::Known(false) => Fact::Known(Container::Other("unnamed".to_owned())),
-        // Nothing shows one. That is an answer only if the looks were answered.
+        // No sign of a container. That is an answer only if the readings were answered.
         _ if is_true(&is_first[0]) || (membership.known().is_some() && probe.says_absent("/.dockerenv")) => {
             Fact::Known(Container::None)
         }
@@ -168,7 +168,7 @@ fn is_true(fact: &Fact<bool>) -> bool {
     *fact == Fact::Known(true)
 }
 
-/// Whether we are in the kernel's first namespace of this kind. Old kernels, which lack a kind, have only one of it.
+/// Whether we are in the kernel's first namespace of this kind. Old kernels without namespaces of a kind have only one.
 fn namespace_is(probe: Probe<'_>, name: &str, first: &str) -> Fact<bool> {
     match probe.0.link(&format!("{}/ns/{name}", probe.process())) {
         Ok(link) => Fact::Known(link == first),
@@ -204,7 +204,7 @@ fn parse_os_release(text: &str) -> Option<Distribution> {
     Some(Distribution { id: value("ID")?, version: value("VERSION_ID"), name: value("PRETTY_NAME") })
 }
 
-/// A value as the shell reads it: in single, double or no quotes, with `\` before what would otherwise mean something.
+/// A value as the shell reads it: in single, double or no quotes, with `\` before special characters.
 fn unquote(value: &str) -> String {
     if let Some(inner) = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')) {
         return inner.to_owned();
@@ -335,7 +335,7 @@ mod tests {
         .assert_eq(&seen);
     }
 
-    /// A machine's own answers to the looks at containers, then what differs.
+    /// A machine's answers to the container checks, then the differences.
     fn container(differs: &[&str]) -> Fact<Container> {
         let own = [
             "/proc/self/cgroup = 0::/",

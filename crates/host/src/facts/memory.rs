@@ -1,11 +1,11 @@
-//! Memory: how much, huge pages, swap.
+//! Memory: its size, huge pages, swap.
 
 use serde::Serialize;
 
 use crate::fact::Fact;
 use crate::probe::Probe;
 
-/// What settings of memory depend on.
+/// What memory settings depend on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
     /// `MemTotal`, in bytes.
@@ -14,11 +14,11 @@ pub struct Memory {
     pub thp_enabled: Fact<String>,
     /// `always`, `defer`, `defer+madvise`, `madvise` or `never`.
     pub thp_defrag: Fact<String>,
-    /// Whether khugepaged may move memory together to make huge pages.
+    /// Whether khugepaged may move memory together to create huge pages.
     pub khugepaged_defrag: Fact<bool>,
     /// Transparent pages of each size between small and huge (Linux 6.8), the smallest first; absent before.
     pub thp_sizes: Fact<Vec<ThpSize>>,
-    /// Huge pages set aside, of each size, the smallest first; absent where the kernel is built without.
+    /// Reserved huge pages, of each size, the smallest first; absent if the kernel is built without them.
     pub huge_pages: Fact<Vec<HugePages>>,
     /// Swap areas in use; empty where there are none.
     pub swaps: Fact<Vec<Swap>>,
@@ -29,16 +29,16 @@ pub struct Memory {
 pub struct ThpSize {
     /// In bytes.
     pub size_bytes: u64,
-    /// `always`, `inherit` (from the whole), `madvise` or `never`; absent for sizes of shared memory only.
+    /// `always`, `inherit` (from the main setting), `madvise` or `never`; absent for sizes of shared memory only.
     pub enabled: Fact<String>,
 }
 
-/// Huge pages of one size that are set aside.
+/// Reserved huge pages of one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HugePages {
     /// In bytes.
     pub size_bytes: u64,
-    /// How many.
+    /// The count.
     pub count: Fact<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Memory {
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const HUGE: &str = "/sys/kernel/mm/hugepages";
 
-/// The folders lie beside the files of the whole, so that without any the kernel is one from before they came.
+/// The folders are beside the main files; without any, the kernel is older than this feature.
 fn thp_sizes(probe: Probe<'_>) -> Fact<Vec<ThpSize>> {
     let sizes = sizes(probe, THP).map(|sizes| {
         let enabled = |kb: u64| probe.chosen_word(&format!("{THP}/hugepages-{kb}kB/enabled"));
@@ -100,7 +100,7 @@ fn sizes(probe: Probe<'_>, dir: &str) -> Fact<Vec<u64>> {
     })
 }
 
-/// Of a page up to 16 GiB, the largest that there is.
+/// From one page up to 16 GiB, the largest that exists.
 fn size_kb(name: &str) -> Option<u64> {
     let kb = name.strip_prefix("hugepages-")?.strip_suffix("kB")?;
     let number: u64 = kb.parse().ok()?;
@@ -132,7 +132,7 @@ fn kib(number: &str) -> Option<u64> {
     number.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The kernel writes space, tab, newline and backslash in a path as `\NNN`. Anything else behind a backslash is kept.
+/// The kernel writes space, tab, newline and backslash in a path as `\NNN`. Anything else after a backslash stays.
 fn unescape_octal(path: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()

@@ -1,4 +1,4 @@
-//! What a machine is. One file an area; each has its types and the functions that read them from a root.
+//! The facts of a machine, one file per area. Each has its types and the functions that read them from a root.
 
 use std::collections::BTreeMap;
 
@@ -54,16 +54,16 @@ pub use preemption::Preemption;
 pub use provider::{Cloud, Hypervisor};
 pub use sysctl_files::{SysctlFile, SysctlFiles, SysctlSetting};
 
-/// Everything seen of one machine. After [`Facts::probe`] no decision reads the machine.
+/// All facts of one machine. After [`Facts::probe`] no decision reads the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Facts {
     /// Hypervisor, cloud, instance, container, distribution.
     pub machine: Machine,
-    /// Boot loader and first program.
+    /// Boot loader and init system.
     pub boot: Boot,
     /// Release, command line, lockdown.
     pub kernel: Kernel,
-    /// When the kernel yields a CPU that it works on.
+    /// When kernel code yields the CPU.
     pub preemption: Preemption,
     /// CPUs with their topology and caches.
     pub cpus: Cpus,
@@ -81,7 +81,7 @@ pub struct Facts {
     pub disks: Disks,
     /// Network interfaces.
     pub network: Network,
-    /// What the kernel and the drivers have counted so far. It moves by itself, so it is in no answer that does not ask for it.
+    /// Counters of the kernel and the drivers. They change by themselves, so answers contain them only on request.
     #[serde(skip)]
     pub counters: Counters,
     /// Limits of the control group that we run in.
@@ -95,10 +95,10 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Looks at every area, and at these files under /proc/sys and /sys/kernel/debug.
+    /// Reads every area, and these files under /proc/sys and /sys/kernel/debug.
     pub(crate) fn of_areas(root: &Root, sysctls: impl Iterator<Item = &'static str>) -> Facts {
         let probe = Probe(root);
-        // Two areas need it, and the kernel takes long to write it: one look.
+        // Two areas need it, and the kernel takes long to produce it, so it is read once.
         let cpuinfo = probe.text("/proc/cpuinfo");
         // Counters and interfaces need it.
         let interrupts = probe.text("/proc/interrupts");
