@@ -79,7 +79,7 @@ enum Counts {
 
 /// Where a call stores its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum TimeArgument {
     Ms(u64),
     /// A `struct timespec` at this address.
     Spec {
@@ -105,8 +105,8 @@ pub fn parse_syscall(text: &str) -> Option<(i64, [u64; 6])> {
     Some((number, arguments))
 }
 
-fn told(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> Told {
-    let spec = |at: u64, counts| Told::Spec { at, counts };
+fn time_argument(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> TimeArgument {
+    let spec = |at: u64, counts| TimeArgument::Spec { at, counts };
     let number = number as libc::c_long;
     match number {
         libc::SYS_clock_nanosleep if a1 & ABSOLUTE == 0 => spec(a2, Counts::FromTheCall),
@@ -115,22 +115,22 @@ fn told(number: i64, [a0, a1, a2, a3, a4, _]: [u64; 6]) -> Told {
         libc::SYS_nanosleep => spec(a0, Counts::FromTheCall),
         libc::SYS_ppoll => spec(a2, Counts::FromTheCall),
         libc::SYS_pselect6 => spec(a4, Counts::FromTheCall),
-        libc::SYS_epoll_pwait => Told::Ms(a3),
+        libc::SYS_epoll_pwait => TimeArgument::Ms(a3),
         // epoll_pwait2, with the same number everywhere.
         441 => spec(a3, Counts::FromTheCall),
         libc::SYS_futex => match (a1 & FUTEX_COMMAND, a1 & FUTEX_CLOCK_REALTIME) {
             (FUTEX_WAIT, _) => spec(a3, Counts::FromTheCall),
             (FUTEX_WAIT_BITSET, 0) => spec(a3, Counts::Monotonic),
             (FUTEX_WAIT_BITSET, _) => spec(a3, Counts::Realtime),
-            _ => Told::Nothing,
+            _ => TimeArgument::Nothing,
         },
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_poll => Told::Ms(a2),
+        libc::SYS_poll => TimeArgument::Ms(a2),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_epoll_wait => Told::Ms(a3),
+        libc::SYS_epoll_wait => TimeArgument::Ms(a3),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_select => Told::Val { at: a4 },
-        _ => Told::Nothing,
+        libc::SYS_select => TimeArgument::Val { at: a4 },
+        _ => TimeArgument::Nothing,
     }
 }
 
@@ -201,20 +201,20 @@ impl Sleeper {
         let length = self.call.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
         let call = std::str::from_utf8(&bytes[..length]).ok().and_then(parse_syscall);
         let Some((number, arguments)) = call else { return Ok(Asleep { call: Call::Other, wait: Wait::Unknown }) };
-        let asleep = Asleep { call: kind(number), wait: self.wait(told(number, arguments)) };
+        let asleep = Asleep { call: kind(number), wait: self.wait(time_argument(number, arguments)) };
         let due_ns = file(number, arguments).and_then(timer_due_ns);
         Ok(due_ns.map_or(asleep, |due_ns| asleep.with_timer(due_ns, clock::monotonic_ns())))
     }
 
-    fn wait(&self, told: Told) -> Wait {
-        let (at, counts, parts) = match told {
-            Told::Nothing => return Wait::Unknown,
+    fn wait(&self, time_argument: TimeArgument) -> Wait {
+        let (at, counts, parts) = match time_argument {
+            TimeArgument::Nothing => return Wait::Unknown,
             // A negative 32-bit number means no limit.
-            Told::Ms(ms) if (ms as u32).cast_signed() < 0 => return Wait::Open,
-            Told::Ms(ms) => return Wait::For(u64::from(ms as u32) * MS_NS),
-            Told::Spec { at: 0, .. } | Told::Val { at: 0 } => return Wait::Open,
-            Told::Spec { at, counts } => (at, counts, SECOND_NS),
-            Told::Val { at } => (at, Counts::FromTheCall, 1_000_000),
+            TimeArgument::Ms(ms) if (ms as u32).cast_signed() < 0 => return Wait::Open,
+            TimeArgument::Ms(ms) => return Wait::For(u64::from(ms as u32) * MS_NS),
+            TimeArgument::Spec { at: 0, .. } | TimeArgument::Val { at: 0 } => return Wait::Open,
+            TimeArgument::Spec { at, counts } => (at, counts, SECOND_NS),
+            TimeArgument::Val { at } => (at, Counts::FromTheCall, 1_000_000),
         };
         let mut time = [0; 16];
         // The state may be outdated: the thread may have run on.
@@ -280,19 +280,23 @@ mod tests {
     #[test]
     fn what_has_no_time_says_so() {
         let no_end = [0, u64::MAX, 0, 0, 0, 0];
-        assert_eq!(told(libc::SYS_read, no_end), Told::Nothing);
-        assert_eq!(told(libc::SYS_clock_nanosleep, [2, 1, 5, 0, 0, 0]), Told::Nothing, "of a clock of CPU time");
+        assert_eq!(time_argument(libc::SYS_read, no_end), TimeArgument::Nothing);
+        assert_eq!(
+            time_argument(libc::SYS_clock_nanosleep, [2, 1, 5, 0, 0, 0]),
+            TimeArgument::Nothing,
+            "of a clock of CPU time"
+        );
     }
 
     #[test]
     fn times_are_counted_from_what_the_call_says() {
-        let spec = |counts| Told::Spec { at: 5, counts };
-        assert_eq!(told(libc::SYS_clock_nanosleep, [0, 1, 5, 0, 0, 0]), spec(Counts::Realtime));
-        assert_eq!(told(libc::SYS_clock_nanosleep, [1, 1, 5, 0, 0, 0]), spec(Counts::Monotonic));
-        assert_eq!(told(libc::SYS_clock_nanosleep, [1, 0, 5, 0, 0, 0]), spec(Counts::FromTheCall));
-        assert_eq!(told(libc::SYS_futex, [0, 9 | 256, 0, 5, 0, 0]), spec(Counts::Realtime));
-        assert_eq!(told(libc::SYS_futex, [0, 128, 0, 5, 0, 0]), spec(Counts::FromTheCall));
-        assert_eq!(told(libc::SYS_futex, [0, 137, 0, 5, 0, 0]), spec(Counts::Monotonic));
+        let spec = |counts| TimeArgument::Spec { at: 5, counts };
+        assert_eq!(time_argument(libc::SYS_clock_nanosleep, [0, 1, 5, 0, 0, 0]), spec(Counts::Realtime));
+        assert_eq!(time_argument(libc::SYS_clock_nanosleep, [1, 1, 5, 0, 0, 0]), spec(Counts::Monotonic));
+        assert_eq!(time_argument(libc::SYS_clock_nanosleep, [1, 0, 5, 0, 0, 0]), spec(Counts::FromTheCall));
+        assert_eq!(time_argument(libc::SYS_futex, [0, 9 | 256, 0, 5, 0, 0]), spec(Counts::Realtime));
+        assert_eq!(time_argument(libc::SYS_futex, [0, 128, 0, 5, 0, 0]), spec(Counts::FromTheCall));
+        assert_eq!(time_argument(libc::SYS_futex, [0, 137, 0, 5, 0, 0]), spec(Counts::Monotonic));
     }
 
     proptest! {
@@ -300,7 +304,7 @@ mod tests {
         fn no_text_is_a_panic(text in "\\PC{0,80}", numbers in "[0-9]{1,4}( 0x[0-9a-f]{1,17}){0,8}") {
             let _ = parse_syscall(&text);
             if let Some((number, arguments)) = parse_syscall(&numbers) {
-                let _ = told(number, arguments);
+                let _ = time_argument(number, arguments);
             }
         }
     }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     /// The result of opening: a file's text, `folder`, `link`, or the error.
-    fn told(opened: Result<OwnedFd, Errno>) -> String {
+    fn as_text(opened: Result<OwnedFd, Errno>) -> String {
         let opened = match opened {
             Ok(opened) => opened,
             Err(errno) => return errno.to_string(),
@@ -183,8 +183,8 @@ mod tests {
                 {
                     for flags in [flags, flags | OFlags::DIRECTORY] {
                         for links in [Links::InRoot, Links::Beneath] {
-                            let kernel = told(open(&root, &path, flags, links));
-                            let ours = told(walk(root.as_fd(), &path, flags | OFlags::CLOEXEC, links));
+                            let kernel = as_text(open(&root, &path, flags, links));
+                            let ours = as_text(walk(root.as_fd(), &path, flags | OFlags::CLOEXEC, links));
                             assert_eq!(ours, kernel, "{path} {flags:?} {links:?}");
                             assert_ne!(ours, "outside", "{path}");
                             compared += 1;
@@ -200,10 +200,10 @@ mod tests {
     fn an_absolute_link_is_inside_to_read_and_refused_to_write() {
         let top = scene();
         let root = root(top.path());
-        let read = |links| told(open(&root, "var/lib/file", OFlags::RDONLY, links));
+        let read = |links| as_text(open(&root, "var/lib/file", OFlags::RDONLY, links));
         assert_eq!(read(Links::InRoot), "var");
         assert_eq!(read(Links::Beneath), Errno::XDEV.to_string());
-        assert_eq!(told(open(&root, "near/lib/file", OFlags::RDONLY, Links::Beneath)), "var");
+        assert_eq!(as_text(open(&root, "near/lib/file", OFlags::RDONLY, Links::Beneath)), "var");
     }
 
     /// Another process keeps replacing a folder with a link that points out. Whatever is opened is inside, or nothing
@@ -227,8 +227,11 @@ mod tests {
             for _ in 0..2000 {
                 for links in [Links::InRoot, Links::Beneath] {
                     for path in ["a/b/file", "a/b/../b/file", "swap/b/file"] {
-                        assert_ne!(told(open(&root, path, OFlags::RDONLY, links)), "outside");
-                        assert_ne!(told(walk(root.as_fd(), path, OFlags::RDONLY | OFlags::CLOEXEC, links)), "outside");
+                        assert_ne!(as_text(open(&root, path, OFlags::RDONLY, links)), "outside");
+                        assert_ne!(
+                            as_text(walk(root.as_fd(), path, OFlags::RDONLY | OFlags::CLOEXEC, links)),
+                            "outside"
+                        );
                     }
                 }
             }

@@ -9,8 +9,8 @@ use super::*;
 
 /// How many cases each property tries: `EVENKEEL_CASES`, as `make lab` sets it, else 4,096.
 pub(crate) fn cases() -> Config {
-    let told = std::env::var("EVENKEEL_CASES").ok().and_then(|text| text.parse().ok());
-    Config { cases: told.unwrap_or(4096), failure_persistence: None, ..Config::default() }
+    let cases = std::env::var("EVENKEEL_CASES").ok().and_then(|text| text.parse().ok());
+    Config { cases: cases.unwrap_or(4096), failure_persistence: None, ..Config::default() }
 }
 
 fn file(text: &str) -> Entry {
@@ -65,7 +65,7 @@ fn arguments_go_to_the_end_of_the_first_line_of_arguments_and_before_those_of_in
         ("nothing", ""),
     ];
     let content = arguments(&["isolcpus=2-3", "idle=poll"]);
-    let told: String = texts
+    let as_text: String = texts
         .iter()
         .map(|(label, before)| match with(&file(before), &content) {
             Ok(after) => {
@@ -138,7 +138,7 @@ fn arguments_go_to_the_end_of_the_first_line_of_arguments_and_before_those_of_in
         refused: it holds no kernel arguments, and ours alone would be a kernel without its root
         -- nothing
         refused: it holds no kernel arguments, and ours alone would be a kernel without its root
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&as_text);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn what_people_did_since_stays() {
         ("nothing of ours", "root=/dev/sda1\n"),
         ("nothing", ""),
     ];
-    let told: String =
+    let as_text: String =
         texts.iter().map(|(label, now)| format!("{label}: {:?}\n", text(&without(&file(now), &content)))).collect();
     expect![[r#"
         words after ours: "root=/dev/sda1 quiet\n"
@@ -166,7 +166,7 @@ fn what_people_did_since_stays() {
         nothing of ours: "root=/dev/sda1\n"
         nothing: ""
     "#]]
-    .assert_eq(&told);
+    .assert_eq(&as_text);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_file_that_is_not_there_is_not_made_for_arguments() {
 #[test]
 fn a_block_goes_to_the_end_and_away_again() {
     let content = Content::Block { lines: "A=1\n".to_owned() };
-    let told: String = ["", "X=1\n", "X=1"]
+    let as_text: String = ["", "X=1\n", "X=1"]
         .iter()
         .map(|before| {
             let after = with(&file(before), &content).unwrap();
@@ -210,7 +210,7 @@ fn a_block_goes_to_the_end_and_away_again() {
         "": "# evenkeel begin: `evenkeel revert` removes these lines\nA=1\n# evenkeel end\n"
         "X=1\n": "X=1\n# evenkeel begin: `evenkeel revert` removes these lines\nA=1\n# evenkeel end\n"
         "X=1": "X=1\n# evenkeel begin: `evenkeel revert` removes these lines, and the newline before them\nA=1\n# evenkeel end\n"
-    "##]].assert_eq(&told);
+    "##]].assert_eq(&as_text);
     let cut = "X=1\n# evenkeel begin: `evenkeel revert` removes these lines\nA=1\nB=2\n";
     assert_eq!(without(&file(cut), &content), file(cut), "nobody knows where ours ends");
 }

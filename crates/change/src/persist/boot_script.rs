@@ -262,7 +262,7 @@ fn script(calls: &str) -> String {
 
 /// One write per value: the shell's `printf` writes such a short text at once.
 const BASE: &str = r##"#
-# Settings that only the running kernel knows; evenkeel-settings.service runs this at each boot. What did not take is told,
+# Settings that only the running kernel knows; evenkeel-settings.service runs this at each boot. A value that did not take effect is reported,
 # and the rest is set all the same.
 LC_ALL=C
 export LC_ALL
@@ -291,13 +291,13 @@ put() {
         miss "$2: writing $3 was refused"
         return
     fi
-    told=$(shown "$2")
-    case $1/$told in
-        mask/*) [ "$(digits "$told")" = "$(digits "$3")" ] && return ;;
+    now=$(shown "$2")
+    case $1/$now in
+        mask/*) [ "$(digits "$now")" = "$(digits "$3")" ] && return ;;
         "$1/$3") return ;;
         "$1/[$3]" | "$1/[$3] "* | *" [$3]" | *" [$3] "*) return ;;
     esac
-    miss "$2: $3 was written, and it tells $told"
+    miss "$2: $3 was written, and it reads $now"
 }
 "##;
 

@@ -45,10 +45,10 @@ fn each_record_that_is_missing_is_named_by_its_number() {
             assert_eq!(stage.text(THP) == "always [madvise] never", intent_left(1), "{first} to {last}");
             assert_eq!(stage.text(SWAPPINESS) == "60", intent_left(3), "{first} to {last}");
             let lost = found.iter().filter(|loss| matches!(loss, Loss::Before { .. })).count();
-            let told = usize::from(!intent_left(1)) + usize::from(!intent_left(3));
+            let expected = usize::from(!intent_left(1)) + usize::from(!intent_left(3));
             // Without its first record nobody knows of the steps of which no record is left.
             if intent_left(0) || first == last {
-                assert_eq!(lost, told, "{first} to {last}: {found:?}");
+                assert_eq!(lost, expected, "{first} to {last}: {found:?}");
             }
         }
     }

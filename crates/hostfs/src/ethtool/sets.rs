@@ -25,7 +25,7 @@ pub(crate) fn features(interface: &str) -> Result<String, Errno> {
     let names = names(&mut room, interface, ETH_SS_FEATURES)?;
     let blocks = u32::try_from(names.len().div_ceil(32)).map_err(|_| Errno::OVERFLOW)?;
     room.ask(interface, Question::Features, &[blocks])?;
-    let mut told = String::new();
+    let mut lines = String::new();
     for (at, name) in names.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
         // `struct ethtool_gfeatures`: two words, then blocks of four words, one bit per feature.
         let mut is_set = |which: usize| {
@@ -34,9 +34,9 @@ pub(crate) fn features(interface: &str) -> Result<String, Errno> {
         };
         let [available, _, active, never_changed] = [0, 1, 2, 3].map(&mut is_set);
         let (on, fixed) = (if active { "on" } else { "off" }, if !available || never_changed { ",fixed" } else { "" });
-        told.push_str(&format!("{name}={on}{fixed}\n"));
+        lines.push_str(&format!("{name}={on}{fixed}\n"));
     }
-    Ok(told)
+    Ok(lines)
 }
 
 /// The counters of losses with their current values, one per line.
@@ -50,12 +50,12 @@ pub(crate) fn stats(interface: &str) -> Result<String, Errno> {
     }
     let is_loss = |name: &str| LOSSES.iter().any(|loss| name.contains(loss));
     let losses = names.iter().enumerate().filter(|(_, name)| is_loss(name)).take(STATS_MAX);
-    let mut told = String::new();
+    let mut lines = String::new();
     for (at, name) in losses {
         let Some(bytes) = room.bytes().get(8 + at * 8..).and_then(|rest| rest.first_chunk::<8>()) else { break };
-        told.push_str(&format!("{name}={}\n", u64::from_ne_bytes(*bytes)));
+        lines.push_str(&format!("{name}={}\n", u64::from_ne_bytes(*bytes)));
     }
-    Ok(told)
+    Ok(lines)
 }
 
 /// How the device spreads packets over receive queues, as far as the driver reports it: the size of its table and how
@@ -63,17 +63,17 @@ pub(crate) fn stats(interface: &str) -> Result<String, Errno> {
 /// letters.
 pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
     let mut room = Room::new()?;
-    let mut told = String::new();
+    let mut lines = String::new();
     // `struct ethtool_rxfh` without room for table or key: the driver then only reports their sizes.
     let asked = room.ask(interface, Question::Hashing, &[0, 0, 0, 0, 0]);
     if asked.is_ok() {
         let [table, key, functions] = [2, 3, 4].map(|at| room.word(at).unwrap_or_default());
-        told.push_str(&format!("table={table}\nkey_bytes={key}\nfunction={}\n", function(functions.to_ne_bytes()[0])));
+        lines.push_str(&format!("table={table}\nkey_bytes={key}\nfunction={}\n", function(functions.to_ne_bytes()[0])));
         if table > 0 && table <= TABLE_MAX && room.ask(interface, Question::Table, &[table]).is_ok() {
             let mut queues: Vec<u32> = (0..table as usize).filter_map(|at| room.word(2 + at)).collect();
             queues.sort_unstable();
             queues.dedup();
-            told.push_str(&format!("queues={}\n", queues.len()));
+            lines.push_str(&format!("queues={}\n", queues.len()));
         }
     }
     // The first 16 bytes of `struct ethtool_rxnfc`; the kernel reads no more for this command.
@@ -81,11 +81,11 @@ pub(crate) fn rss(interface: &str) -> Result<String, Errno> {
     if hashed.is_ok() {
         // All these bits are in the lower half of the 64.
         let low = if cfg!(target_endian = "little") { 2 } else { 3 };
-        told.push_str(&format!("udp4={}\n", hash_fields(room.word(low).unwrap_or_default())));
+        lines.push_str(&format!("udp4={}\n", hash_fields(room.word(low).unwrap_or_default())));
     }
     match (asked, hashed) {
         (Err(errno), Err(_)) => Err(errno),
-        _ => Ok(told),
+        _ => Ok(lines),
     }
 }
 
@@ -132,10 +132,10 @@ mod tests {
     /// Every interface has features, even the loopback one, and the kernel itself segments and merges packets.
     #[test]
     fn features_have_the_kernels_names() {
-        let told = features("lo").unwrap();
-        let value = |name: &str| told.lines().find_map(|line| line.split_once('=').filter(|(key, _)| *key == name));
-        assert!(matches!(value("rx-gro"), Some((_, "on" | "off"))), "{told}");
-        assert!(value("tx-udp-segmentation").is_some(), "{told}");
-        assert!(told.lines().all(|line| line.ends_with("=on") || line.ends_with("=off") || line.ends_with(",fixed")));
+        let lo = features("lo").unwrap();
+        let value = |name: &str| lo.lines().find_map(|line| line.split_once('=').filter(|(key, _)| *key == name));
+        assert!(matches!(value("rx-gro"), Some((_, "on" | "off"))), "{lo}");
+        assert!(value("tx-udp-segmentation").is_some(), "{lo}");
+        assert!(lo.lines().all(|line| line.ends_with("=on") || line.ends_with("=off") || line.ends_with(",fixed")));
     }
 }

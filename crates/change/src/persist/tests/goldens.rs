@@ -8,12 +8,12 @@ pub(super) fn on_all(texts: &[&str]) -> String {
     let mut all = String::new();
     for name in DISTRIBUTIONS {
         let facts = host(name);
-        let told = to_text(&plan(&context(&facts), &settings(texts)));
-        match seen.iter().find(|(other, _)| *other == told) {
+        let as_text = to_text(&plan(&context(&facts), &settings(texts)));
+        match seen.iter().find(|(other, _)| *other == as_text) {
             Some((_, like)) => all += &format!("#### {name}: as {like}\n"),
             None => {
-                all += &format!("#### {name}\n{told}");
-                seen.push((told, name));
+                all += &format!("#### {name}\n{as_text}");
+                seen.push((as_text, name));
             }
         }
     }
@@ -205,7 +205,7 @@ fn names_the_manual_steps_for_other_boot_loaders() {
         ("none", format!("{gone}{nothing}/efi/loader/loader.conf ->! ENOENT\n")),
         ("not for this user", format!("{gone}/boot/grub/grub.conf ->! EACCES\n")),
     ];
-    let told: String = table
+    let as_text: String = table
         .iter()
         .map(|(label, more)| {
             let facts = host_with("debian-12", more);
@@ -229,7 +229,7 @@ fn names_the_manual_steps_for_other_boot_loaders() {
         cmdline.isolcpus=2-3: CANNOT, this root has no boot loader: whoever starts the machine passes the kernel its arguments; add isolcpus=2-3 to the definition of the machine: the microVM's boot_args, or QEMU's -append
         #### not for this user
         cmdline.isolcpus=2-3: CANNOT, evenkeel does not know which boot loader starts this machine: /boot/grub/grub.conf: permission denied (EACCES); run it as root; else add isolcpus=2-3 to the kernel command line yourself
-    "#####]].assert_eq(&told);
+    "#####]].assert_eq(&as_text);
 }
 
 #[test]

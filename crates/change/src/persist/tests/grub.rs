@@ -238,13 +238,13 @@ proptest! {
         with_ours.insert("90-evenkeel.cfg".to_owned(), drop_in);
         // The evaluator is held to account with all files, and our drop-in with those that are read before it.
         let sets = [&files, &before, &with_ours];
-        let told = by_sh(sets);
-        for (files, told) in sets.into_iter().zip(&told) {
+        let results = by_sh(sets);
+        for (files, results) in sets.into_iter().zip(&results) {
             let ours = evaluate(files).unwrap();
-            for (name, value) in told {
+            for (name, value) in results {
                 prop_assert_eq!(ours.get(name).map(String::as_str).unwrap_or_default(), value, "{} of {:?}", name, files);
             }
         }
-        check(&told[1], &told[2], &arguments)?;
+        check(&results[1], &results[2], &arguments)?;
     }
 }

@@ -240,7 +240,7 @@ fn what_could_end_a_line_is_refused_again() {
         Setting { knob: knob("irq.affinity"), place: Some("7;reboot".to_owned()), value: "1".to_owned() },
         Setting { knob: knob("irqbalance.banned_cpus"), place: None, value: "x".to_owned() },
     ];
-    let told: String = bad
+    let as_text: String = bad
         .iter()
         .map(|setting| {
             let plan = plan(&context(&facts), std::slice::from_ref(setting));
@@ -259,7 +259,7 @@ fn what_could_end_a_line_is_refused_again() {
         "net.rings@../x=1": there is no interface "../x" with hardware
         "irq.affinity@7;reboot=1": no interrupt 7;reboot of a network interface is known, and the number alone would not last
         "irqbalance.banned_cpus=x": the value is not a list of CPUs
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&as_text);
     // A clean one beside it stays.
     let both = [bad[0].clone(), Setting { knob: knob("vm.swappiness"), place: None, value: "1".to_owned() }];
     assert_eq!(plan(&context(&facts), &both).carried.len(), 1);
@@ -281,12 +281,12 @@ fn equal_commands_run_once_after_all_their_files() {
     let facts = host("debian-12");
     let settings = settings(&["thp.enabled=never", "process.timer_slack_ns=1", "cpuidle.dma_latency_us=2"]);
     let plan = plan(&PersistContext { program: Some("/usr/bin/evenkeel"), ..context(&facts) }, &settings);
-    let told: String =
+    let as_text: String =
         plan.commands.iter().map(|command| format!("{}: {:?}\n", command.argv.join(" "), command.after)).collect();
     expect![[r#"
         systemctl daemon-reload: ["/etc/systemd/system/evenkeel-settings.service", "/etc/systemd/system/game.service.d/90-evenkeel.conf", "/etc/systemd/system/evenkeel-hold.service", "/etc/systemd/system/evenkeel-verify.service"]
         systemctl restart evenkeel-hold.service: ["/etc/systemd/system/evenkeel-hold.service"]
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&as_text);
 }
 
 #[test]

@@ -98,9 +98,9 @@ fn systemd_takes_the_units() {
     let Some(output) = run("systemd-analyze", &arguments, &[("SYSTEMD_UNIT_PATH", Path::new(&path))]) else { return };
     // What it finds in other units of this machine is not ours.
     let own = |line: &&str| line.contains("evenkeel") || line.contains("game");
-    let told = said(&output);
-    let told: Vec<&str> = told.lines().filter(own).collect();
-    assert!(told.is_empty(), "{told:#?}");
+    let as_text = said(&output);
+    let as_text: Vec<&str> = as_text.lines().filter(own).collect();
+    assert!(as_text.is_empty(), "{as_text:#?}");
     // The tool does find what is wrong: else the silence above says nothing.
     let drop_in = units.join("game.service.d/90-evenkeel.conf");
     let text = std::fs::read_to_string(&drop_in).unwrap();
@@ -123,7 +123,7 @@ fn what_reads_sysctl_files_reads_the_drop_in() {
     let more = format!("{dirs}/etc/sysctl.d/ : 90-evenkeel.conf\n/etc/sysctl.d/90-evenkeel.conf =\n{lines}");
     let facts = host_with("debian-12", &more);
     let read = &facts.owners.sysctl_files.known().unwrap().read[0];
-    let told: Vec<(String, Option<String>)> =
+    let settings: Vec<(String, Option<String>)> =
         read.settings.known().unwrap().iter().map(|setting| (setting.key.clone(), setting.value.clone())).collect();
     let wanted: Vec<(String, Option<String>)> = knobs::ALL
         .iter()
@@ -134,8 +134,8 @@ fn what_reads_sysctl_files_reads_the_drop_in() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, wanted);
-    assert!(told.len() > 20);
+    assert_eq!(settings, wanted);
+    assert!(settings.len() > 20);
 }
 
 /// udev reads `.link` files when it sets up an interface; its test of that builtin reads them all, and warns of what it does not know.

@@ -45,7 +45,7 @@ fn readings(plan: &PlanFile) -> BTreeMap<&str, Reading> {
 }
 
 /// What a text tells: of a plain file that stands for words with brackets, all of it.
-fn told(reading: Option<&Reading>, text: &str) -> String {
+fn as_text(reading: Option<&Reading>, text: &str) -> String {
     match reading {
         Some(reading) => reading.value(text).unwrap_or_else(|| text.trim().to_owned()),
         None => text.to_owned(),
@@ -100,7 +100,7 @@ fn it_does_what_apply_does(name: &str, capture: &Capture, plan: &PlanFile) {
         let is_shadow = path.starts_with("/proc/irq/") && !readings.contains_key(path.as_str());
         if is_kernels && !aside.contains(path) && !is_shadow {
             let reading = readings.get(path.as_str());
-            assert_eq!(told(reading, text), told(reading, &expected), "{name}: {path}\n{said}");
+            assert_eq!(as_text(reading, text), as_text(reading, &expected), "{name}: {path}\n{said}");
         }
     }
     for file in &plan.persist.as_ref().unwrap().persist.files {
@@ -124,7 +124,7 @@ fn assert_is_as(place: &Place, before: &BTreeMap<String, At>, readings: &BTreeMa
         match (readings.get(path.as_str()), at, &before[path]) {
             (Some(Reading::ChosenWord), At::File(now, _), At::File(before, _)) => {
                 let reading = Some(&Reading::ChosenWord);
-                assert_eq!(told(reading, now), told(reading, before), "{path}");
+                assert_eq!(as_text(reading, now), as_text(reading, before), "{path}");
             }
             (_, now, before) => assert_eq!(now, before, "{path}"),
         }
@@ -159,7 +159,7 @@ fn each_kind_of_content_is_what_the_executor_makes_of_it() {
     let before = place.tree();
     let plan = every_content();
     let said = well(&place.run(&script(&plan).unwrap()));
-    assert!(said.contains("echo it's $HOME\n"), "commands are told, not run, on a root that does not run: {said}");
+    assert!(said.contains("echo it's $HOME\n"), "commands are printed, not run, on a root that does not run: {said}");
     let after = place.tree();
     for file in &plan.persist.as_ref().unwrap().persist.files {
         let expected = with(&before, &file.path, &file.content).unwrap();
@@ -386,7 +386,7 @@ fn assert_eq_but_spelling(place: &Place, before: &BTreeMap<String, At>, readings
     for (path, at) in &now {
         match (readings.get(path.as_str()), at, &before[path]) {
             (reading @ Some(_), At::File(now, _), At::File(before, _)) => {
-                assert_eq!(told(reading, now), told(reading, before), "{path}");
+                assert_eq!(as_text(reading, now), as_text(reading, before), "{path}");
             }
             (_, now, before) => assert_eq!(now, before, "{path}"),
         }
