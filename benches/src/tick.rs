@@ -292,7 +292,7 @@ fn one(ticks: Loop, pace: Pace, cpu: usize, stage: &Stage) -> anyhow::Result<Out
 fn ours(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     let _thread = TickThread::set_up(&ThreadConfig::default());
     let settings = TickSettings { period: Duration::from_nanos(pace.period_ns), ..TickSettings::default() };
-    let mut clock = TickClock::start(settings);
+    let mut clock = TickClock::start(settings)?;
     for _ in 0..pace.all() {
         begin(clock.wait().due_ns);
         clock.done();

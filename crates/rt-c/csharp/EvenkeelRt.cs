@@ -15,9 +15,9 @@ namespace Evenkeel
         const string __DllName = "evenkeel_rt";
 
         /// <summary>
-        ///  What the fields of this header's structs mean. Fields are only ever added, at the end of a struct, without a new number.
+        ///  The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
         /// </summary>
-        public const uint EVENKEEL_ABI_VERSION = 1;
+        public const uint EVENKEEL_ABI_VERSION = 2;
         /// <summary>
         ///  In a field of EvenkeelThreadConfig whose zero means a default: ask for nothing.
         /// </summary>
@@ -144,7 +144,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_take_thread(EvenkeelClock* clock, EvenkeelThread* thread);
 
         /// <summary>
-        ///  What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NOT_YET where it took none.
+        ///  What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NO_DATA where it took none.
         ///
         ///  Threads: one at a time.
         ///
@@ -166,7 +166,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_wait(EvenkeelClock* clock, EvenkeelTick* tick);
 
         /// <summary>
-        ///  For engines that own their loop: begins the next tick if it is due, and is EVENKEEL_STATUS_NOT_YET else; it never waits.
+        ///  For engines that own their loop: begins the next tick if it is due, and EVENKEEL_STATUS_WOULD_BLOCK else; it never waits.
         ///  evenkeel_clock_next_due tells when to ask.
         ///
         ///  Threads: one at a time; the one that ticks.
@@ -189,7 +189,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_next_due(EvenkeelClock* clock, ulong* due_ns);
 
         /// <summary>
-        ///  The tick's work is done. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+        ///  The tick's work is done. EVENKEEL_STATUS_NO_DATA where no tick has begun.
         ///
         ///  Threads: one at a time; the one that ticks.
         ///
@@ -227,7 +227,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_report(EvenkeelClock* clock, EvenkeelClockReport* report);
 
         /// <summary>
-        ///  From due to begun. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+        ///  From due to begun. EVENKEEL_STATUS_NO_DATA where no tick has begun.
         ///
         ///  Threads: one at a time.
         ///
@@ -238,7 +238,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_lateness(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  From due to done: what players feel. EVENKEEL_STATUS_NOT_YET where no tick was done.
+        ///  From due to done: what players feel. EVENKEEL_STATUS_NO_DATA where no tick was done.
         ///
         ///  Threads: one at a time.
         ///
@@ -249,7 +249,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_due_to_done(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  From begun to done. EVENKEEL_STATUS_NOT_YET where no tick was done.
+        ///  From begun to done. EVENKEEL_STATUS_NO_DATA where no tick was done.
         ///
         ///  Threads: one at a time.
         ///
@@ -291,12 +291,24 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_new(EvenkeelJobSettings* asked, EvenkeelJobs** jobs);
 
         /// <summary>
-        ///  Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+        ///  Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_free(EvenkeelJobs* jobs);
+
+        /// <summary>
+        ///  Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait: their functions are never called. How
+        ///  many these were into `dropped`. The handle is freed.
+        ///
+        ///  Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+        ///
+        ///  # Safety
+        ///  `dropped` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_jobs_discard", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_jobs_discard(EvenkeelJobs* jobs, System.UIntPtr* dropped);
 
         /// <summary>
         ///  Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
@@ -360,7 +372,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
-        ///  beneath it on the stack: there it is EVENKEEL_STATUS_NOT_YET at once where the other is not done; push what comes after it instead.
+        ///  beneath it on the stack: there it is EVENKEEL_STATUS_WOULD_BLOCK at once where the other is not done; push what comes after it instead.
         ///  EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
         ///
         ///  Threads: the one that the frame was given on.
@@ -403,8 +415,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_asynchronous_new(EvenkeelJobs* jobs, EvenkeelAsynchronous** asynchronous);
 
         /// <summary>
-        ///  Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
-        ///  job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+        ///  Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job
+        ///  system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
+        ///  evenkeel_jobs_run_asynchronous does.
         ///
         ///  Threads: any, at any time; in jobs too.
         ///
@@ -475,183 +488,234 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_now_ns(ulong* now_ns);
 
         /// <summary>
-        ///  Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+        ///  Prepares a lock. Nobody holds it.
         ///
-        ///  Threads: any. Free it with evenkeel_mutex_free.
+        ///  Threads: one, before any other uses it. Call evenkeel_mutex_destroy at the end.
         ///
         ///  # Safety
-        ///  `mutex` is null or may be written.
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_mutex_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_mutex_new(EvenkeelMutex** mutex);
+        [DllImport(__DllName, EntryPoint = "evenkeel_mutex_init", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_mutex_init(EvenkeelMutex* mutex);
 
         /// <summary>
         ///  Takes the lock, sleeping until it is free.
         ///
-        ///  Threads: any, at any time, but for one that holds it, which would wait for itself.
+        ///  Threads: any, at any time, except one that holds it, which would wait for itself.
+        ///
+        ///  # Safety
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_mutex_lock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_mutex_lock(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+        ///  Takes the lock if it is free, else returns EVENKEEL_STATUS_WOULD_BLOCK.
         ///
         ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_mutex_try_lock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_mutex_try_lock(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it.
+        ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it.
         ///
         ///  Threads: the one that holds it.
+        ///
+        ///  # Safety
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_mutex_unlock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_mutex_unlock(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
         ///
-        ///  Threads: any.
-        /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_mutex_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_mutex_free(EvenkeelMutex* mutex);
-
-        /// <summary>
-        ///  Makes a lock that lends its holder the priority of who waits; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-        ///
-        ///  Threads: any. Free it with evenkeel_inherit_mutex_free.
+        ///  Threads: one, when no other uses it.
         ///
         ///  # Safety
-        ///  `mutex` is null or may be written.
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_inherit_mutex_new(EvenkeelInheritMutex** mutex);
+        [DllImport(__DllName, EntryPoint = "evenkeel_mutex_destroy", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_mutex_destroy(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED where the calling thread holds it already: the kernel sees
+        ///  Prepares a lock that inherits priority. Nobody holds it.
+        ///
+        ///  Threads: one, before any other uses it. Call evenkeel_inherit_mutex_destroy at the end.
+        ///
+        ///  # Safety
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_init", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_inherit_mutex_init(EvenkeelInheritMutex* mutex);
+
+        /// <summary>
+        ///  Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED if the calling thread holds it already: the kernel detects
         ///  that, and nothing has changed.
         ///
         ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_lock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_inherit_mutex_lock(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+        ///  Takes the lock if it is free, else returns EVENKEEL_STATUS_WOULD_BLOCK.
         ///
         ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_try_lock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_inherit_mutex_try_lock(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it, EVENKEEL_STATUS_PANICKED where another thread does: the kernel
-        ///  sees that, and nothing has changed.
+        ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
+        ///  detects that, and nothing has changed.
         ///
         ///  Threads: the one that holds it.
+        ///
+        ///  # Safety
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_unlock", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_inherit_mutex_unlock(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
         ///
-        ///  Threads: any.
-        /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_inherit_mutex_free(EvenkeelInheritMutex* mutex);
-
-        /// <summary>
-        ///  Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-        ///
-        ///  Threads: any. Free it with evenkeel_rw_lock_free.
+        ///  Threads: one, when no other uses it.
         ///
         ///  # Safety
-        ///  `lock` is null or may be written.
+        ///  `mutex` is null or points to storage of the caller's that may be read and written.
         /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_rw_lock_new(EvenkeelRwLock** @lock);
+        [DllImport(__DllName, EntryPoint = "evenkeel_inherit_mutex_destroy", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_inherit_mutex_destroy(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Takes the lock for reading, sleeping while somebody writes.
+        ///  Prepares a lock for readers and a writer. Nobody holds it.
         ///
-        ///  Threads: any, at any time, but for one that holds it, which may wait for itself.
+        ///  Threads: one, before any other uses it. Call evenkeel_rw_lock_destroy at the end.
+        ///
+        ///  # Safety
+        ///  `lock` is null or points to storage of the caller's that may be read and written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_init", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_init(EvenkeelRwLock* @lock);
+
+        /// <summary>
+        ///  Takes the lock for reading, sleeping while a thread writes.
+        ///
+        ///  Threads: any, at any time, except one that holds it, which may wait for itself.
+        ///
+        ///  # Safety
+        ///  `lock` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_read(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Takes the lock for reading while nobody writes, and is EVENKEEL_STATUS_NOT_YET else.
+        ///  Takes the lock for reading if no thread writes, else returns EVENKEEL_STATUS_WOULD_BLOCK.
         ///
         ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `lock` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_try_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_try_read(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
+        ///  Releases what was taken for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
         ///
         ///  Threads: the one that took it.
+        ///
+        ///  # Safety
+        ///  `lock` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_unlock_read", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_unlock_read(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Takes the lock for writing, sleeping while anybody reads or writes.
+        ///  Takes the lock for writing, sleeping while any thread reads or writes.
         ///
-        ///  Threads: any, at any time, but for one that holds it, which would wait for itself.
+        ///  Threads: any, at any time, except one that holds it, which would wait for itself.
+        ///
+        ///  # Safety
+        ///  `lock` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_write(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Takes the lock for writing while nobody reads or writes, and is EVENKEEL_STATUS_NOT_YET else.
+        ///  Takes the lock for writing if no thread reads or writes, else returns EVENKEEL_STATUS_WOULD_BLOCK.
         ///
         ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `lock` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_try_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_try_write(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
+        ///  Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes.
         ///
         ///  Threads: the one that took it.
+        ///
+        ///  # Safety
+        ///  `lock` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_unlock_write", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rw_lock_unlock_write(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
         ///
-        ///  Threads: any.
-        /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_rw_lock_free(EvenkeelRwLock* @lock);
-
-        /// <summary>
-        ///  Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-        ///
-        ///  Threads: any. Free it with evenkeel_event_free.
+        ///  Threads: one, when no other uses it.
         ///
         ///  # Safety
-        ///  `event` is null or may be written.
+        ///  `lock` is null or points to storage of the caller's that may be read and written.
         /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_event_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_event_new(EvenkeelEvent** @event);
+        [DllImport(__DllName, EntryPoint = "evenkeel_rw_lock_destroy", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rw_lock_destroy(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  It has happened: whoever waits goes on, and sees what was written before.
+        ///  Prepares an event that has not happened.
+        ///
+        ///  Threads: one, before any other uses it. Call evenkeel_event_destroy at the end.
+        ///
+        ///  # Safety
+        ///  `event` is null or points to storage of the caller's that may be read and written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_event_init", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_event_init(EvenkeelEvent* @event);
+
+        /// <summary>
+        ///  It has happened: every waiter continues, and sees what was written before.
         ///
         ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `event` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_set(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  It is to happen anew.
+        ///  Makes the event wait to happen again.
         ///
-        ///  Threads: any, while nobody waits who waits for the last time.
+        ///  Threads: any, while no thread still waits for the last time.
+        ///
+        ///  # Safety
+        ///  `event` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_reset", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_reset(EvenkeelEvent* @event);
@@ -660,6 +724,9 @@ namespace Evenkeel
         ///  Sleeps until it has happened.
         ///
         ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `event` is null or points to storage of the caller's that may be read and written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_wait", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_wait(EvenkeelEvent* @event);
@@ -670,18 +737,21 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `is_set` is null or may be written.
+        ///  `event` is null or points to storage of the caller's that may be read and written; `is_set` is null or may be written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_is_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_is_set(EvenkeelEvent* @event, uint* is_set);
 
         /// <summary>
-        ///  Frees an event; EVENKEEL_STATUS_BUSY while another thread waits for it.
+        ///  Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. The storage is the caller's again.
         ///
-        ///  Threads: any.
+        ///  Threads: one, when no other uses it.
+        ///
+        ///  # Safety
+        ///  `event` is null or points to storage of the caller's that may be read and written.
         /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_event_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_event_free(EvenkeelEvent* @event);
+        [DllImport(__DllName, EntryPoint = "evenkeel_event_destroy", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_event_destroy(EvenkeelEvent* @event);
 
         /// <summary>
         ///  Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
@@ -720,7 +790,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
-        ///  EVENKEEL_STATUS_NOT_YET where no tick was done.
+        ///  EVENKEEL_STATUS_NO_DATA where no tick was done.
         ///
         ///  Threads: the one that ticks.
         ///
@@ -793,7 +863,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
-        ///  now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+        ///  now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NO_DATA where no tick was done.
         ///
         ///  Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
         ///
@@ -821,7 +891,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_take_turns(EvenkeelRate* rate, EvenkeelClock* clock);
 
         /// <summary>
-        ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NOT_YET before the first is over.
+        ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA before the first is over.
         ///
         ///  Threads: one at a time.
         ///
@@ -832,7 +902,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_load(EvenkeelRate* rate, double* load);
 
         /// <summary>
-        ///  The last change of the period, and why. EVENKEEL_STATUS_NOT_YET where it never changed.
+        ///  The last change of the period, and why. EVENKEEL_STATUS_NO_DATA where it never changed.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
         ///
@@ -935,7 +1005,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-        ///  EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+        ///  EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
         ///
         ///  Threads: any, at any time. Takes a lock and memory: not in a tick.
         ///
@@ -959,7 +1029,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_new(EvenkeelTelemetrySettings* asked, EvenkeelTelemetry** telemetry);
 
         /// <summary>
-        ///  Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+        ///  Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NO_DATA where none was done.
         ///
         ///  Threads: the one that ticks. Takes less than a microsecond.
         /// </summary>
@@ -1216,7 +1286,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_report_text(EvenkeelUdp* udp, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  What the ways took when they were tried. EVENKEEL_STATUS_NOT_YET where neither half was to be measured.
+        ///  What the ways took when they were tried. EVENKEEL_STATUS_NO_DATA where neither half was to be measured.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1227,7 +1297,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_trial(EvenkeelUdp* udp, EvenkeelUdpTrial* trial);
 
         /// <summary>
-        ///  How long packets waited in the kernel. EVENKEEL_STATUS_NOT_YET unless the settings ask for stamps and packets came.
+        ///  How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings ask for stamps and packets came.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives.
         ///
@@ -1238,7 +1308,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_waited(EvenkeelUdp* udp, EvenkeelSummary* waited);
 
         /// <summary>
-        ///  One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NOT_YET where there are no more. At most 64 that
+        ///  One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NO_DATA where there are no more. At most 64 that
         ///  the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
         ///
         ///  Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
@@ -1276,7 +1346,7 @@ namespace Evenkeel
 
         /// <summary>
         ///  Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-        ///  EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+        ///  EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
         ///
         ///  Threads: any, at any time. Takes a lock and memory: not in a tick.
         ///
@@ -1731,9 +1801,10 @@ namespace Evenkeel
         /// </summary>
         public uint sleeps_at_once;
         /// <summary>
-        ///  0.
+        ///  A job that is pushed to the asynchronous queue if no worker takes from it: 0, the push fails; 1, it waits until
+        ///  evenkeel_jobs_run_asynchronous runs it.
         /// </summary>
-        public uint reserved;
+        public uint caller_runs_asynchronous;
         /// <summary>
         ///  Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
         ///  settings. Null where there are none.
@@ -1774,36 +1845,52 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A lock. Not to be taken twice by one thread.
+    ///  A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it, and do not lock it twice in one thread.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelMutex
     {
+        /// <summary>
+        ///  The library's own.
+        /// </summary>
+        public fixed ulong opaque[2];
     }
 
     /// <summary>
-    ///  A lock whose holder runs with the priority of the most urgent thread that waits for it: where the tick's thread is real-time and
-    ///  shares data with ordinary ones.
+    ///  A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
+    ///  It is in the caller's storage. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelInheritMutex
     {
+        /// <summary>
+        ///  The library's own.
+        /// </summary>
+        public fixed ulong opaque[2];
     }
 
     /// <summary>
-    ///  A lock that many may read under, or one may write under.
+    ///  A lock for many readers or one writer, in the caller's storage. evenkeel_rw_lock_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelRwLock
     {
+        /// <summary>
+        ///  The library's own.
+        /// </summary>
+        public fixed ulong opaque[2];
     }
 
     /// <summary>
-    ///  Something that happens once, until it is reset.
+    ///  Something that happens once, until it is reset. It is in the caller's storage. evenkeel_event_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelEvent
     {
+        /// <summary>
+        ///  The library's own.
+        /// </summary>
+        public fixed ulong opaque[2];
     }
 
     /// <summary>
@@ -2827,71 +2914,83 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What became of a call. Everything but 0 says that what was asked for was not done.
+    ///  The result of a call. Non-zero means that the call failed.
     /// </summary>
     public enum EvenkeelStatus : uint
     {
         /// <summary>
-        ///  It was done.
+        ///  The call succeeded.
         /// </summary>
         Ok = 0,
         /// <summary>
-        ///  A pointer that must point somewhere is null.
+        ///  A required pointer is null.
         /// </summary>
         NullPointer = 1,
         /// <summary>
-        ///  A pointer is not aligned for what it is to point to.
+        ///  A pointer is not aligned for its type.
         /// </summary>
         Misaligned = 2,
         /// <summary>
-        ///  No handle of this kind: it was freed, is of another kind, or was never given out.
+        ///  Not a valid handle of this kind: it was freed, has another kind, or never existed; or a lock that was not initialised.
         /// </summary>
         BadHandle = 3,
         /// <summary>
-        ///  Another call is in the same object now, and this one may not be beside it.
+        ///  Another call uses the object now, and does not allow this one at the same time.
         /// </summary>
         Busy = 4,
         /// <summary>
-        ///  The struct's size is none that it can have: was it prepared by evenkeel_init?
+        ///  The struct's size is impossible. Prepare the struct with EVENKEEL_INIT.
         /// </summary>
         BadSize = 5,
         /// <summary>
-        ///  The struct's version is one that this library does not know.
+        ///  This library does not know the struct's version.
         /// </summary>
         BadVersion = 6,
         /// <summary>
-        ///  The struct asks for something in a field that this library does not know yet: it is older than its caller.
+        ///  The struct uses a field that this library does not know: the library is older than its caller.
         /// </summary>
         UnknownField = 7,
         /// <summary>
-        ///  A number is outside of what is documented for it.
+        ///  A number is outside its documented range.
         /// </summary>
         OutOfRange = 8,
         /// <summary>
-        ///  A text is not UTF-8, is longer than documented, or does not say what it should.
+        ///  A text is not UTF-8, is too long, or has the wrong form.
         /// </summary>
         BadText = 9,
         /// <summary>
-        ///  The buffer is too small: the call says how many bytes it takes.
+        ///  The buffer is too small. The call reports how many bytes it needs.
         /// </summary>
         TooSmall = 10,
         /// <summary>
-        ///  There is no room for one more: as many are there as the library allows.
+        ///  There is no room for one more.
         /// </summary>
         NoRoom = 11,
         /// <summary>
-        ///  It is not so far: the tick is not due, the lock is held, or nothing is recorded yet.
+        ///  The call would have to wait: the tick is not due, the lock is held, or the job is not done.
         /// </summary>
-        NotYet = 12,
+        WouldBlock = 12,
         /// <summary>
-        ///  The kernel, a file or a peer said no: evenkeel_last_error tells what.
+        ///  The kernel, a file or a peer refused. evenkeel_last_error has the reason.
         /// </summary>
         Refused = 13,
         /// <summary>
-        ///  A fault in the library, or a misuse that it cannot go on from: it was kept from unwinding into the caller. An object that it may
-        ///  have left half-changed answers so until it is freed.
+        ///  A fault in the library, or a misuse from which it cannot continue. The panic did not unwind into the caller. An object that may be
+        ///  half-changed returns this status until it is freed.
         /// </summary>
         Panicked = 14,
+        /// <summary>
+        ///  The lock to release is not held.
+        /// </summary>
+        NotLocked = 15,
+        /// <summary>
+        ///  There is nothing to return: no tick has begun, nothing was recorded, or none is left.
+        /// </summary>
+        NoData = 16,
+        /// <summary>
+        ///  No thread runs the jobs of this queue.
+        /// </summary>
+        NoWorker = 17,
     }
 
     /// <summary>

@@ -1,5 +1,5 @@
 // An engine that owns its loop, in C++: it asks when the next tick is due, does what else it has to do until then, and takes the tick
-// when its time has come. Handles and locks are owned as C++ owns things.
+// when its time has come.
 #include <evenkeel_rt.h>
 
 #include <chrono>
@@ -19,8 +19,6 @@ void must(EvenkeelStatus status, const char *what) {
 
 struct Free {
     void operator()(EvenkeelClock *clock) const { evenkeel_clock_free(clock); }
-    void operator()(EvenkeelMutex *mutex) const { evenkeel_mutex_free(mutex); }
-    void operator()(EvenkeelEvent *event) const { evenkeel_event_free(event); }
 };
 
 template <typename T>
@@ -30,19 +28,18 @@ T prepared() {
     return structure;
 }
 
-// What std::lock_guard wants.
+// As std::lock_guard needs it. The library's lock is a member: it allocates nothing.
 class Mutex {
 public:
-    Mutex() {
-        EvenkeelMutex *made = nullptr;
-        must(evenkeel_mutex_new(&made), "make a lock");
-        own.reset(made);
-    }
-    void lock() { must(evenkeel_mutex_lock(own.get()), "lock"); }
-    void unlock() { must(evenkeel_mutex_unlock(own.get()), "unlock"); }
+    Mutex() { must(evenkeel_mutex_init(&own), "prepare a lock"); }
+    ~Mutex() { evenkeel_mutex_destroy(&own); }
+    Mutex(const Mutex &) = delete;
+    Mutex &operator=(const Mutex &) = delete;
+    void lock() { must(evenkeel_mutex_lock(&own), "lock"); }
+    void unlock() { must(evenkeel_mutex_unlock(&own), "unlock"); }
 
 private:
-    std::unique_ptr<EvenkeelMutex, Free> own;
+    EvenkeelMutex own;
 };
 
 }  // namespace
@@ -57,11 +54,10 @@ int main() {
 
     Mutex world;
     long moved = 0;
-    EvenkeelEvent *over = nullptr;
-    must(evenkeel_event_new(&over), "make an event");
-    const std::unique_ptr<EvenkeelEvent, Free> ended(over);
+    EvenkeelEvent ended;
+    must(evenkeel_event_init(&ended), "prepare an event");
     std::thread watcher([&] {
-        must(evenkeel_event_wait(ended.get()), "wait for the end");
+        must(evenkeel_event_wait(&ended), "wait for the end");
         const std::lock_guard<Mutex> held(world);
         std::printf("moved %ld periods\n", moved);
     });
@@ -71,7 +67,7 @@ int main() {
     while (ticks < 50) {
         auto tick = prepared<EvenkeelTick>();
         const auto status = evenkeel_clock_poll(clock.get(), &tick);
-        if (status == EVENKEEL_STATUS_NOT_YET) {
+        if (status == EVENKEEL_STATUS_WOULD_BLOCK) {
             // The engine's own: network, or a sleep of its own up to the deadline.
             std::uint64_t due = 0, now = 0;
             must(evenkeel_clock_next_due(clock.get(), &due), "next due");
@@ -89,8 +85,9 @@ int main() {
         must(evenkeel_clock_done(clock.get(), &done), "done");
         ++ticks;
     }
-    must(evenkeel_event_set(ended.get()), "say that it is over");
+    must(evenkeel_event_set(&ended), "say that it is over");
     watcher.join();
+    evenkeel_event_destroy(&ended);
     std::printf("%d ticks, idle %ld times\n", ticks, idle);
     return idle > 0 && moved >= ticks ? 0 : 1;
 }

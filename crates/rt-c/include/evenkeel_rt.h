@@ -1,11 +1,12 @@
-/* evenkeel-rt: a tick that keeps time on a machine that is not always there.
+/* evenkeel-rt: ticks that keep time on rented machines, where the CPU is sometimes taken away.
  *
- * Made of crates/rt-c of evenkeel by cbindgen: change it there.
+ * cbindgen generates this header from crates/rt-c of evenkeel. Make changes there.
  *
- * Every function gives an EvenkeelStatus, but for those that cannot fail. Structs are prepared by EVENKEEL_INIT(&structure), where zero
- * means "as you think best"; the library fills them as far as they go. What has a _new has a _free. Handles are looked up, never
- * followed: a null, freed or foreign one is an error. No call unwinds or ends the process; a fault
- * of the library's own is told on the standard error output, and by EVENKEEL_STATUS_PANICKED.
+ * Every function returns an EvenkeelStatus, except those that cannot fail. Prepare each struct with EVENKEEL_INIT(&structure); a field
+ * that is zero means the default. Locks are structs in your own storage: prepare one with its _init function. For each _new there is a
+ * _free, and for each _init of a lock a _destroy. The library looks handles up and never dereferences them: a null, freed or foreign
+ * handle is an error. No call unwinds or ends the process. After a fault inside the library, the call prints the
+ * message to standard error and returns EVENKEEL_STATUS_PANICKED.
  */
 
 #ifndef EVENKEEL_RT_H
@@ -14,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What the fields of this header's structs mean. Fields are only ever added, at the end of a struct, without a new number.
-#define EVENKEEL_ABI_VERSION 1
+// The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
+#define EVENKEEL_ABI_VERSION 2
 
 // In a field of EvenkeelThreadConfig whose zero means a default: ask for nothing.
 #define EVENKEEL_DO_NOT_ASK 9223372036854775807
@@ -23,43 +24,49 @@
 // A number that the kernel does not tell.
 #define EVENKEEL_UNKNOWN 9223372036854775807
 
-// What became of a call. Everything but 0 says that what was asked for was not done.
+// The result of a call. Non-zero means that the call failed.
 enum EvenkeelStatus
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // It was done.
+    // The call succeeded.
     EVENKEEL_STATUS_OK = 0,
-    // A pointer that must point somewhere is null.
+    // A required pointer is null.
     EVENKEEL_STATUS_NULL_POINTER = 1,
-    // A pointer is not aligned for what it is to point to.
+    // A pointer is not aligned for its type.
     EVENKEEL_STATUS_MISALIGNED = 2,
-    // No handle of this kind: it was freed, is of another kind, or was never given out.
+    // Not a valid handle of this kind: it was freed, has another kind, or never existed; or a lock that was not initialised.
     EVENKEEL_STATUS_BAD_HANDLE = 3,
-    // Another call is in the same object now, and this one may not be beside it.
+    // Another call uses the object now, and does not allow this one at the same time.
     EVENKEEL_STATUS_BUSY = 4,
-    // The struct's size is none that it can have: was it prepared by evenkeel_init?
+    // The struct's size is impossible. Prepare the struct with EVENKEEL_INIT.
     EVENKEEL_STATUS_BAD_SIZE = 5,
-    // The struct's version is one that this library does not know.
+    // This library does not know the struct's version.
     EVENKEEL_STATUS_BAD_VERSION = 6,
-    // The struct asks for something in a field that this library does not know yet: it is older than its caller.
+    // The struct uses a field that this library does not know: the library is older than its caller.
     EVENKEEL_STATUS_UNKNOWN_FIELD = 7,
-    // A number is outside of what is documented for it.
+    // A number is outside its documented range.
     EVENKEEL_STATUS_OUT_OF_RANGE = 8,
-    // A text is not UTF-8, is longer than documented, or does not say what it should.
+    // A text is not UTF-8, is too long, or has the wrong form.
     EVENKEEL_STATUS_BAD_TEXT = 9,
-    // The buffer is too small: the call says how many bytes it takes.
+    // The buffer is too small. The call reports how many bytes it needs.
     EVENKEEL_STATUS_TOO_SMALL = 10,
-    // There is no room for one more: as many are there as the library allows.
+    // There is no room for one more.
     EVENKEEL_STATUS_NO_ROOM = 11,
-    // It is not so far: the tick is not due, the lock is held, or nothing is recorded yet.
-    EVENKEEL_STATUS_NOT_YET = 12,
-    // The kernel, a file or a peer said no: evenkeel_last_error tells what.
+    // The call would have to wait: the tick is not due, the lock is held, or the job is not done.
+    EVENKEEL_STATUS_WOULD_BLOCK = 12,
+    // The kernel, a file or a peer refused. evenkeel_last_error has the reason.
     EVENKEEL_STATUS_REFUSED = 13,
-    // A fault in the library, or a misuse that it cannot go on from: it was kept from unwinding into the caller. An object that it may
-    // have left half-changed answers so until it is freed.
+    // A fault in the library, or a misuse from which it cannot continue. The panic did not unwind into the caller. An object that may be
+    // half-changed returns this status until it is freed.
     EVENKEEL_STATUS_PANICKED = 14,
+    // The lock to release is not held.
+    EVENKEEL_STATUS_NOT_LOCKED = 15,
+    // There is nothing to return: no tick has begun, nothing was recorded, or none is left.
+    EVENKEEL_STATUS_NO_DATA = 16,
+    // No thread runs the jobs of this queue.
+    EVENKEEL_STATUS_NO_WORKER = 17,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -373,15 +380,8 @@ typedef struct EvenkeelAsynchronous EvenkeelAsynchronous;
 // Ticks at absolute times.
 typedef struct EvenkeelClock EvenkeelClock;
 
-// Something that happens once, until it is reset.
-typedef struct EvenkeelEvent EvenkeelEvent;
-
 // A frame that is open: given to its body and to its jobs, each for as long as it runs, on the thread that it runs on.
 typedef struct EvenkeelFrame EvenkeelFrame;
-
-// A lock whose holder runs with the priority of the most urgent thread that waits for it: where the tick's thread is real-time and
-// shares data with ordinary ones.
-typedef struct EvenkeelInheritMutex EvenkeelInheritMutex;
 
 // Workers and their queues.
 typedef struct EvenkeelJobs EvenkeelJobs;
@@ -389,14 +389,8 @@ typedef struct EvenkeelJobs EvenkeelJobs;
 // Memory that was set up.
 typedef struct EvenkeelMemory EvenkeelMemory;
 
-// A lock. Not to be taken twice by one thread.
-typedef struct EvenkeelMutex EvenkeelMutex;
-
 // Chooses the period of a clock.
 typedef struct EvenkeelRate EvenkeelRate;
-
-// A lock that many may read under, or one may write under.
-typedef struct EvenkeelRwLock EvenkeelRwLock;
 
 // A session's page.
 typedef struct EvenkeelTelemetry EvenkeelTelemetry;
@@ -647,8 +641,9 @@ typedef struct EvenkeelJobSettings {
     uint32_t refuses_when_full;
     // A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
     uint32_t sleeps_at_once;
-    // 0.
-    uint32_t reserved;
+    // A job that is pushed to the asynchronous queue if no worker takes from it: 0, the push fails; 1, it waits until
+    // evenkeel_jobs_run_asynchronous runs it.
+    uint32_t caller_runs_asynchronous;
     // Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
     // settings. Null where there are none.
     const struct EvenkeelWorkerSettings *const *own_workers;
@@ -688,6 +683,31 @@ typedef struct EvenkeelFrameCounters {
 
 // A piece of a loop: gets the number and the context.
 typedef void (*EvenkeelEach)(size_t number, void *context);
+
+// A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it, and do not lock it twice in one thread.
+typedef struct EvenkeelMutex {
+    // The library's own.
+    uint64_t opaque[2];
+} EvenkeelMutex;
+
+// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
+// It is in the caller's storage. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
+typedef struct EvenkeelInheritMutex {
+    // The library's own.
+    uint64_t opaque[2];
+} EvenkeelInheritMutex;
+
+// A lock for many readers or one writer, in the caller's storage. evenkeel_rw_lock_init prepares it. Do not copy or move it.
+typedef struct EvenkeelRwLock {
+    // The library's own.
+    uint64_t opaque[2];
+} EvenkeelRwLock;
+
+// Something that happens once, until it is reset. It is in the caller's storage. evenkeel_event_init prepares it. Do not copy or move it.
+typedef struct EvenkeelEvent {
+    // The library's own.
+    uint64_t opaque[2];
+} EvenkeelEvent;
 
 // What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
 typedef struct EvenkeelMemoryConfig {
@@ -1203,7 +1223,7 @@ EvenkeelStatus evenkeel_clock_free(struct EvenkeelClock *clock);
 EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
                                           struct EvenkeelThread *thread);
 
-// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NOT_YET where it took none.
+// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NO_DATA where it took none.
 //
 // Threads: one at a time.
 //
@@ -1219,7 +1239,7 @@ EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, s
 // `tick` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_wait(struct EvenkeelClock *clock, struct EvenkeelTick *tick);
 
-// For engines that own their loop: begins the next tick if it is due, and is EVENKEEL_STATUS_NOT_YET else; it never waits.
+// For engines that own their loop: begins the next tick if it is due, and EVENKEEL_STATUS_WOULD_BLOCK else; it never waits.
 // evenkeel_clock_next_due tells when to ask.
 //
 // Threads: one at a time; the one that ticks.
@@ -1237,7 +1257,7 @@ EvenkeelStatus evenkeel_clock_poll(struct EvenkeelClock *clock,
 // `due_ns` is null or may be written.
 EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64_t *due_ns);
 
-// The tick's work is done. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+// The tick's work is done. EVENKEEL_STATUS_NO_DATA where no tick has begun.
 //
 // Threads: one at a time; the one that ticks.
 //
@@ -1263,7 +1283,7 @@ EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct EvenkeelClockReport *report);
 
-// From due to begun. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+// From due to begun. EVENKEEL_STATUS_NO_DATA where no tick has begun.
 //
 // Threads: one at a time.
 //
@@ -1271,7 +1291,7 @@ EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct E
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
 
-// From due to done: what players feel. EVENKEEL_STATUS_NOT_YET where no tick was done.
+// From due to done: what players feel. EVENKEEL_STATUS_NO_DATA where no tick was done.
 //
 // Threads: one at a time.
 //
@@ -1279,7 +1299,7 @@ EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
 
-// From begun to done. EVENKEEL_STATUS_NOT_YET where no tick was done.
+// From begun to done. EVENKEEL_STATUS_NO_DATA where no tick was done.
 //
 // Threads: one at a time.
 //
@@ -1311,10 +1331,20 @@ EvenkeelStatus evenkeel_last_error(char *buffer,
 EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked,
                                  struct EvenkeelJobs **jobs);
 
-// Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+// Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
 EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
+
+// Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait: their functions are never called. How
+// many these were into `dropped`. The handle is freed.
+//
+// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+//
+// # Safety
+// `dropped` is null or may be written.
+EvenkeelStatus evenkeel_jobs_discard(struct EvenkeelJobs *jobs,
+                                     size_t *dropped);
 
 // Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
 //
@@ -1373,7 +1403,7 @@ EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
                                          uint32_t *number);
 
 // Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
-// beneath it on the stack: there it is EVENKEEL_STATUS_NOT_YET at once where the other is not done; push what comes after it instead.
+// beneath it on the stack: there it is EVENKEEL_STATUS_WOULD_BLOCK at once where the other is not done; push what comes after it instead.
 // EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
 //
 // Threads: the one that the frame was given on.
@@ -1412,8 +1442,9 @@ EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
 // `asynchronous` is null or may be written.
 EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
 
-// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
-// job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job
+// system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
+// evenkeel_jobs_run_asynchronous does.
 //
 // Threads: any, at any time; in jobs too.
 //
@@ -1440,128 +1471,182 @@ EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
                                               size_t at_most,
                                               size_t *ran);
 
-// Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
+// Prepares a lock. Nobody holds it.
 //
-// Threads: any. Free it with evenkeel_mutex_free.
+// Threads: one, before any other uses it. Call evenkeel_mutex_destroy at the end.
 //
 // # Safety
-// `mutex` is null or may be written.
-EvenkeelStatus evenkeel_mutex_new(struct EvenkeelMutex **mutex);
+// `mutex` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_mutex_init(struct EvenkeelMutex *mutex);
 
 // Takes the lock, sleeping until it is free.
 //
-// Threads: any, at any time, but for one that holds it, which would wait for itself.
-EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
-
-// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
-
-// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it.
-//
-// Threads: the one that holds it.
-EvenkeelStatus evenkeel_mutex_unlock(struct EvenkeelMutex *mutex);
-
-// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
-//
-// Threads: any.
-EvenkeelStatus evenkeel_mutex_free(struct EvenkeelMutex *mutex);
-
-// Makes a lock that lends its holder the priority of who waits; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-//
-// Threads: any. Free it with evenkeel_inherit_mutex_free.
+// Threads: any, at any time, except one that holds it, which would wait for itself.
 //
 // # Safety
-// `mutex` is null or may be written.
-EvenkeelStatus evenkeel_inherit_mutex_new(struct EvenkeelInheritMutex **mutex);
+// `mutex` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
 
-// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED where the calling thread holds it already: the kernel sees
+// Takes the lock if it is free, else returns EVENKEEL_STATUS_WOULD_BLOCK.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `mutex` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
+
+// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it.
+//
+// Threads: the one that holds it.
+//
+// # Safety
+// `mutex` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_mutex_unlock(struct EvenkeelMutex *mutex);
+
+// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+//
+// Threads: one, when no other uses it.
+//
+// # Safety
+// `mutex` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_mutex_destroy(struct EvenkeelMutex *mutex);
+
+// Prepares a lock that inherits priority. Nobody holds it.
+//
+// Threads: one, before any other uses it. Call evenkeel_inherit_mutex_destroy at the end.
+//
+// # Safety
+// `mutex` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_inherit_mutex_init(struct EvenkeelInheritMutex *mutex);
+
+// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED if the calling thread holds it already: the kernel detects
 // that, and nothing has changed.
 //
 // Threads: any, at any time.
+//
+// # Safety
+// `mutex` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_lock(struct EvenkeelInheritMutex *mutex);
 
-// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
+// Takes the lock if it is free, else returns EVENKEEL_STATUS_WOULD_BLOCK.
 //
 // Threads: any, at any time.
+//
+// # Safety
+// `mutex` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_try_lock(struct EvenkeelInheritMutex *mutex);
 
-// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it, EVENKEEL_STATUS_PANICKED where another thread does: the kernel
-// sees that, and nothing has changed.
+// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
+// detects that, and nothing has changed.
 //
 // Threads: the one that holds it.
+//
+// # Safety
+// `mutex` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex);
 
-// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
+// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
 //
-// Threads: any.
-EvenkeelStatus evenkeel_inherit_mutex_free(struct EvenkeelInheritMutex *mutex);
-
-// Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-//
-// Threads: any. Free it with evenkeel_rw_lock_free.
+// Threads: one, when no other uses it.
 //
 // # Safety
-// `lock` is null or may be written.
-EvenkeelStatus evenkeel_rw_lock_new(struct EvenkeelRwLock **lock);
+// `mutex` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_inherit_mutex_destroy(struct EvenkeelInheritMutex *mutex);
 
-// Takes the lock for reading, sleeping while somebody writes.
+// Prepares a lock for readers and a writer. Nobody holds it.
 //
-// Threads: any, at any time, but for one that holds it, which may wait for itself.
+// Threads: one, before any other uses it. Call evenkeel_rw_lock_destroy at the end.
+//
+// # Safety
+// `lock` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_rw_lock_init(struct EvenkeelRwLock *lock);
+
+// Takes the lock for reading, sleeping while a thread writes.
+//
+// Threads: any, at any time, except one that holds it, which may wait for itself.
+//
+// # Safety
+// `lock` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
 
-// Takes the lock for reading while nobody writes, and is EVENKEEL_STATUS_NOT_YET else.
+// Takes the lock for reading if no thread writes, else returns EVENKEEL_STATUS_WOULD_BLOCK.
 //
 // Threads: any, at any time.
-EvenkeelStatus evenkeel_rw_lock_try_read(struct EvenkeelRwLock *lock);
-
-// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
-//
-// Threads: the one that took it.
-EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
-
-// Takes the lock for writing, sleeping while anybody reads or writes.
-//
-// Threads: any, at any time, but for one that holds it, which would wait for itself.
-EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
-
-// Takes the lock for writing while nobody reads or writes, and is EVENKEEL_STATUS_NOT_YET else.
-//
-// Threads: any, at any time.
-EvenkeelStatus evenkeel_rw_lock_try_write(struct EvenkeelRwLock *lock);
-
-// Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
-//
-// Threads: the one that took it.
-EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
-
-// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
-//
-// Threads: any.
-EvenkeelStatus evenkeel_rw_lock_free(struct EvenkeelRwLock *lock);
-
-// Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-//
-// Threads: any. Free it with evenkeel_event_free.
 //
 // # Safety
-// `event` is null or may be written.
-EvenkeelStatus evenkeel_event_new(struct EvenkeelEvent **event);
+// `lock` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_rw_lock_try_read(struct EvenkeelRwLock *lock);
 
-// It has happened: whoever waits goes on, and sees what was written before.
+// Releases what was taken for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
+//
+// Threads: the one that took it.
+//
+// # Safety
+// `lock` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
+
+// Takes the lock for writing, sleeping while any thread reads or writes.
+//
+// Threads: any, at any time, except one that holds it, which would wait for itself.
+//
+// # Safety
+// `lock` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
+
+// Takes the lock for writing if no thread reads or writes, else returns EVENKEEL_STATUS_WOULD_BLOCK.
 //
 // Threads: any, at any time.
+//
+// # Safety
+// `lock` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_rw_lock_try_write(struct EvenkeelRwLock *lock);
+
+// Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes.
+//
+// Threads: the one that took it.
+//
+// # Safety
+// `lock` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
+
+// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+//
+// Threads: one, when no other uses it.
+//
+// # Safety
+// `lock` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_rw_lock_destroy(struct EvenkeelRwLock *lock);
+
+// Prepares an event that has not happened.
+//
+// Threads: one, before any other uses it. Call evenkeel_event_destroy at the end.
+//
+// # Safety
+// `event` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_event_init(struct EvenkeelEvent *event);
+
+// It has happened: every waiter continues, and sees what was written before.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `event` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_event_set(struct EvenkeelEvent *event);
 
-// It is to happen anew.
+// Makes the event wait to happen again.
 //
-// Threads: any, while nobody waits who waits for the last time.
+// Threads: any, while no thread still waits for the last time.
+//
+// # Safety
+// `event` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_event_reset(struct EvenkeelEvent *event);
 
 // Sleeps until it has happened.
 //
 // Threads: any, at any time.
+//
+// # Safety
+// `event` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_event_wait(struct EvenkeelEvent *event);
 
 // Whether it has happened: 1 or 0.
@@ -1569,13 +1654,17 @@ EvenkeelStatus evenkeel_event_wait(struct EvenkeelEvent *event);
 // Threads: any, at any time.
 //
 // # Safety
-// `is_set` is null or may be written.
-EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event, uint32_t *is_set);
+// `event` is null or points to storage of the caller's that may be read and written; `is_set` is null or may be written.
+EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event,
+                                     uint32_t *is_set);
 
-// Frees an event; EVENKEEL_STATUS_BUSY while another thread waits for it.
+// Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. The storage is the caller's again.
 //
-// Threads: any.
-EvenkeelStatus evenkeel_event_free(struct EvenkeelEvent *event);
+// Threads: one, when no other uses it.
+//
+// # Safety
+// `event` is null or points to storage of the caller's that may be read and written.
+EvenkeelStatus evenkeel_event_destroy(struct EvenkeelEvent *event);
 
 // Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
 // report, and no error.
@@ -1608,7 +1697,7 @@ EvenkeelStatus evenkeel_memory_advice(struct EvenkeelMemory *memory,
                                       size_t *needed);
 
 // After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
-// EVENKEEL_STATUS_NOT_YET where no tick was done.
+// EVENKEEL_STATUS_NO_DATA where no tick was done.
 //
 // Threads: the one that ticks.
 //
@@ -1664,7 +1753,7 @@ EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
 EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
 
 // After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
-// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NO_DATA where no tick was done.
 //
 // Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
 //
@@ -1689,7 +1778,7 @@ EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
 EvenkeelStatus evenkeel_rate_take_turns(struct EvenkeelRate *rate,
                                         struct EvenkeelClock *clock);
 
-// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NOT_YET before the first is over.
+// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA before the first is over.
 //
 // Threads: one at a time.
 //
@@ -1698,7 +1787,7 @@ EvenkeelStatus evenkeel_rate_take_turns(struct EvenkeelRate *rate,
 EvenkeelStatus evenkeel_rate_load(struct EvenkeelRate *rate,
                                   double *load);
 
-// The last change of the period, and why. EVENKEEL_STATUS_NOT_YET where it never changed.
+// The last change of the period, and why. EVENKEEL_STATUS_NO_DATA where it never changed.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
 //
@@ -1775,7 +1864,7 @@ EvenkeelStatus evenkeel_scope_log_long(uint64_t over_ns);
 EvenkeelStatus evenkeel_scope_stop_long(void);
 
 // Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-// EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+// EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
 //
 // Threads: any, at any time. Takes a lock and memory: not in a tick.
 //
@@ -1795,7 +1884,7 @@ EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope,
 EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
                                       struct EvenkeelTelemetry **telemetry);
 
-// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NO_DATA where none was done.
 //
 // Threads: the one that ticks. Takes less than a microsecond.
 EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
@@ -2012,7 +2101,7 @@ EvenkeelStatus evenkeel_udp_report_text(const struct EvenkeelUdp *udp,
                                         size_t size,
                                         size_t *needed);
 
-// What the ways took when they were tried. EVENKEEL_STATUS_NOT_YET where neither half was to be measured.
+// What the ways took when they were tried. EVENKEEL_STATUS_NO_DATA where neither half was to be measured.
 //
 // Threads: any, at any time.
 //
@@ -2020,7 +2109,7 @@ EvenkeelStatus evenkeel_udp_report_text(const struct EvenkeelUdp *udp,
 // `trial` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_trial(const struct EvenkeelUdp *udp, struct EvenkeelUdpTrial *trial);
 
-// How long packets waited in the kernel. EVENKEEL_STATUS_NOT_YET unless the settings ask for stamps and packets came.
+// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings ask for stamps and packets came.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another receives.
 //
@@ -2028,7 +2117,7 @@ EvenkeelStatus evenkeel_udp_trial(const struct EvenkeelUdp *udp, struct Evenkeel
 // `waited` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_waited(const struct EvenkeelUdp *udp, struct EvenkeelSummary *waited);
 
-// One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NOT_YET where there are no more. At most 64 that
+// One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NO_DATA where there are no more. At most 64 that
 // the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
 //
 // Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
@@ -2056,7 +2145,7 @@ EvenkeelStatus evenkeel_waits_log_over(uint64_t over_ns);
 EvenkeelStatus evenkeel_waits_stop_log(void);
 
 // Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-// EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+// EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
 //
 // Threads: any, at any time. Takes a lock and memory: not in a tick.
 //

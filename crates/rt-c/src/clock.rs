@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evenkeel_rt::{Align, Done, Overrun, Spinning, Summary, Tick, TickClock, TickSettings, monotonic_ns};
+use evenkeel_rt::{Align, Done, Overrun, Spinning, Summary, Tick, TickClock, TickError, TickSettings, monotonic_ns};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
@@ -200,6 +200,12 @@ fn settings(asked: EvenkeelClockSettings) -> Result<TickSettings, Failure> {
     Ok(TickSettings { period, overrun, spinning, align })
 }
 
+impl From<TickError> for Failure {
+    fn from(error: TickError) -> Failure {
+        Failure::new(EvenkeelStatus::OutOfRange, error)
+    }
+}
+
 /// Starts a clock: the first tick is due a period from here.
 ///
 /// Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
@@ -216,7 +222,7 @@ pub unsafe extern "C" fn evenkeel_clock_new(
         // SAFETY: as this function's caller promises.
         let settings = settings(unsafe { structs::get(asked) }?)?;
         // SAFETY: the same.
-        unsafe { handle::give(clock, || Ok(Ticking { clock: TickClock::start(settings), last: None })) }
+        unsafe { handle::give(clock, || Ok(Ticking { clock: TickClock::start(settings)?, last: None })) }
     })
 }
 
@@ -242,7 +248,7 @@ pub extern "C" fn evenkeel_clock_take_thread(clock: *mut EvenkeelClock, thread: 
     })
 }
 
-/// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NOT_YET where it took none.
+/// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NO_DATA where it took none.
 ///
 /// Threads: one at a time.
 ///
@@ -254,7 +260,7 @@ pub unsafe extern "C" fn evenkeel_clock_thread_report(
     report: *mut EvenkeelThreadReport,
 ) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(clock, |clock| Ok(clock.clock.thread()))?.ok_or(EvenkeelStatus::NotYet)?;
+        let found = handle::shared(clock, |clock| Ok(clock.clock.thread()))?.ok_or(EvenkeelStatus::NoData)?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(report, told(found)) }
     })
@@ -277,7 +283,7 @@ pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *m
     })
 }
 
-/// For engines that own their loop: begins the next tick if it is due, and is EVENKEEL_STATUS_NOT_YET else; it never waits.
+/// For engines that own their loop: begins the next tick if it is due, and EVENKEEL_STATUS_WOULD_BLOCK else; it never waits.
 /// evenkeel_clock_next_due tells when to ask.
 ///
 /// Threads: one at a time; the one that ticks.
@@ -291,7 +297,7 @@ pub unsafe extern "C" fn evenkeel_clock_poll(clock: *mut EvenkeelClock, tick: *m
         unsafe { structs::fillable(tick) }?;
         let begun = handle::alone(clock, |clock| match clock.clock.next_due_ns() <= monotonic_ns() {
             true => Ok(clock.clock.wait()),
-            false => Err(EvenkeelStatus::NotYet.into()),
+            false => Err(EvenkeelStatus::WouldBlock.into()),
         })?;
         // SAFETY: the same.
         unsafe { structs::fill(tick, begun.into()) }
@@ -320,7 +326,7 @@ pub unsafe extern "C" fn evenkeel_clock_next_due(clock: *const EvenkeelClock, du
     })
 }
 
-/// The tick's work is done. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+/// The tick's work is done. EVENKEEL_STATUS_NO_DATA where no tick has begun.
 ///
 /// Threads: one at a time; the one that ticks.
 ///
@@ -332,7 +338,7 @@ pub unsafe extern "C" fn evenkeel_clock_done(clock: *mut EvenkeelClock, done: *m
         // SAFETY: as this function's caller promises.
         unsafe { structs::fillable(done) }?;
         let ended = handle::alone(clock, |clock| {
-            let done = clock.clock.done().ok_or(EvenkeelStatus::NotYet)?;
+            let done = clock.clock.done().ok_or(EvenkeelStatus::NoData)?;
             clock.last = Some(done);
             Ok(done)
         })?;
@@ -362,10 +368,7 @@ impl From<Done> for EvenkeelDone {
 pub extern "C" fn evenkeel_clock_set_period(clock: *mut EvenkeelClock, period_ns: u64) -> EvenkeelStatus {
     caught(|| {
         let period = period(period_ns)?;
-        handle::alone(clock, |clock| {
-            clock.clock.set_period(period);
-            Ok(())
-        })
+        handle::alone(clock, |clock| Ok(clock.clock.set_period(period)?))
     })
 }
 
@@ -438,13 +441,13 @@ unsafe fn summarised(
     of: impl FnOnce(evenkeel_rt::Report) -> Option<Summary>,
 ) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(clock, |clock| Ok(of(clock.clock.report())))?.ok_or(EvenkeelStatus::NotYet)?;
+        let found = handle::shared(clock, |clock| Ok(of(clock.clock.report())))?.ok_or(EvenkeelStatus::NoData)?;
         // SAFETY: as the caller promises.
         unsafe { structs::fill(summary, self::summary(found)) }
     })
 }
 
-/// From due to begun. EVENKEEL_STATUS_NOT_YET where no tick has begun.
+/// From due to begun. EVENKEEL_STATUS_NO_DATA where no tick has begun.
 ///
 /// Threads: one at a time.
 ///
@@ -459,7 +462,7 @@ pub unsafe extern "C" fn evenkeel_clock_lateness(
     unsafe { summarised(clock, summary, |report| report.lateness_ns) }
 }
 
-/// From due to done: what players feel. EVENKEEL_STATUS_NOT_YET where no tick was done.
+/// From due to done: what players feel. EVENKEEL_STATUS_NO_DATA where no tick was done.
 ///
 /// Threads: one at a time.
 ///
@@ -474,7 +477,7 @@ pub unsafe extern "C" fn evenkeel_clock_due_to_done(
     unsafe { summarised(clock, summary, |report| report.due_to_done_ns) }
 }
 
-/// From begun to done. EVENKEEL_STATUS_NOT_YET where no tick was done.
+/// From begun to done. EVENKEEL_STATUS_NO_DATA where no tick was done.
 ///
 /// Threads: one at a time.
 ///

@@ -6,60 +6,69 @@ use std::ffi::c_char;
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What became of a call. Everything but 0 says that what was asked for was not done.
+/// The result of a call. Non-zero means that the call failed.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelStatus {
-    /// It was done.
+    /// The call succeeded.
     Ok = 0,
-    /// A pointer that must point somewhere is null.
+    /// A required pointer is null.
     NullPointer = 1,
-    /// A pointer is not aligned for what it is to point to.
+    /// A pointer is not aligned for its type.
     Misaligned = 2,
-    /// No handle of this kind: it was freed, is of another kind, or was never given out.
+    /// Not a valid handle of this kind: it was freed, has another kind, or never existed; or a lock that was not initialised.
     BadHandle = 3,
-    /// Another call is in the same object now, and this one may not be beside it.
+    /// Another call uses the object now, and does not allow this one at the same time.
     Busy = 4,
-    /// The struct's size is none that it can have: was it prepared by evenkeel_init?
+    /// The struct's size is impossible. Prepare the struct with EVENKEEL_INIT.
     BadSize = 5,
-    /// The struct's version is one that this library does not know.
+    /// This library does not know the struct's version.
     BadVersion = 6,
-    /// The struct asks for something in a field that this library does not know yet: it is older than its caller.
+    /// The struct uses a field that this library does not know: the library is older than its caller.
     UnknownField = 7,
-    /// A number is outside of what is documented for it.
+    /// A number is outside its documented range.
     OutOfRange = 8,
-    /// A text is not UTF-8, is longer than documented, or does not say what it should.
+    /// A text is not UTF-8, is too long, or has the wrong form.
     BadText = 9,
-    /// The buffer is too small: the call says how many bytes it takes.
+    /// The buffer is too small. The call reports how many bytes it needs.
     TooSmall = 10,
-    /// There is no room for one more: as many are there as the library allows.
+    /// There is no room for one more.
     NoRoom = 11,
-    /// It is not so far: the tick is not due, the lock is held, or nothing is recorded yet.
-    NotYet = 12,
-    /// The kernel, a file or a peer said no: evenkeel_last_error tells what.
+    /// The call would have to wait: the tick is not due, the lock is held, or the job is not done.
+    WouldBlock = 12,
+    /// The kernel, a file or a peer refused. evenkeel_last_error has the reason.
     Refused = 13,
-    /// A fault in the library, or a misuse that it cannot go on from: it was kept from unwinding into the caller. An object that it may
-    /// have left half-changed answers so until it is freed.
+    /// A fault in the library, or a misuse from which it cannot continue. The panic did not unwind into the caller. An object that may be
+    /// half-changed returns this status until it is freed.
     Panicked = 14,
+    /// The lock to release is not held.
+    NotLocked = 15,
+    /// There is nothing to return: no tick has begun, nothing was recorded, or none is left.
+    NoData = 16,
+    /// No thread runs the jobs of this queue.
+    NoWorker = 17,
 }
 
 /// Each status with its text; in the order of their numbers.
-const TEXTS: [(EvenkeelStatus, &str); 15] = [
-    (EvenkeelStatus::Ok, "done\0"),
+const TEXTS: [(EvenkeelStatus, &str); 18] = [
+    (EvenkeelStatus::Ok, "success\0"),
     (EvenkeelStatus::NullPointer, "a pointer is null\0"),
-    (EvenkeelStatus::Misaligned, "a pointer is not aligned for what it is to point to\0"),
-    (EvenkeelStatus::BadHandle, "no handle of this kind: freed, of another kind, or never given out\0"),
-    (EvenkeelStatus::Busy, "another call is in the same object\0"),
-    (EvenkeelStatus::BadSize, "a struct has a size that it cannot have: prepare it with evenkeel_init\0"),
+    (EvenkeelStatus::Misaligned, "a pointer is not aligned for its type\0"),
+    (EvenkeelStatus::BadHandle, "not a valid handle of this kind, or a lock that was not initialised\0"),
+    (EvenkeelStatus::Busy, "another call uses the object\0"),
+    (EvenkeelStatus::BadSize, "a struct has an impossible size: prepare it with evenkeel_init\0"),
     (EvenkeelStatus::BadVersion, "a struct has a version that this library does not know\0"),
-    (EvenkeelStatus::UnknownField, "a struct asks for something that this library does not know: it is too old\0"),
+    (EvenkeelStatus::UnknownField, "a struct uses a field that this library does not know: it is too old\0"),
     (EvenkeelStatus::OutOfRange, "a number is out of its range\0"),
-    (EvenkeelStatus::BadText, "a text is not UTF-8, is too long, or does not say what it should\0"),
+    (EvenkeelStatus::BadText, "a text is not UTF-8, is too long, or has the wrong form\0"),
     (EvenkeelStatus::TooSmall, "the buffer is too small\0"),
     (EvenkeelStatus::NoRoom, "there is no room for one more\0"),
-    (EvenkeelStatus::NotYet, "not yet: not due, held, or nothing recorded\0"),
+    (EvenkeelStatus::WouldBlock, "would block: the tick is not due, the lock is held, or the job is not done\0"),
     (EvenkeelStatus::Refused, "refused by the kernel, a file or a peer\0"),
     (EvenkeelStatus::Panicked, "a fault in the library, kept from unwinding into the caller\0"),
+    (EvenkeelStatus::NotLocked, "the lock is not held\0"),
+    (EvenkeelStatus::NoData, "no data: no tick has begun, nothing was recorded, or none is left\0"),
+    (EvenkeelStatus::NoWorker, "no thread runs the jobs of this queue\0"),
 ];
 
 /// What a status means, in a few English words. A number that is none has a text too.

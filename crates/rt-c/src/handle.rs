@@ -46,10 +46,6 @@ pub(crate) trait Handle: Sized + 'static {
 pub(crate) enum Kind {
     EvenkeelThread = 1,
     EvenkeelClock = 2,
-    EvenkeelMutex = 3,
-    EvenkeelInheritMutex = 4,
-    EvenkeelEvent = 5,
-    EvenkeelRwLock = 6,
     EvenkeelAgones = 7,
     EvenkeelJobs = 8,
     EvenkeelAsynchronous = 9,

@@ -1,301 +1,477 @@
-//! Locks that sleep in the kernel, never yield, and spin only a moment, and only where there is another CPU.
+//! Locks that sleep in the kernel, never yield, and spin only a moment, and only if there is another CPU. They live in the caller's
+//! storage, so that there can be as many as the caller has memory for.
+
+use std::mem::{align_of, size_of};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use evenkeel_rt::{Event, InheritMutex, Mutex, RwLock};
 
-use crate::failure::{EvenkeelStatus, caught};
-use crate::handle::{self, handles};
+use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::structs;
 
-/// A lock. Not to be taken twice by one thread.
+/// A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it, and do not lock it twice in one thread.
+#[repr(C)]
 #[derive(Debug)]
-pub struct EvenkeelMutex(());
-
-/// A lock whose holder runs with the priority of the most urgent thread that waits for it: where the tick's thread is real-time and
-/// shares data with ordinary ones.
-#[derive(Debug)]
-pub struct EvenkeelInheritMutex(());
-
-/// A lock that many may read under, or one may write under.
-#[derive(Debug)]
-pub struct EvenkeelRwLock(());
-
-/// Something that happens once, until it is reset.
-#[derive(Debug)]
-pub struct EvenkeelEvent(());
-
-handles! {
-    EvenkeelMutex, 4096 of Mutex<()>;
-    EvenkeelInheritMutex, 4096 of InheritMutex<()>;
-    EvenkeelEvent, 4096 of Event;
-    EvenkeelRwLock, 4096 of RwLock<()>;
+pub struct EvenkeelMutex {
+    /// The library's own.
+    pub opaque: [u64; 2],
 }
 
-/// Makes a lock; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-///
-/// Threads: any. Free it with evenkeel_mutex_free.
+/// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
+/// It is in the caller's storage. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct EvenkeelInheritMutex {
+    /// The library's own.
+    pub opaque: [u64; 2],
+}
+
+/// A lock for many readers or one writer, in the caller's storage. evenkeel_rw_lock_init prepares it. Do not copy or move it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct EvenkeelRwLock {
+    /// The library's own.
+    pub opaque: [u64; 2],
+}
+
+/// Something that happens once, until it is reset. It is in the caller's storage. evenkeel_event_init prepares it. Do not copy or move it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct EvenkeelEvent {
+    /// The library's own.
+    pub opaque: [u64; 2],
+}
+
+/// What the library puts into the storage.
+#[repr(C)]
+struct Stored<L> {
+    /// [`Storage::READY`] from `init` to `destroy`.
+    ready: AtomicU32,
+    lock: L,
+}
+
+/// Storage of the caller's for a lock.
+trait Storage: Sized {
+    type Lock: Sync;
+    /// Unlike what memory contains by chance, and another one for each kind.
+    const READY: u32;
+    const FITS: () = assert!(
+        size_of::<Stored<Self::Lock>>() <= size_of::<Self>() && align_of::<Stored<Self::Lock>>() <= align_of::<Self>(),
+        "the storage has room for the lock, at its alignment"
+    );
+}
+
+impl Storage for EvenkeelMutex {
+    type Lock = Mutex<()>;
+    const READY: u32 = 0x6d75_7401;
+}
+
+impl Storage for EvenkeelInheritMutex {
+    type Lock = InheritMutex<()>;
+    const READY: u32 = 0x6d75_7402;
+}
+
+impl Storage for EvenkeelRwLock {
+    type Lock = RwLock<()>;
+    const READY: u32 = 0x6d75_7403;
+}
+
+impl Storage for EvenkeelEvent {
+    type Lock = Event;
+    const READY: u32 = 0x6d75_7404;
+}
+
+/// Puts a lock into the storage.
 ///
 /// # Safety
-/// `mutex` is null or may be written.
+/// `storage` is null or may be written, and no other thread uses it.
+unsafe fn init<S: Storage>(storage: *mut S, lock: S::Lock) -> Result<(), Failure> {
+    const { S::FITS };
+    structs::puttable(storage)?;
+    // SAFETY: it is neither null nor misaligned, has room for this (`FITS`), and is the caller's.
+    unsafe { storage.cast::<Stored<S::Lock>>().write(Stored { ready: AtomicU32::new(S::READY), lock }) };
+    Ok(())
+}
+
+/// Works with the lock in the storage, if `init` has put one there.
+///
+/// # Safety
+/// `storage` is null or may be read and written, through atomic words by several threads.
+unsafe fn with<S: Storage, R>(
+    storage: *const S,
+    work: impl FnOnce(&S::Lock) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // SAFETY: as the caller promises.
+    let stored = unsafe { stored(storage) }?;
+    work(&stored.lock)
+}
+
+/// # Safety
+/// As for [`with`].
+unsafe fn stored<'a, S: Storage>(storage: *const S) -> Result<&'a Stored<S::Lock>, Failure> {
+    const { S::FITS };
+    structs::puttable(storage)?;
+    // SAFETY: neither null nor misaligned, and long enough. Only the flag is looked at before it says that the rest is a lock.
+    let ready = unsafe { &*(&raw const (*storage.cast::<Stored<S::Lock>>()).ready) };
+    if ready.load(Ordering::Acquire) != S::READY {
+        return Err(Failure::new(EvenkeelStatus::BadHandle, "not initialised, destroyed, or a lock of another kind"));
+    }
+    // SAFETY: `init` has put a lock here; it owns no memory, so that it stays one even while another thread destroys it.
+    Ok(unsafe { &*storage.cast::<Stored<S::Lock>>() })
+}
+
+/// From here on the storage has no lock any more.
+///
+/// # Safety
+/// As for [`with`].
+unsafe fn destroy<S: Storage>(storage: *mut S, is_used: impl FnOnce(&S::Lock) -> bool) -> Result<(), Failure> {
+    // SAFETY: as the caller promises.
+    let stored = unsafe { stored(storage.cast_const()) }?;
+    if is_used(&stored.lock) {
+        return Err(EvenkeelStatus::Busy.into());
+    }
+    stored.ready.store(0, Ordering::Release);
+    Ok(())
+}
+
+/// Prepares a lock. Nobody holds it.
+///
+/// Threads: one, before any other uses it. Call evenkeel_mutex_destroy at the end.
+///
+/// # Safety
+/// `mutex` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn evenkeel_mutex_new(mutex: *mut *mut EvenkeelMutex) -> EvenkeelStatus {
+pub unsafe extern "C" fn evenkeel_mutex_init(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { handle::give(mutex, || Ok(Mutex::new(()))) })
+    caught(|| unsafe { init(mutex, Mutex::new(())) })
 }
 
 /// Takes the lock, sleeping until it is free.
 ///
-/// Threads: any, at any time, but for one that holds it, which would wait for itself.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_mutex_lock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(mutex, |mutex| {
-            std::mem::forget(mutex.lock());
-            Ok(())
-        })
-    })
-}
-
-/// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
-///
-/// Threads: any, at any time.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_mutex_try_lock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(mutex, |mutex| {
-            std::mem::forget(mutex.try_lock().ok_or(EvenkeelStatus::NotYet)?);
-            Ok(())
-        })
-    })
-}
-
-/// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it.
-///
-/// Threads: the one that holds it.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(mutex, |mutex| {
-            if !mutex.is_locked() {
-                return Err(EvenkeelStatus::NotYet.into());
-            }
-            // SAFETY: it guards nothing of ours (`Mutex<()>`), its word may be let go by anybody, and its guard was forgotten.
-            unsafe { mutex.force_unlock() };
-            Ok(())
-        })
-    })
-}
-
-/// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_mutex_free(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
-    caught(|| handle::take(mutex).map(drop))
-}
-
-/// Makes a lock that lends its holder the priority of who waits; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-///
-/// Threads: any. Free it with evenkeel_inherit_mutex_free.
+/// Threads: any, at any time, except one that holds it, which would wait for itself.
 ///
 /// # Safety
-/// `mutex` is null or may be written.
+/// `mutex` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn evenkeel_inherit_mutex_new(mutex: *mut *mut EvenkeelInheritMutex) -> EvenkeelStatus {
+pub unsafe extern "C" fn evenkeel_mutex_lock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { handle::give(mutex, || Ok(InheritMutex::new(()))) })
+    caught(|| unsafe {
+        with(mutex, |lock| {
+            std::mem::forget(lock.lock());
+            Ok(())
+        })
+    })
 }
 
-/// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED where the calling thread holds it already: the kernel sees
+/// Takes the lock if it is free, else returns EVENKEEL_STATUS_WOULD_BLOCK.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `mutex` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_mutex_try_lock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe {
+        with(mutex, |lock| {
+            std::mem::forget(lock.try_lock().ok_or(EvenkeelStatus::WouldBlock)?);
+            Ok(())
+        })
+    })
+}
+
+/// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it.
+///
+/// Threads: the one that holds it.
+///
+/// # Safety
+/// `mutex` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_mutex_unlock(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
+    caught(|| {
+        let unlock = |lock: &<EvenkeelMutex as Storage>::Lock| {
+            if !lock.is_locked() {
+                return Err(EvenkeelStatus::NotLocked.into());
+            }
+            // SAFETY: it guards nothing of ours, its word may be released by any thread, and its guard was forgotten.
+            unsafe { lock.force_unlock() };
+            Ok(())
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { with(mutex, unlock) }
+    })
+}
+
+/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+///
+/// Threads: one, when no other uses it.
+///
+/// # Safety
+/// `mutex` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_mutex_destroy(mutex: *mut EvenkeelMutex) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe { destroy(mutex, |lock| lock.is_locked()) })
+}
+
+/// Prepares a lock that inherits priority. Nobody holds it.
+///
+/// Threads: one, before any other uses it. Call evenkeel_inherit_mutex_destroy at the end.
+///
+/// # Safety
+/// `mutex` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_inherit_mutex_init(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe { init(mutex, InheritMutex::new(())) })
+}
+
+/// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_PANICKED if the calling thread holds it already: the kernel detects
 /// that, and nothing has changed.
 ///
 /// Threads: any, at any time.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_inherit_mutex_lock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(mutex, |mutex| {
-            std::mem::forget(mutex.lock());
-            Ok(())
-        })
-    })
-}
-
-/// Takes the lock if it is free, and is EVENKEEL_STATUS_NOT_YET else.
-///
-/// Threads: any, at any time.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_inherit_mutex_try_lock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(mutex, |mutex| {
-            std::mem::forget(mutex.try_lock().ok_or(EvenkeelStatus::NotYet)?);
-            Ok(())
-        })
-    })
-}
-
-/// Lets the lock go. EVENKEEL_STATUS_NOT_YET where nobody holds it, EVENKEEL_STATUS_PANICKED where another thread does: the kernel
-/// sees that, and nothing has changed.
-///
-/// Threads: the one that holds it.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(mutex, |mutex| {
-            if !mutex.is_locked() {
-                return Err(EvenkeelStatus::NotYet.into());
-            }
-            // SAFETY: it guards nothing of ours (`InheritMutex<()>`), its guard was forgotten, and it looks itself whether we hold it.
-            unsafe { mutex.force_unlock() };
-            Ok(())
-        })
-    })
-}
-
-/// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_inherit_mutex_free(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
-    caught(|| handle::take(mutex).map(drop))
-}
-
-/// Makes a lock for readers and a writer; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-///
-/// Threads: any. Free it with evenkeel_rw_lock_free.
 ///
 /// # Safety
-/// `lock` is null or may be written.
+/// `mutex` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn evenkeel_rw_lock_new(lock: *mut *mut EvenkeelRwLock) -> EvenkeelStatus {
+pub unsafe extern "C" fn evenkeel_inherit_mutex_lock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { handle::give(lock, || Ok(RwLock::new(()))) })
+    caught(|| unsafe {
+        with(mutex, |lock| {
+            std::mem::forget(lock.lock());
+            Ok(())
+        })
+    })
 }
 
-/// Takes the lock for reading, sleeping while somebody writes.
+/// Takes the lock if it is free, else returns EVENKEEL_STATUS_WOULD_BLOCK.
 ///
-/// Threads: any, at any time, but for one that holds it, which may wait for itself.
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `mutex` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_rw_lock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+pub unsafe extern "C" fn evenkeel_inherit_mutex_try_lock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe {
+        with(mutex, |lock| {
+            std::mem::forget(lock.try_lock().ok_or(EvenkeelStatus::WouldBlock)?);
+            Ok(())
+        })
+    })
+}
+
+/// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_PANICKED if another thread does: the kernel
+/// detects that, and nothing has changed.
+///
+/// Threads: the one that holds it.
+///
+/// # Safety
+/// `mutex` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_inherit_mutex_unlock(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
     caught(|| {
-        handle::shared(lock, |lock| {
+        let unlock = |lock: &<EvenkeelInheritMutex as Storage>::Lock| {
+            if !lock.is_locked() {
+                return Err(EvenkeelStatus::NotLocked.into());
+            }
+            // SAFETY: it guards nothing of ours, it checks itself whether we hold it, and its guard was forgotten.
+            unsafe { lock.force_unlock() };
+            Ok(())
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { with(mutex, unlock) }
+    })
+}
+
+/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+///
+/// Threads: one, when no other uses it.
+///
+/// # Safety
+/// `mutex` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_inherit_mutex_destroy(mutex: *mut EvenkeelInheritMutex) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe { destroy(mutex, |lock| lock.is_locked()) })
+}
+
+/// Prepares a lock for readers and a writer. Nobody holds it.
+///
+/// Threads: one, before any other uses it. Call evenkeel_rw_lock_destroy at the end.
+///
+/// # Safety
+/// `lock` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_rw_lock_init(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe { init(lock, RwLock::new(())) })
+}
+
+/// Takes the lock for reading, sleeping while a thread writes.
+///
+/// Threads: any, at any time, except one that holds it, which may wait for itself.
+///
+/// # Safety
+/// `lock` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_rw_lock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe {
+        with(lock, |lock| {
             std::mem::forget(lock.read());
             Ok(())
         })
     })
 }
 
-/// Takes the lock for reading while nobody writes, and is EVENKEEL_STATUS_NOT_YET else.
+/// Takes the lock for reading if no thread writes, else returns EVENKEEL_STATUS_WOULD_BLOCK.
 ///
 /// Threads: any, at any time.
+///
+/// # Safety
+/// `lock` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_rw_lock_try_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(lock, |lock| {
-            std::mem::forget(lock.try_read().ok_or(EvenkeelStatus::NotYet)?);
+pub unsafe extern "C" fn evenkeel_rw_lock_try_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe {
+        with(lock, |lock| {
+            std::mem::forget(lock.try_read().ok_or(EvenkeelStatus::WouldBlock)?);
             Ok(())
         })
     })
 }
 
-/// Lets go what was taken for reading. EVENKEEL_STATUS_NOT_YET where nobody reads.
+/// Releases what was taken for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
 ///
 /// Threads: the one that took it.
+///
+/// # Safety
+/// `lock` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+pub unsafe extern "C" fn evenkeel_rw_lock_unlock_read(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     caught(|| {
-        handle::shared(lock, |lock| {
+        let unlock = |lock: &<EvenkeelRwLock as Storage>::Lock| {
             if !lock.is_locked() || lock.is_locked_exclusive() {
-                return Err(EvenkeelStatus::NotYet.into());
+                return Err(EvenkeelStatus::NotLocked.into());
             }
-            // SAFETY: it guards nothing of ours (`RwLock<()>`), it is held for reading, and the guard was forgotten.
+            // SAFETY: it guards nothing of ours, it is held for reading, and its guard was forgotten.
             unsafe { lock.force_unlock_read() };
             Ok(())
-        })
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { with(lock, unlock) }
     })
 }
 
-/// Takes the lock for writing, sleeping while anybody reads or writes.
+/// Takes the lock for writing, sleeping while any thread reads or writes.
 ///
-/// Threads: any, at any time, but for one that holds it, which would wait for itself.
+/// Threads: any, at any time, except one that holds it, which would wait for itself.
+///
+/// # Safety
+/// `lock` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_rw_lock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(lock, |lock| {
+pub unsafe extern "C" fn evenkeel_rw_lock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe {
+        with(lock, |lock| {
             std::mem::forget(lock.write());
             Ok(())
         })
     })
 }
 
-/// Takes the lock for writing while nobody reads or writes, and is EVENKEEL_STATUS_NOT_YET else.
+/// Takes the lock for writing if no thread reads or writes, else returns EVENKEEL_STATUS_WOULD_BLOCK.
 ///
 /// Threads: any, at any time.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_rw_lock_try_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(lock, |lock| {
-            std::mem::forget(lock.try_write().ok_or(EvenkeelStatus::NotYet)?);
-            Ok(())
-        })
-    })
-}
-
-/// Lets go what was taken for writing. EVENKEEL_STATUS_NOT_YET where nobody writes.
-///
-/// Threads: the one that took it.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(lock, |lock| {
-            if !lock.is_locked_exclusive() {
-                return Err(EvenkeelStatus::NotYet.into());
-            }
-            // SAFETY: it guards nothing of ours (`RwLock<()>`), it is held for writing, and the guard was forgotten.
-            unsafe { lock.force_unlock_write() };
-            Ok(())
-        })
-    })
-}
-
-/// Frees a lock; EVENKEEL_STATUS_BUSY while another thread is about to take it.
-///
-/// Threads: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_rw_lock_free(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
-    caught(|| handle::take(lock).map(drop))
-}
-
-/// Makes an event that has not happened; EVENKEEL_STATUS_NO_ROOM where there are 4,096.
-///
-/// Threads: any. Free it with evenkeel_event_free.
 ///
 /// # Safety
-/// `event` is null or may be written.
+/// `lock` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn evenkeel_event_new(event: *mut *mut EvenkeelEvent) -> EvenkeelStatus {
+pub unsafe extern "C" fn evenkeel_rw_lock_try_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
     // SAFETY: as this function's caller promises.
-    caught(|| unsafe { handle::give(event, || Ok(Event::new())) })
+    caught(|| unsafe {
+        with(lock, |lock| {
+            std::mem::forget(lock.try_write().ok_or(EvenkeelStatus::WouldBlock)?);
+            Ok(())
+        })
+    })
 }
 
-/// It has happened: whoever waits goes on, and sees what was written before.
+/// Releases what was taken for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes.
+///
+/// Threads: the one that took it.
+///
+/// # Safety
+/// `lock` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_rw_lock_unlock_write(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    caught(|| {
+        let unlock = |lock: &<EvenkeelRwLock as Storage>::Lock| {
+            if !lock.is_locked_exclusive() {
+                return Err(EvenkeelStatus::NotLocked.into());
+            }
+            // SAFETY: it guards nothing of ours, it is held for writing, and its guard was forgotten.
+            unsafe { lock.force_unlock_write() };
+            Ok(())
+        };
+        // SAFETY: as this function's caller promises.
+        unsafe { with(lock, unlock) }
+    })
+}
+
+/// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. The storage is the caller's again.
+///
+/// Threads: one, when no other uses it.
+///
+/// # Safety
+/// `lock` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_rw_lock_destroy(lock: *mut EvenkeelRwLock) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe { destroy(lock, |lock| lock.is_locked()) })
+}
+
+/// Prepares an event that has not happened.
+///
+/// Threads: one, before any other uses it. Call evenkeel_event_destroy at the end.
+///
+/// # Safety
+/// `event` is null or points to storage of the caller's that may be read and written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_event_init(event: *mut EvenkeelEvent) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe { init(event, Event::new()) })
+}
+
+/// It has happened: every waiter continues, and sees what was written before.
 ///
 /// Threads: any, at any time.
+///
+/// # Safety
+/// `event` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_event_set(event: *mut EvenkeelEvent) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(event, |event| {
+pub unsafe extern "C" fn evenkeel_event_set(event: *mut EvenkeelEvent) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe {
+        with(event, |event| {
             event.set();
             Ok(())
         })
     })
 }
 
-/// It is to happen anew.
+/// Makes the event wait to happen again.
 ///
-/// Threads: any, while nobody waits who waits for the last time.
+/// Threads: any, while no thread still waits for the last time.
+///
+/// # Safety
+/// `event` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_event_reset(event: *mut EvenkeelEvent) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(event, |event| {
+pub unsafe extern "C" fn evenkeel_event_reset(event: *mut EvenkeelEvent) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe {
+        with(event, |event| {
             event.reset();
             Ok(())
         })
@@ -305,10 +481,14 @@ pub extern "C" fn evenkeel_event_reset(event: *mut EvenkeelEvent) -> EvenkeelSta
 /// Sleeps until it has happened.
 ///
 /// Threads: any, at any time.
+///
+/// # Safety
+/// `event` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_event_wait(event: *mut EvenkeelEvent) -> EvenkeelStatus {
-    caught(|| {
-        handle::shared(event, |event| {
+pub unsafe extern "C" fn evenkeel_event_wait(event: *mut EvenkeelEvent) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe {
+        with(event, |event| {
             event.wait();
             Ok(())
         })
@@ -320,20 +500,25 @@ pub extern "C" fn evenkeel_event_wait(event: *mut EvenkeelEvent) -> EvenkeelStat
 /// Threads: any, at any time.
 ///
 /// # Safety
-/// `is_set` is null or may be written.
+/// `event` is null or points to storage of the caller's that may be read and written; `is_set` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_event_is_set(event: *const EvenkeelEvent, is_set: *mut u32) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(event, |event| Ok(event.is_set()))?;
         // SAFETY: as this function's caller promises.
+        let found = unsafe { with(event, |event| Ok(event.is_set())) }?;
+        // SAFETY: the same.
         unsafe { structs::put(is_set, found.into()) }
     })
 }
 
-/// Frees an event; EVENKEEL_STATUS_BUSY while another thread waits for it.
+/// Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. The storage is the caller's again.
 ///
-/// Threads: any.
+/// Threads: one, when no other uses it.
+///
+/// # Safety
+/// `event` is null or points to storage of the caller's that may be read and written.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_event_free(event: *mut EvenkeelEvent) -> EvenkeelStatus {
-    caught(|| handle::take(event).map(drop))
+pub unsafe extern "C" fn evenkeel_event_destroy(event: *mut EvenkeelEvent) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    caught(|| unsafe { destroy(event, |lock| lock.is_awaited()) })
 }

@@ -206,7 +206,7 @@ pub unsafe extern "C" fn evenkeel_memory_advice(
 }
 
 /// After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
-/// EVENKEEL_STATUS_NOT_YET where no tick was done.
+/// EVENKEEL_STATUS_NO_DATA where no tick was done.
 ///
 /// Threads: the one that ticks.
 ///
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn evenkeel_memory_after(
     tick: *mut EvenkeelTickMemory,
 ) -> EvenkeelStatus {
     caught(|| {
-        let done = handle::alone(clock, |clock| clock.last.ok_or_else(|| EvenkeelStatus::NotYet.into()))?;
+        let done = handle::alone(clock, |clock| clock.last.ok_or_else(|| EvenkeelStatus::NoData.into()))?;
         let seen = handle::alone(memory, |memory| Ok(memory.after(&done)))?;
         let told = EvenkeelTickMemory {
             size: 0,
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn evenkeel_memory_prefault(memory: *mut c_void, bytes: us
         }
         // SAFETY: as this function's caller promises; bytes have no alignment, and there are no more than a slice may have.
         let memory = unsafe { std::slice::from_raw_parts_mut(memory.cast::<u8>(), bytes) };
-        memory::prefault(memory).map_err(|errno| Failure::new(EvenkeelStatus::Refused, errno))
+        memory::prefault(memory).map_err(|error| Failure::new(EvenkeelStatus::Refused, error))
     })
 }
 

@@ -49,7 +49,7 @@ handles! { EvenkeelRate, 256 of Choosing; }
 /// Why a period changed, in EvenkeelRateChange.why.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvenkeelRateWhy {
+pub enum EvenkeelRateReason {
     /// Ticks need more of their share of the period than can go on.
     Work = 0,
     /// Ticks were missed.
@@ -84,7 +84,7 @@ pub struct EvenkeelRateChange {
     pub from_ns: u64,
     /// The period after, in nanoseconds.
     pub to_ns: u64,
-    /// One of EvenkeelRateWhy.
+    /// One of EvenkeelRateReason.
     pub why: u32,
     /// 0.
     pub reserved: u32,
@@ -192,13 +192,13 @@ fn follow(
     change: impl FnOnce(&mut TickRate) -> Option<Duration>,
 ) -> Result<(), Failure> {
     if let Some(period) = handle::alone(rate, |rate| Ok(change(rate.rate())))? {
-        clock.clock.set_period(period);
+        clock.clock.set_period(period)?;
     }
     Ok(())
 }
 
 /// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
-/// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NOT_YET where no tick was done.
+/// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NO_DATA where no tick was done.
 ///
 /// Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
 ///
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn evenkeel_rate_after(
     caught(|| {
         structs::puttable(period_ns)?;
         let period = handle::alone(clock, |clock| {
-            let done = clock.last.ok_or(EvenkeelStatus::NotYet)?;
+            let done = clock.last.ok_or(EvenkeelStatus::NoData)?;
             follow(rate, clock, |rate| rate.after(&done))?;
             Ok(clock.clock.period())
         })?;
@@ -247,7 +247,7 @@ pub extern "C" fn evenkeel_rate_enter(
 ///
 /// Threads: the one that ticks.
 #[unsafe(no_mangle)]
-pub extern "C" fn evenkeel_rate_take_turns(rate: *mut EvenkeelRate, clock: *mut EvenkeelClock) -> EvenkeelStatus {
+pub extern "C" fn evenkeel_rate_take_slices(rate: *mut EvenkeelRate, clock: *mut EvenkeelClock) -> EvenkeelStatus {
     caught(|| {
         handle::alone(clock, |clock| {
             let turns = TimeSlices::of(&clock.clock.quantum());
@@ -256,7 +256,7 @@ pub extern "C" fn evenkeel_rate_take_turns(rate: *mut EvenkeelRate, clock: *mut 
     })
 }
 
-/// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NOT_YET before the first is over.
+/// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA before the first is over.
 ///
 /// Threads: one at a time.
 ///
@@ -266,13 +266,13 @@ pub extern "C" fn evenkeel_rate_take_turns(rate: *mut EvenkeelRate, clock: *mut 
 pub unsafe extern "C" fn evenkeel_rate_load(rate: *mut EvenkeelRate, load: *mut f64) -> EvenkeelStatus {
     caught(|| {
         structs::puttable(load)?;
-        let found = handle::alone(rate, |rate| Ok(rate.rate().load()))?.ok_or(EvenkeelStatus::NotYet)?;
+        let found = handle::alone(rate, |rate| Ok(rate.rate().load()))?.ok_or(EvenkeelStatus::NoData)?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(load, found) }
     })
 }
 
-/// The last change of the period, and why. EVENKEEL_STATUS_NOT_YET where it never changed.
+/// The last change of the period, and why. EVENKEEL_STATUS_NO_DATA where it never changed.
 ///
 /// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
 ///
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn evenkeel_rate_last_change(
     caught(|| {
         let (changes, last) = handle::shared(rate, |rate| {
             let changes = rate.changes.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok((changes.count, changes.last.ok_or(EvenkeelStatus::NotYet)?))
+            Ok((changes.count, changes.last.ok_or(EvenkeelStatus::NoData)?))
         })?;
         let told = EvenkeelRateChange {
             size: 0,
@@ -302,17 +302,17 @@ pub unsafe extern "C" fn evenkeel_rate_last_change(
     })
 }
 
-fn why(why: RateReason) -> EvenkeelRateWhy {
+fn why(why: RateReason) -> EvenkeelRateReason {
     match why {
-        RateReason::Work => EvenkeelRateWhy::Work,
-        RateReason::Missed => EvenkeelRateWhy::Missed,
-        RateReason::Waited => EvenkeelRateWhy::Waited,
-        RateReason::Throttled => EvenkeelRateWhy::Throttled,
-        RateReason::Pressure => EvenkeelRateWhy::Pressure,
-        RateReason::Starved => EvenkeelRateWhy::Starved,
-        RateReason::Calm => EvenkeelRateWhy::Calm,
-        RateReason::Phase => EvenkeelRateWhy::Phase,
-        RateReason::TimeSlices => EvenkeelRateWhy::TimeSlices,
+        RateReason::Work => EvenkeelRateReason::Work,
+        RateReason::Missed => EvenkeelRateReason::Missed,
+        RateReason::Waited => EvenkeelRateReason::Waited,
+        RateReason::Throttled => EvenkeelRateReason::Throttled,
+        RateReason::Pressure => EvenkeelRateReason::Pressure,
+        RateReason::Starved => EvenkeelRateReason::Starved,
+        RateReason::Calm => EvenkeelRateReason::Calm,
+        RateReason::Phase => EvenkeelRateReason::Phase,
+        RateReason::TimeSlices => EvenkeelRateReason::TimeSlices,
     }
 }
 

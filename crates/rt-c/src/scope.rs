@@ -6,7 +6,7 @@ use std::ffi::c_char;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use evenkeel_rt::scope::{self, Entered, LongScope, Scope};
+use evenkeel_rt::scope::{self, Entered, LongScope, Scope, ScopeError};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::structs::{self, structs};
@@ -37,12 +37,22 @@ thread_local! {
 
 fn inside<R>(work: impl FnOnce(&mut Vec<(u32, Entered)>) -> Result<R, Failure>) -> Result<R, Failure> {
     let outcome = INSIDE.try_with(|inside| work(&mut inside.borrow_mut().0));
-    outcome.unwrap_or_else(|_| Err(Failure::new(EvenkeelStatus::NotYet, "the thread is about to end")))
+    outcome.unwrap_or_else(|_| Err(Failure::new(EvenkeelStatus::Refused, "the thread is about to end")))
 }
 
 fn by_number(scope: u32) -> Result<&'static Scope, Failure> {
     let at = (scope as usize).checked_sub(1).and_then(|at| BY_NUMBER.get(at)?.get());
     at.copied().ok_or_else(|| Failure::new(EvenkeelStatus::BadHandle, "no scope has this number"))
+}
+
+impl From<ScopeError> for Failure {
+    fn from(error: ScopeError) -> Failure {
+        let status = match error {
+            ScopeError::TooManyThreads => EvenkeelStatus::NoRoom,
+            _ => EvenkeelStatus::NoData,
+        };
+        Failure::new(status, error)
+    }
 }
 
 /// Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
@@ -61,7 +71,7 @@ pub unsafe extern "C" fn evenkeel_scope_start_thread(name: *const c_char, scopes
             inside.reserve_exact(DEPTH_MAX.saturating_sub(inside.len()));
             Ok(())
         })?;
-        scope::start_thread(name, scopes).then_some(()).ok_or_else(|| EvenkeelStatus::NoRoom.into())
+        Ok(scope::start_thread(name, scopes)?)
     })
 }
 
@@ -141,7 +151,7 @@ pub unsafe extern "C" fn evenkeel_scope_chrome_json(
     caught(|| {
         structs::puttable(needed)?;
         // SAFETY: as this function's caller promises.
-        unsafe { structs::put_text(buffer, size, &scope::recording().chrome_json(), needed) }
+        unsafe { structs::put_text(buffer, size, &scope::recording()?.chrome_json(), needed) }
     })
 }
 
@@ -156,7 +166,7 @@ pub unsafe extern "C" fn evenkeel_scope_write_chrome_json(path: *const c_char) -
     caught(|| {
         // SAFETY: as this function's caller promises.
         let path = unsafe { text::text(path) }?;
-        std::fs::write(path, scope::recording().chrome_json())
+        std::fs::write(path, scope::recording()?.chrome_json())
             .map_err(|error| Failure::new(EvenkeelStatus::Refused, format_args!("failed to write {path}: {error}")))
     })
 }
@@ -220,7 +230,7 @@ pub extern "C" fn evenkeel_scope_stop_long() -> EvenkeelStatus {
 }
 
 /// Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-/// EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+/// EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
 ///
 /// Threads: any, at any time. Takes a lock and memory: not in a tick.
 ///
@@ -247,7 +257,7 @@ pub unsafe extern "C" fn evenkeel_scope_take_long(
         }
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(lost, std::mem::take(&mut long.lost)) }?;
-        let one = long.scopes.pop_front().ok_or(EvenkeelStatus::NotYet)?;
+        let one = long.scopes.pop_front().ok_or(EvenkeelStatus::NoData)?;
         let mut name = [0; 136];
         // One place is left for the zero.
         for (to, from) in name[..135].iter_mut().zip(one.name.bytes()) {

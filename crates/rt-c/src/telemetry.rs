@@ -116,7 +116,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_new(
     })
 }
 
-/// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NOT_YET where none was done.
+/// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NO_DATA where none was done.
 ///
 /// Threads: the one that ticks. Takes less than a microsecond.
 #[unsafe(no_mangle)]
@@ -126,7 +126,7 @@ pub extern "C" fn evenkeel_telemetry_after(
 ) -> EvenkeelStatus {
     caught(|| {
         let (done, period) = handle::shared(clock, |clock| Ok((clock.last, clock.clock.period())))?;
-        let done = done.ok_or(EvenkeelStatus::NotYet)?;
+        let done = done.ok_or(EvenkeelStatus::NoData)?;
         handle::shared(telemetry, |page| {
             let mut telemetry = locked(&page.telemetry);
             telemetry.set_period(period);

@@ -88,7 +88,7 @@ pub extern "C" fn evenkeel_waits_stop_log() -> EvenkeelStatus {
 }
 
 /// Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-/// EVENKEEL_STATUS_NOT_YET where none is left; `lost` is told all the same.
+/// EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
 ///
 /// Threads: any, at any time. Takes a lock and memory: not in a tick.
 ///
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn evenkeel_waits_take(wait: *mut EvenkeelLongWait, lost: 
         // SAFETY: as this function's caller promises.
         unsafe { structs::put(lost, taken.lost) }?;
         taken.lost = 0;
-        let one = taken.waits.pop_front().ok_or(EvenkeelStatus::NotYet)?;
+        let one = taken.waits.pop_front().ok_or(EvenkeelStatus::NoData)?;
         // SAFETY: the same.
         unsafe { structs::fill(wait, told(one)) }
     })

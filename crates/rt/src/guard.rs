@@ -1,20 +1,19 @@
-//! `Guard`: keeps a real-time tick from starving the rest of the machine. A server that can't keep up would otherwise leave no time to
-//! the shell that somebody would stop it with. Pure: times come in.
+//! `Guard`: keeps a real-time tick from starving the rest of the machine. An overloaded server would otherwise leave no time for the shell
+//! that somebody needs to stop it. Pure: callers pass the times.
 
-/// Over so long it is judged, at least.
+/// The shortest window to judge.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// From this share of the time on, the tick's thread is made an ordinary one: the kernel's own limit comes at 0.95, and
-/// stops the thread for 50 ms at a time.
+/// Above this share of the time, the thread becomes an ordinary one. The kernel's own limit is 0.95, and stops the thread for 50 ms at a time.
 const TOO_BUSY: f64 = 0.9;
-/// Below this share it may be real-time again.
+/// Below this share, the thread may become real-time again.
 const CALM: f64 = 0.7;
-/// So many calm windows in a row: a server that is over its limit every other second is not to change its class every second.
+/// Calm windows in a row before that, so that a server which exceeds its limit every other second does not change its class every second.
 const CALM_WINDOWS: u32 = 5;
 
-/// What is to be done.
+/// What to do with the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClassChange {
-    /// Make the thread an ordinary one.
+    /// Make it an ordinary thread.
     Ordinary,
     /// Make it real-time again.
     RealTime,

@@ -1,32 +1,40 @@
-//! For people who write a server loop: a tick that keeps time on a machine that is not always there.
+//! For people who write a server loop: ticks that keep time on rented machines, where the CPU is sometimes taken away.
 //!
-//! A rented CPU is taken away without a word: by a neighbour, by a limit, by the hypervisor. A loop that sleeps for "the rest of the
-//! tick" drifts; one that yields gives a whole turn of the scheduler away; one that spins burns what it has of the CPU. [`TickClock`]
-//! sleeps to absolute deadlines, wakes a learned margin early and waits that out where a CPU is to spare, and says what it did:
-//! lateness, and the time from due to done, since the interval between ticks hides a tick that is always late.
+//! A neighbour, a CPU limit or the hypervisor takes a rented CPU without notice. A loop that sleeps for "the rest of the tick" drifts. A loop
+//! that yields gives up a whole time slice. A loop that spins uses up its CPU. [`TickLoop`] sleeps to absolute deadlines, wakes early by a
+//! learned margin, and spins for the rest if the process has CPUs to spare. It reports lateness, and the time from due to done, because the
+//! interval between ticks does not show a tick that is always late.
 //!
 //! ```
-//! use std::time::Duration;
+//! use evenkeel_rt::TickLoop;
 //!
-//! use evenkeel_rt::{Overrun, TickClock, TickSettings, TickThread, ThreadConfig};
-//!
-//! let thread = TickThread::set_up(&ThreadConfig::default()); // what was refused is in its report
-//! let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
-//! let mut clock = TickClock::start(settings).on(thread);
+//! let mut ticks = TickLoop::builder().rate_hz(100).build()?;
+//! eprint!("{}", ticks.setup()); // a line for each setting that the kernel refused
 //! for _ in 0..3 {
-//!     let tick = clock.wait();
-//!     // … move the world by (1 + tick.missed) periods …
-//!     clock.done();
-//! }
-//! let report = clock.report();
-//! assert_eq!(report.ticks, 3);
+//!     let tick = ticks.wait();
+//!     println!("move the world by {:?}", tick.elapsed());
+//! } // dropping `tick` ends it
+//! assert_eq!(ticks.report().ticks, 3);
+//! # Ok::<(), evenkeel_rt::TickLoopError>(())
 //! ```
 //!
-//! [`Mutex`], [`RwLock`], [`InheritMutex`] and [`Event`] sleep in the kernel, never yield, and spin only a moment where there is another CPU.
+//! | part | for |
+//! |---|---|
+//! | [`TickLoop`] | a loop with all that belongs to it; [`TickClock`] and [`TickThread`] are its parts, for engines that own their loop |
+//! | [`jobs`] | the work of a tick in small pieces on several threads, and longer work outside it |
+//! | [`scope`] | where the time of a tick went |
+//! | [`telemetry`] | ticks on a page of shared memory for other processes |
+//! | [`memory`] | no page faults in ticks |
+//! | [`rate`] | a period that follows the load |
+//! | [`udp::Udp`] | many packets a call |
+//! | [`Mutex`], [`RwLock`], [`InheritMutex`], [`Event`] | locks that sleep in the kernel, never yield, and spin only for a moment |
 //!
-//! [`udp::Udp`] receives and sends many packets a call.
-//!
-//! Nothing here knows of the program `evenkeel`; nothing is allocated after the start.
+//! This crate does not depend on the program `evenkeel`. It allocates nothing after the start.
+
+/// Its code is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rt.md")]
+struct Guide;
 
 #[cfg(feature = "agones")]
 pub mod agones;
@@ -42,6 +50,7 @@ pub mod scope;
 pub mod telemetry;
 mod thread;
 mod tick;
+mod tick_loop;
 pub mod udp;
 
 pub use evenkeel_stats::Summary;
@@ -54,4 +63,5 @@ pub use evenkeel_sys::{CpuSet, Errno};
 pub use quantum::{Align, Aligned, Alignment, GapsSeen, Quantum, Slot};
 pub use schedule::Overrun;
 pub use thread::{ApplyStatus, ThreadConfig, ThreadReport, TickThread};
-pub use tick::{Done, Report, Spinning, Tick, TickClock, TickSettings};
+pub use tick::{Done, Report, Spinning, Tick, TickClock, TickError, TickSettings};
+pub use tick_loop::{SetupReport, TickGuard, TickLoop, TickLoopBuilder, TickLoopError};

@@ -1,46 +1,46 @@
-//! `Memory`: pages are there before a tick touches them, and stay. A fault that a disk is needed for holds a tick up for milliseconds, and
-//! the interval between ticks shows nothing but a hole: so faults are counted by tick.
+//! `Memory`: loads pages before a tick touches them, and keeps them. A page fault that reads a disk delays a tick by milliseconds, and the
+//! interval between ticks does not show the cause. So `Memory` also counts the faults of each tick.
 
+use std::fmt;
 use std::hint::black_box;
 
 use evenkeel_sys::resident::{self, Lock, SwapIns};
 use evenkeel_sys::{Errno, Usage};
 
 use crate::telemetry::Faults;
-use crate::thread::{ApplyStatus, asked};
+use crate::thread::{ApplyStatus, apply};
 use crate::tick::Done;
 
-/// The most stack that is brought in.
+/// The most stack that [`Memory`] loads.
 pub const STACK_BYTES_MAX: usize = 64 << 20;
-/// So much of the stack stays free below what is brought in: for what is called until then.
+/// Stack that stays free below the loaded part, for the calls of this module.
 const STACK_SPARE_BYTES: usize = 64 << 10;
 const PAGE_BYTES: usize = 4096;
-/// From one look at the system's swap to the next, in nanoseconds.
+/// Time between two readings of the system's swap counters, in nanoseconds.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 
-/// What stays in memory.
+/// Which pages stay in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryLock {
-    /// What the kernel likes.
+    /// None: the kernel decides.
     Nothing,
-    /// All that is mapped now, brought in at once.
+    /// All that is mapped now, loaded at once.
     Present,
-    /// All that is mapped now or later, brought in at once: every thread's whole stack, too.
+    /// All that is mapped now or later, loaded at once, with the whole stack of every thread.
     All,
-    /// All that is mapped now or later, each page from its first touch on: costs no memory that is not used.
+    /// All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
     #[default]
     AllOnFault,
 }
 
-/// What to ask for.
+/// Settings of [`Memory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// What may not be swapped out.
+    /// Which pages may not be swapped out.
     pub lock: MemoryLock,
-    /// Brings in so many bytes of the calling thread's stack, up to 64 MiB.
+    /// Loads this many bytes of the calling thread's stack, up to 64 MiB.
     pub stack_bytes: Option<usize>,
-    /// Brings in so many bytes for the heap, and has glibc keep what is freed, which holds for the whole process: for servers that allocate
-    /// later on.
+    /// Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. It is for servers that allocate later.
     pub heap_bytes: Option<usize>,
 }
 
@@ -50,23 +50,23 @@ impl Default for MemoryConfig {
     }
 }
 
-/// What became of each wish.
+/// Which settings of [`MemoryConfig`] are active. Printed, it is one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryReport {
-    /// What is mapped now stays.
+    /// Whether pages that are mapped now stay.
     pub present: ApplyStatus,
-    /// What is mapped later stays. Not asked of the kernel where a limit would make later allocations fail.
+    /// Whether pages that are mapped later stay. [`Memory`] does not request it if a limit would make later allocations fail.
     pub future: ApplyStatus,
     /// [`MemoryConfig::stack_bytes`].
     pub stack: ApplyStatus,
     /// [`MemoryConfig::heap_bytes`].
     pub heap: ApplyStatus,
-    /// How many bytes this process may lock; none where nothing limits it.
+    /// How many bytes this process may lock; none without a limit.
     pub lock_limit_bytes: Option<u64>,
 }
 
 impl MemoryReport {
-    /// For each wish that did not come true what that was, and what to do about it; empty where all is well.
+    /// A line for each setting that was requested and is not active, with what to do; empty if all is well.
     pub fn advice(&self) -> Vec<String> {
         let mut advice = Vec::new();
         let limit = self.lock_limit_bytes.map_or_else(String::new, |bytes| {
@@ -76,48 +76,60 @@ impl MemoryReport {
                 bytes / 1024
             )
         });
-        if let Some(why) = missed(self.present) {
+        if let Some(why) = self.present.why_missing() {
             advice.push(format!("memory can be swapped out, {why}{limit}"));
-        } else if let Some(why) = missed(self.future) {
+        } else if let Some(why) = self.future.why_missing() {
             advice.push(format!("memory that is mapped from now on can be swapped out, {why}{limit}"));
         }
-        if let Some(why) = missed(self.stack) {
+        if let Some(why) = self.stack.why_missing() {
             advice.push(format!(
-                "the stack is not brought in, {why}: start the tick's thread with a larger one, or wish for less"
+                "the stack is not loaded, {why}: start the tick's thread with a larger one, or set a smaller stack_bytes"
             ));
         }
         match self.heap {
             ApplyStatus::NoEffect => advice.push(
-                "memory for the heap is brought in and given back: the program's allocator is not glibc's; bring in what it allocates by \
+                "memory for the heap is loaded and given back: the program's allocator is not glibc's; load what it allocates with \
                  `prefault`"
                     .to_owned(),
             ),
-            other => advice.extend(missed(other).map(|why| {
-                format!("memory for the heap is not brought in, {why}: it takes Linux 5.14, and as much free memory")
+            other => advice.extend(other.why_missing().map(|why| {
+                format!("memory for the heap is not loaded, {why}: it needs Linux 5.14, and as much free memory")
             })),
         }
         advice
     }
 }
 
-fn missed(got: ApplyStatus) -> Option<String> {
-    match got {
-        ApplyStatus::Refused(errno) => Some(errno.to_string()),
-        ApplyStatus::NoEffect => Some("though the kernel took the call".to_owned()),
-        ApplyStatus::NotRequested | ApplyStatus::Active | ApplyStatus::Suspended => None,
+impl fmt::Display for MemoryReport {
+    /// One line with all settings.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemoryReport { present, future, stack, heap, lock_limit_bytes } = self;
+        write!(f, "present pages {present}; later pages {future}; stack {stack}; heap {heap}; RLIMIT_MEMLOCK ")?;
+        match lock_limit_bytes {
+            Some(bytes) => write!(f, "{} KiB", bytes / 1024),
+            None => f.write_str("unlimited"),
+        }
     }
 }
 
-/// What a tick cost in memory.
+/// Memory could not be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to load pages into memory: {errno}")]
+pub struct MemoryError {
+    /// `EINVAL` before Linux 5.14; `ENOMEM` if there is no room.
+    pub errno: Errno,
+}
+
+/// Page faults of a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickMemory {
-    /// Page faults of the tick's thread since the tick before was done.
+    /// Page faults of the tick's thread since the previous tick ended.
     pub faults: Option<Faults>,
-    /// Pages that the whole system read back from swap since the start; brought up to date once a second.
+    /// Pages that the whole system read back from swap since the start; updated once a second.
     pub swapped_in: Option<u64>,
 }
 
-/// Memory that was set up, and the count of its faults. Use it on the tick's thread.
+/// Applies [`MemoryConfig`], and counts page faults. Use it on the tick's thread.
 ///
 /// ```
 /// use evenkeel_rt::memory::{Memory, MemoryConfig};
@@ -128,11 +140,12 @@ pub struct TickMemory {
 /// for advice in memory.report().advice() {
 ///     eprintln!("{advice}");
 /// }
-/// let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(2), ..TickSettings::default() });
+/// let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(2), ..TickSettings::default() })?;
 /// clock.wait();
 /// let done = clock.done().expect("it was waited for");
 /// let tick = memory.after(&done);
 /// println!("{:?}", tick.faults); // for `Telemetry::set_faults`
+/// # Ok::<(), evenkeel_rt::TickError>(())
 /// ```
 #[derive(Debug)]
 pub struct Memory {
@@ -145,11 +158,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Does what can be done of the wishes, for the process (locks, heap) and for the calling thread (stack).
-    pub fn set_up(wishes: &MemoryConfig) -> Memory {
+    /// Applies the settings, to the process (locks, heap) and to the calling thread (stack).
+    pub fn set_up(config: &MemoryConfig) -> Memory {
         let lock_limit_bytes = resident::lock_limit_bytes();
-        let (present, future) = locked(wishes.lock, lock_limit_bytes);
-        let stack = asked(wishes.stack_bytes, |bytes| {
+        let (present, future) = locked(config.lock, lock_limit_bytes);
+        let stack = apply(config.stack_bytes, |bytes| {
             let left = resident::stack_left_bytes()?;
             if bytes > STACK_BYTES_MAX || bytes.saturating_add(STACK_SPARE_BYTES) > left {
                 return Err(Errno::NOMEM);
@@ -157,7 +170,7 @@ impl Memory {
             touch_stack(bytes.div_ceil(PAGE_BYTES));
             Ok(true)
         });
-        let heap = asked(wishes.heap_bytes, |bytes| {
+        let heap = apply(config.heap_bytes, |bytes| {
             resident::keep_freed_memory()?;
             is_kept(bytes)
         });
@@ -173,12 +186,12 @@ impl Memory {
         }
     }
 
-    /// What became of each wish.
+    /// Which settings of [`MemoryConfig`] are active. Printed, it is one line.
     pub fn report(&self) -> MemoryReport {
         self.report
     }
 
-    /// What this thread's faults came to since the last tick was done: one system call, about 0.3 us, and once a second one file more.
+    /// The faults of this thread since the previous tick ended. It takes one system call, about 0.3 us, and once a second it reads a file.
     pub fn after(&mut self, done: &Done) -> TickMemory {
         let now = Usage::of_this_thread().ok();
         let made = now.zip(self.last).map(|(now, last)| now.since(&last));
@@ -193,37 +206,48 @@ impl Memory {
     }
 }
 
-/// Brings in the pages of some memory that a tick will write to, and changes nothing in it.
+/// Loads the pages of memory that ticks will write to, and changes nothing in it.
+///
+/// ```
+/// use evenkeel_rt::memory::{prefault, prefault_capacity};
+///
+/// let mut buffer = vec![0; 1 << 20];
+/// if let Err(error) = prefault(&mut buffer) {
+///     eprintln!("{error}"); // before Linux 5.14
+/// }
+/// let mut events: Vec<u64> = Vec::with_capacity(10_000);
+/// let _ = prefault_capacity(&mut events);
+/// ```
 ///
 /// # Errors
-/// `EINVAL` before Linux 5.14; `ENOMEM` if there is no room.
-pub fn prefault(memory: &mut [u8]) -> Result<(), Errno> {
-    resident::populate(memory)
+/// If the kernel is older than Linux 5.14, or there is no room.
+pub fn prefault(memory: &mut [u8]) -> Result<(), MemoryError> {
+    resident::populate(memory).map_err(|errno| MemoryError { errno })
 }
 
-/// Brings in the pages that a vector has room in: for what ticks will push into it.
+/// Loads the pages of a vector's free capacity, for what ticks will push.
 ///
 /// # Errors
 /// As [`prefault`].
-pub fn prefault_capacity<T>(vector: &mut Vec<T>) -> Result<(), Errno> {
-    resident::populate_capacity(vector)
+pub fn prefault_capacity<T>(vector: &mut Vec<T>) -> Result<(), MemoryError> {
+    resident::populate_capacity(vector).map_err(|errno| MemoryError { errno })
 }
 
-/// With a limit, later mappings beyond it would not be unlocked but fail: allocations, in the middle of a tick. So only what is there is
-/// locked then.
-fn locked(wish: MemoryLock, limit_bytes: Option<u64>) -> (ApplyStatus, ApplyStatus) {
-    let which = match (wish, limit_bytes) {
+/// With a limit, mappings beyond it would not stay unlocked but fail: allocations, in the middle of a tick. So with a limit only present
+/// pages are locked.
+fn locked(lock: MemoryLock, limit_bytes: Option<u64>) -> (ApplyStatus, ApplyStatus) {
+    let which = match (lock, limit_bytes) {
         (MemoryLock::Nothing, _) => return (ApplyStatus::NotRequested, ApplyStatus::NotRequested),
         (MemoryLock::Present, _) | (MemoryLock::All, Some(_)) => Lock::Present,
         (MemoryLock::All, None) => Lock::PresentAndFuture,
         (MemoryLock::AllOnFault, Some(_)) => Lock::PresentOnFault,
         (MemoryLock::AllOnFault, None) => Lock::PresentAndFutureOnFault,
     };
-    let present = asked(Some(which), |which| {
+    let present = apply(Some(which), |which| {
         resident::lock(which)?;
         Ok(resident::locked_kib()? > 0)
     });
-    let future = match (wish, limit_bytes) {
+    let future = match (lock, limit_bytes) {
         (MemoryLock::Present, _) => ApplyStatus::NotRequested,
         (_, Some(_)) => ApplyStatus::Refused(Errno::NOMEM),
         _ => present,
@@ -231,7 +255,7 @@ fn locked(wish: MemoryLock, limit_bytes: Option<u64>) -> (ApplyStatus, ApplyStat
     (present, future)
 }
 
-/// Goes down the stack a page at a time, and writes to each.
+/// Writes to each page down the stack.
 #[inline(never)]
 fn touch_stack(pages: usize) {
     let mut page = [0_u8; PAGE_BYTES];
@@ -239,11 +263,11 @@ fn touch_stack(pages: usize) {
     if pages > 1 {
         touch_stack(pages - 1);
     }
-    // Used after the call, so that each call has a page of its own.
+    // Used after the call, so that the compiler gives each call its own page.
     black_box(&mut page);
 }
 
-/// Takes memory, brings it in, frees it and takes it again: whether it is still there then.
+/// Allocates memory, loads it, frees it and allocates it again. Returns whether it is still loaded.
 fn is_kept(bytes: usize) -> Result<bool, Errno> {
     let take = || {
         let mut room: Vec<u8> = Vec::new();
@@ -255,7 +279,7 @@ fn is_kept(bytes: usize) -> Result<bool, Errno> {
     drop(black_box(room));
     let before = Usage::of_this_thread()?;
     let mut room = take()?;
-    // Zeros are written, not asked of the kernel: this is what an allocation in a tick does.
+    // Writes, rather than fresh zero pages: an allocation in a tick writes too.
     room.resize(bytes, 1);
     black_box(&mut room);
     let faults = Usage::of_this_thread()?.since(&before).minor_faults;
@@ -273,8 +297,8 @@ mod tests {
 
     #[test]
     fn a_tick_knows_its_faults() {
-        let wishes = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: None };
-        let mut memory = Memory::set_up(&wishes);
+        let config = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: None, heap_bytes: None };
+        let mut memory = Memory::set_up(&config);
         after(&mut memory, 1);
         let mut room: Vec<u8> = Vec::with_capacity(8 << 20);
         room.resize(8 << 20, 1);
@@ -287,11 +311,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_is_brought_in() {
+    fn a_stack_is_loaded() {
         let body = |bytes: usize| {
             move || {
-                let wishes = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: Some(bytes), heap_bytes: None };
-                let mut memory = Memory::set_up(&wishes);
+                let config = MemoryConfig { lock: MemoryLock::Nothing, stack_bytes: Some(bytes), heap_bytes: None };
+                let mut memory = Memory::set_up(&config);
                 after(&mut memory, 1);
                 touch_stack(100);
                 (memory.report(), after(&mut memory, 2).faults.unwrap())
@@ -305,12 +329,12 @@ mod tests {
         let (report, faults) = on_a_thread(4 << 20);
         assert_eq!(report.stack, ApplyStatus::Refused(Errno::NOMEM));
         assert!(faults.minor > 20, "so the count counts: {faults:?}");
-        let advice = "the stack is not brought in, out of memory (ENOMEM): start the tick's thread with a larger one, or wish for less";
+        let advice = "the stack is not loaded, out of memory (ENOMEM): start the tick's thread with a larger one, or set a smaller stack_bytes";
         assert_eq!(report.advice(), [advice]);
     }
 
     #[test]
-    fn what_is_missing_is_told_with_what_to_do() {
+    fn advice_says_what_to_do() {
         let fine = MemoryReport {
             present: ApplyStatus::Active,
             future: ApplyStatus::Active,
@@ -319,6 +343,9 @@ mod tests {
             lock_limit_bytes: None,
         };
         assert_eq!(fine.advice(), Vec::<String>::new());
+        let line =
+            "present pages active; later pages active; stack not requested; heap active; RLIMIT_MEMLOCK unlimited";
+        assert_eq!(fine.to_string(), line);
         let limited =
             MemoryReport { future: ApplyStatus::Refused(Errno::NOMEM), lock_limit_bytes: Some(8 << 20), ..fine };
         assert_eq!(

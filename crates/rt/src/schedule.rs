@@ -1,21 +1,21 @@
-//! `Schedule`: when ticks are due. Pure: the time comes in.
+//! `Schedule`: when ticks are due. Pure: callers pass the time.
 
-/// What becomes of deadlines that passed while a tick was late.
+/// What happens to deadlines that pass while a tick is late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overrun {
-    /// They are missed: the next tick is at the first deadline still to come, and knows how many were missed. The phase is kept.
+    /// They are missed. The next tick is at the next deadline, and its [`missed`](crate::Tick::missed) counts them. The phase stays.
     #[default]
     Skip,
-    /// Up to so many are caught up with, one right after another; what lies before them is missed. The phase is kept.
+    /// Up to `at_most` late ticks run right after one another; earlier ones are missed. The phase stays.
     CatchUp {
         /// The most ticks in a row that may be behind their time.
         at_most: u32,
     },
-    /// Time stretches: the next tick is a period after the late one began, and none is missed. The phase moves.
+    /// Time stretches: the next tick is one period after the late one began, and none is missed. The phase moves.
     SlowDown,
 }
 
-/// Deadlines a period apart, each computed from the first: a late tick does not move those after it, unless that is wanted.
+/// Deadlines one period apart. A late tick does not move later ones, except with [`Overrun::SlowDown`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Schedule {
     /// The next deadline.
@@ -24,7 +24,7 @@ pub(crate) struct Schedule {
     overrun: Overrun,
 }
 
-/// A deadline, with what was left out before it.
+/// A deadline, and how many were missed before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
     pub(crate) due_ns: u64,
@@ -62,13 +62,13 @@ impl Schedule {
         Due { due_ns, missed }
     }
 
-    /// From the next deadline on, another period.
+    /// Sets another period, from the next deadline on.
     pub(crate) fn set_period_ns(&mut self, period_ns: u64) {
         self.due_ns = self.due_ns.saturating_sub(self.period_ns).saturating_add(period_ns.max(1));
         self.period_ns = period_ns.max(1);
     }
 
-    /// Moves all deadlines to come, later or earlier; what would then lie behind `now_ns` goes a period on.
+    /// Shifts all later deadlines. A deadline before `now_ns` moves one period later.
     pub(crate) fn shift(&mut self, by_ns: i64, now_ns: u64) {
         self.due_ns = self.due_ns.saturating_add_signed(by_ns);
         if self.due_ns < now_ns {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_an_overrun_comes_to() {
-        // Due at 100 and every 10 from there; asked at the second number: due and missed, and what comes next.
+        // Due at 100 and every 10 from there. The policy, the time, then: due, missed, and the next deadline.
         let table = [
             (Overrun::Skip, 95, (100, 0, 110)),
             (Overrun::Skip, 109, (100, 0, 110)),
@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_deadline_is_lost_or_told_twice(
+        fn no_deadline_is_lost_or_returned_twice(
             late in prop::collection::vec(0_u64..200, 1..60), at_most in 0_u32..6, skips: bool,
         ) {
             let overrun = if skips { Overrun::Skip } else { Overrun::CatchUp { at_most } };

@@ -1,26 +1,27 @@
-//! `TickThread`: what a thread that keeps time should ask of the kernel, in one call. Most of it needs no right; what is refused is
-//! told, and the thread runs on without it.
+//! `TickThread`: the kernel settings of a thread that keeps time, in one call. Most of them need no privileges. The report names those that
+//! the kernel refused; the thread runs without them.
 
+use std::fmt;
 use std::num::NonZeroU64;
 
 use crate::guard::ClassChange;
 use evenkeel_sys::dma_latency::DmaLatency;
 use evenkeel_sys::{CpuSet, Errno, sched, thread};
 
-/// What to ask for. The default is what helps everywhere and needs no right.
+/// Kernel settings of a thread. The default helps everywhere and needs no privileges.
 #[derive(Clone, Debug)]
 pub struct ThreadConfig {
-    /// Run on these CPUs only.
+    /// Runs the thread on these CPUs only.
     pub cpus: Option<CpuSet>,
-    /// The scheduler gives the thread the CPU for so long at a time, in nanoseconds: the shorter, the sooner it gets it after a sleep
-    /// beside a busy neighbour. Linux 6.12 and later; 100 us unless told.
+    /// The scheduler's time slice, in nanoseconds; 100 us by default. The shorter it is, the sooner the thread runs after a sleep beside a
+    /// busy neighbour. It needs Linux 6.12.
     pub slice_ns: Option<u64>,
-    /// How much later than asked for the kernel may end a sleep, in nanoseconds. Ordinary threads have 50 us.
+    /// How late the kernel may end a sleep, in nanoseconds. Ordinary threads have 50 us.
     pub timer_slack_ns: Option<NonZeroU64>,
-    /// Real-time (`SCHED_FIFO`) with this priority, 1 to 99: nothing ordinary runs before the tick. Needs CAP_SYS_NICE.
+    /// Real-time (`SCHED_FIFO`) with this priority, 1 to 99: no ordinary thread runs before the tick. It needs CAP_SYS_NICE.
     pub fifo: Option<u8>,
-    /// No CPU goes to sleep so deeply that waking takes longer than this, in microseconds, as long as the thread's set-up lives.
-    /// Costs power, and sometimes clock speed. Needs a right to /dev/cpu_dma_latency.
+    /// Keeps all CPUs out of idle states that take longer than this to leave, in microseconds, until the [`TickThread`] is dropped. It costs
+    /// power, and sometimes clock speed. It needs write access to /dev/cpu_dma_latency.
     pub dma_latency_us: Option<i32>,
 }
 
@@ -36,27 +37,57 @@ impl Default for ThreadConfig {
     }
 }
 
-/// What became of a wish.
+impl ThreadConfig {
+    /// Changes nothing of the thread.
+    pub const fn unchanged() -> ThreadConfig {
+        ThreadConfig { cpus: None, slice_ns: None, timer_slack_ns: None, fifo: None, dma_latency_us: None }
+    }
+}
+
+/// Whether a setting is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyStatus {
-    /// It was not wished.
+    /// Not requested.
     NotRequested,
-    /// It is in force: read back where the kernel tells.
+    /// Active; read back if the kernel allows that.
     Active,
     /// The kernel refused.
     Refused(Errno),
-    /// It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
+    /// It was active, and is off for now: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     Suspended,
-    /// The kernel took it and does nothing with it: it is too old, or a later call undid it.
+    /// The kernel accepted it without effect: it is too old, or a later call undid it.
     NoEffect,
 }
 
-/// What became of each wish.
+impl ApplyStatus {
+    /// Why the setting is not active although it was requested; none if it is active, was not requested, or is suspended for now.
+    pub(crate) fn why_missing(self) -> Option<String> {
+        match self {
+            ApplyStatus::Refused(errno) => Some(errno.to_string()),
+            ApplyStatus::NoEffect => Some("although the kernel accepted the call".to_owned()),
+            ApplyStatus::NotRequested | ApplyStatus::Active | ApplyStatus::Suspended => None,
+        }
+    }
+}
+
+impl fmt::Display for ApplyStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ApplyStatus::NotRequested => f.write_str("not requested"),
+            ApplyStatus::Active => f.write_str("active"),
+            ApplyStatus::Refused(errno) => write!(f, "refused: {errno}"),
+            ApplyStatus::Suspended => f.write_str("suspended, because the tick used nearly all of its CPU"),
+            ApplyStatus::NoEffect => f.write_str("without effect"),
+        }
+    }
+}
+
+/// Which settings of [`ThreadConfig`] are active. Printed, it is one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadReport {
     /// [`ThreadConfig::cpus`].
     pub cpus: ApplyStatus,
-    /// [`ThreadConfig::slice_ns`]; a real-time thread has none.
+    /// [`ThreadConfig::slice_ns`]; not requested for a real-time thread.
     pub slice: ApplyStatus,
     /// [`ThreadConfig::timer_slack_ns`].
     pub timer_slack: ApplyStatus,
@@ -66,7 +97,58 @@ pub struct ThreadReport {
     pub dma_latency: ApplyStatus,
 }
 
-/// A thread that was set up. Some of what it holds ends when this is dropped.
+impl ThreadReport {
+    /// A line for each setting that was requested and is not active, with what to do; empty if all is well.
+    pub fn advice(&self) -> Vec<String> {
+        let settings = [
+            (
+                self.cpus,
+                "the thread is not pinned to its CPUs",
+                "name CPUs that are online and in the cpuset of this control group",
+            ),
+            (self.slice, "the thread has the scheduler's default slice", "it needs Linux 6.12"),
+            (
+                self.timer_slack,
+                "sleeps of the thread may end 50 us late",
+                "run the server with the kernel's default timer slack",
+            ),
+            (
+                self.fifo,
+                "the thread is not real-time",
+                "give CAP_SYS_NICE or raise RLIMIT_RTPRIO (LimitRTPRIO=99 in a systemd unit)",
+            ),
+            (
+                self.dma_latency,
+                "CPUs may enter deep idle states",
+                "give the server's user write access to /dev/cpu_dma_latency",
+            ),
+        ];
+        let missing =
+            settings.into_iter().filter_map(|(status, what, remedy)| Some((what, status.why_missing()?, remedy)));
+        missing.map(|(what, why, remedy)| format!("{what}, {why}: {remedy}")).collect()
+    }
+}
+
+impl fmt::Display for ThreadReport {
+    /// One line with all settings.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ThreadReport { cpus, slice, timer_slack, fifo, dma_latency } = self;
+        write!(f, "CPUs {cpus}; slice {slice}; timer slack {timer_slack}; SCHED_FIFO {fifo}; DMA latency {dma_latency}")
+    }
+}
+
+/// A thread whose settings are applied. Dropping it ends [`ThreadConfig::dma_latency_us`]; the other settings stay.
+///
+/// ```
+/// use evenkeel_rt::{ApplyStatus, ThreadConfig, TickThread};
+///
+/// let cpus = [0].into_iter().collect();
+/// let thread = TickThread::set_up(&ThreadConfig { cpus: Some(cpus), ..ThreadConfig::default() });
+/// let report = thread.report();
+/// println!("{report}");
+/// report.advice().iter().for_each(|line| eprintln!("{line}"));
+/// assert_ne!(report.timer_slack, ApplyStatus::NotRequested);
+/// ```
 #[derive(Debug)]
 pub struct TickThread {
     report: ThreadReport,
@@ -76,27 +158,27 @@ pub struct TickThread {
 }
 
 impl TickThread {
-    /// Sets the calling thread up.
-    pub fn set_up(wishes: &ThreadConfig) -> TickThread {
-        let cpus = asked(wishes.cpus.as_ref(), |cpus| {
+    /// Applies the settings to the calling thread.
+    pub fn set_up(config: &ThreadConfig) -> TickThread {
+        let cpus = apply(config.cpus.as_ref(), |cpus| {
             thread::set_affinity(cpus)?;
             Ok(thread::affinity()? == *cpus)
         });
-        let timer_slack = asked(wishes.timer_slack_ns, |ns| {
+        let timer_slack = apply(config.timer_slack_ns, |ns| {
             thread::set_timer_slack_ns(Some(ns))?;
             Ok(thread::timer_slack_ns()? == ns.get())
         });
-        let fifo = asked(wishes.fifo, |priority| {
+        let fifo = apply(config.fifo, |priority| {
             sched::set_fifo(priority)?;
             Ok(sched::policy()? == sched::Policy::Fifo)
         });
-        // A thread has a slice or a real-time priority, not both; the slice is what is left where real-time was refused.
-        let slice = asked(wishes.slice_ns.filter(|_| fifo != ApplyStatus::Active), |ns| {
+        // A thread has a slice or a real-time priority, not both.
+        let slice = apply(config.slice_ns.filter(|_| fifo != ApplyStatus::Active), |ns| {
             sched::set_ordinary(Some(ns))?;
             Ok(sched::slice_ns()? == Some(ns))
         });
         let mut latency = None;
-        let dma_latency = asked(wishes.dma_latency_us, |us| {
+        let dma_latency = apply(config.dma_latency_us, |us| {
             let mut held = DmaLatency::hold_us(us)?;
             let in_force = held.in_force_us()? <= us;
             latency = Some(held);
@@ -104,18 +186,18 @@ impl TickThread {
         });
         TickThread {
             report: ThreadReport { cpus, slice, timer_slack, fifo, dma_latency },
-            slice_ns: wishes.slice_ns,
-            fifo: wishes.fifo,
+            slice_ns: config.slice_ns,
+            fifo: config.fifo,
             _latency: latency,
         }
     }
 
-    /// Whether it is real-time, and so in need of a guard.
+    /// Whether it is real-time, and so needs a guard.
     pub(crate) fn is_real_time(&self) -> bool {
         self.report.fifo == ApplyStatus::Active
     }
 
-    /// Makes the calling thread ordinary, or real-time again, as its guard says. A refusal is told in the report.
+    /// Makes the calling thread ordinary, or real-time again. The report has a refusal.
     pub(crate) fn turn(&mut self, turn: ClassChange) {
         match (turn, self.fifo) {
             (ClassChange::Ordinary, _) => {
@@ -133,15 +215,15 @@ impl TickThread {
         }
     }
 
-    /// What became of each wish.
+    /// Which settings of [`ThreadConfig`] are active. Printed, it is one line.
     pub fn report(&self) -> ThreadReport {
         self.report
     }
 }
 
-/// Does what was wished for, and tells what became of it: `set` says whether it is in force.
-pub(crate) fn asked<T>(wish: Option<T>, set: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
-    match wish.map(set) {
+/// Applies a requested setting; `set` returns whether it is active.
+pub(crate) fn apply<T>(requested: Option<T>, set: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
+    match requested.map(set) {
         None => ApplyStatus::NotRequested,
         Some(Ok(true)) => ApplyStatus::Active,
         Some(Ok(false)) => ApplyStatus::NoEffect,
@@ -154,7 +236,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_got_is_told() {
+    fn a_report_names_what_is_missing_and_what_to_do() {
+        let fine = ThreadReport {
+            cpus: ApplyStatus::Active,
+            slice: ApplyStatus::NoEffect,
+            timer_slack: ApplyStatus::NotRequested,
+            fifo: ApplyStatus::Refused(Errno::PERM),
+            dma_latency: ApplyStatus::Suspended,
+        };
+        assert_eq!(
+            fine.to_string(),
+            "CPUs active; slice without effect; timer slack not requested; SCHED_FIFO refused: operation not permitted (EPERM); DMA latency \
+             suspended, because the tick used nearly all of its CPU"
+        );
+        assert_eq!(
+            fine.advice(),
+            [
+                "the thread has the scheduler's default slice, although the kernel accepted the call: it needs Linux 6.12",
+                "the thread is not real-time, operation not permitted (EPERM): give CAP_SYS_NICE or raise RLIMIT_RTPRIO \
+                 (LimitRTPRIO=99 in a systemd unit)"
+            ]
+        );
+    }
+
+    #[test]
+    fn each_setting_has_a_status() {
         let report = |wishes: ThreadConfig| std::thread::spawn(move || TickThread::set_up(&wishes).report()).join();
         let plain = report(ThreadConfig::default()).unwrap();
         assert_eq!(plain.timer_slack, ApplyStatus::Active);

@@ -1,5 +1,6 @@
-//! `TickClock`: waits for the next tick, and keeps account of how well that went.
+//! `TickClock`: waits for the next tick, and records how well ticks keep time.
 
+use std::fmt;
 use std::time::Duration;
 
 use evenkeel_stats::{Histogram, Summary};
@@ -16,24 +17,24 @@ use crate::thread::{ApplyStatus, ThreadReport, TickThread};
 pub struct TickSettings {
     /// From one tick to the next.
     pub period: Duration,
-    /// What becomes of ticks that could not be in time.
+    /// What happens to ticks that a long tick runs over.
     pub overrun: Overrun,
-    /// Whether the last of the wait is spent awake.
+    /// Whether the clock spins for the end of the wait.
     pub spinning: Spinning,
-    /// Whether ticks may be moved in time, to where they are done soonest.
+    /// Whether the clock may shift ticks to where they finish soonest.
     pub align: Align,
 }
 
-/// Whether the last microseconds before a tick, at most 100, are waited out awake. It never yields: under the kernel's present scheduler
-/// that gives a whole turn away.
+/// Whether the clock spins for the last microseconds before a tick, at most 100. It never yields, because the current kernel scheduler then
+/// gives up a whole time slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spinning {
-    /// Where the process has more than one CPU; under a limit on its CPU time, for a fortieth of what it is given in a period at the most.
+    /// If the process has more than one CPU. Under a CPU limit, for at most a fortieth of the CPU time that it gets in a period.
     #[default]
     WhereThereIsRoom,
     /// Never.
     Never,
-    /// Always: for a CPU that is known to be the server's own.
+    /// Always: for a CPU that is reserved for the server.
     Always,
 }
 
@@ -52,13 +53,13 @@ impl Default for TickSettings {
 /// A tick that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// How many came before it, those that were missed included.
+    /// How many ticks came before it, missed ones included.
     pub number: u64,
     /// When it was due, in nanoseconds of the monotonic clock.
     pub due_ns: u64,
     /// When it began.
     pub began_ns: u64,
-    /// How many ticks right before it were missed.
+    /// How many ticks were missed right before it.
     pub missed: u64,
 }
 
@@ -67,7 +68,7 @@ pub struct Tick {
 pub struct Done {
     /// The tick.
     pub tick: Tick,
-    /// When its work was done, in nanoseconds of the monotonic clock.
+    /// When its work ended, in nanoseconds of the monotonic clock.
     pub done_ns: u64,
 }
 
@@ -82,13 +83,20 @@ impl Done {
         self.done_ns.saturating_sub(self.tick.began_ns)
     }
 
-    /// From due to done, in nanoseconds: what players feel.
+    /// From due to done, in nanoseconds: the latency that players notice.
     pub fn due_to_done_ns(&self) -> u64 {
         self.done_ns.saturating_sub(self.tick.due_ns)
     }
 }
 
-/// How well the ticks kept time so far.
+/// How well ticks kept time so far. Printed, it has a line for each figure.
+///
+/// ```
+/// # let mut ticks = evenkeel_rt::TickLoop::builder().rate_hz(500).build()?;
+/// drop(ticks.wait());
+/// print!("{}", ticks.report()); // 1 ticks, 0 missed …
+/// # Ok::<(), evenkeel_rt::TickLoopError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     /// Ticks that began.
@@ -97,17 +105,61 @@ pub struct Report {
     pub missed: u64,
     /// From due to begun, in nanoseconds.
     pub lateness_ns: Option<Summary>,
-    /// From due to done, in nanoseconds: what players feel.
+    /// From due to done, in nanoseconds: the latency that players notice.
     pub due_to_done_ns: Option<Summary>,
     /// From begun to done, in nanoseconds.
     pub work_ns: Option<Summary>,
-    /// How long before a tick the clock wakes, in nanoseconds; 0 where it does not wait awake.
+    /// How long before a tick the clock wakes and spins, in nanoseconds; 0 if it never spins.
     pub margin_ns: u64,
-    /// How the CPU is taken away, and what is done about it.
+    /// How the CPU is taken away, and what the clock does about it.
     pub aligned: Aligned,
 }
 
-/// Ticks at absolute times. Use it from one thread, best one that [`TickThread`](crate::TickThread) has set up.
+impl fmt::Display for Report {
+    /// Ticks, then a line each for lateness, work, and the time from due to done; then how the CPU is taken away.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ticks, {} missed", self.ticks, self.missed)?;
+        let rows = [("lateness", &self.lateness_ns), ("work", &self.work_ns), ("due to done", &self.due_to_done_ns)];
+        for (name, summary) in rows {
+            let Some(Summary { p50, p99, max, .. }) = summary else { continue };
+            let [p50, p99, max] = [*p50, *p99, *max].map(Duration::from_nanos);
+            writeln!(f, "{name}: p50 {p50:.1?}, p99 {p99:.1?}, max {max:.1?}")?;
+        }
+        writeln!(f, "CPU: {}", self.aligned.quantum)
+    }
+}
+
+/// Why a clock cannot have such settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TickError {
+    /// The period is 0.
+    #[error("the tick period is 0: set one of at least a nanosecond")]
+    ZeroPeriod,
+}
+
+/// Ticks at absolute times, for engines that own their loop; [`TickLoop`](crate::TickLoop) is easier for all others. Use it from one thread.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::{Overrun, Spinning, ThreadConfig, TickClock, TickSettings, TickThread};
+///
+/// let thread = TickThread::set_up(&ThreadConfig::default());
+/// let period = Duration::from_millis(2);
+/// let overrun = Overrun::CatchUp { at_most: 3 };
+/// let settings = TickSettings { period, overrun, spinning: Spinning::Never, ..TickSettings::default() };
+/// let mut clock = TickClock::start(settings)?.on(thread);
+/// println!("the first tick is due at {} ns", clock.next_due_ns());
+/// let tick = clock.wait();
+/// // … move the world by (1 + tick.missed) periods …
+/// clock.checkpoint(); // between two steps of the work
+/// if let Some(done) = clock.done() {
+///     println!("tick {} began {} ns late", tick.number, done.lateness_ns());
+/// }
+/// clock.set_period(2 * period)?;
+/// # Ok::<(), evenkeel_rt::TickError>(())
+/// ```
 #[derive(Debug)]
 pub struct TickClock {
     schedule: Schedule,
@@ -123,10 +175,13 @@ pub struct TickClock {
 }
 
 impl TickClock {
-    /// Starts now: the first tick is due a period from here. All memory is taken here, and a thread is started that says what gaps in
-    /// the CPU's time mean, unless ticks are never to be aligned.
-    pub fn start(settings: TickSettings) -> TickClock {
-        let period_ns = u64::try_from(settings.period.as_nanos()).unwrap_or(u64::MAX);
+    /// Starts now: the first tick is due one period later. It allocates all memory here. Unless [`TickSettings::align`] is
+    /// [`Align::Never`], it also starts a thread that analyses gaps in the CPU time.
+    ///
+    /// # Errors
+    /// If the period is 0.
+    pub fn start(settings: TickSettings) -> Result<TickClock, TickError> {
+        let period_ns = period_ns(settings.period)?;
         let most_ns = match settings.spinning {
             Spinning::Always => MOST_NS,
             Spinning::Never => 0,
@@ -137,7 +192,7 @@ impl TickClock {
             Align::Measured => Keeper::start(now_ns, period_ns),
             Align::Never => None,
         };
-        TickClock {
+        Ok(TickClock {
             schedule: Schedule::new(now_ns.saturating_add(period_ns), period_ns, settings.overrun),
             margin: Margin::up_to(most_ns),
             current: None,
@@ -148,23 +203,23 @@ impl TickClock {
             work: Histogram::new(),
             thread: None,
             keeper,
-        }
+        })
     }
 
-    /// Takes the thread's set-up into its care: where that is real-time, the thread becomes an ordinary one for as long as its ticks take
-    /// more than nine tenths of the time, so that somebody can still log in and stop the server.
+    /// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the time, the
+    /// clock makes it an ordinary thread, so that somebody can still log in and stop the server.
     #[must_use]
     pub fn on(mut self, thread: TickThread) -> TickClock {
         self.take_thread(thread);
         self
     }
 
-    /// As [`on`](TickClock::on), for a clock that ticks already.
+    /// As [`on`](TickClock::on), for a clock that runs already.
     pub fn take_thread(&mut self, thread: TickThread) {
         self.thread = Some((thread, Guard::new(clock::monotonic_ns())));
     }
 
-    /// What the thread that it cares for has of its wishes now.
+    /// Which settings of that thread are active now; none without [`on`](TickClock::on).
     pub fn thread(&self) -> Option<ThreadReport> {
         self.thread.as_ref().map(|(thread, _)| thread.report())
     }
@@ -174,13 +229,13 @@ impl TickClock {
         self.schedule.due_ns()
     }
 
-    /// Waits until the next tick is due, and begins it. A tick that is not said to be [`done`](TickClock::done) ends here.
+    /// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless [`done`](TickClock::done) did.
     pub fn wait(&mut self) -> Tick {
         self.done();
         let mut now_ns = clock::monotonic_ns();
         if let Some(keeper) = &mut self.keeper {
             let by_ns = keeper.move_ns(now_ns, self.schedule.due_ns());
-            // A tick that is late already begins at once: it is the next one that is moved.
+            // A tick that is late already begins at once; only the next one is shifted.
             if by_ns != 0 && now_ns < self.schedule.due_ns() {
                 self.schedule.shift(by_ns, now_ns);
             }
@@ -203,7 +258,7 @@ impl TickClock {
         tick
     }
 
-    /// The tick's work is done. None where no tick has begun.
+    /// Ends the tick. None if no tick has begun.
     pub fn done(&mut self) -> Option<Done> {
         self.done_at(clock::monotonic_ns())
     }
@@ -225,40 +280,45 @@ impl TickClock {
         Some(done)
     }
 
-    /// From the next tick on, another period.
-    pub fn set_period(&mut self, period: Duration) {
-        self.schedule.set_period_ns(u64::try_from(period.as_nanos()).unwrap_or(u64::MAX));
+    /// Sets another period, from the next tick on.
+    ///
+    /// # Errors
+    /// If it is 0; then the clock keeps its period.
+    pub fn set_period(&mut self, period: Duration) -> Result<(), TickError> {
+        self.schedule.set_period_ns(period_ns(period)?);
         if let Some(keeper) = &mut self.keeper {
             keeper.set_period(clock::monotonic_ns(), self.schedule.due_ns(), self.schedule.period_ns());
         }
+        Ok(())
     }
 
-    /// Says that the tick's work has come so far, for little more than a reading of the clock: with calls at every step of the work, gaps within it are seen too. Without
-    /// any, those that a hypervisor makes are seen in idle time alone.
+    /// Call this between the steps of a tick's work, so that the clock also finds hypervisor gaps inside ticks. Without it, the clock finds
+    /// them in idle time only. A call costs little more than reading the clock.
     pub fn checkpoint(&mut self) {
         if let (Some(keeper), Some(_)) = (&mut self.keeper, &self.current) {
             keeper.checkpoint();
         }
     }
 
-    /// How the CPU is taken away from the thread that ticks, as far as is known by now.
+    /// How the CPU is taken away from this thread, as far as the clock has detected it.
     pub fn quantum(&self) -> Quantum {
         self.aligned().quantum
     }
 
-    /// The same, with what is done about it.
+    /// The same, with what the clock does about it.
     ///
     /// ```
     /// use evenkeel_rt::{Align, Alignment, Quantum, TickClock, TickSettings};
     ///
-    /// let mut clock = TickClock::start(TickSettings { align: Align::Measured, ..TickSettings::default() });
+    /// let mut clock = TickClock::start(TickSettings { align: Align::Measured, ..TickSettings::default() })?;
     /// clock.wait();
     /// match clock.quantum() {
-    ///     Quantum::FixedSlot(slot) => println!("ours for {:.0} % of {} ns", slot.share * 100.0, slot.period_ns),
+    ///     Quantum::FixedSlot(slot) => println!("{:.0} % of every {} ns", slot.share * 100.0, slot.period_ns),
     ///     Quantum::TokenBucket { quota_ns, period_ns } => println!("{quota_ns} ns of every {period_ns}"),
     ///     Quantum::Unknown | Quantum::None | Quantum::Irregular => {}
     /// }
     /// assert_ne!(clock.aligned().alignment, Alignment::Held, "nothing is held after one tick");
+    /// # Ok::<(), evenkeel_rt::TickError>(())
     /// ```
     pub fn aligned(&self) -> Aligned {
         self.keeper.as_ref().map_or_else(Aligned::default, Keeper::report)
@@ -269,12 +329,12 @@ impl TickClock {
         Duration::from_nanos(self.schedule.period_ns())
     }
 
-    /// Moves all ticks to come by so much, later or earlier: to where the CPU is ours.
+    /// Shifts all later ticks by this much, later or earlier.
     pub fn shift_ns(&mut self, by_ns: i64) {
         self.schedule.shift(by_ns, clock::monotonic_ns());
     }
 
-    /// How well it went so far.
+    /// How well ticks kept time so far.
     pub fn report(&self) -> Report {
         Report {
             ticks: self.lateness.count(),
@@ -298,7 +358,7 @@ impl TickClock {
             now_ns = clock::monotonic_ns();
             margin.learn(now_ns.saturating_sub(wake_ns));
         }
-        // By the bound on the margin, never longer than that.
+        // The margin's upper bound guarantees that.
         debug_assert!(due_ns.saturating_sub(now_ns) <= MOST_NS);
         while now_ns < due_ns {
             std::hint::spin_loop();
@@ -307,8 +367,15 @@ impl TickClock {
     }
 }
 
-/// The longest that may be waited out awake. With one CPU it would be the rest of the server that waits; under a limit it is paid for
-/// out of the tick's own time, of which a fortieth is little enough.
+fn period_ns(period: Duration) -> Result<u64, TickError> {
+    match u64::try_from(period.as_nanos()).unwrap_or(u64::MAX) {
+        0 => Err(TickError::ZeroPeriod),
+        ns => Ok(ns),
+    }
+}
+
+/// The longest time to spin. With one CPU, the rest of the server would have to wait. Under a CPU limit, spinning uses up the tick's own
+/// time, so it may take a fortieth of it.
 fn room_ns(period_ns: u64) -> u64 {
     if thread::allowed_cpus().map_or(1, |cpus| cpus) <= 1 {
         return 0;
@@ -326,7 +393,7 @@ mod tests {
     fn ticks_are_where_they_are_due() {
         for spinning in [Spinning::Always, Spinning::Never] {
             let settings = TickSettings { period: Duration::from_millis(2), spinning, ..TickSettings::default() };
-            let mut clock = TickClock::start(settings);
+            let mut clock = TickClock::start(settings).unwrap();
             let first_ns = clock.next_due_ns();
             let mut last = None;
             for _ in 0..50 {
@@ -343,7 +410,7 @@ mod tests {
         }
     }
 
-    /// The times of the ticks are made up: seconds pass in a moment.
+    /// The test sets the times of the ticks itself, so that seconds pass in a moment.
     #[test]
     fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
         const TICK_NS: u64 = 10_000_000;
@@ -353,7 +420,7 @@ mod tests {
                 evenkeel_testkit::skipped("this user may have no real-time threads");
                 return;
             }
-            let mut clock = TickClock::start(TickSettings::default()).on(thread);
+            let mut clock = TickClock::start(TickSettings::default()).unwrap().on(thread);
             let mut due_ns = clock::monotonic_ns();
             let mut seconds = |clock: &mut TickClock, seconds: u64, work_ns: u64| {
                 for _ in 0..seconds * 100 {
@@ -374,15 +441,27 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_without_a_period_does_not_start() {
+        let settings = TickSettings { period: Duration::ZERO, ..TickSettings::default() };
+        assert_eq!(TickClock::start(settings).unwrap_err(), TickError::ZeroPeriod);
+    }
+
+    #[test]
     fn a_tick_that_took_too_long_costs_those_it_ran_over() {
         let settings = TickSettings { period: Duration::from_millis(1), ..TickSettings::default() };
-        let mut clock = TickClock::start(settings);
+        let mut clock = TickClock::start(settings).unwrap();
         clock.wait();
         std::thread::sleep(Duration::from_millis(5));
         let tick = clock.wait();
         assert!(tick.missed >= 3, "{tick:?}");
         assert!(clock.report().missed >= 3 && clock.report().work_ns.unwrap().max >= 5_000_000);
-        clock.set_period(Duration::from_millis(3));
+        clock.set_period(Duration::from_millis(3)).unwrap();
+        let printed = clock.report().to_string();
+        assert!(
+            printed.starts_with("2 ticks, ") && printed.contains("\nwork: p50 ") && printed.contains("\nCPU: "),
+            "{printed}"
+        );
+        assert_eq!(clock.set_period(Duration::ZERO), Err(TickError::ZeroPeriod));
         assert_eq!(clock.period(), Duration::from_millis(3));
         let due_ns = clock.next_due_ns();
         clock.shift_ns(500_000_000);

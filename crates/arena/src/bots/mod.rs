@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use evenkeel_rt::{Align, Spinning, ThreadConfig, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{Align, Spinning, ThreadConfig, TickClock, TickError, TickSettings, TickThread};
 use rustix::event::{PollFd, PollFlags, poll};
 use thiserror::Error;
 
@@ -61,6 +61,9 @@ pub enum BotsError {
     /// A socket could not be made non-blocking, or the probe's thread not started.
     #[error("start playing: {0}")]
     Start(std::io::Error),
+    /// The input rate.
+    #[error(transparent)]
+    Tick(#[from] TickError),
     /// The kernel refused to wait.
     #[error("wait for datagrams: {0}")]
     Poll(rustix::io::Errno),
@@ -71,7 +74,7 @@ impl BotsError {
     pub fn event(&self) -> BotsEvent {
         let (joined, wanted) = match self {
             Self::Join { joined, wanted, .. } => (*joined, *wanted),
-            Self::Start(_) | Self::Poll(_) => (0, 0),
+            Self::Start(_) | Self::Tick(_) | Self::Poll(_) => (0, 0),
         };
         BotsEvent::Failed { joined, wanted, error: self.to_string(), format: FORMAT }
     }
@@ -128,7 +131,7 @@ impl Bots {
             spinning: Spinning::Never,
             align: Align::Never,
             ..TickSettings::default()
-        });
+        })?;
         let mut waiting: Vec<_> = self.sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
         discard_backlog(&self.sockets);
         let ended = loop {

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use evenkeel_rt::TickError;
 use evenkeel_rt::jobs::JobsError;
 use evenkeel_rt::telemetry::PageError;
 use evenkeel_rt::udp::UdpError;
@@ -65,6 +66,9 @@ pub enum ServerError {
     /// The page of figures.
     #[error("keep a page of figures: {0}")]
     Page(#[from] PageError),
+    /// The tick rate.
+    #[error(transparent)]
+    Tick(#[from] TickError),
     /// The file of the record.
     #[error("record the match to {path}: {source}")]
     Record {

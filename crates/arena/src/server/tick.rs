@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use evenkeel_rt::telemetry::{Count, Telemetry};
 use evenkeel_rt::udp::{Outgoing, SendCounters};
-use evenkeel_rt::{Align, Overrun, Spinning, ThreadConfig, TickClock, TickSettings, TickThread};
+use evenkeel_rt::{Align, Overrun, Spinning, ThreadConfig, TickClock, TickError, TickSettings, TickThread};
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
 use crate::console::{Request, answer_waiting};
@@ -74,7 +74,7 @@ impl<'a> Tick<'a> {
     }
 
     pub(super) fn run(mut self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), ServerError> {
-        let mut clock = clock(&self.config, self.period_ns);
+        let mut clock = clock(&self.config, self.period_ns)?;
         if let Some(telemetry) = &mut self.parts.telemetry {
             telemetry.set_period(clock.period());
         }
@@ -188,7 +188,7 @@ impl<'a> Tick<'a> {
 }
 
 /// The clock of this thread, and the thread as it is wished to be treated.
-fn clock(config: &ServerConfig, period_ns: u64) -> TickClock {
+fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, TickError> {
     let wishes = match config.keeping {
         Keeping::Steady => ThreadConfig { fifo: config.fifo, ..ThreadConfig::default() },
         Keeping::Plain => {
@@ -201,7 +201,7 @@ fn clock(config: &ServerConfig, period_ns: u64) -> TickClock {
     };
     let thread = TickThread::set_up(&wishes);
     let settings = TickSettings { period: Duration::from_nanos(period_ns), overrun: Overrun::Skip, spinning, align };
-    TickClock::start(settings).on(thread)
+    Ok(TickClock::start(settings)?.on(thread))
 }
 
 /// Sets and reads back the slack of this thread's timers.

@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_window_holds_its_own_ticks_and_packets() {
         let counters = Counters::default();
-        let clock = TickClock::start(TickSettings::default());
+        let clock = TickClock::start(TickSettings::default()).unwrap();
         counters.received();
         let mut window = Window::open(&counters, 20 * MS);
         counters.received();

@@ -64,7 +64,7 @@ fn counted(scope: &'static Scope, body: impl FnOnce() -> u64) -> Counted {
 
 /// What the thread did in `work` and in `work, sleep, work`.
 fn server() -> [Counted; 2] {
-    scope::start_thread("scopes of a test", 1024);
+    scope::start_thread("scopes of a test", 1024).unwrap();
     let mut sums = [Counted::default(); 2];
     for _ in 0..TURNS {
         let _tick = TICK.enter();
@@ -152,7 +152,7 @@ fn scopes_beside_a_recording_keep_what_their_thread_counted() {
     fitness::one_of(RUNS, &Needs::on_last_cpu().without_timers(), || {
         let Some((sums, bytes)) = recorded(server) else { return Ok(()) };
         std::fs::write(&data, bytes).unwrap();
-        let mut recording = scope::recording();
+        let mut recording = scope::recording().unwrap();
         // What earlier runs recorded is not covered by this one's recording.
         recording.threads.drain(..runs.next().unwrap());
         std::fs::write(&json, recording.chrome_json()).unwrap();

@@ -42,7 +42,8 @@ impl Ordinary {
 
 /// Ticks until told to stop.
 fn server(stop: &AtomicBool, ordinary: &Ordinary) {
-    let mut clock = TickClock::start(TickSettings { period: PERIOD, align: Align::Never, ..TickSettings::default() });
+    let mut clock =
+        TickClock::start(TickSettings { period: PERIOD, align: Align::Never, ..TickSettings::default() }).unwrap();
     while !stop.load(Ordering::Relaxed) {
         let tick = clock.wait();
         work(MS);

@@ -22,7 +22,7 @@ fn work(ns: u64) {
 }
 
 fn server() {
-    scope::start_thread("scopes of a test", 1024);
+    scope::start_thread("scopes of a test", 1024).unwrap();
     for _ in 0..TURNS {
         in_scope(&WORK, || work(3 * MS));
         in_scope(&CUT, || {
@@ -44,7 +44,7 @@ fn scopes_that_slept_are_not_judged_without_a_recording() {
     std::thread::spawn(server).join().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scopes.json");
-    std::fs::write(&file, scope::recording().chrome_json()).unwrap();
+    std::fs::write(&file, scope::recording().unwrap().chrome_json()).unwrap();
     let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
     let output = program.args(["profile", "scopes", "--quantum-ms", "4", "--json"]).arg(&file).output().unwrap();
     assert!(output.status.success(), "{output:?}");

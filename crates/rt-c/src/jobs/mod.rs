@@ -99,6 +99,7 @@ impl From<PushError> for Failure {
         let status = match refused {
             PushError::Full(_) | PushError::Links => EvenkeelStatus::NoRoom,
             PushError::WrongQueue(_) => EvenkeelStatus::OutOfRange,
+            PushError::NoWorker(_) => EvenkeelStatus::NoWorker,
             _ => EvenkeelStatus::Refused,
         };
         Failure::new(status, refused)
@@ -204,12 +205,29 @@ pub unsafe extern "C" fn evenkeel_jobs_new(
     })
 }
 
-/// Ends the workers: jobs that run are waited for, asynchronous ones that wait are dropped.
+/// Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
 ///
 /// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_jobs_free(jobs: *mut EvenkeelJobs) -> EvenkeelStatus {
     caught(|| handle::take(jobs).map(drop))
+}
+
+/// Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait: their functions are never called. How
+/// many these were into `dropped`. The handle is freed.
+///
+/// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+///
+/// # Safety
+/// `dropped` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_jobs_discard(jobs: *mut EvenkeelJobs, dropped: *mut usize) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(dropped)?;
+        let work = handle::take(jobs)?.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(dropped, work.jobs.discard()) }
+    })
 }
 
 /// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
@@ -396,7 +414,7 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
 }
 
 /// Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
-/// beneath it on the stack: there it is EVENKEEL_STATUS_NOT_YET at once where the other is not done; push what comes after it instead.
+/// beneath it on the stack: there it is EVENKEEL_STATUS_WOULD_BLOCK at once where the other is not done; push what comes after it instead.
 /// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
 ///
 /// Threads: the one that the frame was given on.
@@ -405,7 +423,7 @@ pub extern "C" fn evenkeel_frame_wait(frame: *mut EvenkeelFrame, number: u32) ->
     caught(|| {
         within(frame, |frame, linked| {
             let handle = by_number(linked, number)?;
-            if frame.wait(handle) { Ok(()) } else { Err(EvenkeelStatus::NotYet.into()) }
+            if frame.wait(handle) { Ok(()) } else { Err(EvenkeelStatus::WouldBlock.into()) }
         })
     })
 }
@@ -490,8 +508,9 @@ pub unsafe extern "C" fn evenkeel_asynchronous_new(
     })
 }
 
-/// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM where the queue is full, EVENKEEL_STATUS_REFUSED where the
-/// job system was freed. Where there are no workers at all, evenkeel_jobs_run_asynchronous runs them.
+/// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job
+/// system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
+/// evenkeel_jobs_run_asynchronous does.
 ///
 /// Threads: any, at any time; in jobs too.
 ///

@@ -33,8 +33,9 @@ pub struct EvenkeelJobSettings {
     pub refuses_when_full: u32,
     /// A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
     pub sleeps_at_once: u32,
-    /// 0.
-    pub reserved: u32,
+    /// A job that is pushed to the asynchronous queue if no worker takes from it: 0, the push fails; 1, it waits until
+    /// evenkeel_jobs_run_asynchronous runs it.
+    pub caller_runs_asynchronous: u32,
     /// Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
     /// settings. Null where there are none.
     pub own_workers: *const *const EvenkeelWorkerSettings,
@@ -61,7 +62,7 @@ pub struct EvenkeelWorkerSettings {
 structs! {
     EvenkeelJobSettings {
         workers: u32, asynchronous_workers: u32, frame_queues: u32, frame_capacity: u32, asynchronous_capacity: u32,
-        linked_max: u32, waits_max: u32, refuses_when_full: u32, sleeps_at_once: u32, reserved: u32,
+        linked_max: u32, waits_max: u32, refuses_when_full: u32, sleeps_at_once: u32, caller_runs_asynchronous: u32,
         own_workers: *const *const EvenkeelWorkerSettings, own_workers_count: usize,
     }
     EvenkeelWorkerSettings { queues: [u32; 9], queues_count: u32, thread: *const EvenkeelThreadConfig }
@@ -94,9 +95,11 @@ pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings,
         1 => Idling::SleepAtOnce,
         other => return Err(wrong("sleeps_at_once", other)),
     };
-    if asked.reserved != 0 {
-        return Err(EvenkeelStatus::UnknownField.into());
-    }
+    let caller_runs_asynchronous = match asked.caller_runs_asynchronous {
+        0 => false,
+        1 => true,
+        other => return Err(wrong("caller_runs_asynchronous", other)),
+    };
     let frame = QueueSettings { when_full, ..QueueSettings::frame(or(asked.frame_capacity, 1024) as usize) };
     let mut queues = vec![frame; frames.into()];
     queues.push(QueueSettings::asynchronous(or(asked.asynchronous_capacity, 256) as usize));
@@ -111,7 +114,7 @@ pub(super) unsafe fn settings(asked: EvenkeelJobSettings) -> Result<JobSettings,
         takers.push(unsafe { worker(asked.own_workers.add(at).read(), frames) }?);
     }
     let (linked_max, waits_max) = (or(asked.linked_max, 1024), or(asked.waits_max, 4096));
-    Ok(JobSettings { queues, workers: takers, linked_max, waits_max, idling })
+    Ok(JobSettings { queues, workers: takers, linked_max, waits_max, caller_runs_asynchronous, idling })
 }
 
 /// A worker that was described; `frames` is the number of the asynchronous queue.

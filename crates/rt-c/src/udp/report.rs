@@ -236,7 +236,7 @@ pub unsafe extern "C" fn evenkeel_udp_report_text(
     })
 }
 
-/// What the ways took when they were tried. EVENKEEL_STATUS_NOT_YET where neither half was to be measured.
+/// What the ways took when they were tried. EVENKEEL_STATUS_NO_DATA where neither half was to be measured.
 ///
 /// Threads: any, at any time.
 ///
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn evenkeel_udp_report_text(
 pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut EvenkeelUdpTrial) -> EvenkeelStatus {
     caught(|| {
         let found = handle::shared(udp, |udp| {
-            let trial = udp.report.trial.as_ref().ok_or(EvenkeelStatus::NotYet)?;
+            let trial = udp.report.trial.as_ref().ok_or(EvenkeelStatus::NoData)?;
             let of = |way: IoBackend| trial.rows.iter().find(|row| row.way == way);
             Ok(EvenkeelUdpTrial {
                 size: 0,
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut
     })
 }
 
-/// How long packets waited in the kernel. EVENKEEL_STATUS_NOT_YET unless the settings ask for stamps and packets came.
+/// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings ask for stamps and packets came.
 ///
 /// Threads: any; EVENKEEL_STATUS_BUSY while another receives.
 ///
@@ -271,13 +271,13 @@ pub unsafe extern "C" fn evenkeel_udp_trial(udp: *const EvenkeelUdp, trial: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_udp_waited(udp: *const EvenkeelUdp, waited: *mut EvenkeelSummary) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(udp, |udp| Ok(half(&udp.incoming)?.waited_ns()))?.ok_or(EvenkeelStatus::NotYet)?;
+        let found = handle::shared(udp, |udp| Ok(half(&udp.incoming)?.waited_ns()))?.ok_or(EvenkeelStatus::NoData)?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(waited, summary(found)) }
     })
 }
 
-/// One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NOT_YET where there are no more. At most 64 that
+/// One of the peers that packets did not get to, by its number from 0 on; EVENKEEL_STATUS_NO_DATA where there are no more. At most 64 that
 /// the kernel refused to send to come first, then as many that the network told of, where the settings ask to hear of them.
 ///
 /// Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn evenkeel_udp_failure(
         let found = handle::shared(udp, |udp| {
             let (incoming, outgoing) = (half(&udp.incoming)?, half(&udp.outgoing)?);
             let found = outgoing.failures().iter().chain(incoming.failures()).nth(number).copied();
-            found.ok_or_else(|| EvenkeelStatus::NotYet.into())
+            found.ok_or_else(|| EvenkeelStatus::NoData.into())
         })?;
         let told = EvenkeelUdpFailure {
             size: 0,

@@ -64,7 +64,7 @@ static void waits(EvenkeelFrame *frame, void *context)
 
     OK(evenkeel_frame_push_after(frame, 0, one, world, NULL, 0, &number));
     status = evenkeel_frame_wait(frame, number);
-    if (status != EVENKEEL_STATUS_NOT_YET && (world->has_no_workers || status != EVENKEEL_STATUS_OK))
+    if (status != EVENKEEL_STATUS_WOULD_BLOCK && (world->has_no_workers || status != EVENKEEL_STATUS_OK))
         atomic_store(&world->wrong, 1);
 }
 
@@ -114,6 +114,7 @@ static void frames(uint32_t workers)
 
     OK(EVENKEEL_INIT(&settings));
     settings.workers = workers;
+    settings.caller_runs_asynchronous = workers == 0;
     OK(evenkeel_jobs_new(&settings, &world.jobs));
     for (frame = 0; frame < 20; frame++) {
         EvenkeelJobs *jobs = world.jobs;
@@ -141,7 +142,37 @@ static void frames(uint32_t workers)
     OK(evenkeel_jobs_free(world.jobs));
     CHECK(evenkeel_asynchronous_push(asynchronous, 1, later, &world), EVENKEEL_STATUS_REFUSED);
     OK(evenkeel_asynchronous_free(asynchronous));
-    HOLDS(world.later <= 100 && !world.wrong);
+    /* Whatever still waited ran before the job system was freed. */
+    HOLDS(world.later == 100 && !world.wrong);
+}
+
+/* Jobs that nobody would run, and jobs that nobody shall run. */
+static void not_run(void)
+{
+    static World world;
+    EvenkeelJobSettings settings;
+    EvenkeelAsynchronous *asynchronous = NULL;
+    EvenkeelJobs *jobs = NULL;
+    size_t dropped = 7;
+
+    OK(EVENKEEL_INIT(&settings));
+    OK(evenkeel_jobs_new(&settings, &jobs));
+    OK(evenkeel_asynchronous_new(jobs, &asynchronous));
+    CHECK(evenkeel_asynchronous_push(asynchronous, 1, later, &world), EVENKEEL_STATUS_NO_WORKER);
+    OK(evenkeel_asynchronous_free(asynchronous));
+    CHECK(evenkeel_jobs_discard(jobs, NULL), EVENKEEL_STATUS_NULL_POINTER);
+    OK(evenkeel_jobs_discard(jobs, &dropped));
+    HOLDS(dropped == 0);
+    CHECK(evenkeel_jobs_free(jobs), EVENKEEL_STATUS_BAD_HANDLE);
+    settings.caller_runs_asynchronous = 2;
+    CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.caller_runs_asynchronous = 1;
+    OK(evenkeel_jobs_new(&settings, &jobs));
+    OK(evenkeel_asynchronous_new(jobs, &asynchronous));
+    OK(evenkeel_asynchronous_push(asynchronous, 1, later, &world));
+    OK(evenkeel_jobs_discard(jobs, &dropped));
+    OK(evenkeel_asynchronous_free(asynchronous));
+    HOLDS(dropped == 1 && world.later == 0);
 }
 
 static void both(EvenkeelFrame *frame, void *context)
@@ -218,6 +249,7 @@ int main(void)
     CHECK(evenkeel_jobs_new(&settings, &jobs), EVENKEEL_STATUS_OUT_OF_RANGE);
     frames(0);
     frames(2);
+    not_run();
     own_workers();
     return 0;
 }

@@ -6,17 +6,17 @@
 
 enum { PAGES = 512, PAGE = 4096 };
 
-static EvenkeelMutex *mutex;
-static EvenkeelEvent *held;
+static EvenkeelMutex mutex;
+static EvenkeelEvent held;
 
 static void *holder(void *none)
 {
     struct timespec ten_ms = {0, 10 * 1000 * 1000};
 
-    OK(evenkeel_mutex_lock(mutex));
-    OK(evenkeel_event_set(held));
+    OK(evenkeel_mutex_lock(&mutex));
+    OK(evenkeel_event_set(&held));
     nanosleep(&ten_ms, NULL);
-    OK(evenkeel_mutex_unlock(mutex));
+    OK(evenkeel_mutex_unlock(&mutex));
     return none;
 }
 
@@ -51,7 +51,7 @@ static void memory(void)
     EVENKEEL_INIT(&done);
     EVENKEEL_INIT(&cost);
     EVENKEEL_INIT(&quiet);
-    CHECK(evenkeel_memory_after(memory, clock, &cost), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_memory_after(memory, clock, &cost), EVENKEEL_STATUS_NO_DATA);
     OK(evenkeel_clock_wait(clock, &tick));
     pages = malloc(PAGES * PAGE);
     HOLDS(pages != NULL);
@@ -86,26 +86,26 @@ static void waits(void)
     pthread_t thread;
 
     EVENKEEL_INIT(&wait);
-    CHECK(evenkeel_waits_take(&wait, &lost), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_waits_take(&wait, &lost), EVENKEEL_STATUS_NO_DATA);
     HOLDS(lost == 0);
-    OK(evenkeel_mutex_new(&mutex));
-    OK(evenkeel_event_new(&held));
+    OK(evenkeel_mutex_init(&mutex));
+    OK(evenkeel_event_init(&held));
     HOLDS(pthread_create(&thread, NULL, holder, NULL) == 0);
-    OK(evenkeel_event_wait(held));
+    OK(evenkeel_event_wait(&held));
     OK(evenkeel_waits_log_over(1000 * 1000));
-    OK(evenkeel_mutex_lock(mutex));
-    OK(evenkeel_mutex_unlock(mutex));
+    OK(evenkeel_mutex_lock(&mutex));
+    OK(evenkeel_mutex_unlock(&mutex));
     OK(evenkeel_waits_stop_log());
     HOLDS(pthread_join(thread, NULL) == 0);
     /* Where this thread came so late that the lock was free again, there was no wait. */
     if (evenkeel_waits_take(&wait, &lost) == EVENKEEL_STATUS_OK) {
         HOLDS(wait.kind == EVENKEEL_WAIT_KIND_MUTEX && wait.length_ns > 0 && wait.lock != 0 && lost == 0);
-        CHECK(evenkeel_waits_take(&wait, &lost), EVENKEEL_STATUS_NOT_YET);
+        CHECK(evenkeel_waits_take(&wait, &lost), EVENKEEL_STATUS_NO_DATA);
     } else {
         fprintf(stderr, "no wait was seen\n");
     }
-    OK(evenkeel_mutex_free(mutex));
-    OK(evenkeel_event_free(held));
+    OK(evenkeel_mutex_destroy(&mutex));
+    OK(evenkeel_event_destroy(&held));
 }
 
 int main(void)

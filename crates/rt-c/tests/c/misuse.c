@@ -53,7 +53,7 @@ static int older_and_newer_callers(void)
     asks.newer = 1;
     CHECK(evenkeel_clock_new(&asks.settings, &clock), EVENKEEL_STATUS_UNKNOWN_FIELD);
     asks.newer = 0;
-    asks.settings.version = 2;
+    asks.settings.version = EVENKEEL_ABI_VERSION + 1;
     CHECK(evenkeel_clock_new(&asks.settings, &clock), EVENKEEL_STATUS_BAD_VERSION);
     asks.settings.size = 0;
     CHECK(evenkeel_clock_new(&asks.settings, &clock), EVENKEEL_STATUS_BAD_SIZE);
@@ -64,14 +64,11 @@ static int handles(void)
 {
     EvenkeelClockSettings settings;
     EvenkeelClock *clock = NULL, *other = NULL;
-    EvenkeelMutex *mutex = NULL;
-    EvenkeelRwLock *lock = NULL;
     uint64_t due = 7;
 
     CHECK(EVENKEEL_INIT(&settings), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_new(&settings, &clock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_next_due(clock, &due), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_mutex_lock((EvenkeelMutex *)clock), EVENKEEL_STATUS_BAD_HANDLE);
     CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_BAD_HANDLE);
     /* Its place is taken by another, and it is not that one. */
@@ -83,32 +80,72 @@ static int handles(void)
     CHECK(evenkeel_clock_next_due(other, NULL), EVENKEEL_STATUS_NULL_POINTER);
     CHECK(evenkeel_clock_next_due(other, (uint64_t *)((char *)&due + 1)), EVENKEEL_STATUS_MISALIGNED);
     CHECK(evenkeel_clock_free(other), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_mutex_new(&mutex), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_mutex_unlock(mutex), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_mutex_lock(mutex), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_mutex_try_lock(mutex), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_mutex_unlock(mutex), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_mutex_free(mutex), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_new(&lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_rw_lock_read(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_read(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_write(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_rw_lock_try_read(lock), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_rw_lock_try_write(lock), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_try_read(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_try_read(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_try_write(lock), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_unlock_read(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_try_write(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_unlock_write(lock), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_rw_lock_free(lock), EVENKEEL_STATUS_OK);
+    return 0;
+}
+
+/* Locks in storage of the program's: on its stack, and as many as it likes. */
+static int locks(void)
+{
+    enum { MANY = 5000 };
+    EvenkeelMutex mutex;
+    EvenkeelRwLock lock;
+    EvenkeelEvent event;
+    EvenkeelMutex *many = calloc(MANY, sizeof *many);
+    uint32_t is_set = 7;
+    int i;
+
+    memset(&mutex, 0x55, sizeof mutex);
+    memset(&event, 0, sizeof event);
+    CHECK(evenkeel_mutex_lock(&mutex), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_event_set(&event), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_mutex_init(NULL), EVENKEEL_STATUS_NULL_POINTER);
+    CHECK(evenkeel_mutex_lock(NULL), EVENKEEL_STATUS_NULL_POINTER);
+    CHECK(evenkeel_mutex_init((EvenkeelMutex *)((char *)&mutex + 4)), EVENKEEL_STATUS_MISALIGNED);
+    CHECK(evenkeel_mutex_init(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_mutex_unlock(&mutex), EVENKEEL_STATUS_NOT_LOCKED);
+    CHECK(evenkeel_mutex_lock(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_mutex_try_lock(&mutex), EVENKEEL_STATUS_WOULD_BLOCK);
+    CHECK(evenkeel_mutex_destroy(&mutex), EVENKEEL_STATUS_BUSY);
+    CHECK(evenkeel_mutex_unlock(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_mutex_destroy(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_init(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(&lock), EVENKEEL_STATUS_NOT_LOCKED);
+    CHECK(evenkeel_rw_lock_read(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_read(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_write(&lock), EVENKEEL_STATUS_NOT_LOCKED);
+    CHECK(evenkeel_rw_lock_unlock_read(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_write(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(&lock), EVENKEEL_STATUS_NOT_LOCKED);
+    CHECK(evenkeel_rw_lock_try_read(&lock), EVENKEEL_STATUS_WOULD_BLOCK);
+    CHECK(evenkeel_rw_lock_try_write(&lock), EVENKEEL_STATUS_WOULD_BLOCK);
+    CHECK(evenkeel_rw_lock_unlock_write(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_try_read(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_try_read(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_try_write(&lock), EVENKEEL_STATUS_WOULD_BLOCK);
+    CHECK(evenkeel_rw_lock_unlock_read(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_read(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_try_write(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_unlock_write(&lock), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_destroy(&lock), EVENKEEL_STATUS_OK);
+    /* Destroyed, and of another kind. */
+    CHECK(evenkeel_mutex_lock(&mutex), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_mutex_destroy(&mutex), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_mutex_init(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_rw_lock_read((EvenkeelRwLock *)&mutex), EVENKEEL_STATUS_BAD_HANDLE);
+    CHECK(evenkeel_mutex_destroy(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_event_init(&event), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_event_is_set(&event, &is_set), EVENKEEL_STATUS_OK);
+    HOLDS(is_set == 0);
+    CHECK(evenkeel_event_set(&event), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_event_wait(&event), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_event_destroy(&event), EVENKEEL_STATUS_OK);
+    HOLDS(many != NULL);
+    for (i = 0; i < MANY; i++) {
+        CHECK(evenkeel_mutex_init(&many[i]), EVENKEEL_STATUS_OK);
+        CHECK(evenkeel_mutex_lock(&many[i]), EVENKEEL_STATUS_OK);
+    }
+    free(many);
     return 0;
 }
 
@@ -121,6 +158,7 @@ static int values(void)
     EvenkeelSummary summary;
     EvenkeelDone done;
     char text[256];
+    static char json[65536];
     uint32_t scope, again;
     int i;
     size_t needed;
@@ -143,9 +181,9 @@ static int values(void)
     CHECK(evenkeel_clock_set_period(clock, 0), EVENKEEL_STATUS_OUT_OF_RANGE);
     CHECK(evenkeel_clock_shift(clock, INT64_MIN), EVENKEEL_STATUS_OUT_OF_RANGE);
     CHECK(EVENKEEL_INIT(&summary), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_clock_lateness(clock, &summary), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_clock_lateness(clock, &summary), EVENKEEL_STATUS_NO_DATA);
     CHECK(EVENKEEL_INIT(&done), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_clock_done(clock, &done), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_clock_done(clock, &done), EVENKEEL_STATUS_NO_DATA);
     CHECK(evenkeel_clock_free(clock), EVENKEEL_STATUS_OK);
 
     CHECK(EVENKEEL_INIT(&wishes), EVENKEEL_STATUS_OK);
@@ -168,10 +206,14 @@ static int values(void)
     for (i = 0; i < 128; i++)
         CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_leave(scope), EVENKEEL_STATUS_BAD_HANDLE);
+    /* No thread records. */
+    CHECK(evenkeel_scope_chrome_json(text, sizeof text, &needed), EVENKEEL_STATUS_NO_DATA);
+    CHECK(evenkeel_scope_write_chrome_json("/nowhere/at/all"), EVENKEEL_STATUS_NO_DATA);
+    CHECK(evenkeel_scope_start_thread("main", 64), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_chrome_json(text, 4, &needed), EVENKEEL_STATUS_TOO_SMALL);
     HOLDS(needed > 4);
-    CHECK(evenkeel_scope_chrome_json(text, sizeof text, &needed), EVENKEEL_STATUS_OK);
-    HOLDS(needed == strlen(text) + 1 && text[0] == '{');
+    CHECK(evenkeel_scope_chrome_json(json, sizeof json, &needed), EVENKEEL_STATUS_OK);
+    HOLDS(needed == strlen(json) + 1 && json[0] == '{');
     CHECK(evenkeel_scope_write_chrome_json("/nowhere/at/all"), EVENKEEL_STATUS_REFUSED);
     return 0;
 }
@@ -190,7 +232,7 @@ static int long_scopes(void)
     CHECK(evenkeel_scope_register("sleeps", &sleeps), EVENKEEL_STATUS_OK);
     CHECK(EVENKEEL_INIT(&taken), EVENKEEL_STATUS_OK);
     CHECK(evenkeel_scope_take_long(&taken, NULL), EVENKEEL_STATUS_NULL_POINTER);
-    CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_NO_DATA);
     HOLDS(lost == 0);
     CHECK(evenkeel_scope_log_long(10 * 1000 * 1000), EVENKEEL_STATUS_OK);
     for (asleep = 0; asleep < 3; asleep++) {
@@ -211,24 +253,24 @@ static int long_scopes(void)
         CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_OK);
     HOLDS(asleep < 3);
     HOLDS(strcmp(taken.name, "works") == 0 && taken.cpu_ns >= 20 * 1000 * 1000 && taken.thread > 0 && lost == 0);
-    CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_scope_take_long(&taken, &lost), EVENKEEL_STATUS_NO_DATA);
     return 0;
 }
 
 /* The library does panic here: the kernel says that this thread would wait for itself. It comes back as a status. */
 static int a_panic_stays_inside(void)
 {
-    EvenkeelInheritMutex *mutex = NULL;
+    EvenkeelInheritMutex mutex;
     char text[256];
 
-    CHECK(evenkeel_inherit_mutex_new(&mutex), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_inherit_mutex_lock(mutex), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_inherit_mutex_lock(mutex), EVENKEEL_STATUS_PANICKED);
+    CHECK(evenkeel_inherit_mutex_init(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_lock(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_lock(&mutex), EVENKEEL_STATUS_PANICKED);
     CHECK(evenkeel_last_error(text, sizeof text), EVENKEEL_STATUS_OK);
     HOLDS(strstr(text, "EDEADLK") != NULL || strstr(text, "E35") != NULL);
-    CHECK(evenkeel_inherit_mutex_unlock(mutex), EVENKEEL_STATUS_OK);
-    CHECK(evenkeel_inherit_mutex_unlock(mutex), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_inherit_mutex_free(mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_unlock(&mutex), EVENKEEL_STATUS_OK);
+    CHECK(evenkeel_inherit_mutex_unlock(&mutex), EVENKEEL_STATUS_NOT_LOCKED);
+    CHECK(evenkeel_inherit_mutex_destroy(&mutex), EVENKEEL_STATUS_OK);
     return 0;
 }
 
@@ -298,6 +340,6 @@ int main(void)
 {
     HOLDS(evenkeel_abi_version() == EVENKEEL_ABI_VERSION);
     HOLDS(strlen(evenkeel_version()) > 0);
-    return older_and_newer_callers() || handles() || kinds() || values() || long_scopes() || a_panic_stays_inside()
+    return older_and_newer_callers() || handles() || locks() || kinds() || values() || long_scopes() || a_panic_stays_inside()
         || two_threads_in_one_clock();
 }

@@ -108,17 +108,17 @@ static void page(const char *folder)
     OK(EVENKEEL_INIT(&clock_settings));
     clock_settings.period_ns = period;
     OK(evenkeel_clock_new(&clock_settings, &clock));
-    CHECK(evenkeel_rate_after(rate, clock, &period), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_rate_load(rate, &load), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rate_after(rate, clock, &period), EVENKEEL_STATUS_NO_DATA);
+    CHECK(evenkeel_rate_load(rate, &load), EVENKEEL_STATUS_NO_DATA);
     OK(EVENKEEL_INIT(&change));
-    CHECK(evenkeel_rate_last_change(rate, &change), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_rate_last_change(rate, &change), EVENKEEL_STATUS_NO_DATA);
 
     OK(EVENKEEL_INIT(&settings));
     CHECK(evenkeel_telemetry_new(&settings, &telemetry), EVENKEEL_STATUS_NULL_POINTER);
     settings.session = "match \"7\"";
     settings.folder = folder;
     OK(evenkeel_telemetry_new(&settings, &telemetry));
-    CHECK(evenkeel_telemetry_after(telemetry, clock), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_telemetry_after(telemetry, clock), EVENKEEL_STATUS_NO_DATA);
     CHECK(evenkeel_telemetry_set(telemetry, 7, 1), EVENKEEL_STATUS_OUT_OF_RANGE);
     OK(evenkeel_telemetry_set(telemetry, EVENKEEL_COUNT_PLAYERS, 12));
     OK(evenkeel_telemetry_add(telemetry, EVENKEEL_COUNT_JOBS, 3));
@@ -135,7 +135,7 @@ static void page(const char *folder)
         OK(evenkeel_telemetry_memory(telemetry, &cost));
         OK(evenkeel_telemetry_after(telemetry, clock));
         OK(evenkeel_rate_after(rate, clock, &period));
-        OK(evenkeel_rate_take_turns(rate, clock));
+        OK(evenkeel_rate_take_slices(rate, clock));
     }
     OK(evenkeel_clock_checkpoint(clock));
     OK(EVENKEEL_INIT(&quantum));
@@ -149,7 +149,7 @@ static void page(const char *folder)
     OK(evenkeel_rate_after(rate, clock, &period));
     HOLDS(period == 5000000);
     OK(evenkeel_rate_last_change(rate, &change));
-    HOLDS(change.changes >= 1 && change.to_ns == 5000000 && change.why <= EVENKEEL_RATE_WHY_TURNS);
+    HOLDS(change.changes >= 1 && change.to_ns == 5000000 && change.why <= EVENKEEL_RATE_REASON_TIME_SLICES);
     OK(evenkeel_telemetry_path(telemetry, text, sizeof text, &needed));
     HOLDS(strncmp(text, folder, strlen(folder)) == 0 && needed == strlen(text) + 1);
     OK(evenkeel_telemetry_prometheus(telemetry, text, sizeof text, &needed));

@@ -7,10 +7,10 @@
 
 enum { THREADS = 4, TURNS = 2000 };
 
-static EvenkeelMutex *mutex;
-static EvenkeelInheritMutex *inherit;
-static EvenkeelRwLock *rw;
-static EvenkeelEvent *start;
+static EvenkeelMutex mutex;
+static EvenkeelInheritMutex inherit;
+static EvenkeelRwLock rw;
+static EvenkeelEvent start;
 static uint32_t scope;
 /* Plain words, each guarded by one of the locks. */
 static long by_mutex, by_inherit, by_rw, before_start;
@@ -30,26 +30,26 @@ static void *work(void *none)
     int i;
 
     OK(evenkeel_scope_start_thread("worker", 64));
-    OK(evenkeel_event_wait(start));
+    OK(evenkeel_event_wait(&start));
     if (before_start != 7)
         exit(1);
     for (i = 0; i < TURNS; i++) {
         OK(evenkeel_scope_enter(scope));
-        OK(evenkeel_mutex_lock(mutex));
+        OK(evenkeel_mutex_lock(&mutex));
         by_mutex++;
-        OK(evenkeel_mutex_unlock(mutex));
-        OK(evenkeel_inherit_mutex_lock(inherit));
+        OK(evenkeel_mutex_unlock(&mutex));
+        OK(evenkeel_inherit_mutex_lock(&inherit));
         PLUS_ONE(by_inherit);
-        OK(evenkeel_inherit_mutex_unlock(inherit));
+        OK(evenkeel_inherit_mutex_unlock(&inherit));
         if (i % 10 == 0) {
-            OK(evenkeel_rw_lock_write(rw));
+            OK(evenkeel_rw_lock_write(&rw));
             by_rw++;
-            OK(evenkeel_rw_lock_unlock_write(rw));
+            OK(evenkeel_rw_lock_unlock_write(&rw));
         } else {
-            OK(evenkeel_rw_lock_read(rw));
+            OK(evenkeel_rw_lock_read(&rw));
             if (by_rw < 0)
                 exit(1);
-            OK(evenkeel_rw_lock_unlock_read(rw));
+            OK(evenkeel_rw_lock_unlock_read(&rw));
         }
         OK(evenkeel_scope_leave(scope));
     }
@@ -142,10 +142,10 @@ int main(void)
     pthread_t workers[THREADS], reader;
     int i;
 
-    OK(evenkeel_mutex_new(&mutex));
-    OK(evenkeel_inherit_mutex_new(&inherit));
-    OK(evenkeel_rw_lock_new(&rw));
-    OK(evenkeel_event_new(&start));
+    OK(evenkeel_mutex_init(&mutex));
+    OK(evenkeel_inherit_mutex_init(&inherit));
+    OK(evenkeel_rw_lock_init(&rw));
+    OK(evenkeel_event_init(&start));
     OK(evenkeel_scope_register("work", &scope));
     OK(EVENKEEL_INIT(&settings));
     settings.period_ns = 1000000;
@@ -156,7 +156,7 @@ int main(void)
     if (pthread_create(&reader, NULL, look, clock) != 0)
         return 1;
     before_start = 7;
-    OK(evenkeel_event_set(start));
+    OK(evenkeel_event_set(&start));
     OK(EVENKEEL_INIT(&tick));
     for (i = 0; i < 50; i++) {
         EvenkeelStatus status = evenkeel_clock_wait(clock, &tick);
@@ -170,9 +170,9 @@ int main(void)
     if (by_mutex != THREADS * TURNS || by_inherit != THREADS * TURNS || by_rw != THREADS * TURNS / 10)
         return 1;
     OK(evenkeel_clock_free(clock));
-    OK(evenkeel_mutex_free(mutex));
-    OK(evenkeel_inherit_mutex_free(inherit));
-    OK(evenkeel_rw_lock_free(rw));
-    OK(evenkeel_event_free(start));
+    OK(evenkeel_mutex_destroy(&mutex));
+    OK(evenkeel_inherit_mutex_destroy(&inherit));
+    OK(evenkeel_rw_lock_destroy(&rw));
+    OK(evenkeel_event_destroy(&start));
     return a_half_each();
 }

@@ -145,7 +145,7 @@ static void measured(void)
     int way;
 
     OK(EVENKEEL_INIT(&trial));
-    CHECK(evenkeel_udp_trial(plain, &trial), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_udp_trial(plain, &trial), EVENKEEL_STATUS_NO_DATA);
     OK(evenkeel_udp_free(plain));
     OK(EVENKEEL_INIT(&settings));
     settings.address = "127.0.0.1:0";
@@ -357,7 +357,7 @@ static void undelivered(void)
     OK(evenkeel_udp_new(&settings, &udp));
     HOLDS(reported(udp).undelivered == EVENKEEL_APPLY_STATUS_ACTIVE && reported(udp).stamps == EVENKEEL_APPLY_STATUS_ACTIVE);
     OK(EVENKEEL_INIT(&failure));
-    CHECK(evenkeel_udp_failure(udp, 0, &failure), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_udp_failure(udp, 0, &failure), EVENKEEL_STATUS_NO_DATA);
     OK(evenkeel_udp_send(udp, &address, (const unsigned char *)"hello", 5));
     OK(EVENKEEL_INIT(&flushed));
     OK(evenkeel_udp_flush(udp, &flushed));
@@ -365,15 +365,15 @@ static void undelivered(void)
         none += received(udp, 0);
     HOLDS(none == 0 && failure.why_errno == ECONNREFUSED && failure.packets == 1);
     HOLDS(failure.to.port == address.port && failure.to.ip[0] == 127);
-    CHECK(evenkeel_udp_failure(udp, 1, &failure), EVENKEEL_STATUS_NOT_YET);
-    CHECK(evenkeel_udp_failure(udp, (size_t)-1, &failure), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_udp_failure(udp, 1, &failure), EVENKEEL_STATUS_NO_DATA);
+    CHECK(evenkeel_udp_failure(udp, (size_t)-1, &failure), EVENKEEL_STATUS_NO_DATA);
     OK(evenkeel_address_text(&failure.to, text, sizeof text, &needed));
     OK(evenkeel_address_parse(text, &address));
     OK(evenkeel_address_text(&address, again, sizeof again, &needed));
     HOLDS(strcmp(text, again) == 0 && strncmp(text, "127.0.0.1:", 10) == 0);
     CHECK(evenkeel_address_text(&address, again, 10, &needed), EVENKEEL_STATUS_TOO_SMALL);
     OK(evenkeel_udp_forget_failures(udp));
-    CHECK(evenkeel_udp_failure(udp, 0, &failure), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_udp_failure(udp, 0, &failure), EVENKEEL_STATUS_NO_DATA);
     OK(evenkeel_udp_free(udp));
     HOLDS(close(deaf) == 0);
 }
@@ -385,12 +385,12 @@ static void waited(void)
     EvenkeelSummary waited;
 
     OK(EVENKEEL_INIT(&waited));
-    CHECK(evenkeel_udp_waited(client, &waited), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_udp_waited(client, &waited), EVENKEEL_STATUS_NO_DATA);
     OK(EVENKEEL_INIT(&settings));
     settings.address = "127.0.0.1:0";
     settings.stamps = 1;
     OK(evenkeel_udp_new(&settings, &udp));
-    CHECK(evenkeel_udp_waited(udp, &waited), EVENKEEL_STATUS_NOT_YET);
+    CHECK(evenkeel_udp_waited(udp, &waited), EVENKEEL_STATUS_NO_DATA);
     send_round(client, udp);
     HOLDS(received(udp, ROUND) == ROUND);
     OK(evenkeel_udp_waited(udp, &waited));

@@ -62,7 +62,7 @@ fn the_csharp_binding_is_fresh() {
             "EvenkeelOverrun",
             "EvenkeelProgress",
             "EvenkeelQuantumModel",
-            "EvenkeelRateWhy",
+            "EvenkeelRateReason",
             "EvenkeelSpinning",
             "EvenkeelWaitKind",
             "EvenkeelIoBackend",

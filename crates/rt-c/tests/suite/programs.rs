@@ -43,7 +43,7 @@ impl Library {
                 .canonicalize()
         };
         let link = |from: PathBuf, name: &str| std::os::unix::fs::symlink(from, folder.path().join(name)).unwrap();
-        for name in ["libevenkeel_rt.so", "libevenkeel_rt.so.1"] {
+        for name in ["libevenkeel_rt.so", "libevenkeel_rt.so.2"] {
             link(at("libevenkeel_rt_c.so").unwrap(), name);
         }
         link(at("libevenkeel_rt_c.a").unwrap(), "libevenkeel_rt.a");
@@ -266,7 +266,7 @@ fn pkg_config_finds_what_is_installed() {
         // The name that the loader asks for is the ABI's.
         let output = Command::new(&program).env("LD_LIBRARY_PATH", &lib).output().unwrap();
         success(&output, &program);
-        assert!(matches!(linked, Linked::Static) || lib.join("libevenkeel_rt.so.1").exists());
+        assert!(matches!(linked, Linked::Static) || lib.join("libevenkeel_rt.so.2").exists());
         let is_shared = !Command::new(&program).output().unwrap().status.success();
         assert_eq!(is_shared, matches!(linked, Linked::Shared), "{linked:?}");
     }

@@ -1,18 +1,18 @@
-//! Agones: tells the sidecar of a game server in Kubernetes that it is ready, that it is well, and that it is over. Well means that it
-//! ticks: where the ticks stall, the sign of health is withheld, and Agones does what it does with a server that hangs.
+//! Agones: reports to the sidecar of a game server in Kubernetes that the server is ready, healthy, and shutting down. Healthy means that it
+//! ticks. While no ticks come, no health messages are sent, and Agones treats the server as hung.
 //!
-//! A thread of its own talks to the sidecar; what the tick's thread does is one store in memory.
+//! A thread of its own talks to the sidecar. The tick's thread only stores to memory.
 //!
 //! ```no_run
 //! use evenkeel_rt::agones::{Agones, AgonesSettings};
-//! use evenkeel_rt::{TickClock, TickSettings};
+//! use evenkeel_rt::TickLoop;
 //!
 //! let agones = Agones::start(AgonesSettings::from_environment()?)?;
-//! let mut clock = TickClock::start(TickSettings::default());
+//! let mut ticks = TickLoop::builder().build()?;
 //! agones.ready(); // as soon as the sidecar listens
 //! # let is_over = true;
 //! loop {
-//!     clock.wait();
+//!     let _tick = ticks.wait();
 //!     agones.tick();
 //!     // … move the world …
 //!     if is_over {
@@ -20,7 +20,7 @@
 //!     }
 //! }
 //! agones.shutdown();
-//! # Ok::<(), evenkeel_rt::agones::AgonesError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod client;

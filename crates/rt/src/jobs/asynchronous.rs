@@ -1,25 +1,39 @@
-//! `Asynchronous`: jobs that no frame waits for, pushed from any thread.
+//! `Asynchronous`: pushes jobs that no frame waits for, from any thread.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use super::frame::PushError;
-use super::parts::{Shared, Task, UNLINKED, WorkerSlot};
+use super::parts::{CALLER, JobQueue, Shared, Task, UNLINKED, WorkerSlot};
 use super::settings::{Queue, QueueKind, WhenFull};
 use super::worker_slot::add;
 
-/// Pushes jobs that no frame waits for. Clone it for every thread that does.
+/// Pushes jobs that no frame waits for. Clone it for each thread that pushes.
+///
+/// ```
+/// use evenkeel_rt::jobs::{Completion, JobSettings, Jobs, Progress, Queue, WorkerSettings};
+///
+/// const LATER: Queue = Queue(1);
+///
+/// let workers = vec![WorkerSettings::of(&[LATER])];
+/// let jobs = Jobs::start(&JobSettings { workers, ..JobSettings::default() })?;
+/// let (asynchronous, saved) = (jobs.asynchronous(), Completion::new());
+/// asynchronous.push_with_completion(LATER, &saved, || println!("save the match"))?;
+/// drop(jobs); // runs what still waits
+/// assert!(saved.has_ended() && saved.progress() == Progress::Done);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Asynchronous {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What has become of an asynchronous job.
+/// The state of an asynchronous job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// None was pushed with this completion yet.
+    /// No job was pushed with this completion yet.
     NotPushed,
     /// It waits or runs.
     Pending,
@@ -27,21 +41,21 @@ pub enum Progress {
     Done,
     /// It panicked; see [`Jobs::take_panic`](super::Jobs::take_panic).
     Panicked,
-    /// It was dropped unrun: the job system ended.
+    /// It was dropped without running: the queue was full, or the job system discarded it.
     Dropped,
 }
 
-/// Tells what has become of one asynchronous job at a time. Made before the first frame; for the next job it serves again.
+/// Reports the state of one asynchronous job at a time. Create it before the first frame, and reuse it for later jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Completion(Arc<AtomicU32>);
 
 impl Completion {
-    /// One of its own.
+    /// A completion without a job.
     pub fn new() -> Completion {
         Completion::default()
     }
 
-    /// What has become of the job. What it did before it was done is seen.
+    /// The state of the job. After [`Progress::Done`], the caller sees everything that the job wrote.
     pub fn progress(&self) -> Progress {
         match self.0.load(Ordering::Acquire) {
             NOT_PUSHED => Progress::NotPushed,
@@ -64,27 +78,27 @@ const DONE: u32 = 2;
 const PANICKED: u32 = 3;
 const DROPPED: u32 = 4;
 
-/// Goes with the job; whatever becomes of that is told.
-struct Tells(Completion);
+/// Travels with the job, and reports its end in every case.
+struct Ends(Completion);
 
-impl Tells {
+impl Ends {
     fn end(self, how: u32) {
         self.0.0.store(how, Ordering::Release);
     }
 }
 
-impl Drop for Tells {
+impl Drop for Ends {
     fn drop(&mut self) {
         let _ = self.0.0.compare_exchange(PENDING, DROPPED, Ordering::Release, Ordering::Relaxed);
     }
 }
 
 impl Asynchronous {
-    /// Pushes a job; it runs when a worker comes to it. A worker that takes from this queue before all others is woken rather than one
-    /// that has frames to serve.
+    /// Pushes a job. A worker runs it as soon as one is free. It wakes a worker whose first queue is this one, if one sleeps, rather than one
+    /// that serves frames.
     ///
     /// # Errors
-    /// If the queue is full and refuses, or is for frames, or the job system has ended.
+    /// If the queue is full and refuses, is for frames, or is served by no worker; or if the job system has ended.
     pub fn push<F>(&self, queue: Queue, job: F) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'static,
@@ -92,7 +106,7 @@ impl Asynchronous {
         self.put(queue, None, job)
     }
 
-    /// The same, and `completion` tells what becomes of the job.
+    /// The same, and `completion` reports the state of the job.
     ///
     /// # Errors
     /// As for [`push`](Asynchronous::push); and if the completion's last job has not ended.
@@ -106,28 +120,31 @@ impl Asynchronous {
         {
             return Err(PushError::StillPending);
         }
-        self.put(queue, Some(Tells(completion.clone())), job)
+        self.put(queue, Some(Ends(completion.clone())), job)
     }
 
-    fn put<F>(&self, queue: Queue, tells: Option<Tells>, job: F) -> Result<(), PushError>
+    fn put<F>(&self, queue: Queue, ends: Option<Ends>, job: F) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'static,
     {
         let shared = &self.shared;
         let at = shared.queues.get(usize::from(queue.0)).filter(|at| at.settings.kind == QueueKind::Asynchronous);
         let Some(at) = at else { return Err(PushError::WrongQueue(queue)) };
-        if shared.stop.load(Ordering::Acquire) {
+        if !at.is_served {
+            return Err(PushError::NoWorker(queue));
+        }
+        if shared.is_closed.load(Ordering::Acquire) {
             return Err(PushError::Ended);
         }
         if at.ring.len() >= at.settings.capacity {
             if at.settings.when_full == WhenFull::Refuse {
                 return Err(PushError::Full(queue));
             }
-            run(shared, tells, job);
+            run(shared, ends, job);
             return Ok(());
         }
         let task = Task::free(UNLINKED, move |slot: &WorkerSlot| {
-            if run(&slot.shared, tells, job) == PANICKED {
+            if run(&slot.shared, ends, job) == PANICKED {
                 add(&slot.counted().panics, 1);
             }
         });
@@ -135,12 +152,30 @@ impl Asynchronous {
         if shared.gate.wake_one(at.first_choice_of).is_none() {
             shared.gate.wake_one(at.takers);
         }
+        // `wake_one` has a fence: either this sees that the job system ends, or who ends it finds the job.
+        if shared.is_closed.load(Ordering::Relaxed) {
+            run_late(shared, at);
+        }
         Ok(())
     }
 }
 
-/// Runs a job and tells how it went.
-fn run(shared: &Shared, tells: Option<Tells>, job: impl FnOnce()) -> u32 {
+/// Runs what was pushed while the job system ended: its threads may be gone already.
+#[cold]
+fn run_late(shared: &Arc<Shared>, at: &JobQueue) {
+    let slot = WorkerSlot::new(shared, CALLER, Vec::new(), Vec::new());
+    let _leftovers = shared.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+    while let Some(task) = at.pop() {
+        if shared.stop.load(Ordering::Relaxed) {
+            task.discard(&slot.tally);
+        } else {
+            task.run(&slot, &slot.tally);
+        }
+    }
+}
+
+/// Runs a job, and reports how it went.
+fn run(shared: &Shared, ends: Option<Ends>, job: impl FnOnce()) -> u32 {
     let how = match catch_unwind(AssertUnwindSafe(job)) {
         Ok(()) => DONE,
         Err(payload) => {
@@ -148,8 +183,8 @@ fn run(shared: &Shared, tells: Option<Tells>, job: impl FnOnce()) -> u32 {
             PANICKED
         }
     };
-    if let Some(tells) = tells {
-        tells.end(how);
+    if let Some(ends) = ends {
+        ends.end(how);
     }
     how
 }

@@ -1,38 +1,57 @@
-//! What a frame's jobs took: the difference of what all slots have counted.
+//! `FrameCounters`: the difference between the counts of all slots before and after a frame.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::parts::{CALLER, Counted, Shared};
 
-/// What one frame took. Counts of threads other than the caller's are whole for the frame's own jobs.
+/// What one frame did. Printed, it is one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounters {
-    /// Jobs of the frame that were run.
+    /// Jobs of the frame that ran.
     pub jobs: u64,
-    /// Of these, by the thread that opened the frame.
+    /// Those that ran on the thread that opened the frame.
     pub by_caller: u64,
-    /// Of these, by workers.
+    /// Those that ran on workers.
     pub by_workers: u64,
-    /// Asynchronous jobs that ended meanwhile.
+    /// Asynchronous jobs that ended during the frame.
     pub asynchronous: u64,
-    /// Jobs that were dropped, since one that they waited for panicked.
+    /// Jobs that were dropped because a job that they depend on panicked.
     pub dropped: u64,
     /// Jobs that panicked, asynchronous ones included.
     pub panics: u64,
-    /// Jobs for which there was no room.
+    /// Jobs that found their queue full.
     pub full: u64,
-    /// Threads that were woken by the caller and by workers.
+    /// Threads that the caller and workers woke.
     pub wakes: u64,
-    /// What the caller slept, since all that was left was running elsewhere, in nanoseconds.
+    /// How long the caller slept because the remaining jobs ran on other threads, in nanoseconds.
     pub waited_ns: u64,
-    /// What the jobs took together, by the clock, in nanoseconds; one that waits for a frame within it has what it helped with counted too.
+    /// The sum of the jobs' durations, in nanoseconds. The duration of a job with a nested frame includes the jobs that it ran for that frame.
     pub busy_ns: u64,
-    /// What the longest took, by the clock, in nanoseconds. Where jobs take less than 250 ns on average, up to eight are timed together,
-    /// and this is what they took.
+    /// The duration of the longest job, in nanoseconds. If jobs take less than 250 ns on average, up to eight are timed together, and this is
+    /// their sum.
     pub longest_job_ns: u64,
 }
 
-/// What all slots have counted since the start.
+impl fmt::Display for FrameCounters {
+    /// One line, such as `100 jobs (60 here, 40 on workers) took 1.2ms of CPU, the longest 40.0µs; waited 12.0µs, woke 2`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = Duration::from_nanos;
+        write!(f, "{} jobs ({} here, {} on workers) ", self.jobs, self.by_caller, self.by_workers)?;
+        write!(f, "took {:.1?} of CPU, the longest {:.1?}", time(self.busy_ns), time(self.longest_job_ns))?;
+        write!(f, "; waited {:.1?}, woke {}", time(self.waited_ns), self.wakes)?;
+        let rare = [
+            (self.asynchronous, "asynchronous"),
+            (self.full, "found no room"),
+            (self.panics, "panicked"),
+            (self.dropped, "dropped"),
+        ];
+        rare.iter().filter(|(count, _)| *count > 0).try_for_each(|(count, what)| write!(f, ", {count} {what}"))
+    }
+}
+
+/// The counts of all slots since the start.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     by_caller: u64,
@@ -54,7 +73,7 @@ impl Totals {
         };
         let caller = &shared.counted[CALLER];
         let by_caller = caller.jobs.load(Ordering::Relaxed);
-        // Its jobs are all told, so no worker writes this now but for a frame to come.
+        // All jobs of the frame are reported, so no worker writes this before the next frame.
         let longest = shared.counted.iter().map(|slot| slot.longest_ticks.swap(0, Ordering::Relaxed)).max();
         Totals {
             by_caller,
@@ -70,7 +89,7 @@ impl Totals {
         }
     }
 
-    /// What came since `before`. What a job took on average is learned from it.
+    /// The difference from `before`. It also updates the average duration of a job.
     pub(super) fn since(&self, before: &Totals, shared: &Shared) -> FrameCounters {
         let by_caller = self.by_caller.wrapping_sub(before.by_caller);
         let by_workers = self.by_workers.wrapping_sub(before.by_workers);
@@ -91,5 +110,27 @@ impl Totals {
             busy_ns: shared.ns_of(busy_ticks),
             longest_job_ns: shared.ns_of(self.longest_ticks),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_rare_counts_only_where_there_are_any() {
+        let counters = FrameCounters {
+            jobs: 1000,
+            by_caller: 600,
+            by_workers: 400,
+            wakes: 2,
+            waited_ns: 12_000,
+            busy_ns: 1_200_000,
+            longest_job_ns: 40_000,
+            ..FrameCounters::default()
+        };
+        let line = "1000 jobs (600 here, 400 on workers) took 1.2ms of CPU, the longest 40.0µs; waited 12.0µs, woke 2";
+        assert_eq!(counters.to_string(), line);
+        assert_eq!(FrameCounters { panics: 1, ..counters }.to_string(), format!("{line}, 1 panicked"));
     }
 }

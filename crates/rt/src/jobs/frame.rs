@@ -1,4 +1,4 @@
-//! `Frame`: where jobs are pushed that somebody waits for.
+//! `Frame`: accepts jobs, and waits for all of them.
 
 use std::any::Any;
 use std::fmt;
@@ -13,28 +13,34 @@ use super::parts::{Failures, JobScope, Task, UNLINKED, WorkerSlot};
 use super::settings::{Queue, QueueKind, WhenFull};
 use super::worker_slot::add;
 
-/// A job was not taken, and dropped unrun.
+/// A job was refused, and dropped without running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The queue holds as many jobs as it has room for.
-    #[error("push a job to queue {}: it is full; give it more capacity or fewer jobs", .0.0)]
+    /// The queue is full.
+    #[error("push a job to queue {}: it is full; raise its capacity, or push fewer jobs", .0.0)]
     Full(Queue),
-    /// The frame has as many jobs that wait for others as there is room for.
-    #[error("push a job that others wait for: the frame has no room for more; raise linked_max or waits_max")]
+    /// The frame has no room for more dependencies.
+    #[error("push a job with dependencies: the frame has no room for more; raise linked_max or waits_max")]
     Links,
-    /// There is no such queue, or it is for the other kind of jobs.
-    #[error("push a job to queue {}: it is not there, or for the other kind of jobs; look at the settings", .0.0)]
+    /// The queue does not exist, or is for the other kind of jobs.
+    #[error("push a job to queue {}: it does not exist, or is for the other kind of jobs; check the settings", .0.0)]
     WrongQueue(Queue),
+    /// No worker takes jobs from the queue, and no thread runs them instead.
+    #[error(
+        "push a job to queue {}: no worker takes from it; add a worker for it, or set caller_runs_asynchronous and call run_asynchronous",
+        .0.0
+    )]
+    NoWorker(Queue),
     /// The completion belongs to a job that has not ended.
-    #[error("push a job with a completion that is another's: wait until that one has ended, or make a second")]
+    #[error("push a job with a completion of another job: wait until that job has ended, or use another completion")]
     StillPending,
     /// The job system has ended.
-    #[error("push a job: the job system has ended; keep it alive for longer")]
+    #[error("push a job: the job system has ended; drop it later")]
     Ended,
 }
 
-/// A job of a frame that others can wait for.
+/// A job of a frame that others can depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Handle<'env> {
     link: Link,
@@ -42,17 +48,42 @@ pub struct Handle<'env> {
     frame: PhantomData<fn(&'env ()) -> &'env ()>,
 }
 
-/// A frame that is open, as one thread sees it: who opened it, or a job of it. Jobs may borrow what lives for `'env`.
+/// An open frame, for the thread that opened it or for one of its jobs. Jobs may borrow what lives for `'env`.
+///
+/// ```
+/// use evenkeel_rt::jobs::{JobSettings, Jobs, Queue};
+///
+/// const FRAME: Queue = Queue(0);
+///
+/// let mut jobs = Jobs::start(&JobSettings::default())?; // without workers: this thread runs all jobs
+/// let mut cells = [0; 4];
+/// let sum = jobs.frame(|frame| {
+///     frame.push_batch(FRAME, cells.iter_mut().map(|cell| move || *cell = 1))?;
+///     frame.push_with(FRAME, |frame| {
+///         // A job with jobs of its own, which borrow from it.
+///         let mut inside = [0; 2];
+///         let _ = frame.nested(|inner| inner.push(FRAME, || inside.fill(1)));
+///     })?;
+///     let read = frame.push_dependency(FRAME, || println!("read the input"))?;
+///     let moved = frame.push_after(&[read], FRAME, || println!("move the world"))?;
+///     assert!(frame.wait(moved) && frame.is_done(read));
+///     let sum = std::sync::atomic::AtomicUsize::new(0);
+///     frame.for_each(FRAME, 0..100, 10, |at| _ = sum.fetch_add(at, std::sync::atomic::Ordering::Relaxed))?;
+///     Ok::<_, evenkeel_rt::jobs::PushError>(sum.into_inner())
+/// })?;
+/// assert_eq!((sum, cells), (4950, [1; 4]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Frame<'a, 'env> {
     pub(super) slot: &'a WorkerSlot,
     pub(super) scope: &'a JobScope<'env>,
 }
 
 impl<'env> Frame<'_, 'env> {
-    /// Pushes a job. It begins when a thread comes to it, at the latest when the frame is about to end.
+    /// Pushes a job. It starts when a thread is free, at the latest at the end of the frame.
     ///
     /// # Errors
-    /// If the queue is full and refuses ([`WhenFull::Refuse`]), or there is none.
+    /// If the queue is full and refuses ([`WhenFull::Refuse`]), or does not exist.
     #[inline]
     pub fn push<F>(&self, queue: Queue, job: F) -> Result<(), PushError>
     where
@@ -61,7 +92,7 @@ impl<'env> Frame<'_, 'env> {
         self.push_with(queue, |_: &Frame<'_, 'env>| job())
     }
 
-    /// Pushes a job that can push others to the same frame.
+    /// Pushes a job that can push more jobs to the same frame.
     ///
     /// # Errors
     /// As for [`push`](Frame::push).
@@ -75,10 +106,10 @@ impl<'env> Frame<'_, 'env> {
         Ok(())
     }
 
-    /// Pushes many, and wakes another thread once at the most.
+    /// Pushes many jobs, and wakes another thread at most once.
     ///
     /// # Errors
-    /// As for [`push`](Frame::push); those before the one that found no room are pushed.
+    /// As for [`push`](Frame::push). Jobs before the refused one stay pushed.
     pub fn push_batch<F>(&self, queue: Queue, jobs: impl IntoIterator<Item = F>) -> Result<(), PushError>
     where
         F: FnOnce() + Send + 'env,
@@ -101,7 +132,7 @@ impl<'env> Frame<'_, 'env> {
         match self.slot.put(queue.0.into(), at, self.task(job)) {
             Ok(()) => Ok(()),
             Err(task) => {
-                // A place is blocked for a moment by a thread that was taken from its CPU.
+                // A thread that was descheduled in the middle of taking a job blocks its place for a moment.
                 self.slot.run_here(task);
                 Ok(())
             }
@@ -135,7 +166,7 @@ impl<'env> Frame<'_, 'env> {
         Ok(())
     }
 
-    /// Pushes a job that others can wait for, as [`push_after`](Frame::push_after) nothing.
+    /// Pushes a job that other jobs can depend on.
     ///
     /// # Errors
     /// As for [`push_after`](Frame::push_after).
@@ -146,8 +177,8 @@ impl<'env> Frame<'_, 'env> {
         self.push_after(&[], queue, job)
     }
 
-    /// Pushes a job that begins when all of `others` are done. Where one of them panics it is dropped unrun, and so is what waits for it.
-    /// Jobs of an earlier frame, or of another job system, count as done.
+    /// Pushes a job that starts when all of `others` are done. If one of them panics, the job is dropped without running, and so are jobs that
+    /// depend on it. Jobs of an earlier frame, or of another job system, count as done.
     ///
     /// # Errors
     /// If the queue is full and refuses, or the frame has [`linked_max`](super::JobSettings::linked_max) such jobs already.
@@ -201,8 +232,8 @@ impl<'env> Frame<'_, 'env> {
         shared.link_of(handle.generation, handle.link).is_none_or(|link| shared.links.is_done(link))
     }
 
-    /// Runs jobs until this one is done; true then. A job can't wait so: what it waits for may lie beneath it on the stack. There this is
-    /// false at once if the other is not done; push what comes [`push_after`](Frame::push_after) it, or wait for a frame [`nested`](Frame::nested).
+    /// Runs jobs until this one is done, then returns true. Inside a job it returns false at once if the other job is not done, because that job
+    /// may be beneath it on the stack. Use [`push_after`](Frame::push_after) or [`nested`](Frame::nested) there.
     pub fn wait(&self, handle: Handle<'env>) -> bool {
         let link = self.slot.shared.link_of(handle.generation, handle.link);
         match link.filter(|link| !self.slot.shared.links.is_done(*link)) {
@@ -215,11 +246,11 @@ impl<'env> Frame<'_, 'env> {
         }
     }
 
-    /// Calls `each` with every number of the range, `chunk` of them at a time, here and on threads that take from the queue. Returns when
-    /// all are done.
+    /// Calls `each` with every number of the range, in chunks, on this thread and on threads that take from the queue. It returns when all calls
+    /// have returned.
     ///
     /// # Errors
-    /// If there is no such queue; then nothing was called.
+    /// If the queue does not exist; then `each` was not called.
     pub fn for_each(
         &self,
         queue: Queue,
@@ -243,7 +274,7 @@ impl<'env> Frame<'_, 'env> {
         let all = || while turn() {};
         self.nested(|inner| {
             if helpers > 0 && self.slot.is_worth_sharing(chunks, || _ = turn()) {
-                // Where there is no room for them, it is done here.
+                // Without room for helpers, this thread does it all.
                 let _ = (0..helpers).try_for_each(|_| inner.put(queue, |_: &Frame<'_, '_>| all()));
                 self.slot.wake(at.takers);
             }
@@ -252,8 +283,8 @@ impl<'env> Frame<'_, 'env> {
         Ok(())
     }
 
-    /// A frame within this one, whose jobs may borrow what lives here: returns when they are done, and helps until then. Deeper than eight
-    /// frames in one another, jobs are run where they are pushed.
+    /// Opens a frame inside this one. Its jobs may borrow from here. It returns when they are done, and runs jobs until then. Below eight nested
+    /// frames, a push runs the job at once.
     pub fn nested<'inner, R>(&self, body: impl FnOnce(&Frame<'_, 'inner>) -> R) -> R {
         open(self.slot, body)
     }

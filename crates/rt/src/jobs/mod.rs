@@ -1,8 +1,8 @@
-//! `Jobs`: the work of a frame in small pieces on a few threads, and longer work beside it.
+//! `Jobs`: the work of a frame in small pieces on a few threads, and longer work outside it.
 //!
-//! Threads take from queues in an order of their own: what a frame waits for first, what may last after it, and where the settings have a
-//! worker for that alone, nobody else's frame waits for it. Who opens a frame runs its jobs too. Where there is one CPU, nobody else is
-//! woken for them: there is nothing to win, and each wake would cost two turns of the scheduler.
+//! Each thread takes jobs from its queues in its own order: for example, jobs of the frame first, long ones later. A worker that serves only
+//! long jobs never delays a frame. The thread that opens a frame also runs its jobs. On one CPU, a frame wakes no other thread, because each
+//! wake would cost two context switches and save no time.
 //!
 //! ```
 //! use evenkeel_rt::jobs::{JobSettings, Jobs, Queue, WorkerSettings};
@@ -20,17 +20,17 @@
 //!     let first = frame.push_dependency(FRAME, || left.fill(1))?;
 //!     let second = frame.push_dependency(FRAME, || right.fill(2))?;
 //!     frame.push_after(&[first, second], FRAME, || println!("both halves are filled"))?;
-//!     asynchronous.push(LATER, || println!("saved, sometime"))
+//!     asynchronous.push(LATER, || println!("save the match"))
 //! })?;
-//! assert_eq!(heights.iter().sum::<i32>(), 150); // the frame is over: all of its jobs are done
+//! assert_eq!(heights.iter().sum::<i32>(), 150); // all jobs of the frame are done
 //! assert_eq!(jobs.last_frame().jobs, 3);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use evenkeel_sys::job::Tally;
@@ -53,10 +53,13 @@ pub use settings::{Idling, JobSettings, JobsError, Queue, QueueKind, QueueSettin
 use counters::Totals;
 use parts::{CALLER, Shared, WorkerSlot};
 
-/// Workers and their queues. Ends them when it is dropped: jobs that run are waited for, asynchronous ones that wait are dropped.
+/// Workers and their queues.
+///
+/// Dropping it runs all asynchronous jobs that were pushed, waits for them, and ends the workers. [`discard`](Jobs::discard) drops the waiting
+/// jobs instead.
 pub struct Jobs {
     shared: Arc<Shared>,
-    /// Of who opens frames.
+    /// Of the thread that opens frames.
     slot: WorkerSlot,
     threads: Vec<JoinHandle<()>>,
     reports: Vec<ThreadReport>,
@@ -65,10 +68,10 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Starts the workers. All memory is taken here.
+    /// Starts the workers. It allocates all memory here.
     ///
     /// # Errors
-    /// If the settings make no sense, or the system gives no thread; then none is left.
+    /// If the settings are invalid, or the system starts no more threads; then no worker is left.
     pub fn start(settings: &JobSettings) -> Result<Jobs, JobsError> {
         settings.check()?;
         let (shared, sources) = Shared::new(settings);
@@ -86,29 +89,29 @@ impl Jobs {
         for (worker, wanted) in settings.workers.iter().enumerate() {
             let takes = wanted.queues.iter().map(|queue| queue.0).collect();
             let slot = WorkerSlot::new(&jobs.shared, worker + 1, takes, Vec::new());
-            let wishes = wanted.thread.clone();
+            let config = wanted.thread.clone();
             let (says, said) = std::sync::mpsc::sync_channel(1);
             let body = move || {
-                let thread = TickThread::set_up(&wishes);
+                let thread = TickThread::set_up(&config);
                 let _ = says.send(thread.report());
                 slot.work();
             };
             let spawned = std::thread::Builder::new().name(format!("job-worker-{worker}")).spawn(body);
-            // Where this fails, those that were started end with what is returned to nobody.
+            // If this fails, dropping `jobs` ends the workers that were started.
             jobs.threads.push(spawned.map_err(|source| JobsError::Thread { worker, source })?);
             jobs.reports.extend(said.recv());
         }
         Ok(jobs)
     }
 
-    /// Calls `body`, which pushes jobs, and returns when all of them are done; helps until then. Jobs may borrow what lives for longer than
-    /// the call.
+    /// Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done. This thread runs jobs until then. Jobs may borrow
+    /// what outlives the call.
     ///
     /// # Panics
-    /// If `body` panics, or else the first of the jobs that did: with what it panicked with, when all others are done.
+    /// If `body` or a job panics, with the first panic's payload, after all other jobs are done.
     pub fn frame<'env, R>(&mut self, body: impl FnOnce(&Frame<'_, 'env>) -> R) -> R {
         let shared = &self.shared;
-        // No job is left, so nobody uses a link.
+        // No job is left, so no thread uses a link.
         shared.links.clear();
         shared.generation.store(shared.generation.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         let counts = CountsAtEnd { shared, before: &mut self.before, last: &mut self.last };
@@ -117,7 +120,7 @@ impl Jobs {
         result
     }
 
-    /// What the last frame took.
+    /// The counters of the last frame.
     pub fn last_frame(&self) -> FrameCounters {
         self.last
     }
@@ -127,19 +130,40 @@ impl Jobs {
         Asynchronous { shared: Arc::clone(&self.shared) }
     }
 
-    /// Runs up to so many asynchronous jobs of queues that no worker takes from: for a server without workers, in the time that its tick
-    /// has left. How many there were.
+    /// Runs up to `at_most` asynchronous jobs of queues that no worker takes from, and returns how many it ran. It is for servers without
+    /// workers, in the time that their tick has left; [`JobSettings::caller_runs_asynchronous`] allows pushes to such queues.
     pub fn run_asynchronous(&mut self, at_most: usize) -> usize {
         self.slot.run_orphans(at_most)
     }
 
-    /// What the first asynchronous job panicked with since this was last called.
-    pub fn take_panic(&mut self) -> Option<Box<dyn Any + Send>> {
-        let failures = &self.shared.asynchronous_failures;
-        failures.first.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+    /// Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait. Returns how many these were.
+    ///
+    /// ```
+    /// use evenkeel_rt::jobs::{JobSettings, Jobs, Queue};
+    ///
+    /// let jobs = Jobs::start(&JobSettings { caller_runs_asynchronous: true, ..JobSettings::default() })?;
+    /// jobs.asynchronous().push(Queue(1), || println!("this never runs"))?;
+    /// assert_eq!(jobs.discard(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn discard(mut self) -> usize {
+        self.shared.stop.store(true, Ordering::Release);
+        self.end_workers();
+        let leftovers = self.shared.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = Tally::new();
+        let waiting = || self.shared.queues.iter().find_map(parts::JobQueue::pop);
+        let count = std::iter::from_fn(waiting).map(|task| task.discard(&tally)).count();
+        drop(leftovers);
+        count
     }
 
-    /// What became of each worker's wishes.
+    /// The payload of the first panic of an asynchronous job since the last call.
+    pub fn take_panic(&mut self) -> Option<Box<dyn Any + Send>> {
+        let failures = &self.shared.asynchronous_failures;
+        failures.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Which settings of each worker's thread are active.
     pub fn workers(&self) -> &[ThreadReport] {
         &self.reports
     }
@@ -147,24 +171,28 @@ impl Jobs {
 
 impl Drop for Jobs {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        // Each is awake and sees it before it sleeps, or sleeps and is woken.
-        (1..=self.threads.len()).for_each(|slot| _ = self.shared.gate.wake_one(1 << slot));
+        self.end_workers();
+        // Jobs of queues that no worker takes from, and jobs whose worker had ended when they were pushed.
+        let _leftovers = self.shared.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.slot.run_pending();
+    }
+}
+
+impl Jobs {
+    /// Refuses further jobs, and ends the workers.
+    fn end_workers(&mut self) {
+        self.shared.is_closed.store(true, Ordering::SeqCst);
+        // Each worker is awake and sees it before it sleeps, or sleeps and is woken. The first call has a fence.
+        (0..=self.threads.len()).for_each(|slot| _ = self.shared.gate.wake_one(1 << slot));
         let own = std::thread::current().id();
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != own) {
             // A worker does not panic.
             let _ = thread.join();
         }
-        let tally = Tally::new();
-        for queue in &self.shared.queues {
-            while let Some(task) = queue.pop() {
-                task.discard(&tally);
-            }
-        }
     }
 }
 
-/// Counts a frame when it ends, in whichever way.
+/// Counts a frame when it ends, also after a panic.
 struct CountsAtEnd<'a> {
     shared: &'a Shared,
     before: &'a mut Totals,

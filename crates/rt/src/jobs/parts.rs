@@ -72,6 +72,8 @@ pub(super) struct JobQueue {
     pub(super) settings: QueueSettings,
     /// A bit for each slot that takes from it.
     pub(super) takers: u64,
+    /// Whether any thread ever runs its jobs.
+    pub(super) is_served: bool,
     /// A bit for each worker that takes from it before all others.
     pub(super) first_choice_of: u64,
 }
@@ -132,7 +134,12 @@ pub(super) struct Shared {
     pub(super) claim_most: AtomicU64,
     pub(super) worth_waking_ticks: u64,
     pub(super) ticks_per_us: u64,
+    /// No job is taken any more.
+    pub(super) is_closed: AtomicBool,
+    /// Workers end, whether or not jobs wait.
     pub(super) stop: AtomicBool,
+    /// Held while the jobs run that were left when the workers ended, so that who ends the job system waits for them.
+    pub(super) leftovers: std::sync::Mutex<()>,
     /// What went wrong in jobs that no frame waits for.
     pub(super) asynchronous_failures: Failures,
 }

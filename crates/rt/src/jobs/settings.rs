@@ -1,89 +1,92 @@
-//! What a job system is made of: its queues, and who takes from which, in which order.
+//! The settings of a job system: its queues, and which worker takes from which queue, in which order.
 
 use crate::thread::ThreadConfig;
 use evenkeel_sys::job::SLOTS_MAX;
 
-/// A queue, by its place in [`JobSettings::queues`].
+/// A queue, by its index in [`JobSettings::queues`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Queue(pub u8);
 
-/// What the jobs of a queue are to a frame.
+/// Whether a frame waits for the jobs of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueKind {
-    /// A frame ends when they are done; they may borrow what outlives the frame.
+    /// A frame waits for them, and they may borrow what outlives the frame.
     Frame,
-    /// No frame waits for them; they own what they use.
+    /// No frame waits for them, and they own what they use.
     Asynchronous,
 }
 
-/// What becomes of a job for which its queue has no room.
+/// What happens to a job whose queue is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Who pushes it runs it, at once. A job that has to wait for others is refused all the same, unless they are done.
+    /// The pushing thread runs it at once. A job whose dependencies are not done is refused.
     #[default]
     RunHere,
-    /// It is dropped, and who pushes it gets [`PushError::Full`](super::PushError::Full).
+    /// The push fails with [`PushError::Full`](super::PushError::Full), and the job is dropped.
     Refuse,
 }
 
-/// A queue.
+/// Settings of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSettings {
-    /// What its jobs are to a frame.
+    /// Whether a frame waits for its jobs.
     pub kind: QueueKind,
     /// How many jobs may wait in it, 1 to 1,048,576.
     pub capacity: usize,
-    /// What becomes of the next.
+    /// What happens to a job that does not fit.
     pub when_full: WhenFull,
 }
 
 impl QueueSettings {
-    /// For jobs that a frame waits for; what does not fit is run by who pushes it.
+    /// A queue whose jobs a frame waits for. A job that does not fit runs on the pushing thread.
     pub fn frame(capacity: usize) -> QueueSettings {
         QueueSettings { kind: QueueKind::Frame, capacity, when_full: WhenFull::RunHere }
     }
 
-    /// For jobs that no frame waits for; what does not fit is refused, since a long job in the tick is worse than none.
+    /// A queue whose jobs no frame waits for. A job that does not fit is refused, because a long job in the tick is worse than none.
     pub fn asynchronous(capacity: usize) -> QueueSettings {
         QueueSettings { kind: QueueKind::Asynchronous, capacity, when_full: WhenFull::Refuse }
     }
 }
 
-/// A worker: a thread of its own.
+/// Settings of a worker, which is a thread.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerSettings {
-    /// The queues that it takes jobs from: of the first that has one, each time.
+    /// The queues that it takes jobs from; each time from the first one that has a job.
     pub queues: Vec<Queue>,
-    /// What it asks of the kernel.
+    /// The kernel settings of its thread.
     pub thread: ThreadConfig,
 }
 
 impl WorkerSettings {
-    /// A worker that takes from these queues, the first ones first.
+    /// A worker that takes from these queues, in this order.
     pub fn of(queues: &[Queue]) -> WorkerSettings {
         WorkerSettings { queues: queues.to_vec(), thread: ThreadConfig::default() }
     }
 }
 
-/// What a job system is made of. All memory is taken at the start.
+/// Settings of a job system.
 #[derive(Clone, Debug)]
 pub struct JobSettings {
-    /// Its queues; the thread that opens a frame takes from those that are for frames, in this order.
+    /// Its queues. The thread that opens a frame takes from the frame queues, in this order.
     pub queues: Vec<QueueSettings>,
-    /// Its workers, at most 63; none is enough for frames, which their callers then run alone.
+    /// Its workers, at most 63. Without workers, the thread that opens a frame runs all of its jobs.
     pub workers: Vec<WorkerSettings>,
-    /// How many jobs a frame may have that wait for others or are waited for, at most 1,048,576.
+    /// How many jobs of a frame may have dependencies or be dependencies, at most 1,048,576.
     pub linked_max: u32,
-    /// For how many others all of these together may wait, at most 1,048,576.
+    /// How many dependencies these may have together, at most 1,048,576.
     pub waits_max: u32,
-    /// What a thread does that finds no job.
+    /// Whether asynchronous jobs may be pushed to queues that no worker takes from, because the thread that owns the job system calls
+    /// [`run_asynchronous`](super::Jobs::run_asynchronous). Without it, such a push is an error.
+    pub caller_runs_asynchronous: bool,
+    /// What a thread does when it finds no job.
     pub idling: Idling,
 }
 
-/// What a thread does that finds no job.
+/// What a thread does when it finds no job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idling {
-    /// Sleeps at once where one CPU is all there is, or a limit on CPU time is in force; else looks for another some microseconds.
+    /// Sleeps at once on one CPU or under a CPU limit. Otherwise it looks for another job for some microseconds.
     #[default]
     AsTheMachineIs,
     /// Sleeps at once.
@@ -91,13 +94,14 @@ pub enum Idling {
 }
 
 impl Default for JobSettings {
-    /// Queue 0 for frames and queue 1 for what may last, and no workers.
+    /// Queue 0 for frames, queue 1 for asynchronous jobs, and no workers.
     fn default() -> JobSettings {
         JobSettings {
             queues: vec![QueueSettings::frame(1024), QueueSettings::asynchronous(256)],
             workers: Vec::new(),
             linked_max: 1024,
             waits_max: 4096,
+            caller_runs_asynchronous: false,
             idling: Idling::default(),
         }
     }
@@ -106,15 +110,15 @@ impl Default for JobSettings {
 /// The most of anything that is counted here.
 const MOST: usize = 1 << 20;
 
-/// Why a job system can't be started.
+/// Why a job system cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobsError {
     /// Too many queues, or none.
-    #[error("{0} queues, of which 1 to 64 may be: correct the settings")]
+    #[error("{0} queues: name 1 to 64")]
     Queues(usize),
     /// A capacity out of its range.
-    #[error("queue {queue} has room for {capacity} jobs, of which 1 to 1048576 may be: correct its capacity")]
+    #[error("queue {queue} has a capacity of {capacity}: set 1 to 1048576")]
     Capacity {
         /// Which queue.
         queue: usize,
@@ -122,29 +126,29 @@ pub enum JobsError {
         capacity: usize,
     },
     /// Too many links.
-    #[error("{0} jobs that wait for others, of which 1048576 may be: correct linked_max and waits_max")]
+    #[error("{0} jobs with dependencies: set linked_max and waits_max to at most 1048576")]
     Links(u32),
     /// Too many workers.
-    #[error("{0} workers, of which 63 may be: a job system per group of CPUs serves more")]
+    #[error("{0} workers: a job system can have 63; use one job system for each group of CPUs")]
     Workers(usize),
-    /// A worker takes from a queue that is not there, or from none, or from one twice.
-    #[error("worker {worker} takes from {queues:?}: name each queue once, by its place among the {count} there are")]
+    /// A worker names a queue that does not exist, no queue, or a queue twice.
+    #[error("worker {worker} takes from {queues:?}: name at least one of the {count} queues, each once")]
     WorkerQueues {
         /// Which worker.
         worker: usize,
-        /// What it was told to take from.
+        /// The queues that it names.
         queues: Vec<Queue>,
         /// How many queues there are.
         count: usize,
     },
-    /// The system gave no thread.
+    /// The system started no more threads.
     #[error(
-        "start the thread of worker {worker}: {source}; look at the limits on threads and memory (ulimit -u, pids.max)"
+        "start the thread of worker {worker}: {source}; check the limits on threads and memory (ulimit -u, pids.max)"
     )]
     Thread {
         /// Which worker.
         worker: usize,
-        /// What the system said.
+        /// The reason.
         source: std::io::Error,
     },
 }

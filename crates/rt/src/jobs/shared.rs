@@ -37,12 +37,14 @@ impl Shared {
             let caller = u64::from(queue.kind == QueueKind::Frame);
             let (source, from_caller) = job::one_to_many(if caller == 1 { queue.capacity } else { 0 });
             sources.push(source);
+            let takers = caller | bits(&|queues| queues.iter().any(is_this));
             JobQueue {
                 from_caller,
                 // Jobs that waited for others always find room behind those that were pushed.
                 ring: Ring::new(queue.capacity + linked),
                 settings: *queue,
-                takers: caller | bits(&|queues| queues.iter().any(is_this)),
+                takers,
+                is_served: takers != 0 || settings.caller_runs_asynchronous,
                 first_choice_of: bits(&|queues| queues.first().is_some_and(is_this)),
             }
         });
@@ -63,7 +65,9 @@ impl Shared {
             claim_most: AtomicU64::new(1),
             worth_waking_ticks: ticks_per_us * WORTH_WAKING_NS / 1000,
             ticks_per_us,
+            is_closed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            leftovers: std::sync::Mutex::new(()),
             asynchronous_failures: Failures::default(),
         };
         (shared, sources)

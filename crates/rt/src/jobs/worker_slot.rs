@@ -153,8 +153,11 @@ impl WorkerSlot {
                 }
             }
             self.tell();
+            if self.shared.is_closed.load(Ordering::Acquire) && !self.shared.has_work(&self.takes) {
+                return;
+            }
             gate.about_to_sleep(self.id);
-            if self.shared.stop.load(Ordering::Acquire) || self.shared.has_work(&self.takes) {
+            if self.shared.is_closed.load(Ordering::Acquire) || self.shared.has_work(&self.takes) {
                 gate.stay(self.id);
             } else {
                 gate.sleep(self.id, self.shared.looks);
@@ -251,6 +254,12 @@ impl WorkerSlot {
         task.run(self, &self.tally);
         add(&self.counted().asynchronous, 1);
         tsc::ticks()
+    }
+
+    /// Runs every asynchronous job that waits, after the workers have ended. Gives how many there were.
+    pub(super) fn run_pending(&self) -> usize {
+        let next = || self.shared.queues.iter().find_map(JobQueue::pop);
+        std::iter::from_fn(next).map(|task| self.run_asynchronous(task)).count()
     }
 
     /// Runs asynchronous jobs that no worker takes, up to so many.

@@ -25,6 +25,8 @@ mod watch;
 #[cfg(test)]
 mod simulated;
 
+use std::fmt;
+
 pub(crate) use keeper::Keeper;
 
 /// Whether the clock may move its ticks in time, to where they are done soonest.
@@ -57,6 +59,27 @@ pub enum Quantum {
     },
     /// At no times that could be told.
     Irregular,
+}
+
+impl fmt::Display for Quantum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Quantum::Unknown => f.write_str("not known yet"),
+            Quantum::None => f.write_str("not taken away"),
+            Quantum::FixedSlot(slot) => {
+                write!(
+                    f,
+                    "a slice of {:.1} ms in every {:.1} ms",
+                    slot.share * slot.period_ns / 1e6,
+                    slot.period_ns / 1e6
+                )
+            }
+            Quantum::TokenBucket { quota_ns, period_ns } => {
+                write!(f, "a limit of {:.1} ms in every {:.1} ms", *quota_ns as f64 / 1e6, *period_ns as f64 / 1e6)
+            }
+            Quantum::Irregular => f.write_str("taken away at irregular times"),
+        }
+    }
 }
 
 /// Slots of a fixed place in time.
@@ -133,4 +156,17 @@ pub struct GapsSeen {
     pub preempted: u64,
     /// Not known.
     pub unknown: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantum_prints_its_times() {
+        let slot = Slot { period_ns: 1e7, share: 0.4, phase_ns: 0, confidence: 0.9 };
+        assert_eq!(Quantum::FixedSlot(slot).to_string(), "a slice of 4.0 ms in every 10.0 ms");
+        let bucket = Quantum::TokenBucket { quota_ns: 20_000_000, period_ns: 100_000_000 };
+        assert_eq!(bucket.to_string(), "a limit of 20.0 ms in every 100.0 ms");
+    }
 }

@@ -1,5 +1,6 @@
 //! What a phase of the game may have of the ladder, and a change of the period.
 
+use std::fmt;
 use std::time::Duration;
 
 /// What a phase of the game, such as lobby, round or end, may have of the ladder.
@@ -35,6 +36,29 @@ pub struct RateChange {
     pub to: Duration,
     /// The reason.
     pub why: RateReason,
+}
+
+impl fmt::Display for RateChange {
+    /// Such as `20ms to 30ms: ticks were missed`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} to {:?}: {}", self.from, self.to, self.why)
+    }
+}
+
+impl fmt::Display for RateReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RateReason::Work => "ticks need too much of their share of the period",
+            RateReason::Missed => "ticks were missed",
+            RateReason::Waited => "the tick's thread waited too long for a CPU",
+            RateReason::Throttled => "a CPU limit stopped the server",
+            RateReason::Pressure => "other threads of the server waited too long for a CPU",
+            RateReason::Starved => "the rest of the system waited too long for a CPU",
+            RateReason::Calm => "there was room for more for long enough",
+            RateReason::Phase => "another phase of the game began",
+            RateReason::TimeSlices => "the time slices of the CPU changed",
+        })
+    }
 }
 
 /// Why a period changed.

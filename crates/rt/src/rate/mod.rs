@@ -86,7 +86,7 @@ pub enum RateError {
 /// let mut rate = TickRate::start(RateSettings::default())?.on_change(|change| {
 ///     println!("{:?} to {:?}: {:?}", change.from, change.to, change.why);
 /// });
-/// let mut clock = TickClock::start(TickSettings { period: rate.period(), ..TickSettings::default() });
+/// let mut clock = TickClock::start(TickSettings { period: rate.period(), ..TickSettings::default() })?;
 /// rate.enter(ROUND);
 /// for _ in 0..3 {
 ///     clock.wait();
@@ -95,9 +95,9 @@ pub enum RateError {
 ///     if let Some(done) = clock.done() {
 ///         rate.after(&done);
 ///     }
-///     clock.set_period(rate.period());
+///     clock.set_period(rate.period())?;
 /// }
-/// # Ok::<(), evenkeel_rt::rate::RateError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TickRate {
     decider: Decider,

@@ -78,7 +78,8 @@ mod tests {
     fn a_recording_opens_elsewhere() {
         let spans = vec![Span { name: "move \"x\"", start_ns: 1_500, length_ns: 250, switched_out: Some(true) }];
         let thread = Recorded { name: "tick".into(), thread: 77, spans, overwritten: 3, unnamed: 0 };
-        let json = Recording { threads: vec![thread], compared_ns: Some((1_000, 2_000)) }.chrome_json();
+        let json =
+            Recording { threads: vec![thread], compared_ns: Some((1_000, 2_000)), threads_refused: 0 }.chrome_json();
         let plain = json.replace(&format!("\"pid\":{}", std::process::id()), "\"pid\":1");
         expect_test::expect![[r#"{"displayTimeUnit":"ns","otherData":{"clock":"CLOCK_MONOTONIC","compared_ns":[1000,2000]},"traceEvents":[{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"tick","kernel_thread":77,"overwritten":3,"unnamed":0}},{"name":"move \"x\"","ph":"X","ts":1.5,"dur":0.25,"pid":1,"tid":0,"args":{"switched_out":true}}]}"#]]
             .assert_eq(&plain);

@@ -1,14 +1,13 @@
-//! Scopes that kept the CPU for longer than told: half of a hypervisor's quantum, for one who wants to know what work may be cut in two.
-//! Only innermost scopes are logged, since those around them say nothing new, and the time in which the thread was switched out does not
-//! count.
+//! Logs scopes that use the CPU for longer than a limit, such as half of a hypervisor's quantum, to find work that a slice may cut in two. It
+//! logs innermost scopes only, because outer ones add nothing. Switched-out time does not count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The most that are kept until somebody takes them.
+/// The most that wait to be taken.
 const KEPT_MAX: usize = 4096;
-/// Nothing runs as long: nothing is logged.
+/// No scope runs that long, so none is logged.
 const OFF: u64 = u64::MAX;
 
 static OVER_NS: AtomicU64 = AtomicU64::new(OFF);
@@ -19,26 +18,41 @@ static LOG: Mutex<LongScopes> = Mutex::new(LongScopes { scopes: Vec::new(), lost
 pub struct LongScope {
     /// Its name.
     pub name: &'static str,
-    /// Who ran it: the kernel's number of the thread.
+    /// The kernel's id of the thread that ran it.
     pub thread: u32,
     /// When it ended, in nanoseconds of the monotonic clock.
     pub end_ns: u64,
-    /// The CPU time that it took, in nanoseconds. What a hypervisor took meanwhile is in it where the kernel does not know of that.
+    /// Its CPU time, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
     pub cpu_ns: u64,
 }
 
 /// The scopes that were logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LongScopes {
-    /// In the order in which they were left.
+    /// In the order in which they ended.
     pub scopes: Vec<LongScope>,
-    /// Those for which there was no room.
+    /// How many were lost for lack of room.
     pub lost: u64,
 }
 
-/// From now on each innermost scope is logged that keeps the CPU for longer than this, in threads that [`start_thread`](super::start_thread)
-/// knows. It costs two more readings of the thread's CPU time a scope, about 0.7 us: for finding out, not for every day. Takes the memory
-/// that it needs.
+/// Logs each innermost scope that uses the CPU for longer than this, from now on, on threads that record. It reads the thread's CPU time twice a
+/// scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use evenkeel_rt::scope::{self, Scope};
+///
+/// static MOVE: Scope = Scope::new("move players");
+///
+/// scope::start_thread("tick", 64)?;
+/// scope::log_long(Duration::from_millis(2));
+/// drop(MOVE.enter());
+/// scope::stop_long();
+/// let log = scope::take_long();
+/// println!("{} long scopes, {} lost", log.scopes.len(), log.lost);
+/// # Ok::<(), evenkeel_rt::scope::ScopeError>(())
+/// ```
 pub fn log_long(over: Duration) {
     let mut log = log();
     let missing = KEPT_MAX.saturating_sub(log.scopes.capacity());
@@ -46,12 +60,12 @@ pub fn log_long(over: Duration) {
     OVER_NS.store(u64::try_from(over.as_nanos()).map_or(OFF - 1, |ns| ns.min(OFF - 1)), Ordering::Relaxed);
 }
 
-/// No scope is logged from now on. Those that were can still be taken.
+/// Logs no more scopes. Those in the log can still be taken.
 pub fn stop_long() {
     OVER_NS.store(OFF, Ordering::Relaxed);
 }
 
-/// Takes what was logged since the last time.
+/// Takes the log of the time since the last call.
 pub fn take_long() -> LongScopes {
     let mut log = log();
     let taken = log.clone();
@@ -69,7 +83,7 @@ pub(super) fn is_on() -> bool {
     OVER_NS.load(Ordering::Relaxed) != OFF
 }
 
-/// An innermost scope has ended that took so much CPU time.
+/// Logs an innermost scope that has ended, if it used enough CPU time.
 #[cold]
 pub(super) fn ended(name: &'static str, cpu_ns: u64) {
     if cpu_ns <= OVER_NS.load(Ordering::Relaxed) {

@@ -1,27 +1,28 @@
-//! `Scope`: where the time of a tick went, for some tens of nanoseconds a scope: two readings of the cycle counter and a few words in a
-//! ring of the thread's own. Nothing is allocated, locked or sent where it is measured; somebody else reads the rings when they like.
+//! `Scope`: shows where the time of a tick goes. A scope costs some tens of nanoseconds: two readings of the cycle counter, and a few words in
+//! a ring of its thread. Measuring allocates nothing and takes no lock. Any thread can read the rings at any time.
 //!
 //! ```
 //! use evenkeel_rt::scope::{self, Scope};
 //!
 //! static MOVE: Scope = Scope::new("move players");
 //!
-//! scope::start_thread("tick", 4096); // once a thread, before its first tick: takes the ring's memory
+//! scope::start_thread("tick", 4096)?; // before the first tick: it allocates the ring
 //! {
 //!     let _scope = MOVE.enter();
 //!     // … work …
 //! }
-//! let recording = scope::recording();
+//! let recording = scope::recording()?;
 //! assert_eq!(recording.threads[0].spans[0].name, "move players");
 //! let json = recording.chrome_json(); // opens in Perfetto and in chrome://tracing
 //! # assert!(json.contains("move players"));
+//! # Ok::<(), evenkeel_rt::scope::ScopeError>(())
 //! ```
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `tracing` | `ScopeLayer`: spans of the crate tracing are recorded as scopes |
-//! | `puffin` | `Recording::to_puffin`: hands what was recorded to puffin's viewers |
-//! | `tracy` | scopes are zones of the Tracy profiler too, while the server runs a Tracy client |
+//! | `tracing` | `ScopeLayer`: records spans of the crate tracing as scopes |
+//! | `puffin` | `Recording::to_puffin`: passes the recording to puffin's viewers |
+//! | `tracy` | each scope is also a zone of the Tracy profiler, while the server runs a Tracy client |
 
 mod chrome;
 mod long;
@@ -35,7 +36,7 @@ mod spans;
 use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use evenkeel_sys::clock::thread_cpu_ns;
@@ -43,11 +44,11 @@ use evenkeel_sys::tsc::{self, Scale};
 
 use crate::preempt::Preemptions;
 pub use long::{LongScope, LongScopes, log_long, stop_long, take_long};
-use ring::{Kept, Ring};
+use ring::{KeptCpu, Ring};
 #[cfg(feature = "tracing")]
 pub use spans::ScopeLayer;
 
-/// The most names that are told apart, and the most threads that record. What is beyond is not recorded, and counted.
+/// The most names and the most threads. The recorder counts what exceeds them.
 const NAMES_MAX: usize = 4096;
 const THREADS_MAX: usize = 256;
 /// The most scopes that a thread's ring holds: 24 MB.
@@ -57,18 +58,25 @@ const RING_MAX: usize = 1 << 20;
 const UNKNOWN: u32 = 0;
 const NO_ROOM: u32 = u32::MAX;
 
-static KNOWN: Mutex<Known> = Mutex::new(Known { names: Vec::new(), threads: Vec::new(), first: None });
+/// Scopes that a thread's ring holds if the thread did not call [`start_thread`].
+const RING_BY_ITSELF: usize = 4096;
+
+/// Whether any thread records. Until then, a scope of a thread without a ring costs no more than this load.
+static RECORDS: AtomicBool = AtomicBool::new(false);
+static KNOWN: Mutex<Known> = Mutex::new(Known { names: Vec::new(), threads: Vec::new(), refused: 0, first: None });
 
 struct Known {
     names: Vec<&'static str>,
     threads: Vec<Arc<Thread>>,
+    /// Threads for which there was no room.
+    refused: u64,
     /// The counter and the clock when the first thread began.
     first: Option<(u64, u64)>,
 }
 
 struct Thread {
     name: String,
-    /// As the kernel numbers it.
+    /// The kernel's thread id.
     number: u32,
     ring: Ring,
 }
@@ -76,33 +84,34 @@ struct Thread {
 /// What the thread itself knows.
 struct Own {
     thread: Arc<Thread>,
-    /// None where the kernel does not tell whether the CPU was another's.
+    /// None if the kernel does not report preemptions.
     turns: Option<Rc<Preemptions>>,
-    /// Whether no scope has ended since the last one began: that one is an innermost one.
+    /// Whether no scope has ended since the last one began, which makes that one an innermost scope.
     is_innermost: Cell<bool>,
 }
 
 thread_local! {
-    static OWN: OnceCell<Own> = const { OnceCell::new() };
+    /// `Some(None)` if there was no room for this thread.
+    static OWN: OnceCell<Option<Own>> = const { OnceCell::new() };
 }
 
-/// A place in the code that is timed: one `static` each.
+/// A block of code to measure. Declare one `static` for each.
 #[derive(Debug)]
 pub struct Scope {
     name: &'static str,
     id: AtomicU32,
 }
 
-/// A scope that has been entered; left when this is dropped.
+/// A scope that was entered. Dropping this leaves it.
 #[derive(Debug)]
 #[must_use = "a scope ends where this is dropped: `let _scope = …`"]
 pub struct Entered {
     scope: &'static Scope,
     start_turns: u64,
     start_ticks: u64,
-    /// 0 while nobody asks for long scopes.
+    /// 0 while long scopes are not logged.
     start_cpu_ns: u64,
-    /// It is left where it was entered.
+    /// The thread that entered it must leave it: not `Send`.
     thread: PhantomData<*mut ()>,
     #[cfg(feature = "tracy")]
     _zone: Zone,
@@ -120,19 +129,28 @@ impl std::fmt::Debug for Zone {
 }
 
 impl Scope {
-    /// A scope of this name.
+    /// A scope with this name.
     pub const fn new(name: &'static str) -> Scope {
         Scope { name, id: AtomicU32::new(UNKNOWN) }
     }
 
-    /// Enters it. Where the thread has no ring nothing is recorded, at the cost of a reading of the counter.
+    /// Enters the scope; dropping the result leaves it.
+    ///
+    /// Once any thread of the process records ([`start_thread`]), every other thread starts to record at its first scope. That first scope
+    /// allocates a ring of 4,096 scopes, under the thread's own name. While no thread records, a scope costs little more than reading the
+    /// cycle counter.
     #[inline]
     pub fn enter(&'static self) -> Entered {
         if self.id.load(Ordering::Relaxed) == UNKNOWN {
             self.learn();
         }
-        let begin = |own: &OnceCell<Own>| {
-            let Some(own) = own.get() else { return (0, 0) };
+        let begin = |own: &OnceCell<Option<Own>>| {
+            let own = match own.get() {
+                Some(own) => own.as_ref(),
+                None if RECORDS.load(Ordering::Relaxed) => start_by_itself(own),
+                None => None,
+            };
+            let Some(own) = own else { return (0, 0) };
             own.is_innermost.set(true);
             (own.turns.as_ref().map_or(0, |turns| turns.count()), if long::is_on() { thread_cpu_ns() } else { 0 })
         };
@@ -148,7 +166,7 @@ impl Scope {
         }
     }
 
-    /// Gives it a number; the same one, if two threads come here at once.
+    /// Assigns its number; two threads at once get the same one.
     #[cold]
     fn learn(&'static self) {
         let mut known = known();
@@ -169,11 +187,11 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let end_ticks = tsc::ticks();
         OWN.with(|own| {
-            let Some(own) = own.get() else { return };
+            let Some(Some(own)) = own.get() else { return };
             let kept = match &own.turns {
-                Some(turns) if turns.count() == self.start_turns => Kept::Yes,
-                Some(_) => Kept::No,
-                None => Kept::Unknown,
+                Some(turns) if turns.count() == self.start_turns => KeptCpu::Yes,
+                Some(_) => KeptCpu::No,
+                None => KeptCpu::Unknown,
             };
             own.thread.ring.push(self.scope.id.load(Ordering::Relaxed), kept, self.start_ticks, end_ticks);
             if own.is_innermost.replace(false) && self.start_cpu_ns > 0 {
@@ -183,39 +201,54 @@ impl Drop for Entered {
     }
 }
 
-/// Gives the calling thread a ring of the last `scopes` scopes (up to a million; rounded up to a power of two), under a name for those
-/// who read it. The first call of a process takes up to 0.3 s: it tries out whether the kernel tells when a thread is switched out. A
-/// second call of a thread changes nothing. Gives whether the thread has one.
-pub fn start_thread(name: &str, scopes: usize) -> bool {
-    OWN.with(|own| {
-        if own.get().is_some() {
-            return true;
-        }
-        let turns = Preemptions::of_this_thread();
-        let mut known = known();
-        if known.threads.len() >= THREADS_MAX {
-            return false;
-        }
-        known.first.get_or_insert_with(tsc::ticks_and_ns);
-        let thread = Arc::new(Thread {
-            name: name.to_owned(),
-            number: evenkeel_sys::thread::id(),
-            ring: Ring::new(scopes.clamp(2, RING_MAX)),
-        });
-        known.threads.push(Arc::clone(&thread));
-        own.set(Own { thread, turns, is_innermost: Cell::new(false) }).is_ok()
+/// Starts to record the calling thread: allocates a ring for its last `scopes` scopes (up to a million; rounded up to a power of two), under
+/// a name for readers. The first call of a process takes up to 0.3 s, because it tests whether the kernel reports when a thread is switched
+/// out. If the thread records already, its name and ring stay.
+///
+/// # Errors
+/// If 256 threads record already.
+pub fn start_thread(name: &str, scopes: usize) -> Result<(), ScopeError> {
+    OWN.with(|own| match own.get_or_init(|| new_ring(name, scopes)) {
+        Some(_) => Ok(()),
+        None => Err(ScopeError::TooManyThreads),
     })
 }
 
-/// What the rings hold now.
+/// For a thread that enters a scope without [`start_thread`], while others record.
+#[cold]
+fn start_by_itself(own: &OnceCell<Option<Own>>) -> Option<&Own> {
+    let thread = std::thread::current();
+    own.get_or_init(|| new_ring(thread.name().unwrap_or("without a name"), RING_BY_ITSELF)).as_ref()
+}
+
+fn new_ring(name: &str, scopes: usize) -> Option<Own> {
+    let turns = Preemptions::of_this_thread();
+    let mut known = known();
+    if known.threads.len() >= THREADS_MAX {
+        known.refused += 1;
+        return None;
+    }
+    known.first.get_or_insert_with(tsc::ticks_and_ns);
+    let thread = Arc::new(Thread {
+        name: name.to_owned(),
+        number: evenkeel_sys::thread::id(),
+        ring: Ring::new(scopes.clamp(2, RING_MAX)),
+    });
+    known.threads.push(Arc::clone(&thread));
+    RECORDS.store(true, Ordering::Relaxed);
+    Some(Own { thread, turns, is_innermost: Cell::new(false) })
+}
+
+/// The contents of all rings.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// Each thread that had a ring, those that have ended included.
+    /// Each thread that recorded, also if it has ended.
     pub threads: Vec<Recorded>,
-    /// The two moments of the monotonic clock, in nanoseconds, at which the cycle counter was compared with it: when the first thread
-    /// began, and when this was read. Times between them are good to some microseconds, as evenly as the clock went meanwhile. None
-    /// of no thread.
+    /// When the cycle counter was compared with the monotonic clock, in nanoseconds: when the first thread began to record, and at this reading.
+    /// Times between the two are accurate to some microseconds.
     pub compared_ns: Option<(u64, u64)>,
+    /// Threads that entered scopes and are not in [`threads`](Recording::threads), because the recorder has room for 256.
+    pub threads_refused: u64,
 }
 
 /// The scopes of one thread.
@@ -223,17 +256,38 @@ pub struct Recording {
 pub struct Recorded {
     /// Its name.
     pub name: String,
-    /// The kernel's number of it, as in `/proc/PID/task`.
+    /// The kernel's thread id, as in `/proc/PID/task`.
     pub thread: u32,
-    /// In the order in which they were left: an inner one before that around it.
+    /// In the order in which they ended: inner scopes before outer ones.
     pub spans: Vec<Span>,
-    /// Older ones that are no longer in the ring.
+    /// Older scopes that are no longer in the ring.
     pub overwritten: u64,
-    /// Scopes beyond the most names that are told apart.
+    /// Scopes without a name, because the recorder has room for 4,096 names.
     pub unnamed: u64,
 }
 
-/// One time through a scope.
+/// Why there is no recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScopeError {
+    /// No thread of the process records.
+    ///
+    /// ```
+    /// use evenkeel_rt::scope::{self, Scope, ScopeError};
+    ///
+    /// static MOVE: Scope = Scope::new("move players");
+    ///
+    /// drop(MOVE.enter());
+    /// assert_eq!(scope::recording().unwrap_err(), ScopeError::NotStarted);
+    /// ```
+    #[error("no thread records scopes: call scope::start_thread on the tick's thread before its first tick")]
+    NotStarted,
+    /// The recorder has room for 256 threads.
+    #[error("too many threads record scopes: {THREADS_MAX} can, those that have ended included")]
+    TooManyThreads,
+}
+
+/// One pass through a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The scope.
@@ -242,18 +296,20 @@ pub struct Span {
     pub start_ns: u64,
     /// How long it took, in nanoseconds.
     pub length_ns: u64,
-    /// Whether another thread had the CPU meanwhile, or the thread slept; none where the kernel does not tell. A length that stands out
-    /// without it was taken by the hypervisor, an interrupt, or the work itself.
+    /// Whether the thread was preempted or slept in it; none if the kernel does not report that. If a scope is unusually long without it, the cause
+    /// is the hypervisor, an interrupt, or the work itself.
     pub switched_out: Option<bool>,
 }
 
-/// Reads all rings, while their threads go on. What is overwritten meanwhile is left out and counted.
-pub fn recording() -> Recording {
-    let (names, threads, first) = {
+/// Reads all rings while their threads continue. It omits and counts entries that were overwritten meanwhile.
+///
+/// # Errors
+/// If no thread records.
+pub fn recording() -> Result<Recording, ScopeError> {
+    let (names, threads, threads_refused, first) = {
         let known = known();
-        (known.names.clone(), known.threads.clone(), known.first)
+        (known.names.clone(), known.threads.clone(), known.refused, known.first.ok_or(ScopeError::NotStarted)?)
     };
-    let Some(first) = first else { return Recording { threads: Vec::new(), compared_ns: None } };
     let last = tsc::ticks_and_ns();
     let scale = Scale::between(first, last);
     let threads = threads.iter().map(|thread| {
@@ -270,7 +326,7 @@ pub fn recording() -> Recording {
         let unnamed = (read.entries.len() - spans.len()) as u64;
         Recorded { name: thread.name.clone(), thread: thread.number, spans, overwritten: read.overwritten, unnamed }
     });
-    Recording { threads: threads.collect(), compared_ns: Some((first.1, last.1)) }
+    Ok(Recording { threads: threads.collect(), compared_ns: Some((first.1, last.1)), threads_refused })
 }
 
 fn known() -> std::sync::MutexGuard<'static, Known> {
@@ -285,13 +341,14 @@ mod tests {
     static INNER: Scope = Scope::new("inner");
 
     fn of(name: &str) -> Recorded {
-        recording().threads.into_iter().find(|thread| thread.name == name).unwrap()
+        recording().unwrap().threads.into_iter().find(|thread| thread.name == name).unwrap()
     }
 
     #[test]
     fn scopes_nest_and_are_read_while_they_go_on() {
         let body = || {
-            assert!(start_thread("nesting", 64) && start_thread("nesting", 64));
+            start_thread("nesting", 64).unwrap();
+            start_thread("nesting", 64).unwrap();
             let outer = OUTER.enter();
             let _ = std::hint::black_box(INNER.enter());
             std::thread::sleep(std::time::Duration::from_millis(2));
@@ -307,14 +364,18 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_a_ring_records_nothing() {
-        std::thread::spawn(|| drop(OUTER.enter())).join().unwrap();
+    fn a_thread_without_a_ring_starts_to_record_once_another_one_does() {
+        std::thread::spawn(|| start_thread("the first", 64)).join().unwrap().unwrap();
+        let thread = std::thread::Builder::new().name("by itself".to_owned());
+        let body = || (0..3).for_each(|_| drop(OUTER.enter()));
+        thread.spawn(body).unwrap().join().unwrap();
+        assert_eq!(of("by itself").spans.len(), 3);
     }
 
     #[test]
     fn what_a_ring_has_lost_is_counted() {
         let body = || {
-            start_thread("small", 10);
+            start_thread("small", 10).unwrap();
             (0..100).for_each(|_| drop(INNER.enter()));
         };
         std::thread::spawn(body).join().unwrap();
@@ -326,7 +387,7 @@ mod tests {
     #[test]
     fn a_scope_in_which_the_thread_slept_says_so() {
         let body = || {
-            start_thread("switched", 64);
+            start_thread("switched", 64).unwrap();
             for _ in 0..20 {
                 let _scope = OUTER.enter();
                 let _inner = INNER.enter();
@@ -361,7 +422,7 @@ mod tests {
             }
         };
         let body = move || {
-            start_thread("long", 64);
+            start_thread("long", 64).unwrap();
             log_long(std::time::Duration::from_millis(2));
             {
                 let _around = AROUND.enter();

@@ -1,25 +1,26 @@
-//! Scopes whose names are only known when the program runs: for engines in other languages, and for names that come from data.
+//! Scopes with names that are known only at run time: for engines in other languages, and for names from data.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::{NAMES_MAX, Scope};
 
-/// Longer names are refused: they are kept as long as the process lives.
+/// Longer names are refused, because names stay in memory as long as the process runs.
 const NAME_BYTES_MAX: usize = 128;
 
 static NAMED: Mutex<Vec<&'static Scope>> = Mutex::new(Vec::new());
 
 impl Scope {
-    /// The scope of this name of 1 to 128 bytes; always the same one. None where the name is longer or empty, or 4,096 were asked for
-    /// already. Takes memory, which is never given back, and a lock: to be called at the start, not in a tick.
+    /// The scope with this name of 1 to 128 bytes; the same one for the same name. None if the name is longer or empty, or 4,096 names exist. It
+    /// takes a lock, and memory that it never frees. Call it at the start, not in a tick.
     ///
     /// ```
     /// use evenkeel_rt::scope::{self, Scope};
     ///
     /// let think = Scope::named("bots think").expect("there is room for thousands of names");
-    /// scope::start_thread("named scopes", 64);
+    /// scope::start_thread("named scopes", 64)?;
     /// drop(think.enter());
-    /// assert_eq!(scope::recording().threads[0].spans[0].name, "bots think");
+    /// assert_eq!(scope::recording()?.threads[0].spans[0].name, "bots think");
+    /// # Ok::<(), evenkeel_rt::scope::ScopeError>(())
     /// ```
     pub fn named(name: &str) -> Option<&'static Scope> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -47,14 +48,14 @@ mod tests {
     #[test]
     fn a_name_from_data_is_a_scope() {
         let body = || {
-            start_thread("by name", 64);
+            start_thread("by name", 64).unwrap();
             let think = Scope::named("think").unwrap();
             assert!(std::ptr::eq(Scope::named("think").unwrap(), think));
             assert!(!std::ptr::eq(Scope::named("act").unwrap(), think));
             drop(think.enter());
         };
         std::thread::spawn(body).join().unwrap();
-        let recorded = recording().threads.into_iter().find(|thread| thread.name == "by name").unwrap();
+        let recorded = recording().unwrap().threads.into_iter().find(|thread| thread.name == "by name").unwrap();
         assert_eq!(recorded.spans.iter().map(|span| span.name).collect::<Vec<_>>(), ["think"]);
     }
 

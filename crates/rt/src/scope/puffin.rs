@@ -72,7 +72,7 @@ mod tests {
         let frames = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&frames);
         let sink = GlobalProfiler::lock().add_sink(Box::new(move |frame| kept.lock().unwrap().push(frame)));
-        Recording { threads: vec![thread], compared_ns: None }.to_puffin();
+        Recording { threads: vec![thread], compared_ns: None, threads_refused: 0 }.to_puffin();
         let mut profiler = GlobalProfiler::lock();
         profiler.new_frame();
         profiler.remove_sink(sink);

@@ -1,12 +1,12 @@
-//! `Ring`: what one thread writes and any other may read, without a lock. The writer never waits; a reader leaves out what was
-//! overwritten under its eyes.
+//! `Ring`: one thread writes, any other may read, without a lock. The writer never waits. A reader omits entries that were overwritten while
+//! it read.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Whether the thread kept its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kept {
+pub(super) enum KeptCpu {
     Unknown = 0,
     Yes = 1,
     No = 2,
@@ -18,16 +18,16 @@ pub(super) struct Entry {
     pub(super) id: u32,
     pub(super) start_ticks: u64,
     pub(super) end_ticks: u64,
-    /// Whether the thread kept its CPU; none where nobody knows.
+    /// Whether the thread kept its CPU; none if the kernel does not report it.
     pub(super) kept: Option<bool>,
 }
 
-/// Above the number.
+/// Above the scope's number.
 const KEPT_SHIFT: u32 = 32;
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// With what is known of the CPU in its upper half.
+    /// The upper half is a `KeptCpu`.
     id: AtomicU64,
     start: AtomicU64,
     end: AtomicU64,
@@ -38,7 +38,7 @@ pub(super) struct Ring {
     slots: Box<[Slot]>,
     /// Entries that the writer has begun to write.
     begun: AtomicU64,
-    /// Entries that are whole.
+    /// Entries that are complete.
     done: AtomicU64,
 }
 
@@ -55,9 +55,9 @@ impl Ring {
         Ring { slots, begun: AtomicU64::new(0), done: AtomicU64::new(0) }
     }
 
-    /// To be called by one thread alone.
+    /// Only one thread may call it.
     #[inline]
-    pub(super) fn push(&self, id: u32, kept: Kept, start_ticks: u64, end_ticks: u64) {
+    pub(super) fn push(&self, id: u32, kept: KeptCpu, start_ticks: u64, end_ticks: u64) {
         // Only we write these two, so what we read of them is what we wrote.
         let number = self.begun.load(Ordering::Relaxed);
         self.begun.store(number + 1, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl Ring {
         let kept = word >> KEPT_SHIFT;
         Entry {
             id: word as u32,
-            kept: (kept != Kept::Unknown as u64).then_some(kept == Kept::Yes as u64),
+            kept: (kept != KeptCpu::Unknown as u64).then_some(kept == KeptCpu::Yes as u64),
             start_ticks: slot.start.load(Ordering::Relaxed),
             end_ticks: slot.end.load(Ordering::Relaxed),
         }
@@ -106,7 +106,7 @@ mod tests {
     fn the_last_ones_are_kept() {
         let ring = Ring::new(3);
         assert!(ring.read().entries.is_empty());
-        (0..6).for_each(|at| ring.push(at, Kept::Yes, at.into(), u64::from(at) + 1));
+        (0..6).for_each(|at| ring.push(at, KeptCpu::Yes, at.into(), u64::from(at) + 1));
         let read = ring.read();
         assert_eq!(read.entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [2, 3, 4, 5]);
         assert_eq!(read.overwritten, 2);
@@ -121,7 +121,7 @@ mod tests {
                 let mut at = 0_u64;
                 while !stop.load(Ordering::Relaxed) {
                     // All three words tell the number.
-                    ring.push(at as u32, if at.is_multiple_of(2) { Kept::Yes } else { Kept::No }, at, at);
+                    ring.push(at as u32, if at.is_multiple_of(2) { KeptCpu::Yes } else { KeptCpu::No }, at, at);
                     at += 1;
                 }
             });

@@ -1,4 +1,4 @@
-//! `ScopeLayer`: spans of the crate tracing as scopes, for a server whose code is full of them already.
+//! `ScopeLayer`: records spans of the crate tracing as scopes, for servers that already use tracing.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::{Entered, NAMES_MAX, Scope};
 
-/// Spans that one thread may be in at once; what is deeper is not recorded.
+/// Nested spans that one thread can record.
 const DEPTH_MAX: usize = 256;
 
 thread_local! {
@@ -22,17 +22,18 @@ thread_local! {
     static INSIDE: RefCell<Vec<(Id, Entered)>> = RefCell::new(Vec::with_capacity(DEPTH_MAX));
 }
 
-/// Records spans as scopes, in threads that [`start_thread`](super::start_thread) knows. It costs what tracing's registry costs, and a
-/// scope: where every nanosecond counts use [`Scope`] itself.
+/// Records spans as scopes, once [`start_thread`](super::start_thread) was called. It costs as much as tracing's registry
+/// and a scope together. Where every nanosecond counts, use [`Scope`] itself.
 ///
 /// ```
 /// use evenkeel_rt::scope::{self, ScopeLayer};
 /// use tracing_subscriber::layer::SubscriberExt;
 ///
 /// let subscriber = tracing_subscriber::registry().with(ScopeLayer::default());
-/// scope::start_thread("ticks", 1024);
+/// scope::start_thread("ticks", 1024)?;
 /// tracing::subscriber::with_default(subscriber, || tracing::info_span!("move players").in_scope(|| { /* … */ }));
-/// assert_eq!(scope::recording().threads[0].spans[0].name, "move players");
+/// assert_eq!(scope::recording()?.threads[0].spans[0].name, "move players");
+/// # Ok::<(), evenkeel_rt::scope::ScopeError>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct ScopeLayer {
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn spans_are_recorded_with_their_names() {
         let body = || {
-            start_thread("spans", 64);
+            start_thread("spans", 64).unwrap();
             let subscriber = tracing_subscriber::registry().with(ScopeLayer::default());
             tracing::subscriber::with_default(subscriber, || {
                 let outer = tracing::info_span!("a tick").entered();
@@ -112,7 +113,7 @@ mod tests {
             });
         };
         std::thread::spawn(body).join().unwrap();
-        let recorded = recording().threads.into_iter().find(|thread| thread.name == "spans").unwrap();
+        let recorded = recording().unwrap().threads.into_iter().find(|thread| thread.name == "spans").unwrap();
         let names: Vec<_> = recorded.spans.iter().map(|span| span.name).collect();
         assert_eq!(names, ["a move", "a move", "a tick", "one", "two"]);
     }

@@ -48,7 +48,7 @@ impl TelemetrySettings {
 /// let mut telemetry = Telemetry::create(&settings)?;
 /// let counters = telemetry.counters(); // for any thread
 /// counters.set(Count::Players, 12);
-/// let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(2), ..TickSettings::default() });
+/// let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(2), ..TickSettings::default() })?;
 /// telemetry.set_period(clock.period());
 /// for _ in 0..3 {
 ///     clock.wait();
@@ -63,7 +63,7 @@ impl TelemetrySettings {
 /// let page = reader.read()?;
 /// assert_eq!((page.ticks, page.count(Count::Players)), (3, Some(12)));
 /// assert!(reader.prometheus()?.contains("evenkeel_ticks_total{session=\"match 7\""));
-/// # Ok::<(), evenkeel_rt::telemetry::PageError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Telemetry {

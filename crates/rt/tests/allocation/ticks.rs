@@ -15,7 +15,8 @@ fn a_million_ticks_allocate_nothing() {
     let period = Duration::from_nanos(1);
     for overrun in [Overrun::Skip, Overrun::CatchUp { at_most: 3 }, Overrun::SlowDown] {
         let mut clock =
-            TickClock::start(TickSettings { period, overrun, spinning: Spinning::Always, ..TickSettings::default() });
+            TickClock::start(TickSettings { period, overrun, spinning: Spinning::Always, ..TickSettings::default() })
+                .unwrap();
         let mut ticks = 0;
         let change = counted::of(|| {
             for _ in 0..350_000 {
@@ -42,7 +43,8 @@ fn what_looks_after_ticks_allocates_nothing() {
     let mut rate = TickRate::start(RateSettings::default()).unwrap().on_change(|change| {
         std::hint::black_box(change);
     });
-    let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(4), ..TickSettings::default() });
+    let mut clock =
+        TickClock::start(TickSettings { period: Duration::from_millis(4), ..TickSettings::default() }).unwrap();
     let mut looks = 0;
     let change = counted::of(|| {
         looks = 0;

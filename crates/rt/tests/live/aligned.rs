@@ -66,7 +66,8 @@ fn serve(cpu: usize, server: Server) -> Ran {
         }
         let _thread = server.sets_up.then(|| TickThread::set_up(&wishes));
         let period = Duration::from_nanos((server.period_ms * MS) as u64);
-        let mut clock = TickClock::start(TickSettings { period, align: server.align, ..TickSettings::default() });
+        let mut clock =
+            TickClock::start(TickSettings { period, align: server.align, ..TickSettings::default() }).unwrap();
         if let Some((start_ns, quantum_ms)) = server.told {
             let turns = (clock.next_due_ns() as f64 - start_ns as f64) / (quantum_ms * MS);
             clock.shift_ns(((turns.ceil() - turns) * quantum_ms * MS + 50_000.0) as i64);

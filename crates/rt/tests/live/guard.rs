@@ -17,7 +17,7 @@ fn a_real_time_tick_that_takes_everything_is_made_ordinary() {
     let body = || {
         let thread = TickThread::set_up(&ThreadConfig { fifo: Some(1), ..ThreadConfig::default() });
         let settings = TickSettings { period: Duration::from_millis(10), ..TickSettings::default() };
-        let mut clock = TickClock::start(settings).on(thread);
+        let mut clock = TickClock::start(settings).unwrap().on(thread);
         // Some windows of a second to each side, which begin anew whenever the machine keeps the thread from being busy.
         let give_up_ns = clock::monotonic_ns() + 60_000_000_000;
         while clock.thread().unwrap().fifo == ApplyStatus::Active && clock::monotonic_ns() < give_up_ns {

@@ -66,7 +66,8 @@ fn serve(group: Option<&'static Group>, parts: Vec<Part>) -> Ran {
         let mut rate = TickRate::start(RateSettings::default())
             .unwrap()
             .on_change(move |change| seen.lock().unwrap().push(change));
-        let mut clock = TickClock::start(TickSettings { period: rate.period(), ..TickSettings::default() }).on(own);
+        let mut clock =
+            TickClock::start(TickSettings { period: rate.period(), ..TickSettings::default() }).unwrap().on(own);
         let (mut periods, mut missed, mut pauses) = (Vec::new(), Vec::new(), Vec::new());
         for Part { work_ms, seconds, until } in &parts {
             let end_ns = clock::monotonic_ns() + (seconds * 1e9) as u64;
@@ -84,7 +85,7 @@ fn serve(group: Option<&'static Group>, parts: Vec<Part>) -> Ran {
                 let done = clock.done().unwrap();
                 rate.set_slices(TimeSlices::of(&clock.quantum()));
                 if let Some(period) = rate.after(&done) {
-                    clock.set_period(period);
+                    clock.set_period(period).unwrap();
                 }
             }
             periods.push(clock.period());
@@ -168,7 +169,7 @@ fn too_much_work_makes_the_period_longer() {
             ..RateSettings::default()
         };
         let mut rate = TickRate::start(settings).unwrap();
-        let mut clock = TickClock::start(TickSettings { period: rate.period(), ..TickSettings::default() });
+        let mut clock = TickClock::start(TickSettings { period: rate.period(), ..TickSettings::default() }).unwrap();
         for _ in 0..100_000 {
             let tick = clock.wait();
             while clock::monotonic_ns() < tick.began_ns + 1_900_000 {}

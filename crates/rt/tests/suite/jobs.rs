@@ -386,23 +386,29 @@ fn what_may_last_holds_up_no_frame() {
     jobs.frame(|frame| assert_eq!(frame.push(LATER, || ()), Err(PushError::WrongQueue(LATER))));
 }
 
-#[test]
-fn what_still_waits_at_the_end_is_dropped_and_told() {
+/// A job system whose only worker is in a job until the event is set, with 16 jobs that wait for it.
+fn with_waiting_jobs() -> (Jobs, Arc<Event>, Vec<Completion>) {
     let workers = vec![WorkerSettings::of(&[LATER])];
     let jobs = Jobs::start(&JobSettings { workers, ..settings(0) }).unwrap();
     let asynchronous = jobs.asynchronous();
     let (begun, go_on) = (Arc::new(Event::new()), Arc::new(Event::new()));
-    let first = Completion::new();
     let (begins, waits) = (Arc::clone(&begun), Arc::clone(&go_on));
+    let completions: Vec<Completion> = (0..17).map(|_| Completion::new()).collect();
     asynchronous
-        .push_with_completion(LATER, &first, move || {
+        .push_with_completion(LATER, &completions[0], move || {
             begins.set();
             waits.wait();
         })
         .unwrap();
     begun.wait();
-    let waiting: Vec<Completion> = (0..16).map(|_| Completion::new()).collect();
-    waiting.iter().for_each(|completion| asynchronous.push_with_completion(LATER, completion, || ()).unwrap());
+    completions[1..].iter().for_each(|completion| asynchronous.push_with_completion(LATER, completion, || ()).unwrap());
+    (jobs, go_on, completions)
+}
+
+#[test]
+fn dropping_a_job_system_runs_what_waits() {
+    let (jobs, go_on, completions) = with_waiting_jobs();
+    let asynchronous = jobs.asynchronous();
     let late = Completion::new();
     assert_eq!(asynchronous.push_with_completion(LATER, &late, || ()), Err(PushError::Full(LATER)));
     assert_eq!(late.progress(), Progress::Dropped);
@@ -410,13 +416,62 @@ fn what_still_waits_at_the_end_is_dropped_and_told() {
     assert!(soon(|| asynchronous.push(LATER, || ()) == Err(PushError::Ended)));
     go_on.set();
     ends.join().unwrap();
-    assert_eq!(first.progress(), Progress::Done);
-    assert!(waiting.iter().all(|completion| completion.progress() == Progress::Dropped));
+    assert!(completions.iter().all(|completion| completion.progress() == Progress::Done));
+}
+
+#[test]
+fn discarding_a_job_system_drops_what_waits_and_counts_it() {
+    let (jobs, go_on, completions) = with_waiting_jobs();
+    let asynchronous = jobs.asynchronous();
+    let ends = std::thread::spawn(move || jobs.discard());
+    assert!(soon(|| asynchronous.push(LATER, || ()) == Err(PushError::Ended)));
+    go_on.set();
+    assert_eq!(ends.join().unwrap(), 16);
+    assert_eq!(completions[0].progress(), Progress::Done, "a job that runs is waited for");
+    assert!(completions[1..].iter().all(|completion| completion.progress() == Progress::Dropped));
+}
+
+/// Pushes while the job system ends: a job that was taken is run, by whichever thread, before or after `drop` returns.
+#[test]
+fn no_job_is_lost_while_a_job_system_ends() {
+    for _ in 0..50 {
+        let jobs = jobs(1);
+        let asynchronous = jobs.asynchronous();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let pushes = {
+            let ran = Arc::clone(&ran);
+            std::thread::spawn(move || {
+                let mut taken = 0;
+                loop {
+                    let counts = Arc::clone(&ran);
+                    match asynchronous.push(LATER, move || _ = counts.fetch_add(1, Ordering::Relaxed)) {
+                        Ok(()) => taken += 1,
+                        Err(PushError::Ended) => return taken,
+                        Err(_) => std::thread::yield_now(),
+                    }
+                }
+            })
+        };
+        assert!(soon(|| ran.load(Ordering::Relaxed) > 0));
+        drop(jobs);
+        assert_eq!(pushes.join().unwrap(), ran.load(Ordering::Relaxed));
+    }
+}
+
+#[test]
+fn a_queue_that_nobody_serves_takes_no_job() {
+    let jobs = Jobs::start(&JobSettings::default()).unwrap();
+    let refused = jobs.asynchronous().push(Queue(1), || ()).unwrap_err();
+    assert_eq!(refused, PushError::NoWorker(Queue(1)));
+    assert_eq!(
+        refused.to_string(),
+        "push a job to queue 1: no worker takes from it; add a worker for it, or set caller_runs_asynchronous and call run_asynchronous"
+    );
 }
 
 #[test]
 fn without_workers_the_tick_runs_what_it_has_time_for() {
-    let mut jobs = jobs(0);
+    let mut jobs = Jobs::start(&JobSettings { caller_runs_asynchronous: true, ..settings(0) }).unwrap();
     let ran = Arc::new(AtomicUsize::new(0));
     for _ in 0..10 {
         let ran = Arc::clone(&ran);
@@ -426,6 +481,10 @@ fn without_workers_the_tick_runs_what_it_has_time_for() {
     assert_eq!(ran.load(Ordering::Relaxed), 0, "a frame runs none of them");
     assert_eq!((jobs.run_asynchronous(4), jobs.run_asynchronous(100)), (4, 6));
     assert_eq!(ran.load(Ordering::Relaxed), 10);
+    let counts = Arc::clone(&ran);
+    jobs.asynchronous().push(LATER, move || _ = counts.fetch_add(1, Ordering::Relaxed)).unwrap();
+    drop(jobs);
+    assert_eq!(ran.load(Ordering::Relaxed), 11, "dropping it runs what is left");
 }
 
 #[test]
@@ -474,11 +533,20 @@ fn frames_and_asynchronous_jobs_from_many_threads() {
 fn settings_that_make_no_sense_are_refused() {
     let ok = settings(0);
     let table = [
-        (JobSettings { queues: vec![], ..ok.clone() }, "0 queues, of which 1 to 64 may be"),
-        (JobSettings { queues: vec![QueueSettings::frame(0)], ..ok.clone() }, "queue 0 has room for 0 jobs"),
-        (JobSettings { queues: vec![QueueSettings::frame(usize::MAX)], ..ok.clone() }, "queue 0 has room for"),
-        (JobSettings { linked_max: u32::MAX, ..ok.clone() }, "4294967295 jobs that wait"),
-        (JobSettings { workers: vec![WorkerSettings::of(&[FRAME]); 64], ..ok.clone() }, "64 workers, of which 63"),
+        (JobSettings { queues: vec![], ..ok.clone() }, "0 queues: name 1 to 64"),
+        (
+            JobSettings { queues: vec![QueueSettings::frame(0)], ..ok.clone() },
+            "queue 0 has a capacity of 0: set 1 to 1048576",
+        ),
+        (
+            JobSettings { queues: vec![QueueSettings::frame(usize::MAX)], ..ok.clone() },
+            "queue 0 has a capacity of 18446744073709551615",
+        ),
+        (JobSettings { linked_max: u32::MAX, ..ok.clone() }, "4294967295 jobs with dependencies"),
+        (
+            JobSettings { workers: vec![WorkerSettings::of(&[FRAME]); 64], ..ok.clone() },
+            "64 workers: a job system can have 63",
+        ),
         (JobSettings { workers: vec![WorkerSettings::default()], ..ok.clone() }, "worker 0 takes from []"),
         (
             JobSettings { workers: vec![WorkerSettings::of(&[Queue(200)])], ..ok.clone() },

@@ -49,7 +49,8 @@ fn serve(folder: std::path::PathBuf) {
     let settings = TelemetrySettings { folder: Some(folder), ..TelemetrySettings::named("of a child") };
     let mut telemetry = Telemetry::create(&settings).unwrap();
     telemetry.counters().set(Count::Players, 3);
-    let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(1), ..TickSettings::default() });
+    let mut clock =
+        TickClock::start(TickSettings { period: Duration::from_millis(1), ..TickSettings::default() }).unwrap();
     telemetry.set_period(clock.period());
     // It is killed long before; a minute bounds what is left over if its parent is.
     for _ in 0..60_000 {
@@ -68,7 +69,8 @@ fn the_checker_of_prometheus_agrees() {
     telemetry.set_period(Duration::from_millis(2));
     telemetry.set_faults(Some(Default::default()));
     telemetry.set_swapped_in(Some(1));
-    let mut clock = TickClock::start(TickSettings { period: Duration::from_millis(2), ..TickSettings::default() });
+    let mut clock =
+        TickClock::start(TickSettings { period: Duration::from_millis(2), ..TickSettings::default() }).unwrap();
     for _ in 0..10 {
         clock.wait();
         telemetry.after(&clock.done().unwrap());

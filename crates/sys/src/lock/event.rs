@@ -38,6 +38,11 @@ impl Event {
         self.word.load(Ordering::Acquire) == HAPPENED
     }
 
+    /// Whether a thread may sleep until it happens.
+    pub fn is_awaited(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == WAITED_FOR
+    }
+
     /// It is to happen anew. Nobody may wait meanwhile who waits for the last time.
     pub fn reset(&self) {
         // Only what has happened goes back: who waits for the next time already is not forgotten.

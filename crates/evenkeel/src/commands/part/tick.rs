@@ -163,7 +163,8 @@ impl Beat {
                 let period = Duration::from_nanos(period_ns);
                 let spinning = Spinning::WhereThereIsRoom;
                 let settings = TickSettings { period, spinning, align: Align::Measured, ..TickSettings::default() };
-                return Ok(Beat::Steady(Box::new(TickClock::start(settings).on(thread))));
+                let clock = TickClock::start(settings).map_err(|_| Errno::INVAL)?;
+                return Ok(Beat::Steady(Box::new(clock.on(thread))));
             }
             How::Nanosleep => None,
             How::Timerfd => Some(Alarm::new()?),
