@@ -30,8 +30,8 @@ cd "$TOP"
 unpacked=$("$LAB/kernel.sh" "$kernel")
 busybox=$("$LAB/busybox.sh" x86_64)
 evenkeel=$("$LAB/guest-program.sh" x86_64)
-cargo build --quiet --release --locked -p evenkeel-measure --example thief
-thief=${CARGO_TARGET_DIR:-$TOP/target}/release/examples/thief
+cargo build --quiet --release --locked -p evenkeel-measure --example rt_hog
+thief=${CARGO_TARGET_DIR:-$TOP/target}/release/examples/rt_hog
 mkdir -p "$WORK/guests"
 initramfs=$WORK/guests/quantum.cpio.gz
 "$LAB/initramfs.sh" "$unpacked" "$busybox" "$evenkeel" "$initramfs"

@@ -1,17 +1,16 @@
-//! Meters: what a machine does to a server, in numbers; and disturbers, which do it to one on purpose.
+//! Meters measure what a machine does to a server. Disturbers do the same to a server on purpose.
 //!
-//! A meter is trusted only after a disturber of known shape was put under it and read back, so every meter in [`meters`] has its
-//! disturber in [`disturb`] and a test that puts the two together. A meter neither prints nor judges. It yields [`Samples`] with their
-//! unit and the conditions that they were taken under, and always says what it lost.
+//! Every meter in [`meters`] has a disturber of known shape in [`disturb`], and a test that compares the two. A meter neither prints nor
+//! judges. It returns [`Samples`] with their unit and the conditions of the measurement, and always reports what it lost.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | [`Samples`], [`Unit`], [`Lost`] | what a meter saw |
-//! | [`Watch`] | how it tells how far it is, and learns that it is to stop |
-//! | [`Spin`] | time that our own thread saw missing: the loop that several meters rest on |
-//! | [`card`] | the main numbers of all meters, and two machines' beside each other |
-//! | [`Keeper`] | puts back what a meter changes, after SIGKILL too |
-//! | [`disturb::Thief`] | takes a CPU away at known times |
+//! | [`Samples`], [`Unit`], [`Lost`] | the result of a meter |
+//! | [`Watch`] | its progress, and the request to stop |
+//! | [`Spin`] | the loop that finds missing time of the own thread; several meters use it |
+//! | [`card`] | the main numbers of all meters, and the comparison of two machines |
+//! | [`Keeper`] | restores what a meter changes, also after SIGKILL |
+//! | [`disturb::RtHog`] | a real-time thread that takes a CPU at known times |
 
 pub mod card;
 pub mod disturb;

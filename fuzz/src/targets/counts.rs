@@ -1,7 +1,7 @@
 //! The targets of what is counted: by the kernel, and by a server on its page.
 
 use evenkeel_hostfs::Root;
-use evenkeel_measure::meters::rates::{Counts, Pages, PagesSeen, Seen, Target, between, parse_fields};
+use evenkeel_measure::meters::rates::{Counts, Measured, Pages, PagesSeen, Target, between, parse_fields};
 use evenkeel_measure::meters::{disk, imbalance, memory};
 use evenkeel_sys::{CpuSet, Errno, MAX_CPUS};
 
@@ -30,7 +30,7 @@ pub(super) fn rates(text: &str) {
         let texts = FILES.map(|path| (path.to_owned(), text.to_owned()));
         Counts::of(&Root::from(std::collections::BTreeMap::from(texts)), &Target::Process(7), &|| at_ns)
     };
-    let rollup = parse_fields(after).map_or_else(|| Seen::absent("no fields"), Seen::Known);
+    let rollup = parse_fields(after).map_or_else(|| Measured::absent("no fields"), Measured::Known);
     let pages = PagesSeen { rollup, pages: Pages::AsTheyAre };
     let rates = between(&counts(before, 0), &counts(after, 1_000_000_000), Some(&pages));
     for shares in rates.system.cpus.iter().filter_map(|cpu| cpu.shares.known()).chain(rates.system.all.known()) {

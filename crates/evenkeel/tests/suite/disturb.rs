@@ -319,10 +319,10 @@ fn a_limits_group_goes_with_all_that_is_in_it() {
 fn what_can_not_be_done_is_refused_with_its_reason() {
     let scene = Scene::new();
     let table: [(&str, i32, &str); 24] = [
-        ("quantum --share 1", 2, "leave 1 of each period: a share over 0 and under 1 is wanted"),
-        ("quantum --share 0", 2, "a share over 0 and under 1 is wanted"),
-        ("quantum --by quota --share 1 -- true", 2, "a share over 0 and under 1 is wanted"),
-        ("quantum --by quota --share 0.05 -- true", 2, "the kernel takes no quota under 1 ms; choose a longer period"),
+        ("quantum --share 1", 2, "leave 1 of each period: expected a share between 0 and 1"),
+        ("quantum --share 0", 2, "expected a share between 0 and 1"),
+        ("quantum --by quota --share 1 -- true", 2, "expected a share between 0 and 1"),
+        ("quantum --by quota --share 0.05 -- true", 2, "the kernel allows no quota under 1 ms; choose a longer period"),
         ("quantum --by quota", 2, "name the command to limit"),
         ("quantum --by quota --phase-ms 1 -- true", 2, "apply only to --by thief"),
         ("quantum --cpus 4000", 2, "disturb CPU 4000: this machine has CPU"),
@@ -330,7 +330,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
         ("quantum --by quota --cpus 4000 -- true", 2, "disturb CPU 4000"),
         ("spinner --cpus 4000", 2, "disturb CPU 4000"),
         ("spinner --cpus 0-x", 2, "expected a list of CPUs"),
-        ("spinner --busy 1", 2, "without one it is busy all the time"),
+        ("spinner --busy 1", 2, "without --busy the threads are always busy"),
         ("spinner --seconds 90000", 2, "expected 0.01 to 14400 s"),
         ("spinner --threads 100000", 2, "not between 1 and 1024"),
         (
@@ -342,11 +342,11 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
         ("storm --to 192.0.2.1:9", 2, "a storm stays on this machine"),
         ("storm --to 192.0.2.1:9", 2, "this is no address of it here"),
         ("storm --peer 192.0.2.1:9", 2, "a private or link-local address"),
-        ("storm --rate 0", 2, "1 to 2000000 are wanted"),
-        ("storm --by timers --rate 1000000", 2, "1 to 50000 are wanted"),
+        ("storm --rate 0", 2, "expected 1 to 2000000"),
+        ("storm --by timers --rate 1000000", 2, "expected 1 to 50000"),
         ("storm --by wakes --size 5", 2, "apply only to --by packets"),
         ("memory --leave-mib 1", 2, "or the machine may run out of memory"),
-        ("memory --leave-mib 16000000 -- true", 4, "are left already"),
+        ("memory --leave-mib 16000000 -- true", 4, "are available"),
     ];
     for (line, code, words) in table {
         let seen = scene.run(&line.split(' ').collect::<Vec<_>>());

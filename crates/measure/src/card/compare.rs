@@ -31,7 +31,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CardCaveat {
     /// They were taken at two paces.
-    #[error("the first was taken at the pace {first}, the second at {second}: rare things show more in the longer one")]
+    #[error("the first has the pace {first}, the second {second}: a longer run shows more rare events")]
     Paces {
         /// That of the first.
         first: String,
@@ -39,7 +39,7 @@ pub enum CardCaveat {
         second: String,
     },
     /// One is not whole.
-    #[error("the {card} was stopped before its end")]
+    #[error("the {card} was stopped early")]
     Interrupted {
         /// Which.
         card: WhichCard,
@@ -55,7 +55,7 @@ pub enum CardCaveat {
         why: String,
     },
     /// Two versions took them.
-    #[error("they were taken by different versions: {first} and {second}")]
+    #[error("they were made by different versions: {first} and {second}")]
     Versions {
         /// That of the first.
         first: String,

@@ -1,27 +1,27 @@
-//! The disturbers, one file each: noise of a known shape. All are bounded in time, keep an account of what they really did, and leave
-//! nothing behind however they end: they are threads, which go with their process, and what is no thread has a guard.
+//! The disturbers, one file each: disturbances of a known shape. All are limited in time and report what they really did. Nothing remains
+//! after them: threads end with their process, and a guard removes everything else.
 //!
 //! Each has `Settings`, `start(&Settings, until_ns)`, which gives a `Running`, and `Running::stop`, which gives the `Report`.
 
 mod counts;
-mod crew;
 mod group;
 pub mod memory;
 mod ping_pong;
 mod planted;
 pub mod quantum;
 pub mod quota;
+mod rt_hog;
 pub mod sibling;
 pub mod spinner;
 pub mod storm;
-mod thief;
 mod toucher;
+mod worker_group;
 
-pub use crew::{all_cpus, check_cpus};
 pub use ping_pong::{PingPong, Played};
 pub use planted::{Planted, Planting, Stretch};
-pub use thief::{Account, Schedule, Taken, Thief};
+pub use rt_hog::{Account, RtHog, Schedule, Taken};
 pub use toucher::{Touched, Toucher};
+pub use worker_group::{all_cpus, check_cpus};
 
 use evenkeel_sys::CpuSet;
 use serde::Serializer;

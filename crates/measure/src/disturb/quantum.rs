@@ -1,12 +1,12 @@
-//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does that runs somebody else in its turn: one [`Thief`] a CPU, all on one
+//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does that runs somebody else in its turn: one [`RtHog`] a CPU, all on one
 //! grid, each a phase after the one before.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};
 use serde::Serialize;
 
-use super::crew::{check_cpus, no_real_time};
-use super::thief::{Account, Schedule, Thief};
+use super::rt_hog::{Account, RtHog, Schedule};
+use super::worker_group::{check_cpus, no_real_time};
 use crate::error::MeterError;
 use crate::{Lost, Samples, Unit};
 
@@ -77,7 +77,7 @@ pub struct Cpu {
 pub struct Running {
     settings: Settings,
     start_ns: u64,
-    thieves: Vec<(usize, Thief)>,
+    thieves: Vec<(usize, RtHog)>,
 }
 
 /// Begins, to end by itself when the monotonic clock reads `until_ns`.
@@ -99,7 +99,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
             drift_ppm: settings.drift_ppm,
             seed: settings.seed.wrapping_add(at as u64),
         };
-        let thief = Thief::start(cpu, settings.priority, schedule, until_ns).map_err(|error| match error {
+        let thief = RtHog::start(cpu, settings.priority, schedule, until_ns).map_err(|error| match error {
             MeterError::Refused { what, errno } => no_real_time(&what, errno),
             other => other,
         })?;
@@ -154,7 +154,7 @@ fn refuse(settings: &Settings, limit: Option<f64>) -> Result<(), MeterError> {
     let left = settings.share_left;
     let tried = format!("leave {left} of each period");
     if !(left > 0.0 && left < 1.0) {
-        let why = "a share over 0 and under 1 is wanted: 0 would leave nothing to anybody, 1 would take nothing";
+        let why = "expected a share between 0 and 1: 0 would leave nothing, 1 would take nothing";
         return Err(MeterError::wrong_use(tried, why));
     }
     if let Some(limit) = limit.filter(|limit| 1.0 - left > *limit) {
@@ -170,10 +170,10 @@ fn refuse(settings: &Settings, limit: Option<f64>) -> Result<(), MeterError> {
         return Err(MeterError::wrong_use("choose a jitter", why));
     }
     if !settings.drift_ppm.is_finite() || settings.drift_ppm.abs() > 100_000.0 {
-        return Err(MeterError::wrong_use("choose a drift", "up to 100000 ppm either way are wanted"));
+        return Err(MeterError::wrong_use("choose a drift", "expected at most 100000 ppm in either direction"));
     }
     if !(1..=99).contains(&settings.priority) {
-        return Err(MeterError::wrong_use("choose a real-time priority", "1 to 99 are wanted"));
+        return Err(MeterError::wrong_use("choose a real-time priority", "expected 1 to 99"));
     }
     Ok(())
 }
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn what_can_not_be_meant_is_refused() {
         let well = settings(0.4);
-        let wanted = "a share over 0 and under 1 is wanted: 0 would leave nothing to anybody, 1 would take nothing";
+        let wanted = "expected a share between 0 and 1: 0 would leave nothing, 1 would take nothing";
         let [one, none, odd] = [1.0, 0.0, f64::NAN].map(|share| format!("leave {share} of each period: {wanted}"));
         let table = [
             (well.clone(), "well"),
@@ -223,7 +223,7 @@ mod tests {
                 Settings { jitter_ns: 5_000_000, ..well.clone() },
                 "choose a jitter: 5000000 ns either way are more than the period",
             ),
-            (Settings { priority: 0, ..well }, "choose a real-time priority: 1 to 99 are wanted"),
+            (Settings { priority: 0, ..well }, "choose a real-time priority: expected 1 to 99"),
         ];
         for (settings, expected) in table {
             let refused = refuse(&settings, Some(0.95));

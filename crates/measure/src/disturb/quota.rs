@@ -67,7 +67,7 @@ impl Group {
         let place = place.ok_or_else(|| MeterError::not_possible(tried, "no control groups are mounted here"))?;
         let parent = parent(&place, |path| root.text(path).ok());
         let parent = parent.ok_or_else(|| {
-            let why = "no group from ours up hands the cpu controller on (cgroup.subtree_control); run it as root outside of a container";
+            let why = "no parent control group enables the cpu controller (cgroup.subtree_control); run it as root outside of a container";
             MeterError::not_possible(tried, why)
         })?;
         let path = Path::new(&parent).join(format!("{}{}", cgroup::PREFIX, std::process::id()));
@@ -155,7 +155,7 @@ fn refuse(settings: &Settings) -> Result<(u64, u64), MeterError> {
     let left = settings.share_left;
     let tried = format!("leave {left} of each period");
     if !(left > 0.0 && left < 1.0) {
-        let why = "a share over 0 and under 1 is wanted: 0 would leave nothing to the command, 1 would take nothing";
+        let why = "expected a share between 0 and 1: 0 would leave nothing, 1 would take nothing";
         return Err(MeterError::wrong_use(tried, why));
     }
     let period_us = settings.period_ns / 1000;
@@ -165,7 +165,7 @@ fn refuse(settings: &Settings) -> Result<(u64, u64), MeterError> {
     let quota_us = (period_us as f64 * left * settings.cpus.max(1) as f64).round() as u64;
     if quota_us < QUOTA_US_MIN {
         let why =
-            format!("{quota_us} us would be left, and the kernel takes no quota under 1 ms; choose a longer period");
+            format!("{quota_us} us would be left, and the kernel allows no quota under 1 ms; choose a longer period");
         return Err(MeterError::wrong_use(tried, why));
     }
     Ok((quota_us, period_us))
@@ -186,13 +186,13 @@ mod tests {
                 10_000_000,
                 1.0,
                 1,
-                "leave 1 of each period: a share over 0 and under 1 is wanted: 0 would leave nothing to the command, 1 would take nothing",
+                "leave 1 of each period: expected a share between 0 and 1: 0 would leave nothing, 1 would take nothing",
             ),
             (
                 10_000_000,
                 0.05,
                 1,
-                "leave 0.05 of each period: 500 us would be left, and the kernel takes no quota under 1 ms; choose a longer period",
+                "leave 0.05 of each period: 500 us would be left, and the kernel allows no quota under 1 ms; choose a longer period",
             ),
             (500_000, 0.5, 1, "choose a period: 500 us is not between 1 ms and 1 s"),
         ];

@@ -5,8 +5,8 @@ use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};
 use serde::Serialize;
 
-use super::crew::{Class, Crew, End, Post, check_cpus, is_off};
 use super::memory::headroom;
+use super::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
 /// The bytes that go together through a cache.
@@ -55,7 +55,7 @@ pub struct Cpu {
 /// At work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    crew: Crew<Cpu>,
+    crew: WorkerGroup<Cpu>,
 }
 
 /// The other hyperthreads of the core that `cpu` is on.
@@ -86,7 +86,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let cpus: Vec<usize> = settings.cpus.iter().collect();
     let class = Class::Ordinary { nice: 0 };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
-    let crew = Crew::start("sibling", &posts, &End::new(until_ns), move |at, end| thrash(cpus[at], words, end))?;
+    let crew = WorkerGroup::start("sibling", &posts, &End::new(until_ns), move |at, end| thrash(cpus[at], words, end))?;
     Ok(Running { crew })
 }
 
@@ -102,14 +102,14 @@ pub(super) fn refuse_size(each_bytes: u64, threads: usize, free_bytes: Option<u6
     let tried = format!("take {each_bytes} bytes for each of {threads} threads");
     let all_bytes = each_bytes.saturating_mul(threads as u64);
     if each_bytes < 4096 {
-        return Err(MeterError::wrong_use(tried, "at least 4096 are wanted"));
+        return Err(MeterError::wrong_use(tried, "expected at least 4096"));
     }
     match free_bytes {
         Some(free) if all_bytes > free / 2 => {
             let why = format!("{free} are free, of which half may be taken");
             Err(MeterError::not_possible(tried, why))
         }
-        None => Err(MeterError::not_possible(tried, "this machine does not tell how much memory is free")),
+        None => Err(MeterError::not_possible(tried, "the kernel does not report how much memory is free")),
         Some(_) => Ok(usize::try_from(each_bytes).unwrap_or(usize::MAX) / size_of::<u32>()),
     }
 }
@@ -151,7 +151,7 @@ mod tests {
         let table = [
             (8192, 2, Some(32768), "2048 words"),
             (8192, 3, Some(32768), "take 8192 bytes for each of 3 threads: 32768 are free, of which half may be taken"),
-            (64, 1, Some(32768), "take 64 bytes for each of 1 threads: at least 4096 are wanted"),
+            (64, 1, Some(32768), "take 64 bytes for each of 1 threads: expected at least 4096"),
             (
                 u64::MAX,
                 9,
@@ -162,7 +162,7 @@ mod tests {
                 8192,
                 1,
                 None,
-                "take 8192 bytes for each of 1 threads: this machine does not tell how much memory is free",
+                "take 8192 bytes for each of 1 threads: the kernel does not report how much memory is free",
             ),
         ];
         for (each, threads, free, expected) in table {

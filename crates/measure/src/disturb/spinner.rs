@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use super::crew::{Class, Crew, End, Post, THREADS_MAX, check_cpus, is_off};
+use super::worker_group::{Class, End, Post, THREADS_MAX, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
 /// Bounds of a stretch of work or rest.
@@ -79,7 +79,7 @@ pub struct Thread {
 /// At work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    crew: Crew<Thread>,
+    crew: WorkerGroup<Thread>,
 }
 
 /// Begins, to end by itself when the monotonic clock reads `until_ns`.
@@ -97,7 +97,8 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let posts: Vec<Post> =
         (0..settings.threads).map(|at| Post { cpus: cpu_of(at).into_iter().collect(), class }).collect();
     let duty = settings.duty;
-    let crew = Crew::start("spinner", &posts, &End::new(until_ns), move |at, end| spin(at, cpu_of(at), duty, end))?;
+    let crew =
+        WorkerGroup::start("spinner", &posts, &End::new(until_ns), move |at, end| spin(at, cpu_of(at), duty, end))?;
     Ok(Running { crew })
 }
 
@@ -121,7 +122,7 @@ fn refuse(settings: &Settings) -> Result<(), MeterError> {
     }
     match settings.duty {
         Duty::Share { share_busy, .. } if !(share_busy > 0.0 && share_busy < 1.0) => {
-            let why = "a share over 0 and under 1 is wanted; without one it is busy all the time";
+            let why = "expected a share between 0 and 1; without --busy the threads are always busy";
             Err(MeterError::wrong_use(format!("be busy for {share_busy} of each period"), why))
         }
         Duty::Share { period_ns: length, .. } if !STRETCH_NS.contains(&length) => Err(not_a_length(length)),
@@ -195,7 +196,7 @@ mod tests {
             (with(Duty::Always, 1, 20), "choose a nice value: 20 is not between -20 and 19"),
             (
                 with(share(1.0, 10_000_000), 1, 0),
-                "be busy for 1 of each period: a share over 0 and under 1 is wanted; without one it is busy all the time",
+                "be busy for 1 of each period: expected a share between 0 and 1; without --busy the threads are always busy",
             ),
             (with(share(0.5, 5), 1, 0), "choose a length of time: 5 ns is not between 10 us and 60 s"),
             (with(random(0, 2_000_000), 1, 0), "choose a length of time: 0 ns is not between 10 us and 60 s"),

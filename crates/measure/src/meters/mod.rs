@@ -1,4 +1,4 @@
-//! The meters, one file (or folder) each. Each has `Settings` for how to measure, a `Report` of what was seen, and `run`.
+//! The meters, one file or folder each. Each has `Settings`, a `Report` and `run`.
 
 pub mod bandwidth;
 pub mod clock;

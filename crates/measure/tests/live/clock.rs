@@ -2,8 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
-use evenkeel_measure::disturb::{Schedule, Thief};
-use evenkeel_measure::meters::clock::{self, Report, Sources, Way};
+use evenkeel_measure::disturb::{RtHog, Schedule};
+use evenkeel_measure::meters::clock::{self, ClockPath, Report, Sources};
 use evenkeel_measure::{MeterError, Samples, Watch};
 use evenkeel_sys::{clock as time, thread};
 use evenkeel_testkit::fitness::{self, Needs};
@@ -48,9 +48,11 @@ fn costs_are_told() -> Result<(), String> {
     // Two ways to know, and they agree: a thread that may not make the call, and what the call costs.
     for (call, way) in [("clock_gettime", &source.clock_gettime), ("gettimeofday", &source.gettimeofday)] {
         match way {
-            Way::UserSpace => ensure(p50_ps(&report, call) < p50_ps(&report, "clock_gettime_by_system_call"), call)?,
-            Way::SystemCall => ensure(p50_ps(&report, call) > entered * 0.8, call)?,
-            Way::Unknown(why) => not_judged(format_args!("{call}: {why}")),
+            ClockPath::UserSpace => {
+                ensure(p50_ps(&report, call) < p50_ps(&report, "clock_gettime_by_system_call"), call)?
+            }
+            ClockPath::SystemCall => ensure(p50_ps(&report, call) > entered * 0.8, call)?,
+            ClockPath::Unknown(why) => not_judged(format_args!("{call}: {why}")),
         }
     }
     assert_eq!(report.disturbed, Vec::<String>::new());
@@ -74,7 +76,7 @@ fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
             drift_ppm: 0.0,
             seed: 5,
         };
-        let thief = match Thief::start(cpu, 50, schedule, start_ns + 20_000_000_000) {
+        let thief = match RtHog::start(cpu, 50, schedule, start_ns + 20_000_000_000) {
             Ok(thief) => thief,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                 not_judged("this user may not have real-time threads");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use evenkeel_measure::disturb::{Schedule, Thief};
+use evenkeel_measure::disturb::{RtHog, Schedule};
 use evenkeel_measure::meters::frequency::{self, Counter, CpuClock, Report, Settings};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, thread};
@@ -39,7 +39,7 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
             drift_ppm: 0.0,
             seed: 1,
         };
-        let thief = match Thief::start(cpu, 20, schedule, clock::monotonic_ns() + 10_000_000_000) {
+        let thief = match RtHog::start(cpu, 20, schedule, clock::monotonic_ns() + 10_000_000_000) {
             Ok(thief) => thief,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                 not_judged("no right to real-time threads");

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_measure::disturb::{Planted, Planting, Schedule, Stretch, Thief};
+use evenkeel_measure::disturb::{Planted, Planting, RtHog, Schedule, Stretch};
 use evenkeel_measure::meters::gaps::{
     self, Cause, Class, Gap, GapsCaveat, Keep, Mode, Order, Report, Sampled, Settings,
 };
@@ -377,7 +377,7 @@ fn sampled_under_a_thief(period_ns: u64, taken: f64) -> Option<(Sampled, f64)> {
     let busy_ns = (period_ns as f64 * taken) as u64;
     let (jitter_ns, seed) = (period_ns / 20, start_ns);
     let schedule = Schedule { start_ns, period_ns, busy_ns, jitter_ns, jitter_adds_up: false, drift_ppm: 0.0, seed };
-    let thief = match Thief::start(cpu, 50, schedule, start_ns + 60_000 * MS) {
+    let thief = match RtHog::start(cpu, 50, schedule, start_ns + 60_000 * MS) {
         Ok(thief) => thief,
         Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
             not_judged("this user may not have real-time threads");

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use evenkeel_measure::meters::memory::{self, CHUNK_BYTES, Kind, Report, Settings, Way};
+use evenkeel_measure::meters::memory::{self, Allocation, CHUNK_BYTES, Kind, Report, Settings};
 use evenkeel_measure::{Samples, Watch};
 use evenkeel_sys::mapping::{Mapping, Pages};
 use evenkeel_sys::{CpuSet, Errno, clock, sched, thread};
@@ -234,7 +234,7 @@ fn each_page_that_is_asked_anew_is_a_fault() {
     let _host = HostLock::take();
     let report = measured(Settings { churn_ns: 600_000_000, ..little(1 << 20) });
     let way = |way| report.churn.iter().find(|churn| churn.way == way).unwrap();
-    let (fresh, kept) = (way(Way::Fresh), way(Way::Kept));
+    let (fresh, kept) = (way(Allocation::Fresh), way(Allocation::Kept));
     println!("fresh {:.2} faults a record, kept {:.4}", fresh.faults_per_record, kept.faults_per_record);
     let pages = (CHUNK_BYTES / 4096) as f64;
     if gives_groups() || !cfg!(target_arch = "x86_64") {

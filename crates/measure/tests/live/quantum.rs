@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use evenkeel_measure::disturb::{Schedule, Taken, Thief};
+use evenkeel_measure::disturb::{RtHog, Schedule, Taken};
 use evenkeel_measure::meters::quantum::{self, Class, Cpu, Method, Settings};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_stats::periodicity::{Count, Model};
@@ -122,7 +122,7 @@ fn under_a_thief<const N: usize>(place: Place, settings: [&Settings; N]) -> Opti
         seed: place.seed,
     };
     let until_ns = clock::monotonic_ns() + 10_000_000_000;
-    let thief = match Thief::start(cpu(), THIEF_PRIORITY, schedule, until_ns) {
+    let thief = match RtHog::start(cpu(), THIEF_PRIORITY, schedule, until_ns) {
         Ok(thief) => thief,
         Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
             not_judged("this user may not have real-time threads");
@@ -179,7 +179,7 @@ fn read_back(class: Class, beside: Beside, places: &[Place], tries: usize) {
         return;
     }
     let ours = settings(class, Count::All, Method::Fold);
-    let siege = settings(class, Count::All, Method::Siege);
+    let siege = settings(class, Count::All, Method::ThresholdBaseline);
     for place in places {
         fitness::one_of(tries, &needs(class, 0.01), || {
             let _neighbour = beside.start();

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use evenkeel_measure::disturb::{Schedule, Taken, Thief};
+use evenkeel_measure::disturb::{RtHog, Schedule, Taken};
 use evenkeel_measure::meters::wake::{self, Cell, Kind, Report, Settings, Variant};
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_sys::{clock, thread};
@@ -142,7 +142,7 @@ fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
             seed: 3,
         };
         // Under the priority of the meter's real-time wait, which is 50.
-        let thief = match Thief::start(cpu, 20, schedule, start_ns + 10_000_000_000) {
+        let thief = match RtHog::start(cpu, 20, schedule, start_ns + 10_000_000_000) {
             Ok(thief) => thief,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                 not_judged("this user may not have real-time threads");

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use evenkeel_measure::meters::bandwidth::{self, By, Report, ServeSettings, Settings, Way};
+use evenkeel_measure::meters::bandwidth::{self, By, Direction, Report, ServeSettings, Settings};
 use evenkeel_measure::meters::udp::server;
 use evenkeel_measure::{MeterError, Watch};
 use evenkeel_testkit::relay::{Play, Relay};
@@ -19,11 +19,11 @@ const BITS_PER_S: f64 = 3.2e6;
 fn stream(by: By) -> Settings {
     let bits_per_s = if by == By::Udp { Some(BITS_PER_S) } else { None };
     let bytes = if by == By::Udp { Some(200) } else { None };
-    Settings { way: Way::ToServer, to: None, by, streams: 2, seconds: 0.05, bytes, bits_per_s, cpu: None }
+    Settings { way: Direction::ToServer, to: None, by, streams: 2, seconds: 0.05, bytes, bits_per_s, cpu: None }
 }
 
 fn back(by: By) -> Settings {
-    Settings { way: Way::FromServer, ..stream(by) }
+    Settings { way: Direction::FromServer, ..stream(by) }
 }
 
 fn run(settings: &Settings) -> Result<Report, MeterError> {

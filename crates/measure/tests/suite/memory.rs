@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use evenkeel_measure::Watch;
-use evenkeel_measure::meters::memory::{self, CHUNK_BYTES, Kind, Report, Settings, Way};
+use evenkeel_measure::meters::memory::{self, Allocation, CHUNK_BYTES, Kind, Report, Settings};
 use evenkeel_sys::thread;
 use evenkeel_testkit::skipped;
 
@@ -34,7 +34,7 @@ fn gives_groups() -> bool {
 fn each_page_that_is_asked_anew_is_a_fault_and_only_large_sets_have_huge_pages() {
     let report = measured(&little());
     let way = |way| report.churn.iter().find(|churn| churn.way == way).unwrap();
-    let (fresh, kept) = (way(Way::Fresh), way(Way::Kept));
+    let (fresh, kept) = (way(Allocation::Fresh), way(Allocation::Kept));
     let pages = (CHUNK_BYTES / 4096) as f64;
     if gives_groups() || !cfg!(target_arch = "x86_64") {
         skipped("faults of fresh memory: pages may come in groups here");

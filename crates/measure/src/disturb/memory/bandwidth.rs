@@ -5,8 +5,8 @@ use evenkeel_sys::{CpuSet, clock};
 use serde::Serialize;
 
 use super::headroom;
-use crate::disturb::crew::{Class, Crew, End, Post, check_cpus, is_off};
 use crate::disturb::sibling::refuse_size;
+use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
 /// From one look at the clock to the next: some 50 us.
@@ -49,7 +49,7 @@ pub struct Cpu {
 /// At work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    crew: Crew<Cpu>,
+    crew: WorkerGroup<Cpu>,
 }
 
 /// Begins, to end by itself when the monotonic clock reads `until_ns`.
@@ -63,7 +63,8 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let class = Class::Ordinary { nice: 0 };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let half_bytes = words * size_of::<u32>() / 2;
-    let crew = Crew::start("bandwidth", &posts, &End::new(until_ns), move |at, end| stream(cpus[at], half_bytes, end))?;
+    let crew =
+        WorkerGroup::start("bandwidth", &posts, &End::new(until_ns), move |at, end| stream(cpus[at], half_bytes, end))?;
     Ok(Running { crew })
 }
 

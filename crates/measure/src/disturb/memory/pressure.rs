@@ -12,7 +12,7 @@ use evenkeel_sys::{CpuSet, clock};
 use serde::{Deserialize, Serialize};
 
 use super::headroom;
-use crate::disturb::crew::{Class, Crew, End, Post};
+use crate::disturb::worker_group::{Class, End, Post, WorkerGroup};
 use crate::error::MeterError;
 
 /// What is taken and given back at once.
@@ -62,7 +62,7 @@ pub struct Report {
 /// At work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    crew: Crew<Report>,
+    crew: WorkerGroup<Report>,
     filled: Arc<AtomicBool>,
     _first: KilledFirst,
 }
@@ -85,7 +85,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let post = Post { cpus: CpuSet::default(), class: Class::Ordinary { nice: 0 } };
     let (settings, filled) = (*settings, Arc::<AtomicBool>::default());
     let full = Arc::clone(&filled);
-    let crew = Crew::start("memory", &[post], &End::new(until_ns), move |_, end| press(settings, &full, end))?;
+    let crew = WorkerGroup::start("memory", &[post], &End::new(until_ns), move |_, end| press(settings, &full, end))?;
     Ok(Running { crew, filled, _first: first })
 }
 
@@ -105,23 +105,26 @@ fn refuse(settings: &Settings, left: Option<u64>) -> Result<(), MeterError> {
     let Settings { amount_bytes, reserve_bytes } = *settings;
     let tried = format!("take {amount_bytes} bytes of memory and leave {reserve_bytes}");
     if amount_bytes < CHUNK_BYTES {
-        return Err(MeterError::wrong_use(tried, format!("it takes {CHUNK_BYTES} at a time")));
+        return Err(MeterError::wrong_use(tried, format!("expected at least {CHUNK_BYTES}")));
     }
     if reserve_bytes < RESERVE_BYTES_MIN {
-        let why = format!("others need {RESERVE_BYTES_MIN} at least, or the machine may run out of memory");
+        let why = format!("leave at least {RESERVE_BYTES_MIN}, or the machine may run out of memory");
         return Err(MeterError::wrong_use(tried, why));
     }
     match left {
         None => Err(not_told()),
         Some(left) if left < reserve_bytes.saturating_add(CHUNK_BYTES) => {
-            Err(MeterError::not_possible(tried, format!("only {left} are left already")))
+            Err(MeterError::not_possible(tried, format!("only {left} are available")))
         }
         Some(_) => Ok(()),
     }
 }
 
 fn not_told() -> MeterError {
-    MeterError::not_possible("take memory", "the kernel does not tell how much is left (MemAvailable in /proc/meminfo)")
+    MeterError::not_possible(
+        "take memory",
+        "the kernel does not report the available memory (MemAvailable in /proc/meminfo)",
+    )
 }
 
 /// While it lives, this process is the first that the kernel kills when memory runs out.
@@ -152,7 +155,7 @@ fn press(settings: Settings, filled: &AtomicBool, end: &End) -> Report {
     let mut touched = 0;
     while !end.is_now() {
         let Some(left) = headroom(&root) else {
-            report.ended_because = Some("the kernel no longer told how much is left".to_owned());
+            report.ended_because = Some("the kernel no longer reported the available memory".to_owned());
             break;
         };
         report.left_bytes_min = Some(report.left_bytes_min.map_or(left, |least: u64| least.min(left)));
@@ -167,7 +170,7 @@ fn press(settings: Settings, filled: &AtomicBool, end: &End) -> Report {
                 match take_chunk() {
                     Ok(chunk) => held.push(chunk),
                     Err(errno) => {
-                        report.ended_because = Some(format!("the kernel gave no more: {errno}"));
+                        report.ended_because = Some(format!("the kernel refused more: {errno}"));
                         break;
                     }
                 }
@@ -215,10 +218,10 @@ mod tests {
         let with = |amount, reserve| Settings { amount_bytes: amount * MIB, reserve_bytes: reserve * MIB };
         let table = [
             (with(64, 256), Some(1024), "well"),
-            (with(64, 1), Some(1024), "others need 134217728 at least, or the machine may run out of memory"),
-            (with(1, 256), Some(1024), "it takes 4194304 at a time"),
-            (with(64, 256), Some(258), "only 270532608 are left already"),
-            (with(64, 256), None, "the kernel does not tell how much is left (MemAvailable in /proc/meminfo)"),
+            (with(64, 1), Some(1024), "leave at least 134217728, or the machine may run out of memory"),
+            (with(1, 256), Some(1024), "expected at least 4194304"),
+            (with(64, 256), Some(258), "only 270532608 are available"),
+            (with(64, 256), None, "the kernel does not report the available memory (MemAvailable in /proc/meminfo)"),
         ];
         for (settings, left, expected) in table {
             let refused = refuse(&settings, left.map(|mib| mib * MIB));

@@ -8,7 +8,7 @@ pub mod wakes;
 
 use evenkeel_sys::clock;
 
-use super::crew::End;
+use super::worker_group::End;
 use crate::error::MeterError;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -51,7 +51,7 @@ fn refuse_rate(rate_per_s: u64, most: u64) -> Result<(), MeterError> {
     if (1..=most).contains(&rate_per_s) {
         return Ok(());
     }
-    Err(MeterError::wrong_use(format!("make {rate_per_s} a second"), format!("1 to {most} are wanted")))
+    Err(MeterError::wrong_use(format!("make {rate_per_s} a second"), format!("expected 1 to {most}")))
 }
 
 /// How far a count of the kernel's has moved; none where it was not told.

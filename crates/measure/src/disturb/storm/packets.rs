@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::peer::{self, Peer};
 use super::{Beats, SECOND_NS, moved, refuse_rate};
 use crate::disturb::counts;
-use crate::disturb::crew::{Class, Crew, End, Post, check_cpus, is_off};
+use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
 /// A sender makes some 800,000 a second here.
@@ -103,7 +103,7 @@ pub struct Running {
     cpus: Vec<usize>,
     before: Vec<Option<u64>>,
     to: SocketAddr,
-    crew: Crew<Cpu>,
+    crew: WorkerGroup<Cpu>,
     _sink: Option<UdpSocket>,
 }
 
@@ -133,7 +133,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let theirs = cpus.clone();
     let (rate_per_s, size_bytes) = ((settings.rate_per_s / cpus.len() as u64).max(1), settings.size_bytes);
-    let crew = Crew::start("packets", &posts, &End::new(until_ns), move |at, end| {
+    let crew = WorkerGroup::start("packets", &posts, &End::new(until_ns), move |at, end| {
         let sender = senders[at].lock().ok().and_then(|mut sender| sender.take());
         send(theirs[at], sender, rate_per_s, size_bytes, end)
     })?;

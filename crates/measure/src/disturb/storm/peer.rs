@@ -73,7 +73,7 @@ impl Peer {
         for _ in 0..ANSWERS_MAX {
             match self.session.socket().recv(&mut bytes).map_err(|error| Errno::from(&error)) {
                 Ok(length) => {
-                    let is_tally = matches!(FromServer::parse(&bytes[..length]), Ok(FromServer::Tally { session, .. })
+                    let is_tally = matches!(FromServer::parse(&bytes[..length]), Ok(FromServer::SessionCounts { session, .. })
                         if session == self.session.secret());
                     if is_tally {
                         self.answered_ns = now_ns;

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Beats, moved, refuse_rate};
 use crate::disturb::counts;
-use crate::disturb::crew::{Class, Crew, End, Post, check_cpus, is_off};
+use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 use crate::{Lost, Samples, Unit};
 
@@ -66,7 +66,7 @@ pub struct Cpu {
 pub struct Running {
     cpus: Vec<usize>,
     before: Vec<Option<u64>>,
-    crew: Crew<Cpu>,
+    crew: WorkerGroup<Cpu>,
 }
 
 /// Begins, to end by itself when the monotonic clock reads `until_ns`.
@@ -81,7 +81,8 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let class = Class::FifoIfAllowed { priority: PRIORITY };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let (rate_per_s, theirs) = (settings.rate_per_s, cpus.clone());
-    let crew = Crew::start("timers", &posts, &End::new(until_ns), move |at, end| tick(theirs[at], rate_per_s, end))?;
+    let crew =
+        WorkerGroup::start("timers", &posts, &End::new(until_ns), move |at, end| tick(theirs[at], rate_per_s, end))?;
     Ok(Running { cpus, before, crew })
 }
 
@@ -112,7 +113,7 @@ fn tick(cpu: usize, rate_per_s: u64, end: &End) -> Cpu {
         timers += 1;
         late.record(clock::monotonic_ns().saturating_sub(due_ns));
     }
-    late.lost = Lost::of(beats.missed, "the one before had not gone off yet");
+    late.lost = Lost::of(beats.missed, "the previous one had not fired yet");
     let elapsed_ns = clock::monotonic_ns() - start_ns;
     let taken_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
     Cpu { cpu, timers, elapsed_ns, taken_ns, policy, late, interrupts: None, went_offline }

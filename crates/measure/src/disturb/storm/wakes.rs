@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Beats, moved, refuse_rate};
 use crate::disturb::counts;
-use crate::disturb::crew::{Class, Crew, End, Post, all_cpus, check_cpus, is_off};
+use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, all_cpus, check_cpus, is_off};
 use crate::error::MeterError;
 
 /// Each takes some microseconds on two CPUs.
@@ -71,7 +71,7 @@ pub struct Cpu {
 pub struct Running {
     pairs: Vec<(usize, usize)>,
     before: Vec<Option<u64>>,
-    crew: Crew<Half>,
+    crew: WorkerGroup<Half>,
 }
 
 /// What one of a pair did.
@@ -100,7 +100,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
         .collect();
     let sleepers: Arc<Vec<OnceLock<Thread>>> = Arc::new(pairs.iter().map(|_| OnceLock::new()).collect());
     let rate_per_s = settings.rate_per_s;
-    let crew = Crew::start("wakes", &posts, &End::new(until_ns), move |at, end| {
+    let crew = WorkerGroup::start("wakes", &posts, &End::new(until_ns), move |at, end| {
         let sleeper = &sleepers[at / 2];
         if at % 2 == 0 { sleep(targets[at / 2], sleeper, end) } else { wake(sleeper, rate_per_s, end) }
     })?;
@@ -112,7 +112,7 @@ fn pairs(cpus: &CpuSet, ours: &CpuSet) -> Result<Vec<(usize, usize)>, MeterError
     let with_other = |cpu: usize| {
         let other = ours.iter().find(|other| *other > cpu).or_else(|| ours.iter().find(|other| *other != cpu));
         other.map(|other| (cpu, other)).ok_or_else(|| {
-            MeterError::not_possible(format!("wake CPU {cpu} from another"), "this process may run on no other")
+            MeterError::not_possible(format!("wake CPU {cpu} from another"), "this process may not run on another CPU")
         })
     };
     cpus.iter().map(with_other).collect()
@@ -173,6 +173,6 @@ mod tests {
         assert_eq!(pairs(&set("0-2"), &set("0-2")).unwrap(), [(0, 1), (1, 2), (2, 0)]);
         assert_eq!(pairs(&set("5"), &set("1,5")).unwrap(), [(5, 1)]);
         let alone = pairs(&set("0"), &set("0")).unwrap_err();
-        assert_eq!(alone.to_string(), "wake CPU 0 from another: this process may run on no other");
+        assert_eq!(alone.to_string(), "wake CPU 0 from another: this process may not run on another CPU");
     }
 }

@@ -17,7 +17,7 @@ use super::udp::{self, Between, server};
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 pub use report::{Arrived, Report, Stream};
-pub use settings::{By, REVERSE_SECONDS_MAX, SECONDS_MAX, STREAMS_MAX, Settings, Way};
+pub use settings::{By, Direction, REVERSE_SECONDS_MAX, SECONDS_MAX, STREAMS_MAX, Settings};
 
 /// How to serve.
 #[derive(Clone, Debug)]
@@ -120,9 +120,9 @@ fn check(settings: &Settings) -> Result<(), MeterError> {
     if !(1..=STREAMS_MAX).contains(&settings.streams) {
         return Err(MeterError::wrong_use("streams", format!("{}; it takes 1 to {STREAMS_MAX}", settings.streams)));
     }
-    let seconds_max = if settings.way == Way::ToServer { SECONDS_MAX } else { REVERSE_SECONDS_MAX };
+    let seconds_max = if settings.way == Direction::ToServer { SECONDS_MAX } else { REVERSE_SECONDS_MAX };
     if !(0.01..=seconds_max).contains(&settings.seconds) {
-        let from_server = if settings.way == Way::ToServer { "" } else { " of what a server sends" };
+        let from_server = if settings.way == Direction::ToServer { "" } else { " of what a server sends" };
         let why = format!("{}; it takes 0.01 to {seconds_max}{from_server}", settings.seconds);
         return Err(MeterError::wrong_use("seconds", why));
     }
@@ -162,9 +162,9 @@ fn measure(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<Rep
     let one = || -> Result<Stream, MeterError> {
         pin(settings.cpu)?;
         match settings.by {
-            By::Tcp if settings.way == Way::ToServer => tcp_stream(settings, to, watch),
+            By::Tcp if settings.way == Direction::ToServer => tcp_stream(settings, to, watch),
             By::Tcp => tcp_stream_back(settings, to, watch),
-            By::Udp if settings.way == Way::ToServer => packets::send(settings, to, watch),
+            By::Udp if settings.way == Direction::ToServer => packets::send(settings, to, watch),
             By::Udp => packets::fetch(settings, to, watch),
         }
     };
@@ -190,7 +190,7 @@ fn summed(settings: &Settings, to: SocketAddr, streams: Vec<Stream>) -> Report {
     };
     let share = |cpu_ns: u64| cpu_ns as f64 / 1e9 / longest.max(1e-9);
     let is_told = !arrived.is_empty();
-    let told = if settings.way == Way::ToServer { arrived.len() } else { sent.len() };
+    let told = if settings.way == Direction::ToServer { arrived.len() } else { sent.len() };
     Report {
         to,
         between: if to.ip().is_loopback() { Between::Loopback } else { Between::Network },

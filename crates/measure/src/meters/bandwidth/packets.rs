@@ -8,7 +8,7 @@ use evenkeel_sys::udp::{Inbox, Wait};
 use evenkeel_sys::{Errno, clock};
 
 use super::report::{Arrived, Stream};
-use super::settings::{By, Settings, Way};
+use super::settings::{By, Direction, Settings};
 use crate::meters::udp::wire::{FromClient, FromServer, GIVE_MS_MAX, PACKET_BYTES_MAX, Wish};
 use crate::meters::udp::{self, Order, Place, Session};
 use crate::{MeterError, Watch};
@@ -176,7 +176,7 @@ impl Coming {
 
 /// Bits a second that the server agreed to send in all, if that is less than was asked for by some hundredths.
 pub(super) fn cut_to(settings: &Settings, streams: &[Stream]) -> Option<f64> {
-    if settings.by != By::Udp || settings.way != Way::FromServer {
+    if settings.by != By::Udp || settings.way != Direction::FromServer {
         return None;
     }
     let granted: Option<u64> = streams.iter().map(|stream| stream.granted_packets_per_s.map(u64::from)).sum();

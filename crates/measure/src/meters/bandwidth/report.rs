@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::settings::{By, Way};
+use super::settings::{By, Direction};
 use crate::meters::udp::Between;
 
 /// What was seen.
@@ -17,7 +17,7 @@ pub struct Report {
     /// By what.
     pub by: By,
     /// Which way.
-    pub way: Way,
+    pub way: Direction,
     /// Bits a second of all streams that came, by the count of the end that they went to; none if the server told nothing.
     pub arrived_bits_per_s: Option<f64>,
     /// Bits a second of all streams that were sent; none if the server sent them and told nothing.

@@ -15,7 +15,7 @@ pub const REVERSE_SECONDS_MAX: f64 = 60.0;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Which way.
-    pub way: Way,
+    pub way: Direction,
     /// Where a server runs; none starts one here and goes over loopback.
     pub to: Option<SocketAddr>,
     /// By what.
@@ -35,7 +35,7 @@ pub struct Settings {
 /// Which way the streams go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum Direction {
     /// From here to the server, which counts what came.
     ToServer,
     /// From the server to here, where what came is counted.

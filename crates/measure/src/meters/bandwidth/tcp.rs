@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use evenkeel_sys::clock;
 
-use super::settings::{SECONDS_MAX, STREAMS_MAX, Way};
+use super::settings::{Direction, SECONDS_MAX, STREAMS_MAX};
 use super::wire::{self, Request, Result as Counted};
 use crate::{MeterError, Watch};
 
@@ -81,7 +81,7 @@ pub(super) fn serve(
     Ok(served)
 }
 
-type Handle<'a> = std::thread::ScopedJoinHandle<'a, Option<(Way, Counted)>>;
+type Handle<'a> = std::thread::ScopedJoinHandle<'a, Option<(Direction, Counted)>>;
 
 impl Served {
     fn add(&mut self, streams: Vec<Handle<'_>>) {
@@ -89,7 +89,7 @@ impl Served {
             match stream.join().ok().flatten() {
                 Some((way, counted)) => {
                     self.streams += 1;
-                    let sum = if way == Way::ToServer { &mut self.bytes } else { &mut self.sent_bytes };
+                    let sum = if way == Direction::ToServer { &mut self.bytes } else { &mut self.sent_bytes };
                     *sum += counted.bytes;
                 }
                 None => self.refused += 1,
@@ -136,7 +136,7 @@ fn serve_one(
     outlet: &Outlet,
     until_ns: u64,
     watch: &Watch<'_>,
-) -> Option<(Way, Counted)> {
+) -> Option<(Direction, Counted)> {
     stream.set_nonblocking(false).ok()?;
     stream.set_read_timeout(Some(SILENCE)).ok()?;
     stream.set_write_timeout(Some(SILENCE)).ok()?;
@@ -146,8 +146,8 @@ fn serve_one(
     let span = Span { start_ns: clock::monotonic_ns(), cpu_start_ns: clock::thread_cpu_ns() };
     let end_ns = span.start_ns + u64::from(request.ms) * 1_000_000;
     let counted = match request.way {
-        Way::ToServer => take(stream, span, until_ns.min(end_ns + GRACE_NS), watch),
-        Way::FromServer => {
+        Direction::ToServer => take(stream, span, until_ns.min(end_ns + GRACE_NS), watch),
+        Direction::FromServer => {
             let _place = outlet.enter(from)?;
             give(stream, span, until_ns.min(end_ns), watch)
         }
@@ -232,7 +232,7 @@ pub(super) fn send(
     stream.set_write_timeout(Some(LOOK_AROUND)).map_err(refused)?;
     stream.set_read_timeout(Some(SILENCE)).map_err(refused)?;
     let ms = (duration_ns / 1_000_000).min((SECONDS_MAX * 1000.0) as u64) as u32;
-    stream.write_all(&Request { way: Way::ToServer, ms }.bytes()).map_err(refused)?;
+    stream.write_all(&Request { way: Direction::ToServer, ms }.bytes()).map_err(refused)?;
     let block = vec![0_u8; piece_bytes.unwrap_or(BLOCK_BYTES)];
     let (cpu_start_ns, start_ns) = (clock::thread_cpu_ns(), clock::monotonic_ns());
     let (mut bytes, mut past_ns, mut told_ns) = (0_u64, 0, 0);
@@ -279,7 +279,7 @@ pub(super) fn fetch(
     stream.set_write_timeout(Some(SILENCE)).map_err(refused)?;
     let ms = (duration_ns / 1_000_000).clamp(1, u32::MAX.into()) as u32;
     let mut block = vec![0_u8; piece_bytes.unwrap_or(BLOCK_BYTES)];
-    stream.write_all(&Request { way: Way::FromServer, ms }.bytes()).map_err(refused)?;
+    stream.write_all(&Request { way: Direction::FromServer, ms }.bytes()).map_err(refused)?;
     let (cpu_start_ns, start_ns) = (clock::thread_cpu_ns(), clock::monotonic_ns());
     let (mut bytes, mut past_ns, mut last_ns, mut told_ns) = (0_u64, 0, 0, 0);
     let mut tail = Tail::default();

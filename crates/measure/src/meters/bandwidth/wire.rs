@@ -1,7 +1,7 @@
 //! What the ends of a TCP stream say to each other: a request before it, and what the server counted, or sent, after it. Numbers are
 //! big-endian.
 
-use super::settings::{REVERSE_SECONDS_MAX, SECONDS_MAX, Way};
+use super::settings::{Direction, REVERSE_SECONDS_MAX, SECONDS_MAX};
 
 /// Bytes of a request.
 pub const REQUEST_BYTES: usize = 16;
@@ -16,7 +16,7 @@ const RESULT: [u8; 8] = *b"EKB1came";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Which way.
-    pub way: Way,
+    pub way: Direction,
     /// For how long, in milliseconds.
     pub ms: u32,
 }
@@ -39,8 +39,8 @@ impl Request {
         let (ms, rest) = rest.split_first_chunk::<4>()?;
         let ms = u32::from_be_bytes(*ms);
         let (way, seconds_max) = match *name {
-            SEND => (Way::ToServer, SECONDS_MAX),
-            GIVE => (Way::FromServer, REVERSE_SECONDS_MAX),
+            SEND => (Direction::ToServer, SECONDS_MAX),
+            GIVE => (Direction::FromServer, REVERSE_SECONDS_MAX),
             _ => return None,
         };
         let is_one = rest.iter().all(|byte| *byte == 0) && f64::from(ms) <= seconds_max * 1000.0;
@@ -50,7 +50,7 @@ impl Request {
     /// Writes it.
     pub fn bytes(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
-        bytes[..8].copy_from_slice(if self.way == Way::ToServer { &SEND } else { &GIVE });
+        bytes[..8].copy_from_slice(if self.way == Direction::ToServer { &SEND } else { &GIVE });
         bytes[8..12].copy_from_slice(&self.ms.to_be_bytes());
         bytes
     }
@@ -85,7 +85,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(ms in 0_u32..60_000, numbers: (u64, u64, u64), bytes: [u8; RESULT_BYTES]) {
-            for way in [Way::ToServer, Way::FromServer] {
+            for way in [Direction::ToServer, Direction::FromServer] {
                 prop_assert_eq!(Request::parse(&Request { way, ms }.bytes()), Some(Request { way, ms }));
             }
             let result = Result { bytes: numbers.0, ns: numbers.1, cpu_ns: numbers.2 };
@@ -95,7 +95,7 @@ mod tests {
 
         #[test]
         fn a_changed_request_is_none(at in 0_usize..8, by in 1_u8..) {
-            let mut bytes = Request { way: Way::ToServer, ms: 1000 }.bytes();
+            let mut bytes = Request { way: Direction::ToServer, ms: 1000 }.bytes();
             bytes[at] ^= by;
             prop_assert_eq!(Request::parse(&bytes), None);
         }
@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn a_request_for_too_long_is_none() {
-        for (way, most) in [(Way::ToServer, 3_600_000), (Way::FromServer, 60_000)] {
+        for (way, most) in [(Direction::ToServer, 3_600_000), (Direction::FromServer, 60_000)] {
             assert!(Request::parse(&Request { way, ms: most }.bytes()).is_some());
             assert_eq!(Request::parse(&Request { way, ms: most + 1 }.bytes()), None);
             assert_eq!(Request::parse(&Request { way, ms: u32::MAX }.bytes()), None);
         }
-        let mut tail = Request { way: Way::ToServer, ms: 1 }.bytes();
+        let mut tail = Request { way: Direction::ToServer, ms: 1 }.bytes();
         tail[15] = 1;
         assert_eq!(Request::parse(&tail), None);
     }

@@ -12,7 +12,7 @@ use evenkeel_sys::tsc;
 
 use crate::{MeterError, Watch};
 pub use across::{Across, Apart, Counter};
-pub use report::{Report, Source, Way};
+pub use report::{ClockPath, Report, Source};
 pub use skipped::Skipped;
 pub use sources::Sources;
 use sources::Switching;

@@ -31,9 +31,9 @@ pub struct Source {
     /// The kernel's name of it; none where it does not tell.
     pub source: Option<String>,
     /// How `clock_gettime` is answered.
-    pub clock_gettime: Way,
+    pub clock_gettime: ClockPath,
     /// How `gettimeofday` is answered.
-    pub gettimeofday: Way,
+    pub gettimeofday: ClockPath,
     /// What one call costs, by kind, in picoseconds.
     pub costs: Vec<Samples>,
     /// What 100 million calls of `gettimeofday` in a row take, by the median cost, in seconds.
@@ -45,7 +45,7 @@ pub struct Source {
 /// How a call is answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum ClockPath {
     /// In the vDSO, without the kernel.
     UserSpace,
     /// By a system call.

@@ -7,7 +7,7 @@ use evenkeel_sys::tsc::Scale;
 use evenkeel_sys::{Errno, clock};
 
 use super::costs::Kinds;
-use super::report::{Report, Source, Way};
+use super::report::{ClockPath, Report, Source};
 use super::skipped::Skipped;
 use crate::{Keeper, MeterError, Watch};
 
@@ -43,7 +43,7 @@ pub(super) struct Switching<'a> {
 struct Turn {
     name: Option<String>,
     kinds: Kinds,
-    ways: Option<(Way, Way)>,
+    ways: Option<(ClockPath, ClockPath)>,
 }
 
 impl<'a> Switching<'a> {
@@ -203,11 +203,11 @@ fn changed(root: &Root, ours: Option<&str>) -> Option<String> {
 }
 
 /// How a call is answered under the source in use.
-fn way(call: Call) -> Way {
+fn way(call: Call) -> ClockPath {
     match clock_calls::enters_the_kernel(call) {
-        Ok(true) => Way::SystemCall,
-        Ok(false) => Way::UserSpace,
-        Err(Errno::NOSYS) => Way::Unknown("this is not written for this processor".to_owned()),
-        Err(errno) => Way::Unknown(format!("a thread that may not make the system call: {errno}")),
+        Ok(true) => ClockPath::SystemCall,
+        Ok(false) => ClockPath::UserSpace,
+        Err(Errno::NOSYS) => ClockPath::Unknown("this is not written for this processor".to_owned()),
+        Err(errno) => ClockPath::Unknown(format!("a thread that may not make the system call: {errno}")),
     }
 }

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::cause::Class;
 use super::limit::Limit;
-use super::probe::Seen;
+use super::probe::ProbeResult;
 use super::settings::{Mode, Settings};
 
 /// A share that is known less well than this, either way, is called so.
@@ -50,44 +50,44 @@ impl fmt::Display for GapsCaveat {
             GapsCaveat::Ended { why } => f.write_str(why),
             GapsCaveat::TakersUnknown { errno } => write!(
                 f,
-                "who ran instead is not known: the kernel's switch records were refused ({errno}); run it as root"
+                "the thread that ran instead is unknown, because the kernel refused its switch records ({errno}); run it as root"
             ),
             GapsCaveat::InterruptsUnknown { why } => write!(
                 f,
-                "an interrupt and the work that it deferred are one cause, and which it was is told by CPU and not by gap: {why}"
+                "interrupts and their deferred work are one cause, and are reported by CPU instead of by gap: {why}"
             ),
             GapsCaveat::Moved { cpu, times } => {
-                write!(f, "CPU {cpu}: the probe was moved to another CPU {times} times, and went back")
+                write!(f, "CPU {cpu}: the probe was moved to another CPU {times} times and returned")
             }
             GapsCaveat::NeverRan { cpu, is_limited } => {
                 let why = match is_limited {
-                    false => "stopped before its time, or others had the CPU all along",
-                    true => "the control group's limit left it no time",
+                    false => "it was stopped early, or others had the CPU all the time",
+                    true => "the limit of the control group left it no time",
                 };
                 write!(f, "CPU {cpu}: the probe never ran: {why}")
             }
             GapsCaveat::Limited(Limit { group, cpus, period_us }) => write!(
                 f,
-                "a limit on CPU time holds for the meter itself: {group} may use {cpus:.2} CPUs (period {period_us} us)"
+                "a CPU limit applies to the meter itself: {group} may use {cpus:.2} CPUs (period {period_us} us)"
             ),
             GapsCaveat::OneAtATime => {
-                f.write_str("one CPU at a time can't tell a pause of the whole machine from one CPU's")
+                f.write_str("with one CPU at a time, a pause of the whole machine looks like a pause of one CPU")
             }
             GapsCaveat::NoWindow { cpu } => {
-                write!(f, "CPU {cpu}: no window fell into the time, so nothing is known of it; measure for longer")
+                write!(f, "CPU {cpu}: it had no window; measure for longer")
             }
             GapsCaveat::FewWindows { cpu, windows, low, high, enough_s } => write!(
                 f,
-                "CPU {cpu}: {windows} windows give no more than {:.0} to {:.0} %; --seconds {enough_s:.0} would give about 5 points either way",
+                "CPU {cpu}: {windows} windows give only an interval of {:.0} to {:.0} %; --seconds {enough_s:.0} would give about ±5 points",
                 low * 100.0,
                 high * 100.0
             ),
             GapsCaveat::ThreadsUnknown { cpu } => write!(
                 f,
-                "CPU {cpu}: samples do not tell which threads took it, nor what a thread that is always busy would lose to them; without --sample both are measured"
+                "CPU {cpu}: samples do not show which threads took it, nor what an always busy thread would lose; measure both without --sample"
             ),
             GapsCaveat::RealTime => f.write_str(
-                "the probes were real-time: own-real-time-throttle is the kernel's limit on them, and no fault of the machine",
+                "the probes were real-time: own-real-time-throttle is the kernel's limit on them, not a problem of the machine",
             ),
         }
     }
@@ -103,7 +103,7 @@ impl Serialize for GapsCaveat {
 /// Those of a measurement.
 pub(super) fn caveats(
     settings: &Settings,
-    seen: &[(usize, Seen)],
+    seen: &[(usize, ProbeResult)],
     limits: &[Limit],
     all_at_once: bool,
 ) -> Vec<GapsCaveat> {
@@ -134,7 +134,7 @@ pub(super) fn caveats(
 }
 
 /// What the samples of one CPU can't tell.
-fn of_samples(settings: &Settings, cpu: usize, seen: &Seen, caveats: &mut Vec<GapsCaveat>) {
+fn of_samples(settings: &Settings, cpu: usize, seen: &ProbeResult, caveats: &mut Vec<GapsCaveat>) {
     let Some(sampled) = seen.sums.and_then(|sums| sums.sampled()) else {
         caveats.push(GapsCaveat::NoWindow { cpu });
         return;

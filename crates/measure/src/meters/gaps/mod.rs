@@ -28,7 +28,7 @@ pub use cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 pub use caveat::GapsCaveat;
 pub use interrupts::Source;
 pub use limit::Limit;
-use probe::{Looks, Plan, Probe, Seen};
+use probe::{Looks, Plan, Probe, ProbeResult};
 pub use settings::{Mode, Order, Settings};
 use stoppable_sleep::StoppableSleep;
 pub use tally::{Gap, Keep, RanInstead, Sum};
@@ -204,7 +204,7 @@ fn together(
     mode: Mode,
     plan: &Plan<'_>,
     watch: &Watch<'_>,
-) -> Result<Vec<(usize, Seen)>, MeterError> {
+) -> Result<Vec<(usize, ProbeResult)>, MeterError> {
     let failed = AtomicBool::new(false);
     // To switch a tracepoint on stops all CPUs for a moment: before anybody watches.
     let of_cpu = |cpu: &usize| {
@@ -268,7 +268,7 @@ fn untraced(errno: &Errno) -> String {
     format!("the kernel's tracepoints were refused ({errno})")
 }
 
-fn spin(mut probe: Probe<'_>, (begin_ns, end_ns): (u64, u64), plan: &Plan<'_>, stop: &dyn Fn() -> bool) -> Seen {
+fn spin(mut probe: Probe<'_>, (begin_ns, end_ns): (u64, u64), plan: &Plan<'_>, stop: &dyn Fn() -> bool) -> ProbeResult {
     clock::sleep_until_ns(begin_ns);
     probe.start();
     loop {
@@ -284,7 +284,7 @@ fn spin(mut probe: Probe<'_>, (begin_ns, end_ns): (u64, u64), plan: &Plan<'_>, s
     probe.finish()
 }
 
-fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>) -> Report {
+fn report(settings: &Settings, mut seen: Vec<(usize, ProbeResult)>, limits: Vec<Limit>) -> Report {
     let all_at_once = settings.order == Order::AllAtOnce && settings.mode == Mode::Spin;
     if all_at_once {
         let suspects: Vec<_> = seen.iter().map(|(_, seen)| &seen.tally.suspects).collect();
@@ -325,14 +325,14 @@ fn report(settings: &Settings, mut seen: Vec<(usize, Seen)>, limits: Vec<Limit>)
 }
 
 /// Of all CPUs together.
-fn sampled(seen: &[(usize, Seen)]) -> Option<Sampled> {
+fn sampled(seen: &[(usize, ProbeResult)]) -> Option<Sampled> {
     let mut all = Sums::default();
     seen.iter().filter_map(|(_, seen)| seen.sums.as_ref()).for_each(|sums| all.merge(sums));
     all.sampled()
 }
 
-fn of_cpu(cpu: usize, seen: Seen, mode: Mode) -> Cpu {
-    let Seen { mut tally, watched_ns, blind_ns, ended, takers, traced, sources, late, sums, .. } = seen;
+fn of_cpu(cpu: usize, seen: ProbeResult, mode: Mode) -> Cpu {
+    let ProbeResult { mut tally, watched_ns, blind_ns, ended, takers, traced, sources, late, sums, .. } = seen;
     let sampled = sums.and_then(|sums| sums.sampled());
     let watched_share = tally.all.total_ns as f64 / watched_ns.max(1) as f64;
     let (all, takers_seen) = (tally.all, std::mem::take(&mut tally.takers));

@@ -12,8 +12,8 @@ use evenkeel_sys::{CpuSet, Errno, Usage, clock, sched, thread};
 use super::cause::{Cause, Class, Evidence, Interrupts, Taker, classify};
 use super::interrupts::{Counts, Files, Source, between};
 use super::takers::{Takers, Who};
-use super::tally::{Gap, Keep, RanInstead, Tally, in_turns};
-use super::traced::{Told, Traced};
+use super::tally::{Gap, GapTally, Keep, RanInstead, in_turns};
+use super::traced::{InterruptTime, Traced};
 use super::windows::{Sleep, Sums, WINDOW_NS, Watching, Window};
 use crate::error::MeterError;
 use crate::pinned::not_there;
@@ -96,14 +96,14 @@ pub(super) struct Probe<'a> {
     absent: Sleep,
     /// The window that it is sampling.
     watching: Option<Watching>,
-    seen: Seen,
+    seen: ProbeResult,
 }
 
 /// What a probe saw.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct ProbeResult {
     /// The gaps.
-    pub tally: Tally,
+    pub tally: GapTally,
     /// How long it watched, in nanoseconds, gaps included.
     pub watched_ns: u64,
     /// How long it was at other work meanwhile.
@@ -168,7 +168,7 @@ impl<'a> Probe<'a> {
         };
         let traced = traced.and_then(|mut traced| match traced.is_true() {
             true => Ok(traced),
-            false => Err("the kernel's tracepoints of interrupts did not tell of a timer of our own".to_owned()),
+            false => Err("the kernel's interrupt tracepoints did not report a test timer".to_owned()),
         });
         let late = Samples::new("wake_late_ns", Unit::Ns, [("cpu", cpu.to_string())]);
         let mut probe = Probe {
@@ -188,8 +188,8 @@ impl<'a> Probe<'a> {
             shortest_close_ticks: u64::MAX,
             absent: Sleep::default(),
             watching: None,
-            seen: Seen {
-                tally: Tally::new(cpu, plan.keep),
+            seen: ProbeResult {
+                tally: GapTally::new(cpu, plan.keep),
                 watched_ns: 0,
                 blind_ns: 0,
                 moved: 0,
@@ -442,7 +442,7 @@ impl<'a> Probe<'a> {
             (taker, by) = takers.of(start_ns, start_ns + length_ns);
         }
         let told = self.seen.traced.as_ref().ok().and_then(|traced| traced.between(start_ns, start_ns + length_ns));
-        let traced = told.map(|Told { hard_ns, soft_ns, .. }| Interrupts::Traced { hard_ns, soft_ns });
+        let traced = told.map(|InterruptTime { hard_ns, soft_ns, .. }| Interrupts::Traced { hard_ns, soft_ns });
         let evidence = Evidence {
             length_ns,
             steal_ns: raw.steal_ns,
@@ -508,14 +508,14 @@ impl<'a> Probe<'a> {
     }
 
     /// What it saw in its samples.
-    pub(super) fn finish_sampled(mut self, sums: Sums) -> Seen {
+    pub(super) fn finish_sampled(mut self, sums: Sums) -> ProbeResult {
         self.seen.watched_ns = sums.windows() * WINDOW_NS;
         self.seen.sums = Some(sums);
         self.finish()
     }
 
     /// What it saw.
-    pub(super) fn finish(mut self) -> Seen {
+    pub(super) fn finish(mut self) -> ProbeResult {
         if let (Some(first), Some(newest)) = (&self.first, &self.newest) {
             self.seen.sources = between(first, newest);
         }

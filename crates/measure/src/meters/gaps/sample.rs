@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::num::NonZeroU64;
 
-use super::probe::{Probe, Seen};
+use super::probe::{Probe, ProbeResult};
 use super::stoppable_sleep::StoppableSleep;
 use super::windows::{Sums, WINDOW_NS, Window};
 
@@ -87,7 +87,7 @@ pub(super) fn watch(
     cpus: usize,
     sleeper: &StoppableSleep,
     stop: &dyn Fn() -> bool,
-) -> Seen {
+) -> ProbeResult {
     // Without this the kernel may wake the thread 50 us later than it was asked to. It is the thread's own, and ends with it.
     let _ = thread::set_timer_slack_ns(Some(NonZeroU64::MIN));
     let stratum_ns = |cost_ns: f64| ((cost_ns * cpus as f64 / CPU_SHARE) as u64).max(2 * APART_NS);

@@ -140,7 +140,7 @@ impl PartialOrd for ByLength {
 
 /// What is kept.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct GapTally {
     keep: Keep,
     longest: BinaryHeap<Reverse<ByLength>>,
     newest: VecDeque<Gap>,
@@ -159,10 +159,10 @@ pub(super) struct Tally {
     dropped: u64,
 }
 
-impl Tally {
+impl GapTally {
     /// Of this CPU.
-    pub(super) fn new(cpu: usize, keep: Keep) -> Tally {
-        Tally {
+    pub(super) fn new(cpu: usize, keep: Keep) -> GapTally {
+        GapTally {
             keep,
             longest: BinaryHeap::new(),
             newest: VecDeque::new(),
@@ -278,10 +278,10 @@ impl Tally {
     pub(super) fn into_kept(self) -> (Vec<Gap>, Lost) {
         let words = match self.keep {
             Keep::Longest(most) => {
-                format!("only the {most} longest of each CPU are listed one by one; the sums have all")
+                format!("only the {most} longest of each CPU are listed; the sums include all")
             }
             Keep::Newest(most) => {
-                format!("only the {most} newest of each CPU are listed one by one; the sums have all")
+                format!("only the {most} newest of each CPU are listed; the sums include all")
             }
         };
         let mut kept: Vec<Gap> = self.longest.into_iter().map(|kept| kept.0.0).chain(self.newest).collect();
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn the_longest_or_the_newest_are_kept_and_the_rest_is_counted() {
         for (keep, starts) in [(Keep::Longest(2), [10, 30]), (Keep::Newest(2), [20, 30])] {
-            let mut tally = Tally::new(0, keep);
+            let mut tally = GapTally::new(0, keep);
             for (start, length) in [(10, 900), (20, 100), (30, 500)] {
                 tally.add(gap(start, length));
             }
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn a_crowd_of_takers_takes_no_more_room() {
-        let mut tally = Tally::new(0, Keep::Longest(1));
+        let mut tally = GapTally::new(0, Keep::Longest(1));
         for number in 0..1000 {
             tally.add(Gap { by: thread(&format!("sh{number}"), number), ..gap(number.into(), 10) });
         }
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn turns_right_after_one_another_are_one_stretch() {
-        let mut tally = Tally::new(0, Keep::Longest(9));
+        let mut tally = GapTally::new(0, Keep::Longest(9));
         tally.add_stretch(vec![gap(10, 90), gap(100, 30)]);
         tally.add_stretch(vec![gap(500, 100)]);
         assert_eq!(tally.all, Sum { count: 3, total_ns: 220, longest_ns: 120 });
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn threads_are_shown_with_their_numbers_and_counted_by_their_names() {
-        let mut tally = Tally::new(0, Keep::Longest(9));
+        let mut tally = GapTally::new(0, Keep::Longest(9));
         for (tid, length_ns) in [(7, 10), (8, 20)] {
             tally.add(Gap { by: thread("cc (1)", tid), ..gap(100 * u64::from(tid), length_ns) });
         }

@@ -91,7 +91,7 @@ struct Mark {
 
 /// What interrupts and deferred work took of a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct InterruptTime {
     /// Interrupts' handlers.
     pub hard_ns: u64,
     /// Deferred work, without the interrupts that came in it.
@@ -187,7 +187,7 @@ impl Traced {
     }
 
     /// What they took between two moments; none where records were lost since the last look but one.
-    pub(super) fn between(&self, start_ns: u64, end_ns: u64) -> Option<Told> {
+    pub(super) fn between(&self, start_ns: u64, end_ns: u64) -> Option<InterruptTime> {
         (!self.is_torn).then(|| told(&self.marks, start_ns, end_ns))
     }
 
@@ -199,7 +199,7 @@ impl Traced {
 }
 
 /// Our thread runs at both ends of a gap, so that none is under way there.
-fn told(marks: &[Mark], start_ns: u64, end_ns: u64) -> Told {
+fn told(marks: &[Mark], start_ns: u64, end_ns: u64) -> InterruptTime {
     let from = marks.partition_point(|mark| mark.at_ns < start_ns);
     let mut under_way: Vec<Source> = Vec::new();
     let mut took: Vec<(Source, u64)> = Vec::new();
@@ -229,7 +229,7 @@ fn told(marks: &[Mark], start_ns: u64, end_ns: u64) -> Told {
         of.map(|(_, ns)| ns).sum()
     };
     let most = took.iter().max_by_key(|(_, ns)| *ns).map(|(source, _)| *source);
-    Told { hard_ns: sum(false), soft_ns: sum(true), most }
+    InterruptTime { hard_ns: sum(false), soft_ns: sum(true), most }
 }
 
 #[cfg(test)]
@@ -276,7 +276,7 @@ mod tests {
             ),
         ];
         for (what, list, (hard_ns, soft_ns, most)) in table {
-            assert_eq!(told(&marks(list), 100, 200), Told { hard_ns, soft_ns, most }, "{what}");
+            assert_eq!(told(&marks(list), 100, 200), InterruptTime { hard_ns, soft_ns, most }, "{what}");
         }
     }
 

@@ -23,7 +23,7 @@ const TURNS: usize = 2;
 /// Where a record's memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum Allocation {
     /// Mapped for it, and unmapped after it.
     Fresh,
     /// The same again and again.
@@ -32,13 +32,13 @@ pub enum Way {
     Allocator,
 }
 
-impl Way {
+impl Allocation {
     /// As people say it.
     pub fn name(self) -> &'static str {
         match self {
-            Way::Fresh => "fresh",
-            Way::Kept => "kept",
-            Way::Allocator => "allocator",
+            Allocation::Fresh => "fresh",
+            Allocation::Kept => "kept",
+            Allocation::Allocator => "allocator",
         }
     }
 }
@@ -47,7 +47,7 @@ impl Way {
 #[derive(Clone, Debug, Serialize)]
 pub struct Churn {
     /// Where the memory came from.
-    pub way: Way,
+    pub way: Allocation,
     /// Threads at once, not bound to CPUs.
     pub threads: usize,
     /// Memory of a record.
@@ -77,10 +77,10 @@ struct Worker {
 
 /// Measures each way in turns, `for_ns` for all together.
 pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<Vec<Churn>, MeterError> {
-    let ways = [Way::Fresh, Way::Kept, Way::Allocator];
+    let ways = [Allocation::Fresh, Allocation::Kept, Allocation::Allocator];
     let windows =
         Windows { count: (for_ns / (WINDOW_NS * (ways.len() * TURNS) as u64)).max(1) as usize, each_ns: WINDOW_NS };
-    let mut tallies = ways.map(|way| Tally::new(way, threads));
+    let mut tallies = ways.map(|way| ChurnSamples::new(way, threads));
     for turn in 0..TURNS * ways.len() {
         if watch.stopped() {
             break;
@@ -91,15 +91,15 @@ pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<
         let counted = windows.run(&vec![None; threads], watch, |turn| worker(ways[at], turn), record)?;
         tallies[at].add(windows, &counted.windows, counted.whole);
     }
-    Ok(tallies.map(Tally::finish).into())
+    Ok(tallies.map(ChurnSamples::finish).into())
 }
 
-fn worker(way: Way, turn: usize) -> Result<Worker, MeterError> {
+fn worker(way: Allocation, turn: usize) -> Result<Worker, MeterError> {
     let refused = |errno| MeterError::refused("prepare to count page faults", errno);
     let store = match way {
-        Way::Fresh => Store::Fresh,
-        Way::Kept => Store::Kept(Mapping::new(CHUNK_BYTES, Pages::Unadvised).map_err(refused)?),
-        Way::Allocator => Store::Allocator,
+        Allocation::Fresh => Store::Fresh,
+        Allocation::Kept => Store::Kept(Mapping::new(CHUNK_BYTES, Pages::Unadvised).map_err(refused)?),
+        Allocation::Allocator => Store::Allocator,
     };
     let template = (0..CHUNK_WORDS as u64).collect();
     Ok(Worker { template, store, before: Usage::of_this_thread().map_err(refused)?, seed: turn as u64 })
@@ -142,13 +142,13 @@ fn search(words: &mut [u64], seed: &mut u64) -> u64 {
     1
 }
 
-struct Tally {
+struct ChurnSamples {
     churn: Churn,
     sums: [u64; 4],
 }
 
-impl Tally {
-    fn new(way: Way, threads: usize) -> Tally {
+impl ChurnSamples {
+    fn new(way: Allocation, threads: usize) -> ChurnSamples {
         let named =
             |name, unit| Samples::new(name, unit, [("way", way.name().to_owned()), ("threads", threads.to_string())]);
         let churn = Churn {
@@ -160,7 +160,7 @@ impl Tally {
             faults_per_record: 0.0,
             system_share: 0.0,
         };
-        Tally { churn, sums: [0; 4] }
+        ChurnSamples { churn, sums: [0; 4] }
     }
 
     fn add(&mut self, windows: Windows, each: &[[u64; 4]], whole: [u64; 4]) {

@@ -12,7 +12,7 @@ use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 pub use bandwidth::{Bandwidth, Kind};
-pub use churn::{CHUNK_BYTES, Churn, Way};
+pub use churn::{Allocation, CHUNK_BYTES, Churn};
 pub use latency::{SMALLEST_BYTES, WorkingSet, parse_huge_bytes, sizes};
 pub use nodes::{Nodes, Pair};
 pub use room::{Room, parse_field_kib};

@@ -29,7 +29,10 @@ impl Room {
         let meminfo = root.text("/proc/meminfo").unwrap_or_default();
         let available = parse_field_kib(&meminfo, "MemAvailable:").or_else(|| parse_field_kib(&meminfo, "MemFree:"));
         let Some(mut available_bytes) = available else {
-            return Err(MeterError::not_possible("measure memory", "/proc/meminfo does not tell what is available"));
+            return Err(MeterError::not_possible(
+                "measure memory",
+                "/proc/meminfo does not report the available memory",
+            ));
         };
         let mut limited_by = "machine".to_owned();
         for folder in group_folders(&root.text("/proc/self/cgroup").unwrap_or_default()) {

@@ -6,7 +6,7 @@ mod phase;
 mod probe;
 mod report;
 mod settings;
-mod siege;
+mod threshold_baseline;
 
 use evenkeel_stats::periodicity::{self, Count, Known, Label, Limit, Model, Periodicity, Reason, Slots};
 use evenkeel_sys::cpu_limit::CpuLimit;
@@ -65,7 +65,8 @@ fn measure(
     let one = |cpu: usize, watch: &Watch<'_>| -> Result<Cpu, MeterError> {
         match settings.method {
             Method::Fold => fold(cpu, settings, limit, watch),
-            Method::Siege => siege::run(cpu, watch).map(|(is_real_time, said)| as_siege(cpu, is_real_time, said)),
+            Method::ThresholdBaseline => threshold_baseline::run(cpu, watch)
+                .map(|(is_real_time, said)| from_threshold_baseline(cpu, is_real_time, said)),
         }
     };
     // A thread for each CPU: what it sets of itself ends with it.
@@ -93,8 +94,7 @@ fn measure(
 }
 
 fn joined(result: std::thread::Result<Result<Cpu, MeterError>>) -> Result<Cpu, MeterError> {
-    result
-        .unwrap_or_else(|_| Err(MeterError::not_possible("measure a CPU", "its thread ended before it said anything")))
+    result.unwrap_or_else(|_| Err(MeterError::not_possible("measure a CPU", "its thread ended early")))
 }
 
 /// All gaps of one CPU, folded.
@@ -164,7 +164,7 @@ fn lengths(watched: &Watched) -> Vec<Samples> {
     kinds.into_iter().map(of).filter(|samples| samples.histogram.summary().is_some()).collect()
 }
 
-fn as_siege(cpu: usize, is_real_time: bool, said: Option<siege::Said>) -> Cpu {
+fn from_threshold_baseline(cpu: usize, is_real_time: bool, said: Option<threshold_baseline::Said>) -> Cpu {
     let mut told = Cpu { is_real_time, ..Cpu::unmeasured(cpu, "no gap of 1 ms within 50 ms") };
     told.model = Some(Model::None);
     if let Some(said) = said {

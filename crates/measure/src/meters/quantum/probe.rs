@@ -72,7 +72,7 @@ pub(super) fn watch(
         Class::Auto => sched::set_fifo(PRIORITY).is_ok(),
     };
     let scale = Scale::measured();
-    let mut seen = Seen {
+    let mut seen = BurstLog {
         ticks: Vec::with_capacity(1024),
         bursts: Vec::new(),
         not_kept: 0,
@@ -106,7 +106,7 @@ fn bursts(
     is_real_time: bool,
     scale: &Scale,
     duration_ns: u64,
-    seen: &mut Seen<'_>,
+    seen: &mut BurstLog<'_>,
     watch: &Watch<'_>,
 ) -> Option<&'static str> {
     let begin_ns = clock::monotonic_ns();
@@ -135,7 +135,7 @@ fn bursts(
 }
 
 /// Gaps and bursts on the cycle counter.
-struct Seen<'a> {
+struct BurstLog<'a> {
     ticks: Vec<(u64, u64, Label)>,
     bursts: Vec<(u64, u64)>,
     not_kept: u64,
@@ -144,7 +144,7 @@ struct Seen<'a> {
     labeller: &'a Labeller,
 }
 
-impl Seen<'_> {
+impl BurstLog<'_> {
     /// Spins until the counter reads `until`.
     fn burst(&mut self, until: u64) {
         let mut turns = self.labeller.mark();
@@ -222,7 +222,9 @@ impl Labeller {
         let (labels, rseq) = match (tested, &turns) {
             (Ok(watcher), _) => (Labels::Rseq, Some(watcher)),
             (Err(why), Ok(_)) => (Labels::Turns(why.to_string()), None),
-            (Err(why), Err(errno)) => (Labels::None(format!("{why}; and the kernel counts no turns: {errno}")), None),
+            (Err(why), Err(errno)) => {
+                (Labels::None(format!("{why}; and the kernel does not count context switches: {errno}")), None)
+            }
         };
         Labeller { labels, rseq, turns: turns.ok() }
     }

@@ -34,7 +34,8 @@ pub enum Method {
     #[default]
     Fold,
     /// The first gap of a millisecond within 50 ms.
-    Siege,
+    #[serde(rename = "siege")]
+    ThresholdBaseline,
 }
 
 /// How to measure.

@@ -40,12 +40,12 @@ fn one_that_is_stopped_says_so() {
 
 #[test]
 fn a_siege_without_a_second_gap_has_no_period() {
-    let said = |period_ns| siege::Said { period_ns, gap_ns: 6e6, start_ns: 5 };
-    let none = as_siege(0, true, None);
+    let said = |period_ns| threshold_baseline::Said { period_ns, gap_ns: 6e6, start_ns: 5 };
+    let none = from_threshold_baseline(0, true, None);
     assert_eq!((none.model, none.period_ms, none.confidence), (Some(Model::None), None, None));
-    let one = as_siege(0, true, Some(said(None)));
+    let one = from_threshold_baseline(0, true, Some(said(None)));
     assert_eq!((one.model, one.period_ms, one.share), (Some(Model::FixedSlot), None, None));
-    let two = as_siege(0, true, Some(said(Some(1e7))));
+    let two = from_threshold_baseline(0, true, Some(said(Some(1e7))));
     assert_eq!((two.period_ms, two.share), (Some(10.0), Some(0.4)));
 }
 

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, ThreadCounts};
+use super::measured::{Kind, Measured};
 use super::parse::{Pairs, Stalls, Stat, Ticks};
 use super::report::{
     CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Rates, Shares, System, ThreadRates,
 };
-use super::seen::{Kind, Seen};
 use super::settings::Pages;
 use crate::Lost;
 
@@ -24,7 +24,7 @@ const THREADS_SHOWN: usize = 16;
 #[derive(Clone, Debug)]
 pub struct PagesSeen {
     /// smaps_rollup.
-    pub rollup: Seen<Pairs>,
+    pub rollup: Measured<Pairs>,
     /// Whether the marks were cleared at the beginning.
     pub pages: Pages,
 }
@@ -42,32 +42,32 @@ pub fn between(before: &Counts, after: &Counts, pages: Option<&PagesSeen>) -> Ra
 }
 
 /// By how much a counter grew.
-fn delta<P>(before: &Seen<P>, after: &Seen<P>, name: &str, of: impl Fn(&P) -> Option<u64>) -> Seen<u64> {
+fn delta<P>(before: &Measured<P>, after: &Measured<P>, name: &str, of: impl Fn(&P) -> Option<u64>) -> Measured<u64> {
     before.and_then(|before| {
         after.and_then(|after| match (of(before), of(after)) {
             (Some(before), Some(after)) => grown(name, before, after),
-            _ => Seen::absent(format!("this kernel does not count {name}")),
+            _ => Measured::absent(format!("this kernel does not count {name}")),
         })
     })
 }
 
-fn grown(name: &str, before: u64, after: u64) -> Seen<u64> {
+fn grown(name: &str, before: u64, after: u64) -> Measured<u64> {
     match after.checked_sub(before) {
-        Some(grown) => Seen::Known(grown),
-        None => Seen::odd(format!("{name} went back from {before} to {after}: it wrapped round or was set anew")),
+        Some(grown) => Measured::Known(grown),
+        None => Measured::odd(format!("{name} went back from {before} to {after}: it wrapped round or was set anew")),
     }
 }
 
-fn per_second(count: Seen<u64>, elapsed_ns: u64) -> Seen<f64> {
+fn per_second(count: Measured<u64>, elapsed_ns: u64) -> Measured<f64> {
     count.and_then(|count| share(*count as f64 * 1e9, elapsed_ns))
 }
 
 /// `of / elapsed_ns`, which is no number where no time passed.
-fn share(of: f64, elapsed_ns: u64) -> Seen<f64> {
+fn share(of: f64, elapsed_ns: u64) -> Measured<f64> {
     if elapsed_ns == 0 {
-        return Seen::odd("no time passed between the readings");
+        return Measured::odd("no time passed between the readings");
     }
-    Seen::Known(of / elapsed_ns as f64)
+    Measured::Known(of / elapsed_ns as f64)
 }
 
 fn system(before: &Counts, after: &Counts, elapsed_ns: u64) -> System {
@@ -112,16 +112,16 @@ fn sum(pairs: &Pairs, prefix: &str) -> Option<u64> {
     found.try_fold(0_u64, u64::checked_add)
 }
 
-fn memory(meminfo: &Seen<Pairs>) -> Memory {
+fn memory(meminfo: &Measured<Pairs>) -> Memory {
     let field = |name: &str| {
         meminfo.and_then(|fields| match fields.get(name) {
-            Some(bytes) => Seen::Known(*bytes),
-            None => Seen::absent(format!("/proc/meminfo has no {name}")),
+            Some(bytes) => Measured::Known(*bytes),
+            None => Measured::absent(format!("/proc/meminfo has no {name}")),
         })
     };
     let free = field("SwapFree");
     let swap = field("SwapTotal");
-    let used = swap.and_then(|swap| free.and_then(|free| Seen::Known(swap.saturating_sub(*free))));
+    let used = swap.and_then(|swap| free.and_then(|free| Measured::Known(swap.saturating_sub(*free))));
     Memory {
         total_bytes: field("MemTotal"),
         available_bytes: field("MemAvailable"),
@@ -130,8 +130,8 @@ fn memory(meminfo: &Seen<Pairs>) -> Memory {
     }
 }
 
-fn pressure(before: &[Seen<Stalls>; 3], after: &[Seen<Stalls>; 3], elapsed_ns: u64) -> Vec<Pressure> {
-    let one = |(resource, (before, after)): (Resource, (&Seen<Stalls>, &Seen<Stalls>))| {
+fn pressure(before: &[Measured<Stalls>; 3], after: &[Measured<Stalls>; 3], elapsed_ns: u64) -> Vec<Pressure> {
+    let one = |(resource, (before, after)): (Resource, (&Measured<Stalls>, &Measured<Stalls>))| {
         let name = resource.name();
         let of = |kind: &str, of: fn(&Stalls) -> Option<u64>| {
             let stalled = delta(before, after, &format!("the total of {kind} pressure on {name}"), of);
@@ -147,11 +147,11 @@ fn pressure(before: &[Seen<Stalls>; 3], after: &[Seen<Stalls>; 3], elapsed_ns: u
 }
 
 /// Of all CPUs together, and of each.
-fn cpu_shares(before: &Seen<Stat>, after: &Seen<Stat>, elapsed_ns: u64) -> (Seen<Shares>, Vec<CpuShares>) {
+fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) -> (Measured<Shares>, Vec<CpuShares>) {
     let (before, after) = match (before, after) {
-        (Seen::Known(before), Seen::Known(after)) => (before, after),
-        (Seen::Unknown(unknown), _) | (_, Seen::Unknown(unknown)) => {
-            return (Seen::Unknown(unknown.clone()), Vec::new());
+        (Measured::Known(before), Measured::Known(after)) => (before, after),
+        (Measured::Unknown(unknown), _) | (_, Measured::Unknown(unknown)) => {
+            return (Measured::Unknown(unknown.clone()), Vec::new());
         }
     };
     let mut cpus = Vec::new();
@@ -159,9 +159,9 @@ fn cpu_shares(before: &Seen<Stat>, after: &Seen<Stat>, elapsed_ns: u64) -> (Seen
     for (&cpu, first) in &before.cpus {
         let spent = match after.cpus.get(&cpu) {
             Some(last) => spent(cpu, first, last, elapsed_ns),
-            None => Seen::absent(format!("CPU {cpu} went offline meanwhile")),
+            None => Measured::absent(format!("CPU {cpu} went offline meanwhile")),
         };
-        if let Seen::Known(spent) = &spent {
+        if let Measured::Known(spent) = &spent {
             sum.add(spent);
             summed += 1;
             iowait_is_known &= spent.iowait.is_some();
@@ -169,14 +169,14 @@ fn cpu_shares(before: &Seen<Stat>, after: &Seen<Stat>, elapsed_ns: u64) -> (Seen
         cpus.push(CpuShares { cpu, shares: spent.and_then(|spent| shares(cpu, spent, elapsed_ns)) });
     }
     for &cpu in after.cpus.keys().filter(|cpu| !before.cpus.contains_key(cpu)) {
-        cpus.push(CpuShares { cpu, shares: Seen::absent(format!("CPU {cpu} came online meanwhile")) });
+        cpus.push(CpuShares { cpu, shares: Measured::absent(format!("CPU {cpu} came online meanwhile")) });
     }
     cpus.sort_unstable_by_key(|shares| shares.cpu);
     if !iowait_is_known {
         sum.iowait = None;
     }
     if summed == 0 {
-        return (Seen::odd("no CPU was counted at both readings"), cpus);
+        return (Measured::odd("no CPU was counted at both readings"), cpus);
     }
     (sum.shares(elapsed_ns.saturating_mul(summed), "the sum of iowait"), cpus)
 }
@@ -210,13 +210,15 @@ impl Spent {
         kinds.into_iter().fold(0, u64::saturating_add)
     }
 
-    fn shares(&self, elapsed_ns: u64, iowait_name: &str) -> Seen<Shares> {
+    fn shares(&self, elapsed_ns: u64, iowait_name: &str) -> Measured<Shares> {
         let total = self.total();
         if total == 0 || elapsed_ns == 0 {
-            return Seen::odd("nothing was counted: less than the unit of 10 ms passed, or it was offline throughout");
+            return Measured::odd(
+                "nothing was counted: less than the unit of 10 ms passed, or it was offline throughout",
+            );
         }
         let of = |ticks: u64| ticks as f64 / total as f64;
-        Seen::Known(Shares {
+        Measured::Known(Shares {
             user: of(self.user),
             system: of(self.system),
             irq: of(self.irq),
@@ -224,19 +226,19 @@ impl Spent {
             steal: of(self.steal),
             idle: of(self.idle),
             iowait: match self.iowait {
-                Some(ticks) => Seen::Known(of(ticks)),
-                None => Seen::odd(format!("{iowait_name} went back, as the kernel lets it")),
+                Some(ticks) => Measured::Known(of(ticks)),
+                None => Measured::odd(format!("{iowait_name} went back, as the kernel lets it")),
             },
             counted: total as f64 * TICK_NS as f64 / elapsed_ns as f64,
         })
     }
 }
 
-fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Seen<Spent> {
+fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Measured<Spent> {
     let mut back = None;
     let mut kind = |name: &str, before: u64, after: u64| match grown(&format!("{name} of CPU {cpu}"), before, after) {
-        Seen::Known(grown) => grown,
-        Seen::Unknown(unknown) => {
+        Measured::Known(grown) => grown,
+        Measured::Unknown(unknown) => {
             back = Some(unknown);
             0
         }
@@ -253,7 +255,7 @@ fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Seen<Spe
         iowait: after.iowait.checked_sub(before.iowait),
     };
     if let Some(unknown) = back {
-        return Seen::Unknown(unknown);
+        return Measured::Unknown(unknown);
     }
     let kinds = [spent.user, spent.system, spent.irq, spent.softirq, spent.steal, spent.idle];
     // What a lying counter grew by need not fit.
@@ -261,18 +263,18 @@ fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Seen<Spe
     let passed_ns = u128::from(elapsed_ns);
     if counted_ns > passed_ns + passed_ns / 4 + u128::from(SURPLUS_NS) {
         let ms = |ns: u128| ns / 1_000_000;
-        return Seen::odd(format!("CPU {cpu} counted {} ms while {} ms passed", ms(counted_ns), ms(passed_ns)));
+        return Measured::odd(format!("CPU {cpu} counted {} ms while {} ms passed", ms(counted_ns), ms(passed_ns)));
     }
-    Seen::Known(spent)
+    Measured::Known(spent)
 }
 
-fn shares(cpu: usize, spent: &Spent, elapsed_ns: u64) -> Seen<Shares> {
+fn shares(cpu: usize, spent: &Spent, elapsed_ns: u64) -> Measured<Shares> {
     spent.shares(elapsed_ns, &format!("iowait of CPU {cpu}"))
 }
 
 fn group(before: &GroupCounts, after: &GroupCounts, elapsed_ns: u64) -> Group {
     let levels = before.levels.and_then(|before| {
-        after.levels.and_then(|after| Seen::Known(after.iter().map(|after| level(before, after)).collect()))
+        after.levels.and_then(|after| Measured::Known(after.iter().map(|after| level(before, after)).collect()))
     });
     let memory = |name: &str, of: &dyn Fn(&Pairs) -> Option<u64>| {
         per_second(delta(&before.memory, &after.memory, &format!("{name} of memory.stat"), of), elapsed_ns)
@@ -295,7 +297,7 @@ fn level(before: &[LevelCounts], after: &LevelCounts) -> Level {
         .find(|before| before.directory == after.directory)
     {
         Some(before) => delta(&before.stat, &after.stat, &format!("{name} of {}/cpu.stat", after.directory), of),
-        None => Seen::absent(format!("{} was not there at the first reading", after.directory)),
+        None => Measured::absent(format!("{} was not there at the first reading", after.directory)),
     };
     // In nanoseconds in version 1, in microseconds in version 2.
     let throttled_ns = |pairs: &Pairs| {
@@ -316,9 +318,9 @@ fn process(
     after: &ProcessCounts,
     machine: &Counts,
     pages: Option<&PagesSeen>,
-) -> Seen<ProcessRates> {
+) -> Measured<ProcessRates> {
     if before.stat.start_ticks != after.stat.start_ticks {
-        return Seen::odd(format!("process {} ended, and another has its number now", before.pid));
+        return Measured::odd(format!("process {} ended, and another has its number now", before.pid));
     }
     let elapsed_ns = after.at_ns.saturating_sub(before.at_ns);
     let grown = |name: &str, before: u64, after: u64| grown(&format!("{name} of the process"), before, after);
@@ -333,7 +335,7 @@ fn process(
         let count = lost.count.saturating_add(after.threads_beyond as u64);
         lost = Lost::of(count, "threads that ended meanwhile, or beyond the most that are read");
     }
-    Seen::Known(ProcessRates {
+    Measured::Known(ProcessRates {
         pid: after.pid,
         name: after.stat.name.clone(),
         elapsed_ns,
@@ -352,7 +354,7 @@ fn process(
 }
 
 /// What each thread did between the readings. One that is new has done all that it counts since; of one that ended nobody can tell.
-fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Seen<BTreeMap<u32, ThreadCounts>>, Lost) {
+fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Measured<BTreeMap<u32, ThreadCounts>>, Lost) {
     let mut gone = 0;
     let threads = before.threads.and_then(|before| {
         after.threads.and_then(|after| {
@@ -376,7 +378,7 @@ fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Seen<BTreeMap<u32,
                 };
                 (*tid, grown)
             };
-            Seen::Known(after.iter().map(since).collect())
+            Measured::Known(after.iter().map(since).collect())
         })
     });
     (threads, Lost::of(gone, "threads that ended meanwhile: what they did since the reading before is not known"))
@@ -405,30 +407,32 @@ fn process_memory(
     machine: &Counts,
     pages: Option<&PagesSeen>,
 ) -> ProcessMemory {
-    let field = |of: &Seen<Pairs>, name: &str| {
+    let field = |of: &Measured<Pairs>, name: &str| {
         of.and_then(|fields| match fields.get(name) {
-            Some(bytes) => Seen::Known(*bytes),
-            None => Seen::absent(format!("the kernel tells no {name} of it")),
+            Some(bytes) => Measured::Known(*bytes),
+            None => Measured::absent(format!("the kernel does not report {name}")),
         })
     };
     let rolled_up = |name: &str| match pages {
         Some(pages) => field(&pages.rollup, name),
-        None => Seen::absent("it is read once, at the end"),
+        None => Measured::absent("it is read once, at the end"),
     };
     let swap = field(&after.status, "VmSwap");
     let swap_grown = field(&before.status, "VmSwap").and_then(|before| {
         let grown = |after: &u64| i64::try_from(i128::from(*after) - i128::from(*before));
-        swap.and_then(|after| grown(after).map_or_else(|_| Seen::odd("VmSwap is beyond all reason"), Seen::Known))
+        swap.and_then(|after| {
+            grown(after).map_or_else(|_| Measured::odd("VmSwap is beyond all reason"), Measured::Known)
+        })
     });
     let (limit_bytes, limit_by) = match &machine.group.limit {
-        Seen::Known(Some(limit)) => (Seen::Known(limit.bytes), limit.directory.clone()),
-        Seen::Unknown(unknown) if unknown.unknown != Kind::Absent => {
-            (Seen::Unknown(unknown.clone()), "its control group".to_owned())
+        Measured::Known(Some(limit)) => (Measured::Known(limit.bytes), limit.directory.clone()),
+        Measured::Unknown(unknown) if unknown.unknown != Kind::Absent => {
+            (Measured::Unknown(unknown.clone()), "its control group".to_owned())
         }
-        Seen::Known(None) | Seen::Unknown(_) => (memory(&machine.meminfo).total_bytes, "all memory".to_owned()),
+        Measured::Known(None) | Measured::Unknown(_) => (memory(&machine.meminfo).total_bytes, "all memory".to_owned()),
     };
     let rss = field(&after.status, "VmRSS");
-    let needs = rss.and_then(|rss| swap.and_then(|swap| Seen::Known(rss.saturating_add(*swap))));
+    let needs = rss.and_then(|rss| swap.and_then(|swap| Measured::Known(rss.saturating_add(*swap))));
     ProcessMemory {
         pss_bytes: rolled_up("Pss"),
         swap_grown_bytes: swap_grown,

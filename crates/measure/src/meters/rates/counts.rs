@@ -6,9 +6,9 @@ use evenkeel_hostfs::{Refusal, Root, Why};
 use evenkeel_sys::{Errno, schedstat};
 
 use super::group::{MemoryLimit, Place, Places, memory_limit};
+use super::measured::Measured;
 use super::parse::{Pairs, Process, Stalls, Stat, parse_fields, parse_pairs, parse_process, parse_stalls, parse_stat};
 use super::report::Quota;
-use super::seen::Seen;
 use super::settings::Target;
 
 /// The most threads of a process that are read each time: two files each, some 20 us together.
@@ -45,32 +45,32 @@ pub struct Counts {
     /// When, on the monotonic clock.
     pub at_ns: u64,
     /// /proc/stat.
-    pub stat: Seen<Stat>,
+    pub stat: Measured<Stat>,
     /// /proc/vmstat.
-    pub vmstat: Seen<Pairs>,
+    pub vmstat: Measured<Pairs>,
     /// /proc/meminfo, in bytes.
-    pub meminfo: Seen<Pairs>,
+    pub meminfo: Measured<Pairs>,
     /// /proc/pressure.
-    pub pressure: [Seen<Stalls>; 3],
+    pub pressure: [Measured<Stalls>; 3],
     /// Of the group.
     pub group: GroupCounts,
     /// Of the process, where one is looked at.
-    pub process: Option<Seen<ProcessCounts>>,
+    pub process: Option<Measured<ProcessCounts>>,
 }
 
 /// What is counted of a control group.
 #[derive(Clone, Debug)]
 pub struct GroupCounts {
     /// The group and those around it, the innermost first.
-    pub levels: Seen<Vec<LevelCounts>>,
+    pub levels: Measured<Vec<LevelCounts>>,
     /// Its pressure.
-    pub pressure: [Seen<Stalls>; 3],
+    pub pressure: [Measured<Stalls>; 3],
     /// What memory it uses, in bytes.
-    pub used_bytes: Seen<u64>,
+    pub used_bytes: Measured<u64>,
     /// The tightest limit on it.
-    pub limit: Seen<Option<MemoryLimit>>,
+    pub limit: Measured<Option<MemoryLimit>>,
     /// memory.stat.
-    pub memory: Seen<Pairs>,
+    pub memory: Measured<Pairs>,
 }
 
 /// What is counted of a group's CPU time.
@@ -79,9 +79,9 @@ pub struct LevelCounts {
     /// Its directory.
     pub directory: String,
     /// Its limit; `None` is none.
-    pub quota: Seen<Option<Quota>>,
+    pub quota: Measured<Option<Quota>>,
     /// cpu.stat.
-    pub stat: Seen<Pairs>,
+    pub stat: Measured<Pairs>,
 }
 
 /// What is counted of a process.
@@ -94,9 +94,9 @@ pub struct ProcessCounts {
     /// /proc/PID/stat.
     pub stat: Process,
     /// /proc/PID/status.
-    pub status: Seen<Pairs>,
+    pub status: Measured<Pairs>,
     /// Its threads.
-    pub threads: Seen<BTreeMap<u32, ThreadCounts>>,
+    pub threads: Measured<BTreeMap<u32, ThreadCounts>>,
     /// Threads beyond the most that are read.
     pub threads_beyond: usize,
 }
@@ -137,33 +137,33 @@ impl Counts {
 }
 
 /// What `parse` makes of a file.
-fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Seen<T> {
+fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Measured<T> {
     match root.text(path) {
         Ok(text) => match parse(&text) {
-            Some(value) => Seen::Known(value),
-            None => Seen::odd(format!("{path} does not hold {what}")),
+            Some(value) => Measured::Known(value),
+            None => Measured::odd(format!("{path} does not hold {what}")),
         },
-        Err(refusal) => Seen::refused(&refusal),
+        Err(refusal) => Measured::refused(&refusal),
     }
 }
 
-fn stalls(root: &Root, path: &str) -> Seen<Stalls> {
+fn stalls(root: &Root, path: &str) -> Measured<Stalls> {
     match root.text(path) {
         // A kernel with psi=0 has the files, and refuses to say anything in them.
         Err(Refusal { why: Why::Errno(errno), .. }) if errno == Errno::OPNOTSUPP => {
-            Seen::absent(format!("read {path}: the kernel does not count pressure (psi=1 on its command line)"))
+            Measured::absent(format!("read {path}: the kernel does not count pressure (psi=1 on its command line)"))
         }
-        Err(refusal) => Seen::refused(&refusal),
+        Err(refusal) => Measured::refused(&refusal),
         Ok(text) => match parse_stalls(&text) {
-            Some(stalls) => Seen::Known(stalls),
-            None => Seen::odd(format!("{path} does not hold the totals of stalls")),
+            Some(stalls) => Measured::Known(stalls),
+            None => Measured::odd(format!("{path} does not hold the totals of stalls")),
         },
     }
 }
 
 impl GroupCounts {
     fn of(root: &Root, places: &Places) -> GroupCounts {
-        let file = |place: &Seen<Place>, v1: &str, v2: &str| {
+        let file = |place: &Measured<Place>, v1: &str, v2: &str| {
             place.clone().map(|place| format!("{}/{}", place.directory(), if place.is_v2 { v2 } else { v1 }))
         };
         let pressure = Resource::ALL.map(|resource| {
@@ -182,7 +182,7 @@ impl GroupCounts {
     }
 }
 
-fn levels(root: &Root, place: &Place) -> Seen<Vec<LevelCounts>> {
+fn levels(root: &Root, place: &Place) -> Measured<Vec<LevelCounts>> {
     let level = |directory: String| {
         let stat = read(root, &format!("{directory}/cpu.stat"), "names with numbers", parse_pairs);
         let quota = if place.is_v2 { quota_v2(root, &directory) } else { quota_v1(root, &directory) };
@@ -191,81 +191,81 @@ fn levels(root: &Root, place: &Place) -> Seen<Vec<LevelCounts>> {
     let levels: Vec<LevelCounts> = place.levels().into_iter().map(level).collect();
     // A container of version 1 does not show the inner groups of the host's path.
     match levels.iter().position(|level| level.stat.known().is_some()) {
-        Some(first) => Seen::Known(levels.into_iter().skip(first).collect()),
+        Some(first) => Measured::Known(levels.into_iter().skip(first).collect()),
         None => match levels.into_iter().next() {
             Some(level) => level.stat.map(|_| Vec::new()),
-            None => Seen::absent("the control group has no place"),
+            None => Measured::absent("the control group has no place"),
         },
     }
 }
 
 /// `50000 100000`, or `max 100000`. The outermost group has no such file: nothing limits it.
-fn quota_v2(root: &Root, directory: &str) -> Seen<Option<Quota>> {
+fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     let path = format!("{directory}/cpu.max");
     match root.text(&path) {
         Ok(text) => {
             let mut words = text.split_ascii_whitespace();
             let (quota, period) = (words.next(), words.next().and_then(|word| word.parse().ok()));
             match (quota, quota.and_then(|word| word.parse().ok()), period) {
-                (Some("max"), _, _) => Seen::Known(None),
-                (_, Some(quota_us), Some(period_us)) => Seen::Known(Some(Quota { quota_us, period_us })),
-                _ => Seen::odd(format!("{path} is no quota and period")),
+                (Some("max"), _, _) => Measured::Known(None),
+                (_, Some(quota_us), Some(period_us)) => Measured::Known(Some(Quota { quota_us, period_us })),
+                _ => Measured::odd(format!("{path} is no quota and period")),
             }
         }
-        Err(Refusal { why: Why::Errno(errno), .. }) if errno.is_absence() => Seen::Known(None),
-        Err(refusal) => Seen::refused(&refusal),
+        Err(Refusal { why: Why::Errno(errno), .. }) if errno.is_absence() => Measured::Known(None),
+        Err(refusal) => Measured::refused(&refusal),
     }
 }
 
-fn quota_v1(root: &Root, directory: &str) -> Seen<Option<Quota>> {
+fn quota_v1(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     let number = |name: &str| read(root, &format!("{directory}/{name}"), "a number", |text| text.trim().parse().ok());
-    let quota: Seen<i64> = number("cpu.cfs_quota_us");
+    let quota: Measured<i64> = number("cpu.cfs_quota_us");
     quota.and_then(|quota_us| match u64::try_from(*quota_us) {
         Ok(quota_us) => number("cpu.cfs_period_us").and_then(|period_us| match u64::try_from(*period_us) {
-            Ok(period_us) => Seen::Known(Some(Quota { quota_us, period_us })),
-            Err(_) => Seen::odd(format!("{directory}/cpu.cfs_period_us is {period_us}")),
+            Ok(period_us) => Measured::Known(Some(Quota { quota_us, period_us })),
+            Err(_) => Measured::odd(format!("{directory}/cpu.cfs_period_us is {period_us}")),
         }),
-        Err(_) => Seen::Known(None),
+        Err(_) => Measured::Known(None),
     })
 }
 
 impl ProcessCounts {
     /// Of one process; unknown where there is none, or where it has ended.
-    fn of(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Seen<ProcessCounts> {
+    fn of(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Measured<ProcessCounts> {
         let at_ns = now_ns();
         read(root, &format!("/proc/{pid}/stat"), "what is counted of a process", parse_process).and_then(|stat| {
             if stat.is_zombie {
-                return Seen::absent(format!("process {pid} ({}) has ended", stat.name));
+                return Measured::absent(format!("process {pid} ({}) has ended", stat.name));
             }
             let status = read(root, &format!("/proc/{pid}/status"), "names with numbers", parse_fields);
             let (threads, threads_beyond) = threads(root, pid);
-            Seen::Known(ProcessCounts { pid, at_ns, stat: stat.clone(), status, threads, threads_beyond })
+            Measured::Known(ProcessCounts { pid, at_ns, stat: stat.clone(), status, threads, threads_beyond })
         })
     }
 }
 
 /// The threads of a process: those that end while they are read are left out.
-fn threads(root: &Root, pid: u32) -> (Seen<BTreeMap<u32, ThreadCounts>>, usize) {
+fn threads(root: &Root, pid: u32) -> (Measured<BTreeMap<u32, ThreadCounts>>, usize) {
     let names = match root.entries(&format!("/proc/{pid}/task")) {
         Ok(names) => names,
-        Err(refusal) => return (Seen::refused(&refusal), 0),
+        Err(refusal) => return (Measured::refused(&refusal), 0),
     };
     let mut threads = BTreeMap::new();
     let mut denied = None;
     for tid in names.iter().take(THREADS_MAX).filter_map(|name| name.parse::<u32>().ok()) {
         match thread(root, pid, tid) {
-            Seen::Known(counts) => drop(threads.insert(tid, counts)),
+            Measured::Known(counts) => drop(threads.insert(tid, counts)),
             unknown => denied = Some(unknown),
         }
     }
     let beyond = names.len().saturating_sub(THREADS_MAX);
     match denied {
         Some(unknown) if threads.is_empty() => (unknown.map(|_| BTreeMap::new()), beyond),
-        _ => (Seen::Known(threads), beyond),
+        _ => (Measured::Known(threads), beyond),
     }
 }
 
-fn thread(root: &Root, pid: u32, tid: u32) -> Seen<ThreadCounts> {
+fn thread(root: &Root, pid: u32, tid: u32) -> Measured<ThreadCounts> {
     let dir = format!("/proc/{pid}/task/{tid}");
     let delays =
         read(root, &format!("{dir}/schedstat"), "three numbers", |text| schedstat::parse_schedstat(text.as_bytes()));
@@ -286,6 +286,6 @@ fn thread(root: &Root, pid: u32, tid: u32) -> Seen<ThreadCounts> {
 
 /// What a process has in memory (/proc/PID/smaps_rollup), in bytes. The kernel walks all its pages for it, and holds up its page
 /// faults meanwhile: not to be read often.
-pub(super) fn pages(root: &Root, pid: u32) -> Seen<Pairs> {
+pub(super) fn pages(root: &Root, pid: u32) -> Measured<Pairs> {
     read(root, &format!("/proc/{pid}/smaps_rollup"), "names with numbers", parse_fields)
 }

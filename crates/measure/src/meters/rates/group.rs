@@ -2,8 +2,8 @@
 
 use evenkeel_hostfs::{Root, Why};
 
+use super::measured::Measured;
 use super::parse::{parse_limit, parse_membership};
-use super::seen::Seen;
 
 /// The deepest group that is looked at. Groups of systemd and Kubernetes are under ten levels deep.
 const DEPTH_MAX: usize = 32;
@@ -24,11 +24,11 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Places {
     /// Where its CPU time is counted and limited.
-    pub cpu: Seen<Place>,
+    pub cpu: Measured<Place>,
     /// Where its memory is.
-    pub memory: Seen<Place>,
+    pub memory: Measured<Place>,
     /// Where its pressure is told, which only version 2 does.
-    pub pressure: Seen<Place>,
+    pub pressure: Measured<Place>,
 }
 
 impl Places {
@@ -45,10 +45,10 @@ impl Places {
     fn from(root: &Root, path: &str, name: Option<&str>) -> Places {
         let lines = match root.text(path) {
             Ok(text) => match parse_membership(&text) {
-                Some(lines) => Seen::Known(lines),
-                None => Seen::odd(format!("{path} has no lines of NUMBER:CONTROLLERS:PATH")),
+                Some(lines) => Measured::Known(lines),
+                None => Measured::odd(format!("{path} has no lines of NUMBER:CONTROLLERS:PATH")),
             },
-            Err(refusal) => Seen::refused(&refusal),
+            Err(refusal) => Measured::refused(&refusal),
         };
         let of = |controller: &str| lines.and_then(|lines| place(lines, controller, name));
         Places { cpu: of("cpu"), memory: of("memory"), pressure: of("") }
@@ -56,7 +56,7 @@ impl Places {
 }
 
 /// A controller belongs to version 1 where a line names it, else to version 2; the empty name is version 2's tree itself.
-fn place(lines: &[(String, String)], controller: &str, name: Option<&str>) -> Seen<Place> {
+fn place(lines: &[(String, String)], controller: &str, name: Option<&str>) -> Measured<Place> {
     let is_hybrid = lines.iter().any(|(controllers, _)| !controllers.is_empty());
     let own = lines
         .iter()
@@ -68,14 +68,14 @@ fn place(lines: &[(String, String)], controller: &str, name: Option<&str>) -> Se
         (None, Some((_, path))) => (TOP.to_owned(), path, true),
         (None, None) => {
             let tree = if controller.is_empty() { "version 2" } else { controller };
-            return Seen::absent(format!("no tree of control groups has {tree}"));
+            return Measured::absent(format!("no tree of control groups has {tree}"));
         }
     };
     let path = name.map_or_else(|| path.clone(), |name| below_mount(lines, name));
     if path.split('/').any(|part| part == "..") {
-        return Seen::odd(format!("the control group {path} is outside of what this namespace shows"));
+        return Measured::odd(format!("the control group {path} is outside of what this namespace shows"));
     }
-    Seen::Known(Place { mount, path: path.trim_end_matches('/').to_owned(), is_v2 })
+    Measured::Known(Place { mount, path: path.trim_end_matches('/').to_owned(), is_v2 })
 }
 
 /// A whole directory such as `/sys/fs/cgroup/cpu/game` without its mount.
@@ -124,7 +124,7 @@ pub struct MemoryLimit {
 }
 
 /// The tightest limit of the group and of those around it; `None` is no limit.
-pub(super) fn memory_limit(root: &Root, place: &Place) -> Seen<Option<MemoryLimit>> {
+pub(super) fn memory_limit(root: &Root, place: &Place) -> Measured<Option<MemoryLimit>> {
     let file = if place.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
     let mut tightest: Option<MemoryLimit> = None;
     for directory in place.levels() {
@@ -135,14 +135,14 @@ pub(super) fn memory_limit(root: &Root, place: &Place) -> Seen<Option<MemoryLimi
                     tightest = Some(MemoryLimit { bytes, directory });
                 }
                 Some(_) => {}
-                None => return Seen::odd(format!("{path} is no number of bytes")),
+                None => return Measured::odd(format!("{path} is no number of bytes")),
             },
             // The outermost group has no such file, and a container does not show the host's.
             Err(refusal) if matches!(refusal.why, Why::Errno(errno) if errno.is_absence()) => {}
-            Err(refusal) => return Seen::refused(&refusal),
+            Err(refusal) => return Measured::refused(&refusal),
         }
     }
-    Seen::Known(tightest)
+    Measured::Known(tightest)
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
         let directory = |membership: &str, name: Option<&str>| {
             let root = root(membership);
             let places = name.map_or_else(|| Places::of_process(&root, "self"), |name| Places::named(&root, name));
-            let told = |place: Seen<Place>| place.known().map_or_else(|| "?".to_owned(), Place::directory);
+            let told = |place: Measured<Place>| place.known().map_or_else(|| "?".to_owned(), Place::directory);
             [told(places.cpu), told(places.memory), told(places.pressure)].join(" ")
         };
         let hybrid = "2:cpu,cpuacct:/a\n1:memory:/b\n0::/c\n";
@@ -203,10 +203,10 @@ mod tests {
             memory_limit(&Root::captured(capture), &place)
         };
         let expected = MemoryLimit { bytes: 4096, directory: "/m/a".into() };
-        assert_eq!(limit(&texts), Seen::Known(Some(expected)));
+        assert_eq!(limit(&texts), Measured::Known(Some(expected)));
         texts.insert("/m/a/memory.max".into(), "x".into());
         assert_eq!(limit(&texts).why(), Some("/m/a/memory.max is no number of bytes"));
         texts.insert("/m/a/memory.max".into(), "max".into());
-        assert_eq!(limit(&texts), Seen::Known(None));
+        assert_eq!(limit(&texts), Measured::Known(None));
     }
 }

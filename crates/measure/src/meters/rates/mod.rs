@@ -7,9 +7,9 @@
 mod between;
 mod counts;
 mod group;
+mod measured;
 mod parse;
 mod report;
-mod seen;
 mod settings;
 mod spread;
 #[cfg(test)]
@@ -19,6 +19,7 @@ mod timeline;
 pub use between::{PagesSeen, between};
 pub use counts::{Counts, GroupCounts, LevelCounts, ProcessCounts, Resource, THREADS_MAX, ThreadCounts};
 pub use group::{MemoryLimit, Place, Places};
+pub use measured::{Kind, Measured, Unknown};
 pub use parse::{
     Pairs, Process, Stalls, Stat, Ticks, parse_fields, parse_limit, parse_membership, parse_pairs, parse_process,
     parse_stalls, parse_stat,
@@ -27,7 +28,6 @@ pub use report::{
     Cost, CpuShares, Group, Level, Memory, Pressure, ProcessMemory, ProcessRates, Quota, Rates, Report, Shares, Spread,
     System, ThreadRates,
 };
-pub use seen::{Kind, Seen, Unknown};
 pub use settings::{Pages, Settings, Target};
 pub use timeline::Stretch;
 
@@ -55,7 +55,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     }
     let cpu_before_ns = clock::thread_cpu_ns();
     let first = read(&settings.target);
-    if let Some(Seen::Unknown(unknown)) = &first.process {
+    if let Some(Measured::Unknown(unknown)) = &first.process {
         return Err(MeterError::not_possible("read what is counted of the process", &unknown.why));
     }
     let mut course = Course::new(&settings.target, settings.every_ms);
@@ -86,7 +86,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         _ => None,
     };
     let mut rates = between(&first, &last, pages.as_ref());
-    if let Some(Seen::Known(process)) = &mut rates.process {
+    if let Some(Measured::Known(process)) = &mut rates.process {
         process.ended = ended;
     }
     let elapsed_ns = last.at_ns.saturating_sub(first.at_ns);
@@ -141,13 +141,15 @@ fn sleep_until(deadline_ns: u64, watch: &Watch<'_>) -> bool {
 
 /// What became of the process, if it is not there any more.
 fn end_of_process(before: &Counts, now: &Counts) -> Option<String> {
-    let Some(Seen::Known(then)) = &before.process else { return None };
+    let Some(Measured::Known(then)) = &before.process else { return None };
     match now.process.as_ref()? {
-        Seen::Unknown(_) => Some("it ended during the measurement: the figures are of its time until then".to_owned()),
-        Seen::Known(now) if now.stat.start_ticks != then.stat.start_ticks => Some(
+        Measured::Unknown(_) => {
+            Some("it ended during the measurement: the figures are of its time until then".to_owned())
+        }
+        Measured::Known(now) if now.stat.start_ticks != then.stat.start_ticks => Some(
             "it ended during the measurement, and another has its number now: the figures are of its own time"
                 .to_owned(),
         ),
-        Seen::Known(_) => None,
+        Measured::Known(_) => None,
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::group::MemoryLimit;
-use super::seen::Seen;
+use super::measured::Measured;
 use super::timeline::Stretch;
 use crate::{Lost, Samples, Unit};
 
@@ -34,7 +34,7 @@ pub struct Rates {
     pub group: Group,
     /// The process that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub process: Option<Seen<ProcessRates>>,
+    pub process: Option<Measured<ProcessRates>>,
 }
 
 /// How one rate went.
@@ -79,31 +79,31 @@ pub struct System {
     /// The unit in which the kernel tells the times of CPUs: less than that does not show.
     pub cpu_time_unit_ms: u32,
     /// All CPUs that were online at both readings.
-    pub all: Seen<Shares>,
+    pub all: Measured<Shares>,
     /// Each CPU.
     pub cpus: Vec<CpuShares>,
     /// Switches from one thread to another, on all CPUs.
-    pub context_switches_per_s: Seen<f64>,
+    pub context_switches_per_s: Measured<f64>,
     /// Interrupts of all kinds.
-    pub interrupts_per_s: Seen<f64>,
+    pub interrupts_per_s: Measured<f64>,
     /// Second halves of interrupts.
-    pub softirqs_per_s: Seen<f64>,
+    pub softirqs_per_s: Measured<f64>,
     /// Processes and threads made.
-    pub forks_per_s: Seen<f64>,
+    pub forks_per_s: Measured<f64>,
     /// Page faults that no disk had to serve.
-    pub minor_faults_per_s: Seen<f64>,
+    pub minor_faults_per_s: Measured<f64>,
     /// Page faults that waited for a disk or for swap.
-    pub major_faults_per_s: Seen<f64>,
+    pub major_faults_per_s: Measured<f64>,
     /// Pages brought in from swap.
-    pub swap_ins_per_s: Seen<f64>,
+    pub swap_ins_per_s: Measured<f64>,
     /// Pages put out to swap.
-    pub swap_outs_per_s: Seen<f64>,
+    pub swap_outs_per_s: Measured<f64>,
     /// Times that a thread which asked for memory had to free some first.
-    pub direct_reclaims_per_s: Seen<f64>,
+    pub direct_reclaims_per_s: Measured<f64>,
     /// Pages that came back soon after they had been put out: the memory is smaller than what is worked with.
-    pub refaults_per_s: Seen<f64>,
+    pub refaults_per_s: Measured<f64>,
     /// Processes that were killed for want of memory.
-    pub oom_kills: Seen<u64>,
+    pub oom_kills: Measured<u64>,
     /// What had to wait for what.
     pub pressure: Vec<Pressure>,
     /// At the last reading.
@@ -114,13 +114,13 @@ pub struct System {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
     /// All.
-    pub total_bytes: Seen<u64>,
+    pub total_bytes: Measured<u64>,
     /// What can be had without swapping, as the kernel guesses.
-    pub available_bytes: Seen<u64>,
+    pub available_bytes: Measured<u64>,
     /// Room for swapping.
-    pub swap_bytes: Seen<u64>,
+    pub swap_bytes: Measured<u64>,
     /// What of it is used.
-    pub swap_used_bytes: Seen<u64>,
+    pub swap_used_bytes: Measured<u64>,
 }
 
 /// One CPU.
@@ -129,7 +129,7 @@ pub struct CpuShares {
     /// Its number.
     pub cpu: usize,
     /// What it spent its time with.
-    pub shares: Seen<Shares>,
+    pub shares: Measured<Shares>,
 }
 
 /// What CPUs spent their time with. All but `iowait` and `counted` make 1 together.
@@ -148,7 +148,7 @@ pub struct Shares {
     /// With nothing to run.
     pub idle: f64,
     /// The part of `idle` in which something waited for a disk.
-    pub iowait: Seen<f64>,
+    pub iowait: Measured<f64>,
     /// What of the time that passed was counted at all. Far under 1: a CPU was offline, or the machine stood still and nobody counted it.
     pub counted: f64,
 }
@@ -159,9 +159,9 @@ pub struct Pressure {
     /// cpu, memory or io.
     pub resource: &'static str,
     /// For which share of the time at least one thread waited.
-    pub some: Seen<f64>,
+    pub some: Measured<f64>,
     /// For which share all did that had something to do.
-    pub full: Seen<f64>,
+    pub full: Measured<f64>,
 }
 
 /// A limit of CPU time.
@@ -177,17 +177,17 @@ pub struct Quota {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
     /// The group and those around it, the innermost first: the limits of all of them hold it.
-    pub levels: Seen<Vec<Level>>,
+    pub levels: Measured<Vec<Level>>,
     /// What had to wait for what in it.
     pub pressure: Vec<Pressure>,
     /// Memory that it uses, at the last reading.
-    pub used_bytes: Seen<u64>,
+    pub used_bytes: Measured<u64>,
     /// The tightest limit on it; null is no limit.
-    pub limit: Seen<Option<MemoryLimit>>,
+    pub limit: Measured<Option<MemoryLimit>>,
     /// Page faults in it that waited for a disk or for swap.
-    pub major_faults_per_s: Seen<f64>,
+    pub major_faults_per_s: Measured<f64>,
     /// Pages that came back soon after they had been put out.
-    pub refaults_per_s: Seen<f64>,
+    pub refaults_per_s: Measured<f64>,
 }
 
 /// The CPU time of one group.
@@ -196,13 +196,13 @@ pub struct Level {
     /// Its directory.
     pub directory: String,
     /// Its limit; null is none.
-    pub quota: Seen<Option<Quota>>,
+    pub quota: Measured<Option<Quota>>,
     /// Periods of the limit in which it ran.
-    pub periods: Seen<u64>,
+    pub periods: Measured<u64>,
     /// Those in which it used its time up and stood still.
-    pub throttled_periods: Seen<u64>,
+    pub throttled_periods: Measured<u64>,
     /// For how long it stood still, summed over CPUs, in nanoseconds.
-    pub throttled_ns: Seen<u64>,
+    pub throttled_ns: Measured<u64>,
 }
 
 /// A process.
@@ -218,19 +218,19 @@ pub struct ProcessRates {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// CPU time as a share of one CPU.
-    pub cpu: Seen<f64>,
+    pub cpu: Measured<f64>,
     /// Page faults that no disk had to serve.
-    pub minor_faults_per_s: Seen<f64>,
+    pub minor_faults_per_s: Measured<f64>,
     /// Page faults that waited for a disk or for swap.
-    pub major_faults_per_s: Seen<f64>,
+    pub major_faults_per_s: Measured<f64>,
     /// How many of those there were: of these one is enough for a player to notice.
-    pub major_faults: Seen<u64>,
+    pub major_faults: Measured<u64>,
     /// How often its threads gave their CPU up.
-    pub voluntary_switches_per_s: Seen<f64>,
+    pub voluntary_switches_per_s: Measured<f64>,
     /// How often their CPU was taken from them.
-    pub involuntary_switches_per_s: Seen<f64>,
+    pub involuntary_switches_per_s: Measured<f64>,
     /// For how long they were ready and did not run: of each second, summed over threads.
-    pub run_delay: Seen<f64>,
+    pub run_delay: Measured<f64>,
     /// Those of its threads that waited longest, up to 16.
     pub threads: Vec<ThreadRates>,
     /// What it has in memory.
@@ -260,21 +260,21 @@ pub struct ThreadRates {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessMemory {
     /// In memory, shared pages in full.
-    pub rss_bytes: Seen<u64>,
+    pub rss_bytes: Measured<u64>,
     /// In memory, shared pages by its share of them.
-    pub pss_bytes: Seen<u64>,
+    pub pss_bytes: Measured<u64>,
     /// In swap.
-    pub swap_bytes: Seen<u64>,
+    pub swap_bytes: Measured<u64>,
     /// By how much that grew; negative where it shrank.
-    pub swap_grown_bytes: Seen<i64>,
+    pub swap_grown_bytes: Measured<i64>,
     /// What of it was referenced: since the measurement began, or since anybody last cleared the marks.
-    pub referenced_bytes: Seen<u64>,
+    pub referenced_bytes: Measured<u64>,
     /// Since when.
     pub referenced_since: &'static str,
     /// What it may have: the tightest limit of its group, or all memory.
-    pub limit_bytes: Seen<u64>,
+    pub limit_bytes: Measured<u64>,
     /// Who says so.
     pub limit_by: String,
     /// `rss_bytes` and `swap_bytes` together as a share of that: what it would take to have all of it in memory.
-    pub share_of_limit: Seen<f64>,
+    pub share_of_limit: Measured<f64>,
 }

@@ -99,7 +99,7 @@ impl Course {
 
     /// What there is of them. What this machine never tells is not lost.
     pub(super) fn finish(self) -> (Vec<Spread>, Lost) {
-        let why = "rates between two readings that could not be told";
+        let why = "unknown rates between two readings";
         let mut untold = 0;
         let mut spreads = Vec::new();
         for ((name, unit, _), series) in self.rates {

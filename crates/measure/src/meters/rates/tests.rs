@@ -396,7 +396,7 @@ fn who_may_not_look_is_told_so() {
     assert_eq!(counts.pressure[0].why(), Some(why));
     let process = counts.process.unwrap();
     let threads = &process.known().unwrap().threads;
-    assert!(matches!(threads, Seen::Unknown(Unknown { unknown: Kind::Denied, .. })), "{threads:?}");
+    assert!(matches!(threads, Measured::Unknown(Unknown { unknown: Kind::Denied, .. })), "{threads:?}");
 }
 
 /// /proc/stat of a machine of 200 CPUs, with as many interrupts as such a machine has.

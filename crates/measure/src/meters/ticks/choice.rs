@@ -61,7 +61,7 @@ pub enum Unclear {
         second_share: f64,
     },
     /// The loop holds too little of the work.
-    #[error("its loop of {hz:.2} Hz holds only {:.0} % of its CPU time: most of its work is no tick", work_share * 100.0)]
+    #[error("its loop of {hz:.2} Hz uses only {:.0} % of its CPU time, so most of its work is not a tick", work_share * 100.0)]
     LittleWork {
         /// The rate of the loop with the most work.
         hz: f64,
@@ -69,7 +69,7 @@ pub enum Unclear {
         work_share: f64,
     },
     /// The loop waits as one does that looks for packets.
-    #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and does {:.0} us then, which may be no tick", *poll_ns as f64 / 1e6, *work_ns as f64 / 1e3)]
+    #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and works for {:.0} us, which may not be a tick", *poll_ns as f64 / 1e6, *work_ns as f64 / 1e3)]
     Poll {
         /// Its rate.
         hz: f64,
@@ -79,7 +79,7 @@ pub enum Unclear {
         work_ns: u64,
     },
     /// Some wakes of a poll do more than the others.
-    #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time, and does more {heavier_hz:.2} times a second: that may be its tick", *poll_ns as f64 / 1e6)]
+    #[error("its loop of {hz:.2} Hz polls for {:.0} ms each time and does more work {heavier_hz:.2} times a second, which may be the tick", *poll_ns as f64 / 1e6)]
     HeavierWakes {
         /// Its rate.
         hz: f64,
@@ -90,14 +90,14 @@ pub enum Unclear {
     },
     /// Something else wakes the loop.
     #[error(
-        "its loop of {hz:.2} Hz is woken from outside, by packets, another program or a signal: it asked for a later time, or for none"
+        "its loop of {hz:.2} Hz is woken from outside, by packets, another program or a signal: it requested a later time or none"
     )]
     Woken {
         /// Its rate.
         hz: f64,
     },
     /// Too many of its times passed without a tick.
-    #[error("its loop of {hz:.2} Hz had a tick at only {:.0} % of its times", presence * 100.0)]
+    #[error("its loop of {hz:.2} Hz had a tick at only {:.0} % of the expected times", presence * 100.0)]
     Sparse {
         /// Its rate.
         hz: f64,
@@ -105,7 +105,7 @@ pub enum Unclear {
         presence: f64,
     },
     /// The server does next to nothing.
-    #[error("it uses {:.3} % of a CPU, too little to tell a tick of {hz:.2} Hz from a timer", cpu_share * 100.0)]
+    #[error("it uses {:.3} % of a CPU, too little to distinguish a tick of {hz:.2} Hz from a timer", cpu_share * 100.0)]
     Idle {
         /// The rate of the loop with the most work.
         hz: f64,
@@ -119,13 +119,13 @@ pub enum Unclear {
         hz: f64,
     },
     /// No thread entered the function that was named.
-    #[error("no thread of it entered {function}")]
+    #[error("none of its threads entered {function}")]
     NotEntered {
         /// The function.
         function: String,
     },
     /// The function that was named keeps no time.
-    #[error("it entered {function} {entries_hz:.1} times a second, at no set times and not once a period")]
+    #[error("it entered {function} {entries_hz:.1} times a second, at irregular times")]
     EnteredIrregularly {
         /// The function.
         function: String,

@@ -195,7 +195,7 @@ pub fn look(settings: &Settings, most_ns: u64, watch: &Watch<'_>) -> Result<(Cho
     let mut stream = watcher.end();
     let mut choice = choose(&stream, &settings.wanted);
     if choice.tick.is_none() && most_ns > settings.for_ns {
-        watch.progress(0.3, "looking for the tick for longer, since it is not clear");
+        watch.progress(0.3, "searching for the tick for longer, because it is unclear");
         threads::sleep(most_ns - settings.for_ns, watch);
         stream = stream.joined(watcher.end());
         choice = choose(&stream, &settings.wanted);

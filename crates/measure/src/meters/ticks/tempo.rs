@@ -104,9 +104,9 @@ impl std::fmt::Display for NoTick {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             NoTick::FewWakes => "it hardly woke",
-            NoTick::NoPeriod => "it woke at no set times, as a server does that waits for requests",
-            NoTick::TooMany => "it woke far more often than any tick, as a server does that waits for requests",
-            NoTick::NeverSleeps => "it never slept, so that nothing tells one tick from the next",
+            NoTick::NoPeriod => "it wakes at irregular times, like a server that waits for requests",
+            NoTick::TooMany => "it wakes far more often than any tick, like a server that waits for requests",
+            NoTick::NeverSleeps => "it never sleeps, so ticks can't be separated",
         })
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::client::Session;
 use super::open_loop::settle;
 use super::settings::Settings;
-use super::wire::{FILLER_BYTES_MIN, FromClient, Numbered, Tally};
+use super::wire::{FILLER_BYTES_MIN, FromClient, Numbered, SessionCounts};
 use crate::{MeterError, Watch};
 
 /// How long it sends.
@@ -89,7 +89,7 @@ pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Res
 }
 
 /// The tally once nothing more arrives.
-pub(crate) fn settled(session: &Session) -> Result<Option<Tally>, MeterError> {
+pub(crate) fn settled(session: &Session) -> Result<Option<SessionCounts>, MeterError> {
     let mut last = session.tally()?;
     for _ in 0..20 {
         clock::sleep_until_ns(clock::monotonic_ns() + 20_000_000);

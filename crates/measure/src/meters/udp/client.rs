@@ -8,7 +8,7 @@ use std::time::Duration;
 use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
 use evenkeel_sys::{Errno, clock};
 
-use super::wire::{FromClient, FromServer, PACKET_BYTES_MAX, Tally};
+use super::wire::{FromClient, FromServer, PACKET_BYTES_MAX, SessionCounts};
 use crate::MeterError;
 
 /// How long to wait for an answer of the handshake or a tally, and how often to ask.
@@ -82,10 +82,10 @@ impl Session {
     ///
     /// # Errors
     /// What the kernel said.
-    pub(crate) fn tally(&self) -> Result<Option<Tally>, MeterError> {
+    pub(crate) fn tally(&self) -> Result<Option<SessionCounts>, MeterError> {
         let ask = clock::monotonic_ns();
         let counted = self.ask(FromClient::Count { session: self.secret, ask }, |answer| match answer {
-            FromServer::Tally { session, ask: of, tally } if session == self.secret && of == ask => Some(tally),
+            FromServer::SessionCounts { session, ask: of, tally } if session == self.secret && of == ask => Some(tally),
             _ => None,
         });
         counted.map_err(|errno| MeterError::refused(format!("ask {} for its tally", self.to), errno))

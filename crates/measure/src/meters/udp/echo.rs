@@ -8,7 +8,7 @@ use evenkeel_sys::{Errno, clock};
 
 use super::client::Session;
 use super::lone;
-use super::open_loop::{AWAKE_NS, Beat, Done, Plan, Seen, Stamps, TELL_NS, Taken, fetch, settle};
+use super::open_loop::{AWAKE_NS, Beat, Done, EchoReceived, Plan, Stamps, TELL_NS, Taken, fetch, settle};
 use super::order::Order;
 use super::settings::{Pace, Receive};
 use super::wire::PACKET_BYTES_MAX;
@@ -26,7 +26,7 @@ pub(super) fn run(
     session: &Session,
     plan: &Plan,
     watch: &Watch<'_>,
-    see: impl FnMut(&Seen) + Send,
+    see: impl FnMut(&EchoReceived) + Send,
 ) -> Result<Done, MeterError> {
     if plan.stamps == Stamps::Both {
         udp::stamp_sent(session.socket()).map_err(|errno| MeterError::refused("have sent packets stamped", errno))?;
@@ -89,7 +89,7 @@ fn receive(
     plan: &Plan,
     beat: Beat,
     shared: &Shared,
-    mut see: impl FnMut(&Seen),
+    mut see: impl FnMut(&EchoReceived),
 ) -> Result<(Order, u64), MeterError> {
     settle(plan.cpu)?;
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);

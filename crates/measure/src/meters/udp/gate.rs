@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::give::{Due, Give, grant};
 use super::limit::{Allowance, Bucket, Cookies, Strangers};
 use super::order::Order;
-use super::wire::{FromClient, FromServer, Numbered, Tally, Wish};
+use super::wire::{FromClient, FromServer, Numbered, SessionCounts, Wish};
 
 /// A session that has not been heard of for this long is gone. Longer than a cookie is good: an opening that somebody saw on its way can't
 /// be used again.
@@ -44,7 +44,7 @@ pub enum Act {
         /// As in the question.
         ask: u64,
         /// As far as it is known here.
-        tally: Tally,
+        tally: SessionCounts,
     },
     /// Send so many packets of so many bytes.
     Burst {
@@ -213,7 +213,7 @@ impl Gate {
                 if !session.counts.take(COUNTS, now_ns) {
                     return Err(Refusal::TooMany);
                 }
-                Ok(Act::Tell { session: secret, ask, tally: Tally { sessions, ..session.tally() } })
+                Ok(Act::Tell { session: secret, ask, tally: SessionCounts { sessions, ..session.tally() } })
             }
             FromClient::Burst { session: secret, packets, bytes } => {
                 let session = self.prove(from, secret, now_ns)?;
@@ -340,9 +340,9 @@ impl Session {
         self.order.see(sequence);
     }
 
-    fn tally(&self) -> Tally {
+    fn tally(&self) -> SessionCounts {
         let counts = self.order.counts();
-        Tally {
+        SessionCounts {
             arrived: counts.arrived,
             duplicates: counts.duplicates,
             reordered: counts.reordered,

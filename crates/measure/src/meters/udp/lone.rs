@@ -6,7 +6,7 @@ use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
 use evenkeel_sys::{Errno, clock};
 
 use super::client::Session;
-use super::open_loop::{AWAKE_NS, Beat, Done, Plan, QUIET_NS, Seen, Stamps, TELL_NS, Taken, fetch, settle};
+use super::open_loop::{AWAKE_NS, Beat, Done, EchoReceived, Plan, QUIET_NS, Stamps, TELL_NS, Taken, fetch, settle};
 use super::settings::Receive;
 use super::wire::PACKET_BYTES_MAX;
 use crate::{MeterError, Watch};
@@ -17,7 +17,7 @@ pub(super) fn run(
     plan: &Plan,
     beat: Beat,
     watch: &Watch<'_>,
-    mut see: impl FnMut(&Seen),
+    mut see: impl FnMut(&EchoReceived),
 ) -> Result<Done, MeterError> {
     settle(plan.cpu)?;
     let (mut out, mut inbox) = (Outbox::new(plan.bytes), Inbox::new(PACKET_BYTES_MAX));

@@ -34,7 +34,7 @@ pub use split::Split;
 
 use crate::{Lost, MeterError, Samples, Watch};
 use open_loop::{Done, Plan, Stamps};
-use wire::Tally;
+use wire::SessionCounts;
 
 /// What was seen.
 #[derive(Clone, Debug, Serialize)]
@@ -81,9 +81,9 @@ pub struct Echo {
     /// How late it was sent: by our own wake-up, or by a stall of this host.
     pub late_ns: Samples,
     /// The way there; none if the server did not tell.
-    pub there: Option<Way>,
+    pub there: Option<DirectionCounts>,
     /// The way back; none if the server did not tell.
-    pub back: Option<Way>,
+    pub back: Option<DirectionCounts>,
     /// Packets that this host's kernel did not take.
     pub not_sent: u64,
     /// Other sessions that the server had at the same time; none if it did not tell.
@@ -96,7 +96,7 @@ pub struct Echo {
 
 /// One direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Way {
+pub struct DirectionCounts {
     /// Packets that set out.
     pub sent: u64,
     /// Those that never came.
@@ -234,7 +234,12 @@ fn echo_part(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<E
 }
 
 /// What both ends counted, put together.
-fn ways(session: &Session, done: &Done, before: &Tally, after: &Tally) -> (Way, Way) {
+fn ways(
+    session: &Session,
+    done: &Done,
+    before: &SessionCounts,
+    after: &SessionCounts,
+) -> (DirectionCounts, DirectionCounts) {
     let dropped = before.dropped.zip(after.dropped).map(|(before, after)| u64::from(after.wrapping_sub(before)));
     let there = Counts {
         arrived: after.arrived,
@@ -244,7 +249,7 @@ fn ways(session: &Session, done: &Done, before: &Tally, after: &Tally) -> (Way, 
         too_old: after.too_old,
     };
     let back = done.back.counts();
-    let way = |sent: u64, counts: Counts, dropped_at_socket| Way {
+    let way = |sent: u64, counts: Counts, dropped_at_socket| DirectionCounts {
         sent,
         lost: sent.saturating_sub(counts.arrived),
         counts,

@@ -58,7 +58,7 @@ pub(super) enum Stamps {
 
 /// One answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct EchoReceived {
     pub(super) sequence: u64,
     /// When it was due, was sent, and was read; on the monotonic clock.
     pub(super) due_ns: u64,
@@ -184,7 +184,7 @@ impl Taken {
         beat: Beat,
         sent: u64,
         woken: bool,
-        see: &mut impl FnMut(&Seen),
+        see: &mut impl FnMut(&EchoReceived),
     ) {
         let (read_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
         self.last_ns = read_ns;
@@ -201,7 +201,7 @@ impl Taken {
                 continue;
             }
             self.upto = self.upto.max(sequence + 1);
-            see(&Seen {
+            see(&EchoReceived {
                 sequence,
                 due_ns: beat.due_ns(sequence),
                 sent_ns,

@@ -8,7 +8,7 @@ use evenkeel_sys::{CpuSet, Errno, clock, thread};
 use serde::Serialize;
 
 use super::gate::{Act, Arrival, Counted, Gate, Parcel};
-use super::wire::{Answer, FromServer, PACKET_BYTES_MAX, Tally};
+use super::wire::{Answer, FromServer, PACKET_BYTES_MAX, SessionCounts};
 use crate::{MeterError, Watch};
 
 /// How long it sleeps for a packet before it looks whether it is to end.
@@ -188,8 +188,9 @@ impl Serving<'_> {
                     self.say(from, answer, packet.bytes.len());
                 }
                 Ok(Act::Tell { session, ask, tally }) => {
-                    let tally = Tally { dropped: udp::dropped(&self.server.socket), cpu_ns: self.cpu_ns(), ..tally };
-                    self.say(from, FromServer::Tally { session, ask, tally }, 0);
+                    let tally =
+                        SessionCounts { dropped: udp::dropped(&self.server.socket), cpu_ns: self.cpu_ns(), ..tally };
+                    self.say(from, FromServer::SessionCounts { session, ask, tally }, 0);
                 }
                 Ok(Act::Burst { session, packets, bytes }) => self.burst(from, session, packets, bytes),
             }

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::client::Session;
 use super::echo;
-use super::open_loop::{Plan, Seen, Stamps, settle};
+use super::open_loop::{EchoReceived, Plan, Stamps, settle};
 use super::settings::{Receive, Settings};
 use super::wire::{FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
 use crate::{MeterError, Samples, Watch};
@@ -97,7 +97,7 @@ struct Parts {
 }
 
 /// None if one is unknown, or the clocks contradict each other.
-fn parts(seen: &Seen, to_driver_ns: Option<u64>) -> Option<Parts> {
+fn parts(seen: &EchoReceived, to_driver_ns: Option<u64>) -> Option<Parts> {
     let (held_ns, to_driver_ns) = (seen.held_ns?, to_driver_ns?);
     let (server_wait_ns, server_turn_ns) = (u64::from(seen.waited_ns?), u64::from(seen.turn_ns?));
     let came_ns = seen.read_ns.checked_sub(held_ns)?;
@@ -113,7 +113,7 @@ fn parts(seen: &Seen, to_driver_ns: Option<u64>) -> Option<Parts> {
 }
 
 impl Split {
-    fn record(&mut self, seen: &Seen, parts: &Parts) {
+    fn record(&mut self, seen: &EchoReceived, parts: &Parts) {
         self.late_ns.record(parts.late_ns);
         self.send_path_ns.record(parts.send_path_ns);
         self.network_ns.record(parts.network_ns);
@@ -204,7 +204,7 @@ mod tests {
             times.sort_unstable();
             let [due_ns, sent_ns, to_driver_ns, came_ns, read_ns] = times;
             let _ = came_ns;
-            let seen = Seen {
+            let seen = EchoReceived {
                 sequence: 0,
                 due_ns,
                 sent_ns,
@@ -220,7 +220,7 @@ mod tests {
                 prop_assert_eq!(sum, read_ns - due_ns);
             }
             prop_assert_eq!(parts(&seen, None), None);
-            prop_assert_eq!(parts(&Seen { held_ns: None, ..seen }, Some(to_driver_ns)), None);
+            prop_assert_eq!(parts(&EchoReceived { held_ns: None, ..seen }, Some(to_driver_ns)), None);
         }
     }
 }

@@ -149,13 +149,13 @@ pub enum FromServer {
     /// An echo.
     Answer(Answer),
     /// What was counted.
-    Tally {
+    SessionCounts {
         /// The session's secret.
         session: u64,
         /// As in the question.
         ask: u64,
         /// The numbers.
-        tally: Tally,
+        tally: SessionCounts,
     },
     /// One of a burst.
     Filler {
@@ -192,7 +192,7 @@ pub struct Answer {
 
 /// What a server has counted of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SessionCounts {
     /// Packets that came, each number once.
     pub arrived: u64,
     /// Packets whose number had come before.
@@ -315,7 +315,9 @@ impl FromServer {
                 let number = fields.u64()?;
                 Ok(FromServer::Answer(Answer { to, number, waited_ns: fields.known()?, turn_ns: fields.known()? }))
             }
-            TALLY => Ok(FromServer::Tally { session: fields.u64()?, ask: fields.u64()?, tally: fields.tally()? }),
+            TALLY => {
+                Ok(FromServer::SessionCounts { session: fields.u64()?, ask: fields.u64()?, tally: fields.tally()? })
+            }
             FILLER => Ok(FromServer::Filler { session: fields.u64()?, at: fields.u32()?, of: fields.u32()? }),
             GIVEN => {
                 let (session, ask) = (fields.u64()?, fields.u64()?);
@@ -332,7 +334,7 @@ impl FromServer {
             FromServer::Full { .. } => 16,
             FromServer::Given { .. } => 28,
             FromServer::Answer(_) => ECHO_BYTES_MIN,
-            FromServer::Tally { .. } => COUNT_BYTES,
+            FromServer::SessionCounts { .. } => COUNT_BYTES,
         }
     }
 
@@ -346,7 +348,7 @@ impl FromServer {
                 let known = |ns: Option<u32>| ns.unwrap_or(UNKNOWN_NS);
                 Writer::begin(packet, ANSWER).numbered(to).u64(number).u32(known(waited_ns)).u32(known(turn_ns)).end();
             }
-            FromServer::Tally { session, ask, tally } => {
+            FromServer::SessionCounts { session, ask, tally } => {
                 Writer::begin(packet, TALLY).u64(session).u64(ask).tally(&tally).end();
             }
             FromServer::Filler { session, at, of } => {
@@ -414,8 +416,8 @@ impl Reader<'_> {
         })
     }
 
-    fn tally(&mut self) -> Result<Tally, Malformed> {
-        Ok(Tally {
+    fn tally(&mut self) -> Result<SessionCounts, Malformed> {
+        Ok(SessionCounts {
             arrived: self.u64()?,
             duplicates: self.u64()?,
             reordered: self.u64()?,
@@ -468,7 +470,7 @@ impl<'a> Writer<'a> {
         self.u64(numbered.session).u64(numbered.sequence).u64(numbered.sent_ns)
     }
 
-    fn tally(self, tally: &Tally) -> Writer<'a> {
+    fn tally(self, tally: &SessionCounts) -> Writer<'a> {
         self.u64(tally.arrived)
             .u64(tally.duplicates)
             .u64(tally.reordered)

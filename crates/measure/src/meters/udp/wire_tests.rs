@@ -39,8 +39,8 @@ fn wish() -> impl Strategy<Value = Wish> {
 
 fn from_server() -> impl Strategy<Value = FromServer> {
     let known = || proptest::option::of(0..UNKNOWN_NS);
-    let tally =
-        (proptest::array::uniform10(any::<u64>()), known(), any::<u32>()).prop_map(|(n, dropped, sessions)| Tally {
+    let tally = (proptest::array::uniform10(any::<u64>()), known(), any::<u32>()).prop_map(|(n, dropped, sessions)| {
+        SessionCounts {
             arrived: n[0],
             duplicates: n[1],
             reordered: n[2],
@@ -53,7 +53,8 @@ fn from_server() -> impl Strategy<Value = FromServer> {
             dropped,
             cpu_ns: n[9],
             sessions,
-        });
+        }
+    });
     prop_oneof![
         (any::<u64>(), any::<u64>()).prop_map(|(nonce, cookie)| FromServer::Challenge { nonce, cookie }),
         (any::<u64>(), any::<u64>()).prop_map(|(nonce, session)| FromServer::Welcome { nonce, session }),
@@ -61,7 +62,11 @@ fn from_server() -> impl Strategy<Value = FromServer> {
         (numbered(), any::<u64>(), known(), known()).prop_map(|(to, number, waited_ns, turn_ns)| {
             FromServer::Answer(Answer { to, number, waited_ns, turn_ns })
         }),
-        (any::<u64>(), any::<u64>(), tally).prop_map(|(session, ask, tally)| FromServer::Tally { session, ask, tally }),
+        (any::<u64>(), any::<u64>(), tally).prop_map(|(session, ask, tally)| FromServer::SessionCounts {
+            session,
+            ask,
+            tally
+        }),
         (any::<u64>(), any::<u32>(), any::<u32>()).prop_map(|(session, at, of)| FromServer::Filler { session, at, of }),
         (any::<u64>(), any::<u64>(), proptest::option::of(1..=u32::MAX))
             .prop_map(|(session, ask, packets_per_s)| { FromServer::Given { session, ask, packets_per_s } }),

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::idle::Idle;
 use super::kind::{Kind, Place};
-use super::turn::Seen;
+use super::turn::TurnLatencies;
 use super::variant::Variant;
 use crate::{Samples, Unit};
 
@@ -44,7 +44,7 @@ impl Cell {
     }
 
     /// Adds a turn.
-    pub(super) fn add(&mut self, mut seen: Seen) {
+    pub(super) fn add(&mut self, mut seen: TurnLatencies) {
         // The histogram knows nothing under a nanosecond, and a clock that both read in the same one is no loss.
         seen.latencies_ns.iter().for_each(|ns| self.latency.record((*ns).max(1)));
         if let Some(why) = &seen.why {

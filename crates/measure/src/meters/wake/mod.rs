@@ -125,7 +125,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
 
 /// The places that are measured: timers at each CPU, wakes from each to each other.
 fn places(settings: &Settings, skipped: &mut Vec<Skipped>) -> Result<Vec<Place>, MeterError> {
-    let ours = thread::affinity().map_err(|errno| MeterError::refused("tell which CPUs are ours", errno))?;
+    let ours = thread::affinity().map_err(|errno| MeterError::refused("read which CPUs may be used", errno))?;
     let (wakers, waiters) = match &settings.cpus {
         Some(cpus) => {
             if let Some(cpu) = cpus.iter().find(|cpu| !ours.contains(**cpu)) {

@@ -32,13 +32,13 @@ pub(super) struct Turn {
 
 /// What one turn saw.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct TurnLatencies {
     pub(super) latencies_ns: Vec<u64>,
     pub(super) lost: u64,
     pub(super) why: Option<String>,
 }
 
-impl Seen {
+impl TurnLatencies {
     fn lose(&mut self, count: u64, why: &str) {
         self.lost += count;
         self.why.get_or_insert_with(|| why.to_owned());
@@ -71,18 +71,18 @@ impl Turn {
     ///
     /// # Errors
     /// If the variant is not to be had here, or a thread may not run where it is to.
-    pub(super) fn take(&self, watch: &Watch<'_>) -> Result<Seen, MeterError> {
+    pub(super) fn take(&self, watch: &Watch<'_>) -> Result<TurnLatencies, MeterError> {
         self.variant.surround(self.place.waiter_cpu, || match self.kind {
             Kind::Timer | Kind::Timerfd => self.alone(watch),
             Kind::Futex | Kind::Udp => self.pair(watch),
         })?
     }
 
-    fn alone(&self, watch: &Watch<'_>) -> Result<Seen, MeterError> {
+    fn alone(&self, watch: &Watch<'_>) -> Result<TurnLatencies, MeterError> {
         let body = || {
             self.settle()?;
             let timer = TimerFd::new().map_err(|errno| MeterError::refused("make a timer", errno))?;
-            let mut seen = Seen::default();
+            let mut seen = TurnLatencies::default();
             seen.latencies_ns.reserve_exact(self.wakes as usize);
             for _ in 0..self.wakes {
                 if watch.stopped() {
@@ -105,7 +105,7 @@ impl Turn {
         std::thread::scope(|scope| join(scope.spawn(body)))
     }
 
-    fn pair(&self, watch: &Watch<'_>) -> Result<Seen, MeterError> {
+    fn pair(&self, watch: &Watch<'_>) -> Result<TurnLatencies, MeterError> {
         let refused = |error: std::io::Error| MeterError::refused("open a UDP socket on the loopback", &error);
         let ours = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
         let theirs = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
@@ -138,8 +138,8 @@ impl Turn {
         self.variant.take_on(self.plain_slack_ns).map_err(|errno| MeterError::refused(format!("wait as {name}"), errno))
     }
 
-    fn wait(&self, shared: &Shared, socket: &UdpSocket, watch: &Watch<'_>) -> Seen {
-        let mut seen = Seen::default();
+    fn wait(&self, shared: &Shared, socket: &UdpSocket, watch: &Watch<'_>) -> TurnLatencies {
+        let mut seen = TurnLatencies::default();
         seen.latencies_ns.reserve_exact(self.wakes as usize);
         for number in 1..=self.wakes {
             if watch.stopped() {
@@ -197,7 +197,7 @@ impl Turn {
     }
 
     /// A CPU that goes offline has its threads moved to another.
-    fn if_still_there(&self, mut seen: Seen) -> Seen {
+    fn if_still_there(&self, mut seen: TurnLatencies) -> TurnLatencies {
         let ours: CpuSet = [self.place.waiter_cpu].into_iter().collect();
         if thread::affinity() != Ok(ours) {
             let count = seen.latencies_ns.len() as u64;

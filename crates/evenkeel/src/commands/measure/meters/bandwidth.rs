@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
-use evenkeel_measure::meters::bandwidth::{self, By, Report, Served, Way};
+use evenkeel_measure::meters::bandwidth::{self, By, Direction, Report, Served};
 use evenkeel_measure::meters::udp::Between;
 use serde::Serialize;
 
@@ -63,7 +63,7 @@ impl Meter for Args {
         seconds: 1.0,
         run: |pace, watch| {
             let settings = bandwidth::Settings {
-                way: Way::ToServer,
+                way: Direction::ToServer,
                 to: None,
                 by: By::Tcp,
                 streams: 1,
@@ -88,7 +88,7 @@ impl Meter for Args {
             return context.measure(|watch| bandwidth::Server::bind(&settings)?.run(watch)).map(Answer::Served);
         }
         let settings = bandwidth::Settings {
-            way: if self.reverse { Way::FromServer } else { Way::ToServer },
+            way: if self.reverse { Direction::FromServer } else { Direction::ToServer },
             to: self.to.as_deref().map(resolve).transpose()?,
             by: if self.by == Protocol::Udp { By::Udp } else { By::Tcp },
             streams: self.streams,
@@ -139,7 +139,7 @@ pub(crate) enum Answer {
 fn measured(report: &Report) -> Vec<Block> {
     let by = if report.by == By::Tcp { "TCP" } else { "UDP" };
     let shown = |bits_per_s: Option<f64>| bits_per_s.map_or_else(|| UNKNOWN.to_owned(), bits);
-    let direction = if report.way == Way::ToServer { "to the server" } else { "from the server" };
+    let direction = if report.way == Direction::ToServer { "to the server" } else { "from the server" };
     let mut blocks = vec![
         Block::row("server", report.to.to_string()),
         Block::row("streams", format!("{} over {by}, {direction}", report.streams.len())),

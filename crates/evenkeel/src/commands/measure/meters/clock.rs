@@ -1,7 +1,7 @@
 //! `evenkeel measure clock`.
 
 use evenkeel_measure::card::{Better, CardLine};
-use evenkeel_measure::meters::clock::{self, Across, Counter, Report, Source, Sources, Way};
+use evenkeel_measure::meters::clock::{self, Across, ClockPath, Counter, Report, Source, Sources};
 use evenkeel_measure::{Samples, Unit};
 
 use crate::commands::guard::Guard;
@@ -126,15 +126,15 @@ fn of_source(source: &Source) -> Vec<Block> {
     ];
     for (call, way) in [("clock_gettime", &source.clock_gettime), ("gettimeofday", &source.gettimeofday)] {
         match way {
-            Way::SystemCall => {
+            ClockPath::SystemCall => {
                 blocks.push(Block::Warning(format!(
                     "{call} enters the kernel each time, because the vDSO can't read {name}."
                 )));
             }
-            Way::Unknown(why) => {
+            ClockPath::Unknown(why) => {
                 blocks.push(Block::Warning(format!("whether {call} enters the kernel is unknown: {why}")));
             }
-            Way::UserSpace => {}
+            ClockPath::UserSpace => {}
         }
     }
     blocks
@@ -152,9 +152,9 @@ fn answered(source: &Source, call: &str) -> String {
         _ => return "by the kernel".to_owned(),
     };
     match way {
-        Way::UserSpace => "in the vDSO".to_owned(),
-        Way::SystemCall => "by the kernel".to_owned(),
-        Way::Unknown(_) => "unknown".to_owned(),
+        ClockPath::UserSpace => "in the vDSO".to_owned(),
+        ClockPath::SystemCall => "by the kernel".to_owned(),
+        ClockPath::Unknown(_) => "unknown".to_owned(),
     }
 }
 

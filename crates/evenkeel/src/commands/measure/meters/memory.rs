@@ -1,7 +1,7 @@
 //! `evenkeel measure memory`.
 
 use evenkeel_measure::card::{Better, CardLine};
-use evenkeel_measure::meters::memory::{self, Bandwidth, Churn, Nodes, Report, Way, WorkingSet};
+use evenkeel_measure::meters::memory::{self, Allocation, Bandwidth, Churn, Nodes, Report, WorkingSet};
 use evenkeel_measure::{Samples, Unit};
 
 use crate::commands::measure::card::{CardTurn, line, value, with};
@@ -212,7 +212,7 @@ fn lines(report: &Report) -> Vec<CardLine> {
             Better::Neither,
             &one.faults_per_s,
         );
-        [records.map(|line| if one.way == Way::Fresh { beside_the_talk(line) } else { line }), faults]
+        [records.map(|line| if one.way == Allocation::Fresh { beside_the_talk(line) } else { line }), faults]
     });
     latency.chain(bandwidth).chain(churn).flatten().collect()
 }

@@ -86,7 +86,7 @@ impl Meter for Args {
             order: if self.together { Order::Together } else { Order::InTurn },
             method: match self.method {
                 Methods::Fold => Method::Fold,
-                Methods::Siege => Method::Siege,
+                Methods::Siege => Method::ThresholdBaseline,
             },
         };
         context.measure(|watch| quantum::run(&settings, watch))

@@ -3,8 +3,8 @@
 use evenkeel_measure::Unit;
 use evenkeel_measure::card::{Better, CardLine};
 use evenkeel_measure::meters::rates::{
-    self, CpuShares, Group, Level, Memory, Pages, Pressure, ProcessMemory, ProcessRates, Report, Seen, Shares, Spread,
-    Stretch, System, Target,
+    self, CpuShares, Group, Level, Measured, Memory, Pages, Pressure, ProcessMemory, ProcessRates, Report, Shares,
+    Spread, Stretch, System, Target,
 };
 
 use crate::commands::measure::card::{CardTurn, PPM, line, value, with};
@@ -107,8 +107,8 @@ impl Meter for Args {
         let mut blocks = system(&report.rates.system, report.elapsed_ns);
         blocks.extend(group(&report.rates.group));
         match &report.rates.process {
-            Some(Seen::Known(process)) => blocks.extend(of_process(process)),
-            Some(Seen::Unknown(unknown)) => blocks.push(Block::Warning(format!("The process: {}.", unknown.why))),
+            Some(Measured::Known(process)) => blocks.extend(of_process(process)),
+            Some(Measured::Unknown(unknown)) => blocks.push(Block::Warning(format!("The process: {}.", unknown.why))),
             None => {}
         }
         blocks.extend(spread(&report.spread, report.elapsed_ns));
@@ -144,8 +144,8 @@ fn counted(steal: Option<f64>, waits: Option<f64>, faults_per_s: Option<f64>) ->
 fn system(system: &System, elapsed_ns: u64) -> Vec<Block> {
     let mut blocks = vec![Block::heading(format!("The machine, for {}", quantity(elapsed_ns, Unit::Ns)))];
     match &system.all {
-        Seen::Known(all) => blocks.push(cpus(all, &system.cpus)),
-        Seen::Unknown(unknown) => blocks.push(Block::row("CPUs", format!("unknown: {}", unknown.why))),
+        Measured::Known(all) => blocks.push(cpus(all, &system.cpus)),
+        Measured::Unknown(unknown) => blocks.push(Block::row("CPUs", format!("unknown: {}", unknown.why))),
     }
     blocks.extend(away(&system.cpus));
     let rows = [
@@ -219,8 +219,8 @@ fn away(cpus: &[CpuShares]) -> Vec<Block> {
 fn pressure(pressure: &[Pressure]) -> Vec<Block> {
     let row = |pressure: &Pressure| {
         let value = match (&pressure.some, &pressure.full) {
-            (Seen::Unknown(unknown), _) => format!("unknown: {}", unknown.why),
-            (Seen::Known(some), full) => {
+            (Measured::Unknown(unknown), _) => format!("unknown: {}", unknown.why),
+            (Measured::Known(some), full) => {
                 let full = told(full, |share| percent(*share));
                 format!("some threads waited for {} of the time, all for {full}", percent(*some))
             }
@@ -231,7 +231,7 @@ fn pressure(pressure: &[Pressure]) -> Vec<Block> {
 }
 
 fn memory(memory: &Memory) -> Vec<Block> {
-    let of = |value: &Seen<u64>| told(value, |size| bytes(*size));
+    let of = |value: &Measured<u64>| told(value, |size| bytes(*size));
     vec![
         Block::row("memory", format!("{}, {} available", of(&memory.total_bytes), of(&memory.available_bytes))),
         Block::row("swap space", format!("{}, {} used", of(&memory.swap_bytes), of(&memory.swap_used_bytes))),
@@ -241,7 +241,7 @@ fn memory(memory: &Memory) -> Vec<Block> {
 fn group(group: &Group) -> Vec<Block> {
     let mut blocks = Vec::new();
     match &group.levels {
-        Seen::Known(levels) => {
+        Measured::Known(levels) => {
             let name = levels.first().map_or("none", |level| &level.directory);
             blocks.push(Block::heading(format!("The control group {name}")));
             blocks.extend(levels.iter().filter_map(level));
@@ -249,7 +249,7 @@ fn group(group: &Group) -> Vec<Block> {
                 blocks.push(Block::row("CPU limit", "none on it, nor on those around it"));
             }
         }
-        Seen::Unknown(unknown) => {
+        Measured::Unknown(unknown) => {
             blocks.push(Block::heading("The control group"));
             blocks.push(Block::row("CPU limit", format!("unknown: {}", unknown.why)));
         }
@@ -268,11 +268,11 @@ fn group(group: &Group) -> Vec<Block> {
 
 fn level(level: &Level) -> Option<Block> {
     let quota = match &level.quota {
-        Seen::Known(None) => return None,
-        Seen::Known(Some(quota)) => format!("{} us in each {} us", quota.quota_us, quota.period_us),
-        Seen::Unknown(unknown) => format!("unknown: {}", unknown.why),
+        Measured::Known(None) => return None,
+        Measured::Known(Some(quota)) => format!("{} us in each {} us", quota.quota_us, quota.period_us),
+        Measured::Unknown(unknown) => format!("unknown: {}", unknown.why),
     };
-    let count = |count: &Seen<u64>| told(count, u64::to_string);
+    let count = |count: &Measured<u64>| told(count, u64::to_string);
     let (stopped, periods) = (count(&level.throttled_periods), count(&level.periods));
     let still = told(&level.throttled_ns, |ns| quantity(*ns, Unit::Ns));
     let words =
@@ -285,7 +285,7 @@ fn of_process(process: &ProcessRates) -> Vec<Block> {
     if let Some(ended) = &process.ended {
         blocks.push(Block::Warning(format!("{ended} ({}).", quantity(process.elapsed_ns, Unit::Ns))));
     }
-    let share = |share: &Seen<f64>| told(share, |share| percent(*share));
+    let share = |share: &Measured<f64>| told(share, |share| percent(*share));
     let faults = told(&process.major_faults, u64::to_string);
     let rows = [
         ("CPU", format!("{} of one", share(&process.cpu))),
@@ -320,7 +320,7 @@ fn of_process(process: &ProcessRates) -> Vec<Block> {
 }
 
 fn process_memory(memory: &ProcessMemory) -> Vec<Block> {
-    let of = |value: &Seen<u64>| told(value, |size| bytes(*size));
+    let of = |value: &Measured<u64>| told(value, |size| bytes(*size));
     let share = told(&memory.share_of_limit, |share| percent(*share));
     let grown = told(&memory.swap_grown_bytes, |grown| match grown {
         0 => "as before".to_owned(),
@@ -379,14 +379,14 @@ fn points(spread: &Spread) -> Vec<(u64, u64)> {
     stretches.flat_map(of).collect()
 }
 
-fn told<T>(value: &Seen<T>, show: impl FnOnce(&T) -> String) -> String {
+fn told<T>(value: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
     match value {
-        Seen::Known(value) => show(value),
-        Seen::Unknown(unknown) => format!("unknown ({})", unknown.why),
+        Measured::Known(value) => show(value),
+        Measured::Unknown(unknown) => format!("unknown ({})", unknown.why),
     }
 }
 
-fn per_second(rate: &Seen<f64>) -> String {
+fn per_second(rate: &Measured<f64>) -> String {
     told(rate, |rate| real_quantity(*rate, Unit::PerS))
 }
 
@@ -394,7 +394,7 @@ fn per_second(rate: &Seen<f64>) -> String {
 fn lines(report: &Report) -> Vec<CardLine> {
     let system = &report.rates.system;
     let rate =
-        |id, title, better, rate: &Seen<f64>| rate.known().map(|rate| line(id, title, Unit::PerS, better, *rate));
+        |id, title, better, rate: &Measured<f64>| rate.known().map(|rate| line(id, title, Unit::PerS, better, *rate));
     let share =
         |id, title, better, share: Option<f64>| share.map(|share| line(id, title, Unit::Ppm, better, share * PPM));
     let all = system.all.known();

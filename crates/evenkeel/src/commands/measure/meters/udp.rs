@@ -4,7 +4,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use clap::ValueEnum;
 use evenkeel_measure::card::{Better, CardLine};
-use evenkeel_measure::meters::udp::{self, Between, Burst, Ceiling, Echo, Fit, Receive, Report, Split, Way, server};
+use evenkeel_measure::meters::udp::{
+    self, Between, Burst, Ceiling, DirectionCounts, Echo, Fit, Receive, Report, Split, server,
+};
 use evenkeel_measure::{Samples, Unit};
 use serde::Serialize;
 
@@ -313,7 +315,7 @@ fn echo(echo: &Echo) -> Vec<Block> {
     blocks
 }
 
-fn row(name: &str, way: &Way) -> [String; 7] {
+fn row(name: &str, way: &DirectionCounts) -> [String; 7] {
     [
         name.to_owned(),
         way.sent.to_string(),

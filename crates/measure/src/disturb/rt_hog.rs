@@ -1,4 +1,4 @@
-//! `Thief`: a real-time thread that takes one CPU away at known times. To a thread of the ordinary class on that CPU it looks just as
+//! `RtHog`: a real-time thread that takes one CPU away at known times. To a thread of the ordinary class on that CPU it looks just as
 //! a hypervisor does that runs somebody else in its turn, and the thief keeps a record of what it took.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use evenkeel_sys::{CpuSet, clock, sched, thread};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::crew::is_off;
+use super::worker_group::is_off;
 use crate::error::MeterError;
 use crate::pinned::not_there;
 
@@ -80,17 +80,17 @@ pub struct Account {
 
 /// A running thief. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Thief {
+pub struct RtHog {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Account>>,
 }
 
-impl Thief {
+impl RtHog {
     /// Takes `cpu` away by `schedule`, with this real-time priority, until it is stopped or the monotonic clock reads `until_ns`.
     ///
     /// # Errors
     /// If the thread may not be real-time, may not run there, or the schedule would leave nothing to anybody.
-    pub fn start(cpu: usize, priority: u8, schedule: Schedule, until_ns: u64) -> Result<Thief, MeterError> {
+    pub fn start(cpu: usize, priority: u8, schedule: Schedule, until_ns: u64) -> Result<RtHog, MeterError> {
         if schedule.busy_ns >= schedule.period_ns {
             let why = format!("{} ns of every {} ns leave nothing", schedule.busy_ns, schedule.period_ns);
             return Err(MeterError::wrong_use("take a CPU away", why));
@@ -111,7 +111,7 @@ impl Thief {
         };
         let thread = std::thread::Builder::new().name("evenkeel-thief".into()).spawn(body);
         let thread = thread.map_err(|error| MeterError::refused("start the thief", &error))?;
-        let thief = Thief { stop, thread: Some(thread) };
+        let thief = RtHog { stop, thread: Some(thread) };
         match is_ready.recv() {
             Ok(made) => made.map(|()| thief),
             Err(_) => Err(MeterError::not_possible("start the thief", "its thread ended at once")),
@@ -139,7 +139,7 @@ impl Thief {
     }
 }
 
-impl Drop for Thief {
+impl Drop for RtHog {
     fn drop(&mut self) {
         self.end();
     }
@@ -227,7 +227,7 @@ mod tests {
             drift_ppm: 0.0,
             seed: 1,
         };
-        let refused = Thief::start(0, 50, schedule, u64::MAX).unwrap_err();
+        let refused = RtHog::start(0, 50, schedule, u64::MAX).unwrap_err();
         assert_eq!(refused.to_string(), "take a CPU away: 10 ns of every 10 ns leave nothing");
     }
 
@@ -240,7 +240,7 @@ mod tests {
             let (period_ns, busy_ns, jitter_ns) = (5_000_000, 200_000, 100_000);
             let schedule =
                 Schedule { start_ns, period_ns, busy_ns, jitter_ns, jitter_adds_up: false, drift_ppm: 0.0, seed: 7 };
-            let thief = match Thief::start(cpu, 50, schedule, start_ns + 100_000_000) {
+            let thief = match RtHog::start(cpu, 50, schedule, start_ns + 100_000_000) {
                 Ok(thief) => thief,
                 Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                     println!("skipped: this user may not have real-time threads");

@@ -1,4 +1,4 @@
-//! `Crew`: threads that disturb, each at its post, which end together by a flag or by the clock. They are threads of the process that
+//! `WorkerGroup`: threads that disturb, each at its post, which end together by a flag or by the clock. They are threads of the process that
 //! reports on them, so that nothing of a disturbance outlives it.
 
 use std::sync::Arc;
@@ -73,17 +73,17 @@ impl End {
 
 /// Threads at work. They end when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Crew<T> {
+pub(crate) struct WorkerGroup<T> {
     end: End,
     threads: Vec<JoinHandle<T>>,
 }
 
-impl<T: Send + 'static> Crew<T> {
+impl<T: Send + 'static> WorkerGroup<T> {
     /// Starts a thread a post. `body` gets the number of its post, and ends soon after the end says so.
     ///
     /// # Errors
     /// If one can't be started, or not at its post; then none is left.
-    pub(crate) fn start<F>(name: &str, posts: &[Post], end: &End, body: F) -> Result<Crew<T>, MeterError>
+    pub(crate) fn start<F>(name: &str, posts: &[Post], end: &End, body: F) -> Result<WorkerGroup<T>, MeterError>
     where
         F: Fn(usize, &End) -> T + Send + Sync + 'static,
     {
@@ -92,7 +92,7 @@ impl<T: Send + 'static> Crew<T> {
             return Err(MeterError::wrong_use("start so many threads", why));
         }
         let body = Arc::new(body);
-        let mut crew = Crew { end: end.clone(), threads: Vec::with_capacity(posts.len()) };
+        let mut crew = WorkerGroup { end: end.clone(), threads: Vec::with_capacity(posts.len()) };
         for (at, post) in posts.iter().enumerate() {
             let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
             let (body, end, post) = (Arc::clone(&body), crew.end.clone(), post.clone());
@@ -119,7 +119,7 @@ impl<T: Send + 'static> Crew<T> {
     }
 }
 
-impl<T> Drop for Crew<T> {
+impl<T> Drop for WorkerGroup<T> {
     fn drop(&mut self) {
         self.end.stop();
         for thread in std::mem::take(&mut self.threads) {
@@ -236,17 +236,17 @@ mod tests {
             at
         };
         let by_clock = End::new(clock::monotonic_ns() + 3_000_000);
-        let crew = Crew::start("test", &[post.clone(), post.clone()], &by_clock, sleep).unwrap();
+        let crew = WorkerGroup::start("test", &[post.clone(), post.clone()], &by_clock, sleep).unwrap();
         while crew.threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::yield_now();
         }
         assert!(by_clock.is_now());
         assert_eq!(crew.stop(), [0, 1]);
         let by_flag = End::new(u64::MAX);
-        let crew = Crew::start("test", &[post], &by_flag, sleep).unwrap();
+        let crew = WorkerGroup::start("test", &[post], &by_flag, sleep).unwrap();
         assert!(!by_flag.is_now());
         assert_eq!(crew.stop(), [0]);
         let nowhere = Post { cpus: set("8000"), class: Class::Ordinary { nice: 0 } };
-        assert!(Crew::start("test", &[nowhere], &End::new(u64::MAX), sleep).is_err());
+        assert!(WorkerGroup::start("test", &[nowhere], &End::new(u64::MAX), sleep).is_err());
     }
 }

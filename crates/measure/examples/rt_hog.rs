@@ -3,7 +3,7 @@
 //! usage: thief CPU PERIOD_MS SHARE JITTER SECONDS; SHARE is what it leaves of the period, JITTER how far each beginning is off, as a share
 //! of it. It says when it runs, and how late it began at the worst when it is done.
 
-use evenkeel_measure::disturb::{Schedule, Thief};
+use evenkeel_measure::disturb::{RtHog, Schedule};
 use evenkeel_sys::clock;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         drift_ppm: 0.0,
         seed: 1,
     };
-    let thief = Thief::start(cpu as usize, 60, schedule, until_ns)?;
+    let thief = RtHog::start(cpu as usize, 60, schedule, until_ns)?;
     println!("thief: {period_ms} ms, leaves {share}");
     clock::sleep_until_ns(until_ns);
     let taken = thief.stop();

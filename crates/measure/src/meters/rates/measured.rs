@@ -1,4 +1,4 @@
-//! `Seen`: a number, or why there is none. A counter that could not be read, or that went back, is never a 0.
+//! `Measured`: a number, or why there is none. A counter that could not be read, or that went back, is never a 0.
 
 use evenkeel_hostfs::{Refusal, Why};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// A value, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Seen<T> {
+pub enum Measured<T> {
     /// It was read and understood.
     Known(T),
     /// It was not.
@@ -34,57 +34,57 @@ pub enum Kind {
     Odd,
 }
 
-impl<T> Seen<T> {
+impl<T> Measured<T> {
     /// This machine has no such thing.
-    pub fn absent(why: impl Into<String>) -> Seen<T> {
-        Seen::Unknown(Unknown { unknown: Kind::Absent, why: why.into() })
+    pub fn absent(why: impl Into<String>) -> Measured<T> {
+        Measured::Unknown(Unknown { unknown: Kind::Absent, why: why.into() })
     }
 
     /// It makes no sense.
-    pub fn odd(why: impl Into<String>) -> Seen<T> {
-        Seen::Unknown(Unknown { unknown: Kind::Odd, why: why.into() })
+    pub fn odd(why: impl Into<String>) -> Measured<T> {
+        Measured::Unknown(Unknown { unknown: Kind::Odd, why: why.into() })
     }
 
     /// What the kernel refused.
-    pub fn refused(refusal: &Refusal) -> Seen<T> {
+    pub fn refused(refusal: &Refusal) -> Measured<T> {
         let unknown = match refusal.why {
             Why::Errno(errno) if errno.is_denial() => Kind::Denied,
             Why::Errno(errno) if errno.is_absence() => Kind::Absent,
             Why::Errno(_) => Kind::Odd,
             Why::NotCaptured => Kind::Absent,
         };
-        Seen::Unknown(Unknown { unknown, why: refusal.to_string() })
+        Measured::Unknown(Unknown { unknown, why: refusal.to_string() })
     }
 
     /// The value, where it is known.
     pub fn known(&self) -> Option<&T> {
         match self {
-            Seen::Known(value) => Some(value),
-            Seen::Unknown(_) => None,
+            Measured::Known(value) => Some(value),
+            Measured::Unknown(_) => None,
         }
     }
 
     /// The reason, where it is not.
     pub fn why(&self) -> Option<&str> {
         match self {
-            Seen::Known(_) => None,
-            Seen::Unknown(unknown) => Some(&unknown.why),
+            Measured::Known(_) => None,
+            Measured::Unknown(unknown) => Some(&unknown.why),
         }
     }
 
     /// A value made of this one.
-    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Seen<U> {
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Measured<U> {
         match self {
-            Seen::Known(value) => Seen::Known(of(value)),
-            Seen::Unknown(unknown) => Seen::Unknown(unknown),
+            Measured::Known(value) => Measured::Known(of(value)),
+            Measured::Unknown(unknown) => Measured::Unknown(unknown),
         }
     }
 
     /// What is made of this one, which may be unknown itself.
-    pub fn and_then<U>(&self, of: impl FnOnce(&T) -> Seen<U>) -> Seen<U> {
+    pub fn and_then<U>(&self, of: impl FnOnce(&T) -> Measured<U>) -> Measured<U> {
         match self {
-            Seen::Known(value) => of(value),
-            Seen::Unknown(unknown) => Seen::Unknown(unknown.clone()),
+            Measured::Known(value) => of(value),
+            Measured::Unknown(unknown) => Measured::Unknown(unknown.clone()),
         }
     }
 }
