@@ -187,7 +187,7 @@ impl fmt::Display for Reason {
             Reason::Periodic => "gaps come at set times",
             Reason::Wandering => "gaps come a period after one another, at no set times, so that there is no phase",
             Reason::NoPeriod => "no period explains the gaps",
-            Reason::OwnTick => "the gaps follow the scheduler's own tick, as other threads' turns do",
+            Reason::OwnTick => "the gaps follow the scheduler tick, like time slices of other threads",
             Reason::LimitBites => "a CPU limit is set, and it ran out",
         })
     }

@@ -47,7 +47,7 @@ const CLEAN: Machine = Machine {
 
 type Taken = (f64, f64, Label);
 
-struct Seen {
+struct SimulatedGaps {
     windows: Vec<Window>,
     gaps: Vec<Gap>,
     /// The true beginnings of our share, without jitter.
@@ -87,7 +87,7 @@ impl Machine {
         taken
     }
 
-    fn watch(&self) -> Seen {
+    fn watch(&self) -> SimulatedGaps {
         let mut random = self.chance();
         let (mut taken, starts) = if self.share < 1.0 { self.slots(&mut random) } else { Default::default() };
         taken.extend(self.random(&mut random));
@@ -96,7 +96,7 @@ impl Machine {
 }
 
 /// What a thread sees that watches in bursts.
-fn seen(mut taken: Vec<Taken>, starts: Vec<f64>, seconds: f64, random: &mut ChaCha8Rng) -> Seen {
+fn seen(mut taken: Vec<Taken>, starts: Vec<f64>, seconds: f64, random: &mut ChaCha8Rng) -> SimulatedGaps {
     taken.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut merged: Vec<Taken> = Vec::new();
     for (from, to, label) in taken {
@@ -124,10 +124,10 @@ fn seen(mut taken: Vec<Taken>, starts: Vec<f64>, seconds: f64, random: &mut ChaC
         windows.push(Window { start_ns: whole(from), end_ns: whole(to) });
         at = to + random.random_range(50.0..90.0) * MS;
     }
-    Seen { windows, gaps, starts }
+    SimulatedGaps { windows, gaps, starts }
 }
 
-impl Seen {
+impl SimulatedGaps {
     fn detect(&self, known: &Known) -> Periodicity {
         detect(&self.windows, &self.gaps, known)
     }
@@ -307,7 +307,7 @@ fn a_period_is_told_with_its_jitter() {
 }
 
 /// An ordinary neighbour: turns that end at the scheduler's tick, ours and its about one tick each.
-fn neighbour(seed: u64, label: Label, steady: bool) -> Seen {
+fn neighbour(seed: u64, label: Label, steady: bool) -> SimulatedGaps {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut at, mut taken) = (random.random_range(0.0..4.0) * MS, Vec::new());
     while at < 2e9 {

@@ -87,7 +87,7 @@ pub enum DesignError {
         most: usize,
     },
     /// Fewer numbers than are needed for the effects and their error.
-    #[error("estimate {terms} effects: {windows} windows in {blocks} blocks do not tell them apart from noise")]
+    #[error("estimate {terms} effects: {windows} windows in {blocks} blocks do not separate them from noise")]
     TooFew {
         /// Effects wanted.
         terms: usize,
@@ -100,7 +100,7 @@ pub enum DesignError {
     #[error("estimate effects: {0}")]
     Terms(String),
     /// The numbers of two effects are always the same, or a number is none.
-    #[error("estimate effects: {0} can't be told from the others in these windows")]
+    #[error("estimate effects: these windows do not separate {0} from the others")]
     Aliased(String),
 }
 

@@ -1,92 +1,90 @@
-//! The bets behind the sequential test: a purse that is staked, pair after pair, on which of the two windows is the larger.
+//! The bets behind the sequential test. A bettor starts with a wealth of 1 and bets, pair after pair, on which of the two windows has the
+//! larger value.
 //!
-//! If B multiplies every window by exp(θ), then the sign of ln(b / a) - θ is the coin of the order and nothing else,
-//! whatever its size is and whatever came before. Whoever bets a share of the purse on a fair coin has, on average, what
-//! he had. So the purse, which begins at 1, reaches 20 with a probability of at most 1 in 20, however often one looks
-//! (J. Ville, "Étude critique de la notion de collectif", 1939): a large purse speaks against θ.
+//! If B multiplies every window by exp(θ), then the sign of ln(b / a) - θ depends only on the random order of the pair. Its size and all
+//! earlier pairs do not matter. Bets on a fair coin keep the expected wealth at 1. So the wealth reaches 20 with a probability of at most
+//! 1 in 20, however often the test looks (J. Ville, "Étude critique de la notion de collectif", 1939). A large wealth is evidence against θ.
 //!
-//! How much to bet may follow from the size at hand and from all that came before, since neither knows the coin. Many
-//! gamblers share the purse, because the best bet is not known: an average of fair purses is fair, and it grows like its
-//! best part, less a constant.
+//! The size of a bet may depend on the size of the difference and on all earlier pairs, because neither knows the coin. The best bet is
+//! unknown, so several strategies share the wealth. An average of fair bets is fair, and it grows like its best strategy, minus a constant.
 
-/// The pairs before the first size that is weighed: until then there is nothing to weigh it against.
+/// Before this many pairs there is no scale, so only signs count.
 const PAIRS_BEFORE_SCALE: usize = 4;
 
-/// How a gambler sees the difference at hand.
+/// What a strategy uses of a difference.
 #[derive(Clone, Copy)]
 enum Sees {
-    /// Its sign alone: nothing that noise can do to a size matters.
+    /// Only the sign, so noise in the size does not matter.
     Sign,
-    /// Its size too, against so many times the median deviation of the past, and no more than that. Small differences
-    /// are mostly noise, and large ones mostly are not.
+    /// The size too, relative to this multiple of the median deviation of earlier pairs, and clamped to it. Small differences are mostly
+    /// noise, large ones mostly are not.
     SizeUpTo(f64),
 }
 
-/// One gambler: what he sees, the share of his purse that he bets at the most, and the share of the whole purse that he
-/// begins with.
-struct Gambler {
+/// What it uses of a difference, the largest share of its wealth that it bets, and its share of the initial wealth.
+struct BettingStrategy {
     sees: Sees,
     most: f64,
     begins_with: f64,
 }
 
-const fn gambler(sees: Sees, most: f64, begins_with: f64) -> Gambler {
-    Gambler { sees, most, begins_with }
+const fn strategy(sees: Sees, most: f64, begins_with: f64) -> BettingStrategy {
+    BettingStrategy { sees, most, begins_with }
 }
 
-/// Bold ones end a run of clear pairs at once, careful ones see a small effect in much noise. All bet on "larger". The shares
-/// were chosen on simulated noise and recorded traces; the promise holds with any.
-const GAMBLERS: [Gambler; 6] = [
-    gambler(Sees::Sign, 0.97, 0.2),
-    gambler(Sees::Sign, 0.8, 0.1),
-    gambler(SIZE, 0.12, 0.1),
-    gambler(SIZE, 0.3, 0.2),
-    gambler(SIZE, 0.5, 0.2),
-    gambler(SIZE, 0.75, 0.2),
+/// Bold strategies end a run of clear pairs at once, careful ones find small effects in much noise. All bet on "larger". The shares were
+/// chosen on simulated noise and recorded traces. The error bound holds for any shares.
+const STRATEGIES: [BettingStrategy; 6] = [
+    strategy(Sees::Sign, 0.97, 0.2),
+    strategy(Sees::Sign, 0.8, 0.1),
+    strategy(SIZE, 0.12, 0.1),
+    strategy(SIZE, 0.3, 0.2),
+    strategy(SIZE, 0.5, 0.2),
+    strategy(SIZE, 0.75, 0.2),
 ];
 
 const SIZE: Sees = Sees::SizeUpTo(MOST_DEVIATIONS);
 
-/// Sizes count up to so many median deviations: beyond, a size is as likely a neighbour's doing as the setting's.
+/// Sizes are clamped to this many median deviations: a larger one is as likely an effect of a neighbour as of the setting.
 pub(crate) const MOST_DEVIATIONS: f64 = 1.25;
 
-/// Beyond this a purse is not counted on: it has long said all, and must not overflow.
+/// The wealth is capped here so that it does not overflow. By then the test has decided.
 const MOST: f64 = 1e300;
 
-/// The purse of those who bet that B is the larger by more than the θ asked of.
+/// The wealth of the bet that B is larger by more than θ.
 #[derive(Debug, Clone)]
-pub(crate) struct Purse {
-    held: [f64; GAMBLERS.len()],
+pub(crate) struct Wealth {
+    held: [f64; STRATEGIES.len()],
 }
 
-impl Purse {
+impl Wealth {
     pub(crate) fn new() -> Self {
-        Self { held: GAMBLERS.map(|gambler| gambler.begins_with) }
+        Self { held: STRATEGIES.map(|strategy| strategy.begins_with) }
     }
 
-    /// Bets on one pair, whose ln(b / a) is larger than θ by `difference`. `scale` is that of the pairs before
-    /// ([`scale_of`]). A difference of 0 has no sign: nobody wins or loses.
+    /// Bets on one pair, whose ln(b / a) is larger than θ by `difference`. `scale` is the scale of the earlier pairs
+    /// ([`scale_of`]). A difference of 0 changes nothing.
     ///
-    /// What is left grows with `difference`, so that the θ against which it speaks are all those below one bound.
+    /// The result grows with `difference`, so the excluded θ are all those below one bound.
     pub(crate) fn bet(&mut self, difference: f64, scale: Option<f64>) {
         let sign = if difference == 0.0 { 0.0 } else { difference.signum() };
-        for (held, gambler) in self.held.iter_mut().zip(&GAMBLERS) {
-            let seen = match (gambler.sees, scale) {
+        for (held, strategy) in self.held.iter_mut().zip(&STRATEGIES) {
+            let outcome = match (strategy.sees, scale) {
                 (Sees::SizeUpTo(times), Some(scale)) if scale > 0.0 => (difference / (times * scale)).clamp(-1.0, 1.0),
                 _ => sign,
             };
-            *held = (*held * (1.0 + gambler.most * seen)).min(MOST);
+            *held = (*held * (1.0 + strategy.most * outcome)).min(MOST);
         }
     }
 
-    /// What all hold together: 1 at the beginning.
+    /// The total, initially 1.
     pub(crate) fn sum(&self) -> f64 {
         self.held.iter().sum()
     }
 }
 
-/// The median deviation of the log ratios so far, in rising order, from their median: what the next size is weighed against. It
-/// does not change when all are moved alike, so it says nothing of θ. `None` as long as they are too few.
+/// The median absolute deviation of the log ratios so far, given in rising order. A shift of all ratios does not change it, so it does not
+/// depend on θ. `None` if there are too few.
 pub(crate) fn scale_of(rising: &[f64]) -> Option<f64> {
     let count = rising.len();
     if count < PAIRS_BEFORE_SCALE {
@@ -120,8 +118,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn all_begin_with_one_together() {
-        assert!((Purse::new().sum() - 1.0).abs() < 1e-12);
+    fn the_initial_wealth_is_one() {
+        assert!((Wealth::new().sum() - 1.0).abs() < 1e-12);
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! The test that may be looked at after every pair, and ended whenever it has said enough.
+//! A sequential test: it may be evaluated after every pair and stopped at any time.
 
 mod bets;
 
@@ -9,20 +9,20 @@ use crate::comparison::error::StatsError;
 use crate::comparison::limits::MAX_PAIRS;
 use crate::comparison::verdict::{Direction, Verdict};
 use crate::comparison::walsh::WalshAverages;
-use bets::{MOST_DEVIATIONS, Purse, scale_of};
+use bets::{MOST_DEVIATIONS, Wealth, scale_of};
 
-/// Halvings of the range in which an end of the interval is sought: 2^-50 of it is below what the doubles at hand can tell.
+/// Halvings of the range that holds an end of the interval: 2^-50 of it is below the precision of these doubles.
 const HALVINGS: usize = 50;
 
-/// A comparison that is told pair by pair and may be asked after each: whoever looks a hundred times, and stops as soon
-/// as he likes the answer, is still wrong no oftener than [`Options::confidence`] allows.
+/// A comparison that may be evaluated after every pair. You may look a hundred times and stop as soon as you like the answer:
+/// the error rate stays within [`Options::confidence`].
 ///
-/// The pairs must have been measured in the order of a [`PairDesign`](crate::PairDesign), whose coin is all that the
-/// promise rests on: noise may be autocorrelated, drift, come in bursts, or have tails without a mean.
+/// Measure the pairs in the order of a [`PairDesign`](crate::PairDesign). The error bound rests only on its random order: noise
+/// may be autocorrelated, drift, come in bursts, or have tails without a mean.
 ///
-/// Bets are laid on every pair, at fair odds, that B's number is the larger, and others that it is the smaller. If B does
-/// nothing, the coin decides, and nobody gets rich by more than luck; so a purse of 1 / (1 - confidence) says that B does
-/// something. The same is asked of every ratio, and the interval holds those against which neither side got rich.
+/// The test bets on every pair, at fair odds: one side that B's number is larger, the other that it is smaller. If B has no
+/// effect, the random order decides and the wealth grows only by luck. So a wealth of 1 / (1 - confidence) means that B has an
+/// effect. The test does the same for every ratio; the interval holds the ratios against which neither side reached that wealth.
 ///
 /// ```
 /// use evenkeel_stats::{Direction, Options, Pair, Sequential, Verdict};
@@ -30,7 +30,7 @@ const HALVINGS: usize = 50;
 /// let mut test = Sequential::new(Options::new(Direction::Lower))?;
 /// let mut pairs = 0;
 /// while test.verdict() == Verdict::Undecided {
-///     // As a meter would say it: the machine gets slower, and B takes a tenth less.
+///     // The machine gets slower, and B takes a tenth less.
 ///     let wake_latency_us_p99 = 80.0 + f64::from(pairs);
 ///     test.add(Pair { a: wake_latency_us_p99, b: 0.9 * wake_latency_us_p99 })?;
 ///     pairs += 1;
@@ -49,13 +49,13 @@ pub struct Sequential {
     rising: Vec<f64>,
     /// The scale of the pairs before each.
     scales: Vec<Option<f64>>,
-    /// The three effects that the verdict turns on.
+    /// The three effects that decide the verdict.
     none: Asked,
     line_below: Asked,
     line_above: Asked,
 }
 
-/// What may be said of B against A so far. Ratios are b / a: below 1, B's number is the lower.
+/// The result so far. Ratios are b / a: below 1, B's number is the lower.
 ///
 /// In JSON an endless `high` or `smallest_visible_ratio` is `null`, and so is the `ratio` of no pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -168,7 +168,7 @@ impl Sequential {
         let verdict = self.verdict();
         Look {
             pairs: self.pairs(),
-            e_value: self.none.above.purse.sum().max(self.none.below.purse.sum()) / 2.0,
+            e_value: self.none.above.wealth.sum().max(self.none.below.wealth.sum()) / 2.0,
             ratio: estimate.exp(),
             low: low.exp(),
             high: high.exp(),
@@ -178,27 +178,26 @@ impl Sequential {
         }
     }
 
-    /// What a purse must reach: each of the two sides has half the error to itself.
+    /// The wealth that excludes an effect. Each side has half of the error probability.
     fn enough(&self) -> f64 {
         2.0 / (1.0 - self.options.confidence)
     }
 
-    /// Not a number without pairs.
+    /// NaN without pairs.
     fn estimate(&self) -> f64 {
         if self.log_ratios.is_empty() { f64::NAN } else { WalshAverages::new(&self.log_ratios).median() }
     }
 
-    /// The effects that neither side excludes, widened to hold the estimate. If the sides have excluded all between them,
-    /// which one factor on every window allows in at most one run of 1 / (1 - confidence), it is all from the one end to the
-    /// other.
+    /// The effects that neither side excludes, widened to include the estimate. If the sides exclude everything (with one factor on
+    /// every window, in at most one run of 1 / (1 - confidence)), it is the range between the two ends.
     fn interval(&self, estimate: f64) -> (f64, f64) {
         let (above, below) = self.ends();
         let (low, high) = (above.min(below), above.max(below));
         if estimate.is_nan() { (low, high) } else { (low.min(estimate), high.max(estimate)) }
     }
 
-    /// Up to where it is excluded from above, and down to where from below. What was excluded once stays so: an error at any
-    /// look was counted against the confidence already.
+    /// The bounds of what is excluded on both sides. An excluded effect stays excluded: the confidence already covers an error at
+    /// any look.
     fn ends(&self) -> (f64, f64) {
         let asked = [&self.none, &self.line_below, &self.line_above];
         let known =
@@ -208,8 +207,8 @@ impl Sequential {
         (above, below)
     }
 
-    /// The largest effect that is excluded from above, with the log ratios turned by `way`, 1 or -1; -∞ if none is.
-    /// Whatever is excluded from above, so is all below it, hence the halving.
+    /// The largest excluded effect, with the log ratios multiplied by `way`, 1 or -1; -∞ if nothing is excluded. All smaller effects
+    /// are excluded too, so bisection finds it.
     pub(crate) fn bound(&self, way: f64) -> f64 {
         let (mut smallest, mut largest) = (f64::INFINITY, f64::NEG_INFINITY);
         for &log_ratio in &self.log_ratios {
@@ -217,7 +216,7 @@ impl Sequential {
             largest = largest.max(way * log_ratio);
         }
         let scale = self.scales.iter().flatten().fold(0.0, |most: f64, scale| most.max(*scale));
-        // Below this every gambler sees as much as he ever will.
+        // Below this every outcome is clamped.
         let (mut excluded, mut held) = (smallest - 2.0 * MOST_DEVIATIONS * scale - 1e-6, largest);
         if self.log_ratios.is_empty() || !self.excludes(excluded, way) {
             return f64::NEG_INFINITY;
@@ -234,15 +233,15 @@ impl Sequential {
     }
 
     fn excludes(&self, theta: f64, way: f64) -> bool {
-        let (mut purse, enough) = (Purse::new(), self.enough());
+        let (mut wealth, enough) = (Wealth::new(), self.enough());
         self.log_ratios.iter().zip(&self.scales).any(|(log_ratio, scale)| {
-            purse.bet(way * log_ratio - theta, *scale);
-            purse.sum() >= enough
+            wealth.bet(way * log_ratio - theta, *scale);
+            wealth.sum() >= enough
         })
     }
 }
 
-/// One effect, with those who bet that the true one is above it, and those who bet that it is below.
+/// One effect, and the bets that the true effect is above it and below it.
 #[derive(Debug, Clone)]
 struct Asked {
     theta: f64,
@@ -252,26 +251,26 @@ struct Asked {
 
 #[derive(Debug, Clone)]
 struct Side {
-    purse: Purse,
-    /// The purse has been enough once.
+    wealth: Wealth,
+    /// Whether the wealth has ever reached the limit.
     excluded: bool,
 }
 
 impl Asked {
     fn of(theta: f64) -> Asked {
-        let side = Side { purse: Purse::new(), excluded: false };
+        let side = Side { wealth: Wealth::new(), excluded: false };
         Asked { theta, above: side.clone(), below: side }
     }
 
     fn bet(&mut self, log_ratio: f64, scale: Option<f64>, enough: f64) {
         let difference = log_ratio - self.theta;
         for (side, difference) in [(&mut self.above, difference), (&mut self.below, -difference)] {
-            side.purse.bet(difference, scale);
-            side.excluded |= side.purse.sum() >= enough;
+            side.wealth.bet(difference, scale);
+            side.excluded |= side.wealth.sum() >= enough;
         }
     }
 
-    /// Whether the true effect was found above it, and below it.
+    /// Whether the true effect is above it, and below it.
     fn sides(&self) -> (bool, bool) {
         (self.above.excluded, self.below.excluded)
     }

@@ -83,7 +83,7 @@ fn a_pair_that_is_refused_leaves_the_test_as_it_was() {
 
 /// The mean over all ways in which the coins can fall, which is what an e-value promises, at every look.
 #[test]
-fn the_mean_of_every_purse_over_all_coins_is_what_it_began_with() {
+fn the_mean_wealth_over_all_orders_is_the_initial_wealth() {
     const SIZES: [f64; 10] = [0.3, 0.0, 0.01, 2.0, 0.31, 0.02, 0.5, 9.0, 0.3, 0.1];
     for theta in [0.0, 0.25] {
         for pairs in 1..=SIZES.len() {
@@ -96,7 +96,7 @@ fn the_mean_of_every_purse_over_all_coins_is_what_it_began_with() {
                     past.push(log_ratio);
                     past.sort_unstable_by(f64::total_cmp);
                 }
-                asked.above.purse.sum() / f64::from(1 << pairs)
+                asked.above.wealth.sum() / f64::from(1 << pairs)
             });
             assert!((mean.sum::<f64>() - 1.0).abs() < 1e-9, "{theta} {pairs}");
         }
