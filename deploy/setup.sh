@@ -1,21 +1,21 @@
 #!/bin/sh
-# Makes sure that a fresh Debian or Ubuntu machine can build evenkeel: a Rust toolchain, and a C linker for it.
-# Installs nothing that is there already, and nothing at all without root.
+# Prepares a fresh Debian or Ubuntu machine to build evenkeel: checks the Rust toolchain, and installs a C linker.
+# It installs only what is missing, and nothing without root.
 #
 # usage: deploy/setup.sh [lab]
 #
-#   lab  the programs that lab/ and some of the tests use, too: each says aloud what it skips without them
+#   lab  installs the programs that lab/ and some tests use; without them, those report what they skip
 set -eu
 
 if [ "${1:-}" = lab ]; then
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-        echo "the lab's programs are not installed: that takes root and apt-get" >&2
+        echo "error: installing the lab's programs needs root and apt-get" >&2
         exit 4
     fi
     missing=
-    # Servers and games are in folders that not every root looks into.
+    # Servers and games are in folders that root's PATH may lack.
     PATH=$PATH:/usr/sbin:/usr/games
-    # The program that stands for each package.
+    # A program of each package shows whether it is installed.
     while read -r program package; do
         command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
     done <<LIST
@@ -56,12 +56,14 @@ DDNet-Server ddnet-server
 openarena-server openarena-server
 mcs mono-mcs
 mono mono-runtime
+chromium chromium
+promtool prometheus
 LIST
-    # A library that a peer in benches/ is built with has no program.
+    # This library, which a peer in benches/ needs, has no program.
     [ -e /usr/include/tbb/task_group.h ] || [ -e /usr/include/oneapi/tbb/task_group.h ] || missing="$missing libtbb-dev"
     [ -z "$missing" ] && exit 0
     echo "installing for the lab:$missing" >&2
-    # Debian starts a server as soon as it is installed, and at each boot. Tests start their own: neither is wanted here.
+    # Debian starts servers after installation and at boot. Tests start their own, so both are prevented.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         trap 'rm -f "$policy"' EXIT
@@ -71,7 +73,7 @@ LIST
     apt-get update -qq
     # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
-    for service in memcached redis-server nginx mosquitto; do
+    for service in memcached redis-server nginx mosquitto prometheus; do
         case " $missing " in
         *" $service"*) systemctl disable "$service" >/dev/null 2>&1 || true ;;
         esac
@@ -80,7 +82,7 @@ LIST
 fi
 
 if ! command -v "${CARGO:-cargo}" >/dev/null 2>&1; then
-    echo "evenkeel needs a Rust toolchain, 1.89 or later: see rustup.rs, or run 'apt-get install rustup && rustup default stable' (Debian 13, Ubuntu 24.04)" >&2
+    echo "error: evenkeel needs Rust 1.89 or later. See rustup.rs, or run 'apt-get install rustup && rustup default stable' (Debian 13, Ubuntu 24.04)" >&2
     exit 1
 fi
 
@@ -88,7 +90,7 @@ if command -v cc >/dev/null 2>&1; then
     exit 0
 fi
 if [ "$(id -u)" -ne 0 ]; then
-    echo "evenkeel needs a C linker: run 'sudo apt-get install gcc libc6-dev' and try again" >&2
+    echo "error: evenkeel needs a C linker. Run 'sudo apt-get install gcc libc6-dev' and try again" >&2
     exit 1
 fi
 echo "installing a C linker (gcc, libc6-dev)" >&2
