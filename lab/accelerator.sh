@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prints the options for QEMU's accelerator and its CPU, a word a line: KVM where a guest really boots under it, else software emulation.
+# Prints the QEMU options for accelerator and CPU, one word a line: KVM if a guest boots under it, else software emulation.
 #
-# A /dev/kvm proves nothing: nested KVM boots no stock kernel on some clouds, and hangs rather than fails. So one is booted, and
-# has to come to its end in time. The answer holds for as long as the host is up.
+# A /dev/kvm is not enough: on some clouds, nested KVM hangs with stock kernels. So this boots a guest, which must finish in time. The
+# result is valid until the host reboots.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -29,7 +29,7 @@ if [ "$boot" != "$this_boot" ]; then
     echo "$this_boot $accelerator" >"$known"
 fi
 
-# Neither has MONITOR: siblings that `nosmt` stops would spin in it.
+# No CPU has MONITOR, because siblings that `nosmt` stops would spin in it.
 case $accelerator in
 kvm) printf '%s\n' -accel kvm -cpu 'host,-monitor' ;;
 tcg) printf '%s\n' -accel 'tcg,thread=multi' -cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor' ;;

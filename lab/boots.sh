@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Whether `prove boots` goes through A-B-B-A on a Debian with systemd and grub, and leaves nothing behind: with somebody who reboots, by
-# itself with the power cut in the middle, and put back by `evenkeel revert` half-way.
+# Tests that `prove boots` completes A-B-B-A on a Debian with systemd and grub, and leaves nothing behind: with manual reboots, with
+# automatic reboots and a power cut in the middle, and with `evenkeel revert` half-way.
 #
 # usage: lab/boots.sh [-s SEED] [-p PROGRAM] [-w WAY]… [KNOB=VALUE]
 #
-#   -s  the seed of the order; 1 unless told
-#   -p  the evenkeel to try, which has to run in Debian 12; built here unless told
-#   -w  the way through the boots: by_hand, by_itself or reverted; all three, one after the other, unless told
+#   -s  the seed of the order (default: 1)
+#   -p  the evenkeel to test, which must run in Debian 12 (default: built here)
+#   -w  the way through the boots: by_hand, by_itself or reverted (default: all three)
 #
-# The guest's numbers are worth nothing: it is the way through the boots that is tried. Exit code 1: something was not as promised, and it
-# says what.
+# The guest's measurements mean nothing: this tests the sequence of boots. Exit code 1: something failed, and the output says what.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints where a static busybox for x86_64 or aarch64 is: the one that is installed, or Debian's, fetched into target/lab.
+# Prints the path of a static busybox for x86_64 or aarch64: the installed one, or Debian's, downloaded into target/lab.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

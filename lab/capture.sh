@@ -3,14 +3,14 @@
 #
 # usage: lab/capture.sh [-k KERNEL] [-a KERNEL-ARGUMENTS] [-w WORDS] [-t SECONDS] [-s TOOLS] NAME [QEMU-OPTION…]
 #
-#   -k  a kernel of lab/kernel.sh; 6.1-cloud unless told
+#   -k  a kernel of lab/kernel.sh (default: 6.1-cloud)
 #   -a  more kernel arguments
-#   -w  what the machine is, for the head of the capture
-#   -t  how long the guest may take; 120 seconds unless told
-#   -s  tools that are asked too; what they said lands in target/lab/NAME/said.txt, and the capture beside it, not in hosts/
+#   -w  a description of the machine, for the head of the capture
+#   -t  the guest's time limit in seconds (default: 120)
+#   -s  tools to run too; their output goes to target/lab/NAME/said.txt, and the capture next to it instead of hosts/
 #
-# The guest is emulated in software even where /dev/kvm exists: nested KVM boots no stock kernel on some clouds, and hangs
-# rather than fails. The CPU does without MONITOR, because siblings that `nosmt` stops would otherwise spin in it.
+# The guest uses software emulation even if /dev/kvm exists: on some clouds, nested KVM hangs with stock kernels. The CPU has no MONITOR,
+# because siblings that `nosmt` stops would spin in it.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -47,7 +47,7 @@ fi
 
 log=$WORK/guests/$name.log captured=$WORK/guests/$name.captured
 rm -f "$log" "$captured"
-# What is told of the machine comes last, and so replaces what is told here; of accelerators QEMU takes the first.
+# The caller's options come last and replace these; of several accelerators QEMU takes the first.
 case " $* " in
 *' -accel '*) hardware=() ;;
 *) hardware=(-accel 'tcg,thread=multi') ;;
@@ -78,7 +78,7 @@ if [ ${#tools[@]} -gt 0 ]; then
 fi
 [ "$(tail -n 1 "$captured")" = end ] || die "$name: the capture is not whole; $log has what the guest said"
 
-# shown WORD…: the words as a shell would need them.
+# shown WORD…: the words, quoted for a shell.
 shown() {
     local word
     for word in "$@"; do

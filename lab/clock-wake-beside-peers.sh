@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `evenkeel measure clock` and `measure wake` beside a C loop, perf bench and cyclictest, like with like, in interleaved rounds: the
-# ratio of ours to the peer's for each row, by the median of the rounds' ratios, and the least and the largest of them.
+# Compares `evenkeel measure clock` and `measure wake` with a C loop, perf bench and cyclictest in interleaved rounds. Prints for each row
+# the median, smallest and largest ratio of evenkeel to the peer.
 #
 # usage: [EVENKEEL=PROGRAM] lab/clock-wake-beside-peers.sh [ROUNDS]
 set -euo pipefail
@@ -21,7 +21,7 @@ mkdir -p "$WORK"
 table=$(mktemp "$WORK/clock-wake.XXXXXX")
 trap 'rm -f "$table"' EXIT
 cc -O2 -Wall -o "$WORK/clock-cost" "$LAB/clock-cost.c"
-# The last CPU that we may use is the one that both sides measure.
+# Both sides measure the last usable CPU.
 cpu=$(taskset -pc $$ | sed 's/.*[:, -]//')
 on() { taskset -c "$cpu" "$@"; }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2034 # the parts share variables
-# evenkeel promises to put everything back. This kills it at every system call, gives it broken disks and damaged journals, and
-# looks whether it does: on the running kernel, with copies of /etc and /boot.
+# Tests that evenkeel restores everything: this kills it at every system call, and gives it broken disks and damaged journals. It uses the
+# running kernel, with copies of /etc and /boot.
 #
 # usage: lab/crash.sh [--quick] [--shard=K/N] [PART…]     parts: kills children signals errors disks journals tries watchdogs
 #

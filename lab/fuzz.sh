@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs fuzz targets, each for so many seconds, and says what it found. What is new to a corpus lands in target/lab/fuzz and not in git.
+# Runs fuzz targets for a number of seconds each, and prints what they found. New corpus files go to target/lab/fuzz, not into git.
 #
-# usage: lab/fuzz.sh [-t SECONDS] [TARGET…]          all of them, 30 seconds each, unless told
+# usage: lab/fuzz.sh [-t SECONDS] [TARGET…]          (default: all targets, 30 seconds each)
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -25,7 +25,7 @@ if [ $# -eq 0 ]; then
     mapfile -t all < <(sed -n '/^\[\[bin\]\]/{n;s/^name = "\(.*\)"$/\1/p}' fuzz/Cargo.toml)
     set -- "${all[@]}"
 fi
-# Without a sanitizer: there is no unsafe code in what is fuzzed but in evenkeel-sys, and it runs several times as fast.
+# Without a sanitizer, because only evenkeel-sys has unsafe code, and targets run several times as fast.
 for target in "$@"; do
     cargo +nightly fuzz build -s none "$target" >&2 || die "the fuzz target $target does not build"
 done

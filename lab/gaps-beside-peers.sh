@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What `evenkeel measure gaps`, oslat and cyclictest see of one planted disturbance, one after the other in turns within one run, and the CPU
-# that each burns. A real-time thief takes 2 ms of every 20 ms of the last CPU; each program watches that CPU for SECONDS, ROUNDS times.
-# hwlatdetect is asked too; where the kernel has no hwlat tracer it says so.
+# Compares what `evenkeel measure gaps`, oslat and cyclictest measure of a planted disturbance, interleaved in one run, and the CPU time of
+# each. A real-time hog takes 2 ms of every 20 ms of the last CPU. Each program measures that CPU for SECONDS, ROUNDS times.
+# hwlatdetect runs too, if the kernel has the hwlat tracer.
 #
 # usage: lab/gaps-beside-peers.sh [SECONDS [ROUNDS]]     (5 seconds, 3 rounds)
 # Exit code 4: a program, root or a second CPU is missing.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds an evenkeel that needs no libraries, for x86_64 unless told (aarch64), and prints where it is.
+# Builds a static evenkeel for x86_64 (default) or aarch64, and prints its path.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

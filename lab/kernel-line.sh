@@ -6,7 +6,7 @@
 #
 # usage: lab/kernel-line.sh [-p PROGRAM]
 #
-#   -p  the evenkeel to try; one that needs no libraries is built here unless told
+#   -p  the evenkeel to test (default: a static one, built here)
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches one of Debian's kernels, and prints the folder that it was unpacked to.
+# Downloads and unpacks a Debian kernel, and prints its folder.
 #
 # usage: lab/kernel.sh NAME
 set -euo pipefail
