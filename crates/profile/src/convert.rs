@@ -138,7 +138,7 @@ impl<'u> Converter<'u> {
 
     /// What was recorded.
     pub fn finish(mut self) -> Recording {
-        // The idle thread of each CPU has no records of its own.
+        // The kernel writes no name record for idle threads.
         let idle = self.recording.threads.get_mut(&0).filter(|idle| idle.name.is_none());
         if let Some(idle) = idle {
             idle.name = Some("swapper".to_owned());

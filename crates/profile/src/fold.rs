@@ -1,4 +1,4 @@
-//! `Folded`: samples added up by their stacks, as flame graphs want them: `outer;inner 123`.
+//! `Folded`: samples summed by stack, the input of flame graphs: `outer;inner 123`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,14 +7,14 @@ use crate::recording::{Recording, Sample};
 use crate::stack::{Frame, FrameId, StackId};
 use crate::tree::{NameId, NodeId, ROOT, Tree};
 
-/// Weights by stack, each written from the outermost function on, with `;` between.
+/// Weights by stack. A stack is its functions, outermost first, joined by `;`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Folded {
     /// By stack.
     pub lines: BTreeMap<String, u64>,
 }
 
-/// What stands below the outermost function.
+/// What is below the outermost function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Base {
     /// The name of the thread.
@@ -28,7 +28,7 @@ pub enum Base {
     Nothing,
 }
 
-/// Something to be added up: whose it is, where it was, and how much it stands for.
+/// A stack with a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedStack {
     /// Its process.
@@ -37,11 +37,11 @@ pub struct WeightedStack {
     pub tid: u32,
     /// The CPU.
     pub cpu: u32,
-    /// The stack; nobody knows it if there is none.
+    /// The stack, if known.
     pub stack: Option<StackId>,
-    /// What is put on top of the stack in brackets, such as a reason.
+    /// A label on top of the stack in brackets, such as a reason.
     pub on_top: Option<&'static str>,
-    /// How much.
+    /// The weight.
     pub weight: u64,
 }
 
@@ -57,14 +57,14 @@ impl WeightedStack {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}, in line {line}")]
 pub struct FoldedError {
-    /// What is wrong with it.
+    /// The error.
     pub what: String,
-    /// Its number, from 1 on.
+    /// The line's number, from 1.
     pub line: usize,
 }
 
 impl Base {
-    /// How many names it puts below a stack.
+    /// The number of names below a stack.
     pub fn levels(self) -> u32 {
         match self {
             Base::Thread => 1,
@@ -75,7 +75,7 @@ impl Base {
 }
 
 impl Folded {
-    /// Of those samples that `is_wanted`.
+    /// Sums the wanted samples.
     pub fn of<'a>(
         recording: &Recording,
         names: &Names,
@@ -85,7 +85,7 @@ impl Folded {
         Folded::from(&tree(recording, names, base, samples.map(WeightedStack::sample)))
     }
 
-    /// The same with weights of the caller's.
+    /// The same with the caller's weights.
     pub fn weighted<'a>(
         recording: &Recording,
         names: &Names,
@@ -96,7 +96,7 @@ impl Folded {
         Folded::from(&tree(recording, names, base, seen))
     }
 
-    /// Whether bytes that begin so are folded text: the first line that is no remark ends in a number. Nothing else that is read here does.
+    /// Whether a file with this head is folded text: its first line that is not a comment ends in a number. No other format does.
     pub fn is_likely(head: &[u8]) -> bool {
         let head = String::from_utf8_lossy(head);
         let mut lines = head.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -104,8 +104,7 @@ impl Folded {
         number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     }
 
-    /// Reads folded text, as this program, `stackcollapse-perf.pl` and inferno write it. Lines of nothing, and those that begin with `# `, are
-    /// passed over.
+    /// Reads folded text of this program, `stackcollapse-perf.pl` and inferno. It skips empty lines and those that begin with `# `.
     ///
     /// # Errors
     /// If a line does not end in a whole number.
@@ -131,7 +130,7 @@ impl Folded {
         *sum = sum.saturating_add(weight);
     }
 
-    /// All weights together.
+    /// The total weight.
     pub fn total(&self) -> u64 {
         self.lines.values().fold(0, |sum, weight| sum.saturating_add(*weight))
     }
@@ -158,10 +157,10 @@ impl From<&Folded> for Tree {
     }
 }
 
-/// What is added up before any name is looked at: two numbers for the base, the stack, and what is on top of it.
+/// The key of the first summation, before names are looked up: two numbers for the base, the stack, and the label on top.
 type Key = (u32, u32, Option<StackId>, Option<&'static str>);
 
-/// The tree of what was seen. Each stack is followed once, however often it was seen.
+/// The tree of stacks. Each stack is resolved once, however many samples it has.
 pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterator<Item = WeightedStack>) -> Tree {
     let mut sums: HashMap<Key, u64> = HashMap::new();
     for seen in seen {
@@ -174,7 +173,7 @@ pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterato
         let sum = sums.entry((first, second, seen.stack, seen.on_top)).or_default();
         *sum = sum.saturating_add(seen.weight);
     }
-    // In an order of their own, so that the same recording always makes the same tree.
+    // Sorted, so that the same recording always makes the same tree.
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_unstable();
     let mut grower = Grower {
@@ -196,14 +195,14 @@ pub fn tree(recording: &Recording, names: &Names, base: Base, seen: impl Iterato
     grower.tree
 }
 
-/// A tree that grows by stacks.
+/// Adds stacks to a tree.
 struct Grower<'a> {
     recording: &'a Recording,
     names: &'a Names,
     tree: Tree,
-    /// The names of each frame, from the outermost on, once they were asked for.
+    /// The names of each frame, outermost first, computed on demand.
     by_frame: Vec<Option<Vec<NameId>>>,
-    /// Where each stack ends, and above which base: sums come base by base.
+    /// The node of each stack, for the current base. Sums come base by base.
     by_stack: Vec<(NodeId, NodeId)>,
 }
 
@@ -222,7 +221,7 @@ impl Grower<'_> {
         })
     }
 
-    /// Where a stack ends above a base.
+    /// The node of a stack above a base.
     fn stack(&mut self, base: NodeId, stack: StackId) -> NodeId {
         let mut above: Vec<(StackId, FrameId)> = Vec::new();
         let mut next = Some(stack);
@@ -265,12 +264,12 @@ impl Grower<'_> {
     }
 }
 
-/// What a frame's names are marked with: whether they are the kernel's, or made while the program ran.
+/// The mark of a frame's names: kernel code, or code generated at run time.
 pub(crate) fn mark_of(recording: &Recording, names: &Names, frame: FrameId) -> &'static str {
     if names.get(frame).is_kernel {
         return "_[k]";
     }
-    // Whoever found its name already tells by the file that code was made at run time: `perf script` names that after the map.
+    // For frames that already have a name, the file shows code generated at run time: `perf script` names it after the map.
     let is_map = |name: &str| name.starts_with("perf-") && name.ends_with(".map") || name.starts_with("jitted-");
     match recording.stacks.frames().get(frame.place()) {
         Some(Frame::Anonymous { .. }) => "_[j]",
@@ -283,12 +282,12 @@ pub(crate) fn mark_of(recording: &Recording, names: &Names, frame: FrameId) -> &
     }
 }
 
-/// A thread's name as people write it.
+/// A thread's display name.
 pub fn thread_name(recording: &Recording, tid: u32) -> String {
     let name = recording.threads.get(&tid).and_then(|thread| thread.name.as_deref());
     match name {
         Some(name) => crate::tree::clean(name),
-        // The kernel's own name of it; nothing records it.
+        // The idle thread, which has no name record.
         None if tid == 0 => "swapper".to_owned(),
         None => format!("thread {tid}"),
     }

@@ -1,23 +1,23 @@
-//! `Names`: the functions that frames are in. A frame may be in several, where one was put into another by the compiler.
+//! `Names`: the functions of frames. A frame has several if functions are inlined.
 
 use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, Hint};
 
-/// A function that a frame is in.
+/// A function of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Function {
-    /// Its name as people write it.
+    /// Its source name.
     pub name: String,
-    /// The file of its source, where that is known.
+    /// Its source file, if known.
     pub file: Option<String>,
     /// The line there; 0 is unknown.
     pub line: u32,
-    /// Whether it was put into the one before it in the list by the compiler.
+    /// Whether it is inlined into the previous one in the list.
     pub is_inlined: bool,
 }
 
 impl Function {
-    /// One of which only the name is known.
+    /// A function with only a name.
     pub fn named(name: impl Into<String>) -> Function {
         Function { name: name.into(), file: None, line: 0, is_inlined: false }
     }
@@ -26,9 +26,9 @@ impl Function {
 /// What is known of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// The functions, from the outermost on: the last is the one whose code it is. None if nobody knows.
+    /// The functions, outermost first; the last one has the code. Empty if unknown.
     pub functions: Vec<Function>,
-    /// What is shown in place of a function that nobody knows, such as `[libc.so.6]`.
+    /// What to show without a name, such as `[libc.so.6]`.
     pub in_place: String,
     /// Whether it is the kernel's.
     pub is_kernel: bool,
@@ -41,7 +41,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Of a recording's frames, each as `resolve` knows it; what it does not know is named after its file.
+    /// The names of a recording's frames from `resolve`. Unknown ones are named after their file.
     pub fn of(recording: &Recording, mut resolve: impl FnMut(&Frame) -> Vec<Function>) -> Names {
         let named = |frame: &Frame| {
             let module = |id| recording.modules.get(id).map_or("unknown", |module| module.name());

@@ -1,5 +1,5 @@
-//! `Stacks`: every stack that was seen, once, as a tree: a stack is its innermost frame and the stack below it. Thousands of samples share
-//! their outer frames.
+//! `Stacks`: each stack once, as a tree: a stack is its innermost frame and the stack of its callers. Thousands of samples share their outer
+//! frames.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub struct FrameId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModuleId(u32);
 
-/// Number of a name that was told with a frame.
+/// Number of a name that came with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TextId(u32);
 
@@ -34,12 +34,12 @@ macro_rules! as_place {
 
 as_place!(StackId FrameId ModuleId TextId);
 
-/// A file that code is in, or what stands for one.
+/// A file with code, or a pseudo-file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Module {
     /// Its path on the machine of the recording, or `[vdso]`, `//anon`, `[kernel.kallsyms]`.
     pub path: String,
-    /// Its build id, where it was told.
+    /// Its build ID, if known.
     pub build_id: Option<Vec<u8>>,
 }
 
@@ -64,17 +64,17 @@ pub enum Frame {
     Kernel {
         /// Its address in the kernel that ran.
         address: u64,
-        /// A kernel module, where it is in one that was told.
+        /// Its kernel module, if known.
         module: Option<ModuleId>,
     },
-    /// In memory of no file, as compilers at run time make code; `/tmp/perf-PID.map` may name it.
+    /// In anonymous memory, such as code generated at run time; `/tmp/perf-PID.map` may name it.
     Anonymous {
         /// The process.
         pid: u32,
         /// The address.
         address: u64,
     },
-    /// Somebody else found its name already.
+    /// It came with its name.
     Named {
         /// The function.
         name: TextId,
@@ -82,19 +82,19 @@ pub enum Frame {
         module: Option<ModuleId>,
         /// Whether it is the kernel's.
         is_kernel: bool,
-        /// Whether it was put into the one below it by the compiler.
+        /// Whether it is inlined into the frame below.
         is_inlined: bool,
     },
-    /// A hint in place of a frame, such as that the stack could not be followed further.
+    /// A hint in place of a frame, for example that the stack is cut off.
     Hint(Hint),
 }
 
-/// What stands in a stack where no frame is.
+/// A hint in place of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hint {
-    /// The stack goes on, and nobody knows where.
+    /// The stack continues, but could not be followed.
     CutOff,
-    /// Nobody asked for the stack.
+    /// The stack was not recorded.
     NotAsked,
 }
 
@@ -128,7 +128,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// These stacks alone, and which one each became.
+    /// Only these stacks, and the new number of each.
     pub fn only(&self, wanted: impl IntoIterator<Item = StackId>) -> (Stacks, HashMap<StackId, StackId>) {
         let mut kept = Stacks::default();
         let mut became: HashMap<StackId, StackId> = HashMap::new();
@@ -188,7 +188,7 @@ impl Stacks {
         StackId(self.stacks.number((below, frame)))
     }
 
-    /// The stack of these frames, from the outermost on. One that is empty is a hint that it could not be followed.
+    /// The stack of these frames, outermost first. An empty one becomes a hint that it is cut off.
     pub fn of(&mut self, outermost_first: impl IntoIterator<Item = Frame>) -> StackId {
         let mut stack = None;
         for frame in outermost_first {
@@ -197,12 +197,12 @@ impl Stacks {
         stack.unwrap_or_else(|| self.on(None, Frame::Hint(Hint::CutOff)))
     }
 
-    /// How many there are: their numbers are the places up to here.
+    /// The number of stacks.
     pub fn count(&self) -> usize {
         self.stacks.items.len()
     }
 
-    /// The numbers of all stacks; one comes after those below it.
+    /// The numbers of all stacks, callers first.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = StackId> + ExactSizeIterator + use<> {
         (0..self.stacks.items.len() as u32).map(StackId)
     }
@@ -213,7 +213,7 @@ impl Stacks {
         (frame, below)
     }
 
-    /// Its frames from the innermost on.
+    /// Its frames, innermost first.
     pub fn innermost_first(&self, id: StackId) -> impl Iterator<Item = FrameId> + '_ {
         let mut next = Some(id);
         std::iter::from_fn(move || {
@@ -224,14 +224,13 @@ impl Stacks {
     }
 }
 
-/// Values that are numbered, each once. Most of a recording's memory is here, so that each value is kept in one place only.
+/// Interned values. Most of a recording's memory is here, so each value is stored once.
 #[derive(Clone, Debug)]
 struct Interned<T> {
     items: Vec<T>,
-    /// Where each item is, from the place on that its hash says: its number and one; 0 is free. As long as a power of two, and a third
-    /// free at least.
+    /// The hash table, by linear probing: an item's number plus one, 0 if free. Its length is a power of two, and at least a third is free.
     places: Vec<u32>,
-    /// With a key that chance drew: who makes a file can't choose frames whose places are the same.
+    /// Keyed randomly, so a hostile file can't cause collisions.
     hasher: RandomState,
 }
 
@@ -242,7 +241,7 @@ impl<T> Default for Interned<T> {
 }
 
 impl<T: Eq + Hash> Interned<T> {
-    /// More than 2^32 of them would need more bytes than a recording may have.
+    /// A recording is too small for more than 2^32 of them.
     fn number(&mut self, item: T) -> u32 {
         if (self.items.len() + 1) * 3 > self.places.len() * 2 {
             self.grow();
@@ -260,7 +259,7 @@ impl<T: Eq + Hash> Interned<T> {
         }
     }
 
-    /// The number of an item, or the place that is free for it.
+    /// The item's number, or a free slot for it.
     fn find<Q>(&self, item: &Q) -> Found
     where
         T: Borrow<Q>,
@@ -292,11 +291,11 @@ impl<T: Eq + Hash> Interned<T> {
     }
 }
 
-/// What a look for an item found.
+/// The result of a lookup.
 enum Found {
     /// The item, of this number.
     Item(u32),
-    /// A place that is free for it.
+    /// A free slot.
     Free(usize),
 }
 

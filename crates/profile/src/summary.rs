@@ -1,4 +1,4 @@
-//! What a recording comes to in rows: its functions, its CPUs, and how much of it nobody could name.
+//! Summaries of a recording: functions, CPUs, threads, and code without names.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,19 +15,19 @@ pub struct Function {
     pub name: String,
     /// What it is.
     pub kind: Kind,
-    /// What was seen in its own code, with what the compiler put into it.
+    /// The weight of its own code, including inlined functions.
     pub own: u64,
     /// The same with what it calls; a stack in which it is several times counts once.
     pub with: u64,
-    /// Of what the compiler put into it, that in which most was seen.
+    /// The inlined function with most weight.
     pub inlined: Option<(String, u64)>,
 }
 
-/// A tree's functions, by what was seen in each; what was put into another one by the compiler is counted as that one's.
+/// A tree's functions by weight. Inlined functions count for the function that contains them.
 pub fn functions(tree: &Tree) -> Vec<Function> {
     let kinds: Vec<(Kind, &str)> = (0..tree.name_count()).map(|name| Kind::of(tree.text(name as NameId))).collect();
     let is_inlined = |name: NameId| kinds[name as usize].0 == Kind::Inlined;
-    // Whose code a node's is. What is put into nobody that is known is its own.
+    // The function that contains each node's code. An inlined frame without a known container counts for itself.
     let mut owners: Vec<NameId> = vec![0; tree.nodes().len()];
     let mut own: HashMap<NameId, u64> = HashMap::new();
     let mut inlined: HashMap<(NameId, NameId), u64> = HashMap::new();
@@ -72,13 +72,13 @@ pub struct Cpu {
     pub samples: u64,
     /// Their weight.
     pub weight: u64,
-    /// The thread that most of it is of.
+    /// The thread with most of it.
     pub thread: (String, u64),
-    /// The function that most of it was seen in.
+    /// The function with most of it.
     pub function: (String, u64),
 }
 
-/// The CPUs that samples are of.
+/// The CPUs of samples.
 pub fn cpus<'a>(recording: &Recording, names: &Names, samples: impl Iterator<Item = &'a Sample>) -> Vec<Cpu> {
     #[derive(Default)]
     struct Sums {
@@ -122,7 +122,7 @@ pub struct ThreadPart {
     pub weight: u64,
 }
 
-/// The threads that samples are of, by weight.
+/// The threads of samples, by weight.
 pub fn threads<'a>(recording: &Recording, samples: impl Iterator<Item = &'a Sample>) -> Vec<ThreadPart> {
     let mut by_thread: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
     for sample in samples {
@@ -144,7 +144,7 @@ pub fn threads<'a>(recording: &Recording, samples: impl Iterator<Item = &'a Samp
     parts
 }
 
-/// What was seen in code that nobody could name, by what stands in its place.
+/// The weight of code without names, by the text shown instead.
 pub fn unnamed(tree: &Tree) -> Vec<(String, u64)> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for node in tree.nodes().iter().skip(1).filter(|node| node.own > 0) {

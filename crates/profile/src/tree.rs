@@ -1,46 +1,46 @@
-//! `Tree`: stacks added up as a tree of functions, each name kept once. Folded text, graphs and tables are all made of it, so that no two
-//! of them can disagree, and none has to take lines of text apart.
+//! `Tree`: stacks summed as a tree of functions, each name stored once. Folded text, graphs and tables all derive from it, so they agree, and none
+//! has to parse text.
 
 use std::collections::HashMap;
 
 use evenkeel_hostfs::characters;
 use rustc_hash::FxHashMap;
 
-/// Stacks deeper than this end in [`MORE`]: recursion without an end has as many frames as it is given.
+/// Deeper stacks end in [`MORE`]. Endless recursion would otherwise fill the tree.
 pub const DEPTH_MAX: u32 = 1024;
-/// Names longer than this, in characters, are shortened in their middle.
+/// Longer names, in characters, are shortened in the middle.
 pub const NAME_MAX: usize = 400;
-/// Stands for what was left out.
+/// The name of what was left out.
 pub const MORE: &str = "…";
 
-/// Number of a node: its place in a tree. A node comes after its parent.
+/// A node's index in its tree. A node comes after its parent.
 pub type NodeId = u32;
 /// Number of a name.
 pub type NameId = u32;
 
-/// The node that all others are below; it has no name.
+/// The root, which has no name.
 pub const ROOT: NodeId = 0;
 
-/// A function, as it was called by what is below it.
+/// A function with one caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What called it.
+    /// Its caller.
     pub parent: NodeId,
     /// Its name.
     pub name: NameId,
-    /// How many are below it; 0 is the root.
+    /// Its depth; the root has 0.
     pub depth: u32,
-    /// What was seen in itself, without what it called.
+    /// Its own weight, without what it called.
     pub own: u64,
 }
 
-/// Stacks, added up.
+/// Stacks, summed.
 #[derive(Clone, Debug)]
 pub struct Tree {
     names: Vec<String>,
     numbers: HashMap<String, NameId>,
     nodes: Vec<Node>,
-    /// Their numbers are given in the order in which they come, so nobody chooses those that fall on one place.
+    /// Numbers are assigned in order of arrival, so a hostile file can't choose colliding ones.
     children: FxHashMap<(NodeId, NameId), NodeId>,
 }
 
@@ -53,12 +53,12 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// The number of a name, which is made fit for a line first: see [`clean`].
+    /// The number of a name, after [`clean`].
     pub fn name(&mut self, name: &str) -> NameId {
         self.marked_name(name, "")
     }
 
-    /// The same with a mark at its end that no shortening takes away.
+    /// The same with a mark at the end, which shortening keeps.
     pub(crate) fn marked_name(&mut self, name: &str, mark: &str) -> NameId {
         let name = clean(name) + mark;
         if let Some(number) = self.numbers.get(&name) {
@@ -70,7 +70,7 @@ impl Tree {
         number
     }
 
-    /// The node of this name above `parent`, made if it is not there.
+    /// The child of `parent` with this name, created if missing.
     pub fn child(&mut self, parent: NodeId, name: NameId) -> NodeId {
         let below = self.nodes[parent as usize];
         let name = if below.depth + 1 < DEPTH_MAX { name } else { self.marked_name(MORE, "") };
@@ -85,7 +85,7 @@ impl Tree {
         child
     }
 
-    /// The same without the lowest names of each stack, so many: what stands at their base.
+    /// The same without the outermost `levels` names of each stack.
     pub fn above(&self, levels: u32) -> Tree {
         let mut tree = Tree { names: self.names.clone(), numbers: self.numbers.clone(), ..Tree::default() };
         let mut now = vec![ROOT; self.nodes.len()];
@@ -98,13 +98,13 @@ impl Tree {
         tree
     }
 
-    /// Adds to what was seen in a node itself.
+    /// Adds to a node's own weight.
     pub fn add(&mut self, node: NodeId, weight: u64) {
         let own = &mut self.nodes[node as usize].own;
         *own = own.saturating_add(weight);
     }
 
-    /// Adds to a stack that is written from the outermost function on, with `;` between.
+    /// Adds to a stack given as its functions, outermost first, joined by `;`.
     pub fn add_line(&mut self, stack: &str, weight: u64) {
         let mut node = ROOT;
         for name in stack.split(';') {
@@ -114,7 +114,7 @@ impl Tree {
         self.add(node, weight);
     }
 
-    /// All nodes; the first is the root.
+    /// All nodes, the root first.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -129,12 +129,12 @@ impl Tree {
         self.names.len()
     }
 
-    /// What was seen in each node and in all that it called, by node.
+    /// The weight of each node with all that it called.
     pub fn totals(&self) -> Vec<u64> {
         self.summed(self.nodes.iter().map(|node| node.own).collect())
     }
 
-    /// Adds to each node what is above it.
+    /// Adds to each node the weights of its descendants.
     pub(crate) fn summed(&self, mut weights: Vec<u64>) -> Vec<u64> {
         for (at, node) in self.nodes.iter().enumerate().skip(1).rev() {
             let parent = node.parent as usize;
@@ -150,16 +150,16 @@ impl Tree {
         tree
     }
 
-    /// All weights together.
+    /// The total weight.
     pub fn total(&self) -> u64 {
         self.nodes.iter().fold(0, |sum, node| sum.saturating_add(node.own))
     }
 
-    /// All nodes but the root, each after what called it and beside its siblings in the order of their names.
+    /// All nodes except the root, depth first, siblings sorted by name.
     pub fn ordered(&self) -> Vec<NodeId> {
         let mut by_parent: Vec<NodeId> = (1..self.nodes.len() as NodeId).collect();
         let of = |id: NodeId| self.nodes[id as usize];
-        // The last sibling first: that is how they come off a pile in order.
+        // Pushed in reverse, so that they are popped in order.
         by_parent.sort_unstable_by(|a, b| {
             let (a, b) = (of(*a), of(*b));
             a.parent.cmp(&b.parent).then_with(|| self.text(b.name).cmp(self.text(a.name)))
@@ -181,7 +181,7 @@ impl Tree {
         ordered
     }
 
-    /// A node's names from the outermost on.
+    /// A node's names, outermost first.
     pub fn path(&self, node: NodeId) -> Vec<NameId> {
         let mut path = Vec::new();
         let mut at = node;
@@ -194,17 +194,17 @@ impl Tree {
         path
     }
 
-    /// A node's stack as a line has it.
+    /// A node's stack as folded text.
     pub fn line(&self, node: NodeId) -> String {
         let names: Vec<&str> = self.path(node).into_iter().map(|name| self.text(name)).collect();
         names.join(";")
     }
 
-    /// What was seen in each name itself, and in it or what it called, by name. One that calls itself is counted once.
+    /// By name: own weight, and weight with calls. Recursion counts once.
     pub fn by_name(&self) -> Vec<(u64, u64)> {
         let totals = self.totals();
         let mut sums = vec![(0_u64, 0_u64); self.names.len()];
-        // How often each name is on the path to the node that is looked at.
+        // How often each name is on the path to the current node.
         let mut on_path = vec![0_u32; self.names.len()];
         let mut path: Vec<NameId> = Vec::new();
         for id in self.ordered() {
@@ -224,23 +224,23 @@ impl Tree {
     }
 }
 
-/// What a frame is, as its name's mark says.
+/// The kind of a frame, from its name's mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A program's function.
     User,
-    /// The kernel's (`_[k]`).
+    /// A kernel function (`_[k]`).
     Kernel,
-    /// Put into the one below it by the compiler (`_[i]`).
+    /// Inlined into the function below (`_[i]`).
     Inlined,
-    /// Made while the program ran (`_[j]`).
+    /// Generated at run time (`_[j]`).
     Jit,
-    /// No function: a file whose functions nobody knows, or a reason.
+    /// Not a function: a file without names, or a reason.
     Unnamed,
 }
 
 impl Kind {
-    /// Of a name, and the name without its mark.
+    /// The kind of a name, and the name without its mark.
     pub fn of(name: &str) -> (Kind, &str) {
         let marks = [("_[k]", Kind::Kernel), ("_[i]", Kind::Inlined), ("_[j]", Kind::Jit)];
         let marked = marks.into_iter().find_map(|(mark, kind)| name.strip_suffix(mark).map(|name| (kind, name)));
@@ -261,8 +261,8 @@ impl Kind {
     }
 }
 
-/// A name that can stand in a line and in a page: without what parts names, without letters that no page may hold or that turn the order of
-/// others round, and not longer than [`NAME_MAX`].
+/// A name that is safe in folded text and on pages: without separators, control characters and bidirectional overrides, and at most [`NAME_MAX`]
+/// long.
 pub fn clean(name: &str) -> String {
     let name = name.trim();
     if name.is_empty() {
@@ -272,16 +272,16 @@ pub fn clean(name: &str) -> String {
         letter == ';' || characters::acts(letter) || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
     };
     let fit = |letter: char| if is_odd(letter) { ':' } else { letter };
-    // A line that begins so is a remark to those who read such lines.
+    // Readers of folded text treat such a line as a comment.
     let mut name = name;
     while let Some(rest) = name.strip_prefix("# ") {
         name = rest.trim_start();
     }
-    // A count of bytes is never less than one of letters, and is quick.
+    // The count of bytes is an upper bound, and fast.
     if name.len() <= NAME_MAX || name.chars().count() <= NAME_MAX {
         return name.chars().map(fit).collect();
     }
-    // The end tells what is called, the beginning whose it is.
+    // Keeps both ends: the end has the function, the beginning its namespace.
     let end = NAME_MAX / 3;
     let begin = NAME_MAX - end - 1;
     let tail: Vec<char> = name.chars().rev().take(end).map(fit).collect();

@@ -1,4 +1,4 @@
-//! `Busy`: which thread had which CPU when, added up: from switches, which tell it to the nanosecond, or from samples, which tell it by chance.
+//! Sums which thread had which CPU when: from switches, which are exact, or from samples, which are random.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use crate::recording::{Recording, Sample, Span, Switch, Turn, Unit};
 pub(super) type Who = (u32, u32);
 /// The idle thread's number.
 const IDLE_TID: u32 = 0;
-/// What the kernel says in place of a number of one that has ended already.
+/// The kernel's number for a thread that has ended.
 const ENDED_TID: u32 = u32::MAX;
 
-/// No kernel has more CPUs: a number beyond is a file's that was made up, and would take memory for nothing.
+/// The most CPUs. A higher number is from a damaged file and would waste memory.
 pub(super) const CPUS_MAX: u32 = evenkeel_sys::MAX_CPUS as u32;
 
 /// What a CPU did.
@@ -23,13 +23,13 @@ pub(super) struct Cpu {
     pub(super) parts: Vec<u64>,
     /// The same by thread.
     pub(super) by_thread: HashMap<Who, u64>,
-    /// Time of which nobody knows who had it, because a record is missing.
+    /// Time with unknown use, because a record is missing.
     pub(super) unknown_ns: u64,
-    /// How long threads that had lost it to another one waited until they ran again.
+    /// How long preempted threads waited to run again.
     pub(super) waited_ns: u64,
     /// Records of switches; of samples, how many there are, the idle ones included.
     pub(super) count: u64,
-    /// Samples of threads other than the idle one; none where it is known by switches.
+    /// Samples of threads other than idle; none if switches are used.
     pub(super) samples: Option<u64>,
 }
 
@@ -85,21 +85,21 @@ impl Cpu {
     }
 }
 
-/// Whom a CPU has had since when.
+/// The thread that has a CPU, and since when.
 #[derive(Clone, Copy, Debug)]
 enum Holder {
-    /// Nobody has told yet.
+    /// Unknown so far.
     Untold,
     /// A thread; the idle one, too.
     Thread(Who, u64),
-    /// One that is not watched, or none.
+    /// A thread that is not recorded, or none.
     Other,
 }
 
 /// From switches, by CPU. A CPU without any is not in it.
 pub(super) fn from_switches(recording: &Recording, parts: &Parts) -> HashMap<u32, Cpu> {
     let mut cpus: HashMap<u32, (Cpu, Holder)> = HashMap::new();
-    // Since when, and where, threads wait that lost their CPU.
+    // Preempted threads: since when and where they wait.
     let mut waiting: HashMap<u32, (u64, u32)> = HashMap::new();
     for switch in recording.switches.iter().filter(|switch| switch.cpu < CPUS_MAX) {
         let (cpu, holder) = cpus.entry(switch.cpu).or_insert_with(|| (Cpu::new(parts), Holder::Untold));
@@ -129,13 +129,13 @@ pub(super) fn from_switches(recording: &Recording, parts: &Parts) -> HashMap<u32
     finished.collect()
 }
 
-/// Adds what a switch tells of the time before it, and says who has the CPU from now on.
+/// Adds the time before a switch, and sets the thread that has the CPU now.
 fn after(cpu: &mut Cpu, holder: Holder, switch: &Switch, parts: &Parts) -> Holder {
     let (ours, at_ns) = ((switch.pid, switch.tid), switch.at_ns);
     let is_in = switch.turn == Turn::In;
     let before = if is_in { switch.other } else { Some(ours) };
     match (holder, before) {
-        // In and out come in pairs, of which the second one says nothing new.
+        // The kernel writes out and in as a pair; the second adds nothing.
         (Holder::Thread(who, since_ns), _) if is_in && who.1 == ours.1 => return Holder::Thread(who, since_ns),
         (Holder::Thread(who, since_ns), Some(before)) if before.1 == who.1 || before.1 == ENDED_TID => {
             cpu.ran(who, Span { start_ns: since_ns, end_ns: at_ns }, parts);
@@ -177,7 +177,7 @@ pub(super) fn from_samples(recording: &Recording, parts: &Parts) -> (HashMap<u32
     (cpus, unit)
 }
 
-/// The event that samples of what ran are of: a clock rather than a counter, since its weights are time.
+/// The sampled event: a clock if there is one, because its weights are time.
 fn on_cpu_event(recording: &Recording) -> Option<(u16, Unit)> {
     let events = recording.events.iter().enumerate().filter(|(_, event)| event.is_on_cpu());
     let best = events.min_by_key(|(_, event)| event.unit != Unit::Nanoseconds)?;

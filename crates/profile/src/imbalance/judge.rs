@@ -1,21 +1,21 @@
-//! What the shares come to: the shape, its cause, and what is to be held against both.
+//! Judges the shares: shape, cause and caveats.
 
 use std::collections::BTreeSet;
 
 use super::{Cause, Cpu, FULL, IDLE, Imbalance, ImbalanceCaveat, Shape, Source, Thread};
 use crate::recording::Recording;
 
-/// From this share of a CPU's work on one thread alone fills it.
+/// A thread with this share of a CPU's work is the cause.
 const ALONE: f64 = 0.85;
-/// From this share of a CPU's work on interrupts fill it.
+/// Interrupts with this share of a CPU's work are the cause.
 const INTERRUPTED: f64 = 0.5;
-/// What is shorter says little.
+/// Shorter recordings get a caveat.
 const SHORT_NS: u64 = 2_000_000_000;
-/// From this share of a CPU's time on, what is not known could change the answer.
+/// This share of unknown time gets a caveat.
 const UNKNOWN_MIN: f64 = 0.01;
 
 impl Imbalance {
-    /// Fills in what follows from the shares. `longest` is the thread that ran most, on all CPUs together.
+    /// Fills in shape, cause and caveats. `longest` is the thread with most time on all CPUs together.
     pub(super) fn judge(&mut self, recording: &Recording, longest: Option<Thread>) {
         let is_counted = self.source == Source::Counter;
         self.shape = if is_counted { Shape::Unknown } else { shape(self.cpus.iter().map(|cpu| cpu.busy_share)) };
@@ -49,7 +49,7 @@ impl Imbalance {
         }
     }
 
-    /// The CPUs that are full; where none is known to be, the busiest.
+    /// The full CPUs; if none is full, the busiest.
     pub fn full_cpus(&self) -> BTreeSet<u32> {
         let full = self.cpus.iter().filter(|cpu| self.source != Source::Counter && cpu.busy_share >= FULL);
         let full: BTreeSet<u32> = full.map(|cpu| cpu.cpu).collect();
@@ -100,7 +100,7 @@ fn shape(shares: impl Iterator<Item = f64>) -> Shape {
     }
 }
 
-/// Where the threads of a full CPU could have run, by the work that each has.
+/// Whether the threads of a full CPU could run elsewhere, weighted by their work.
 fn placed(cpu: &Cpu, full: &BTreeSet<u32>) -> Cause {
     let (mut pinned, mut free, mut unknown) = (0.0, 0.0, 0.0);
     for thread in &cpu.threads {

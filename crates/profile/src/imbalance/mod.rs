@@ -1,5 +1,5 @@
-//! `Imbalance`: which CPU was full, with which threads and functions, beside those that idled. A machine's average hides it, and so does a
-//! flame graph of all CPUs together.
+//! `Imbalance`: which CPU was full while others idled, and with which threads and functions. The machine's average hides a full CPU, and so does a
+//! flame graph of all CPUs.
 
 mod busy;
 mod filled;
@@ -15,12 +15,12 @@ use crate::recording::{Recording, Unit};
 use busy::{Parts, Who};
 pub use filled::{Filled, Path, Place};
 
-/// Parts that the time is cut into, at the most: as many as a line of text shows.
+/// The most parts of the time, as many as a line of text shows.
 const PARTS_MAX: u64 = 60;
-/// The shortest part of switches, which tell each nanosecond, and of samples, which need some tens to tell anything.
+/// The shortest part for switches, which are exact, and for samples, of which a part needs some tens.
 const PART_OF_SWITCHES_NS: u64 = 50_000_000;
 const PART_OF_SAMPLES_NS: u64 = 1_000_000_000;
-/// Threads that are told of each CPU, at the most.
+/// The most threads listed for a CPU.
 const THREADS_MAX: usize = 5;
 /// Two standard errors: nineteen of twenty measurements are no further from the truth.
 const ERRORS: f64 = 2.0;
@@ -29,7 +29,7 @@ const ERRORS: f64 = 2.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Every change of a CPU's thread was recorded.
+    /// From switches: exact.
     Switches,
     /// From samples of a clock: good to [`Cpu::error_share`].
     Samples,
@@ -37,19 +37,19 @@ pub enum Source {
     Counter,
 }
 
-/// What the CPUs looked like together.
+/// The balance of the CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// No CPU was full.
     Even,
-    /// At least one was full, and at least one other idle: work waits that could run.
+    /// At least one was full while another was idle, so work waited that could have run.
     Uneven,
-    /// Some were full, and none was idle: there is too little of the machine.
+    /// Some were full and none was idle: the machine is too small.
     Full,
-    /// No CPU was full, and yet one thread always ran: it went from CPU to CPU.
+    /// No CPU was full, but one thread always ran, moving from CPU to CPU.
     OneThread,
-    /// The recording does not tell it.
+    /// Unknown.
     Unknown,
 }
 
@@ -57,37 +57,37 @@ pub enum Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// One thread: it can't be in two places, so no setting of the machine helps.
+    /// One thread. It runs on one CPU at a time, so no setting of the machine helps.
     OneThread,
-    /// Interrupts, mostly their later halves (softirqs): the network's work is not spread.
+    /// Interrupts, mostly softirqs: network work is not distributed.
     Interrupts,
     /// Several threads that may run nowhere else.
     Pinned,
     /// Several threads that may run elsewhere.
     Together,
-    /// Several threads, and nobody knows where else they may run.
+    /// Several threads with unknown affinity.
     Several,
 }
 
-/// What is to be held against the answer.
+/// A caveat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImbalanceCaveat {
-    /// Some processes were watched: what others did is not in it.
+    /// Only some processes were recorded.
     SomeOnly,
-    /// It was too short: one pause of the machine would change the answer.
+    /// The recording is too short.
     Short,
     /// Records were lost.
     Lost,
-    /// The share that decides is nearer to the limit than its error.
+    /// A busy share is closer to a limit than its error.
     Close,
-    /// The clock that samples is an interrupt itself, so it never sees what runs while those are off: it falls on what comes after.
+    /// The sampling clock is an interrupt, so code with interrupts off has no samples. Its time counts for the code after it.
     InterruptsUnseen,
-    /// Functions of the kernel have no names, so interrupts are not told from system calls.
+    /// Kernel functions have no names, so interrupts and system calls look alike.
     KernelUnnamed,
     /// There are no stacks.
     NoStacks,
-    /// CPUs that are online left no trace: they idled, or nobody watched them.
+    /// Online CPUs have no records: they were idle or not recorded.
     SilentCpus,
 }
 
@@ -98,15 +98,15 @@ pub struct Thread {
     pub pid: u32,
     /// Its own number.
     pub tid: u32,
-    /// Its name, if it was told.
+    /// Its name, if known.
     pub name: Option<String>,
-    /// The share of this CPU's time that it took, from 0 to 1; none where only work is known.
+    /// Its share of this CPU's time, from 0 to 1; none if only work is known.
     pub share: Option<f64>,
-    /// The share of this CPU's work that was its, from 0 to 1.
+    /// Its share of this CPU's work, from 0 to 1.
     pub work_share: f64,
-    /// All CPUs that it was seen on.
+    /// All CPUs on which it ran.
     pub seen_on_cpus: Vec<u32>,
-    /// The CPUs that it may run on, where it still could be asked.
+    /// The CPUs on which it may run, if known.
     pub may_run_on_cpus: Option<Vec<u32>>,
 }
 
@@ -117,16 +117,15 @@ pub struct Cpu {
     pub cpu: u32,
     /// The share of the time that it was not idle, from 0 to 1.
     pub busy_share: f64,
-    /// How far that may be off, from samples alone: two standard errors. None where it is exact.
+    /// The error of that share from samples: two standard errors. None if exact.
     pub error_share: Option<f64>,
     /// The same share in each part of the time.
     pub parts: Vec<f64>,
-    /// Time of which nobody knows what ran, because records are missing.
+    /// The share of time with missing records.
     pub unknown_share: f64,
-    /// How long threads waited for it, on the average of the time: 1 is one that always waits. Only those count that had it and lost it to another
-    /// one. None without switches.
+    /// The average number of preempted threads that waited for it. None without switches.
     pub waiting: Option<f64>,
-    /// How often another thread got it, in a second. None without switches.
+    /// Context switches a second. None without switches.
     pub switches_per_s: Option<f64>,
     /// Its threads, busiest first.
     pub threads: Vec<Thread>,
@@ -153,19 +152,19 @@ pub struct Imbalance {
     pub busiest: Option<u32>,
     /// The least busy.
     pub idlest: Option<u32>,
-    /// Parts in which one CPU was full and another one idle.
+    /// The number of parts in which one CPU was full and another idle.
     pub uneven_parts: usize,
     /// Each CPU, by its number.
     pub cpus: Vec<Cpu>,
-    /// What the busiest ran.
+    /// The functions of the busiest.
     pub filled: Option<Filled>,
-    /// What the least busy ran beside it.
+    /// The functions of the least busy.
     pub beside: Option<Filled>,
-    /// What is to be held against it.
+    /// Caveats.
     pub doubts: Vec<ImbalanceCaveat>,
 }
 
-/// Of a recording. `may_run_on` says where a thread may run, if it can still be asked.
+/// Judges a recording. `may_run_on` returns a thread's affinity, if known.
 pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) -> Option<Vec<u32>>) -> Imbalance {
     let (parts, source, seen) = seen(recording);
     let by_thread = all_cpus(&seen);
@@ -215,7 +214,7 @@ pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) 
     answer
 }
 
-/// The thread that had the most of all CPUs together.
+/// The thread with most time on all CPUs together.
 fn longest(
     recording: &Recording,
     by_thread: &HashMap<Who, Everywhere>,
@@ -235,13 +234,13 @@ fn longest(
     })
 }
 
-/// What each CPU did, by the best that the recording has.
+/// The use of each CPU, from the best source in the recording.
 fn seen(recording: &Recording) -> (Parts, Source, BTreeMap<u32, busy::Cpu>) {
     let parts = Parts::of(recording.span, PARTS_MAX, PART_OF_SWITCHES_NS);
     let from_switches = busy::from_switches(recording, &parts);
     if !from_switches.is_empty() {
         let mut seen: BTreeMap<u32, busy::Cpu> = from_switches.into_iter().collect();
-        // One thread that never lets go of a CPU makes no switch.
+        // A thread that never leaves its CPU makes no switches.
         let (samples, unit) = busy::from_samples(recording, &parts);
         if unit == Unit::Nanoseconds {
             for (cpu, sampled) in samples {
@@ -279,7 +278,7 @@ fn all_cpus(seen: &BTreeMap<u32, busy::Cpu>) -> HashMap<Who, Everywhere> {
 struct Scale<'a> {
     source: Source,
     parts: &'a Parts,
-    /// What all of a CPU's time would be; of counters, what the busiest CPU did, in all and in its busiest part.
+    /// The full scale: a CPU's whole time, or for counters the work of the busiest CPU, in all and in its busiest part.
     whole: u64,
     whole_part: u64,
 }
@@ -324,16 +323,16 @@ fn part_of(time: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (time as f64 / whole as f64).min(1.0) }
 }
 
-/// Two standard errors of a share that so many samples of `all` tell.
+/// Two standard errors of a share of `all` samples.
 fn error(share: f64, samples: u64, all: u64) -> f64 {
     if samples == 0 {
-        // Of none in n throws, no more than 3/n can be said.
+        // With 0 of n, the upper bound is about 3/n.
         return (3.0 / all.max(1) as f64).min(1.0);
     }
     ERRORS * share * ((1.0 - share).max(0.0) / samples as f64).sqrt()
 }
 
-/// CPUs that are online and were not seen at all.
+/// Online CPUs without any record.
 fn silent(recording: &Recording, seen: &BTreeMap<u32, busy::Cpu>, parts: usize) -> Vec<Cpu> {
     let online = recording.machine.cpus.unwrap_or(0).min(busy::CPUS_MAX);
     let missing = (0..online).filter(|cpu| !seen.contains_key(cpu) && !seen.is_empty());

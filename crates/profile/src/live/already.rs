@@ -1,5 +1,4 @@
-//! What was there before the recording began: names of threads and what is mapped, from /proc, as the records that the kernel would have
-//! written.
+//! Writes records for what existed before the recording: thread names and mappings, from /proc, in the form that the kernel uses.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -17,28 +16,28 @@ const MISC_MMAP_DATA: u16 = 1 << 13;
 const MISC_KERNEL: u16 = 1;
 /// A name with the zero behind it (`TASK_COMM_LEN`).
 const NAME_BYTES: usize = 16;
-/// The kernel's code is taken to be so long where nobody says: no kernel's is longer, and no module lies nearer (x86-64, ARM64).
+/// The assumed length of the kernel's code if unknown: no kernel is longer, and no module is nearer (x86-64, ARM64).
 const KERNEL_BYTES: u64 = 64 << 20;
-/// More of one process's is not read: /proc/sys/vm/max_map_count allows 65,530 unless somebody raised it.
+/// The most mappings read of one process. The default of vm.max_map_count is 65,530.
 const MAPS_MAX: usize = 1 << 17;
-/// More records than this are not made of what was there before.
+/// The most such records.
 const BYTES_MAX: usize = 256 << 20;
 
-/// Which mappings are told.
+/// Which mappings to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mappings {
     /// Of code.
     Code,
-    /// All: an address of data is to be told by its mapping.
+    /// All, because addresses of data are looked up too.
     All,
 }
 
-/// The processes that there are.
+/// All processes.
 pub(super) fn processes() -> Vec<u32> {
     numbers(Path::new("/proc"))
 }
 
-/// The threads of a process; none if it is gone.
+/// The threads of a process; none if it ended.
 pub(super) fn threads(pid: u32) -> Vec<u32> {
     numbers(Path::new(&format!("/proc/{pid}/task")))
 }
@@ -53,33 +52,33 @@ pub(super) fn name(pid: u32, tid: u32) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// How long a thread had a CPU so far; 0 if it is gone or the kernel does not say.
+/// A thread's CPU time so far; 0 if it ended or the kernel does not report it.
 pub(super) fn cpu_ns(tid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).unwrap_or_default();
     text.split_ascii_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0)
 }
 
-/// What is missing of those that were there before.
+/// What could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missing {
-    /// Processes whose mappings this user may not read.
+    /// Processes whose mappings the user may not read.
     pub(super) denied: Vec<u32>,
-    /// Processes that there was no room for.
+    /// Processes beyond the limit of records.
     pub(super) left_out: u64,
 }
 
-/// Whose mappings are told.
+/// Which processes' mappings to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// Nobody asks.
     No,
-    /// If they may be read: they are of use beside others.
+    /// If readable; failures are not reported.
     IfMay,
-    /// And it is told that they are missing.
+    /// And failures are reported.
     Yes,
 }
 
-/// The records of these processes: names of all, what is mapped of those that are wanted, with the build ids of their files.
+/// The records of these processes: all names, and the wanted mappings with build IDs.
 pub(super) fn records(
     pids: &[u32],
     wants_maps: &dyn Fn(u32) -> Wanted,
@@ -107,7 +106,7 @@ pub(super) fn records(
         }
         match std::fs::read(format!("/proc/{pid}/maps")) {
             Ok(text) => {
-                // A path may be of any bytes.
+                // A path may hold any bytes.
                 let text = String::from_utf8_lossy(&text);
                 let maps = text.lines().take(MAPS_MAX).filter_map(parse_map);
                 for map in maps.filter(|map| map.is_code || mappings == Mappings::All) {
@@ -118,14 +117,14 @@ pub(super) fn records(
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                 missing.denied.extend((wanted == Wanted::Yes).then_some(*pid));
             }
-            // It has ended, or it is a thread of the kernel's.
+            // It has ended, or it is a kernel thread.
             Err(_) => {}
         }
     }
     (bytes, missing)
 }
 
-/// The kernel's own code, by which perf knows that addresses are this kernel's; none if this user may not see where it is.
+/// The mapping of the kernel's code, by which perf recognizes kernel addresses; none if the user may not see its address.
 pub(super) fn kernel(layout: &Layout) -> Vec<u8> {
     let symbols = std::fs::File::open("/proc/kallsyms").map(std::io::BufReader::new);
     let Some((name, start)) = symbols.ok().and_then(parse_kernel_start) else { return Vec::new() };
@@ -137,7 +136,8 @@ pub(super) fn kernel(layout: &Layout) -> Vec<u8> {
     record(kind::MMAP, MISC_KERNEL, &body, layout).unwrap_or_default()
 }
 
-/// Where the kernel's code begins, and by which name. It stands among the first: the list has some 200,000 lines, each made when it is read.
+/// The start of the kernel's code, and its symbol. It is near the beginning, so only the first lines are read: the file has about 200,000, each
+/// generated on read.
 fn parse_kernel_start(text: impl BufRead) -> Option<(&'static str, u64)> {
     const LINES_MAX: usize = 20_000;
     let mut other = None;
@@ -154,7 +154,7 @@ fn parse_kernel_start(text: impl BufRead) -> Option<(&'static str, u64)> {
     other
 }
 
-/// How long the kernel's code is, in bytes: where it lies in memory says so too, and is soon read. None if this user is not told.
+/// The length of the kernel's code in bytes, from its place in physical memory; none if the user may not see it.
 fn parse_kernel_length(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.ends_with(": Kernel code"))?;
     let (start, end) = line.trim_start().split_once(" : ")?.0.split_once('-')?;
@@ -214,8 +214,7 @@ impl<'m> Map<'m> {
         Mapped { pid, start, end, device, inode, path }
     }
 
-    /// As the kernel would have told it: with the file's build id, or its device and inode. Memory of no file has the name that the kernel
-    /// gives it.
+    /// In the kernel's form: with the file's build ID, or its device and inode. Anonymous memory has the kernel's name for it.
     fn record(&self, pid: u32, build_id: Option<&[u8]>, layout: &Layout) -> Option<Vec<u8>> {
         /// Room for one, behind its length in four bytes.
         const BUILD_ID_BYTES: usize = 20;

@@ -1,5 +1,5 @@
-//! `BuildIds`: the build ids of files that were mapped before the recording began, read from the very files that are mapped: a file that was
-//! replaced since is told apart then. For what is mapped later the kernel tells them itself.
+//! `BuildIds`: the build IDs of files that were mapped before the recording. They are read from the mapped files themselves, so replaced files are
+//! recognized. For later mappings the kernel writes build IDs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -16,17 +16,17 @@ use crate::binaries::place;
 use crate::perf::write::BuildId;
 use crate::symbols::parse_build_id;
 
-/// More files are not read.
+/// The most files.
 const FILES_MAX: usize = 8192;
-/// Nor for longer: a file may be on a network's disk.
+/// The most time, because a file may be on a network file system.
 const READ_NS_MAX: u64 = 1_000_000_000;
-/// No program has more segments, and notes with a build id are short.
+/// The most program headers and bytes of notes.
 const SEGMENTS_MAX: usize = 4096;
 const NOTES_BYTES_MAX: u64 = 1 << 20;
-/// Longer ones are not told in records (`BUILD_ID_SIZE_MAX`); none are usual.
+/// The longest build ID in a record (`BUILD_ID_SIZE_MAX`).
 const ID_BYTES_MAX: usize = 20;
 
-/// What is mapped, as /proc/PID/maps has it.
+/// A mapping from /proc/PID/maps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapped<'m> {
     pub(super) pid: u32,
@@ -41,18 +41,18 @@ pub(super) struct Mapped<'m> {
 /// A file: its device's numbers, and its own.
 type Inode = ((u32, u32), u64);
 
-/// Build ids that were found.
+/// Build IDs by file.
 #[derive(Debug, Default)]
 pub(super) struct BuildIds {
     by_file: HashMap<Inode, Option<Vec<u8>>>,
-    /// By path; none where there are several files of one path: containers have their own.
+    /// By path; none if several files have one path, as in containers.
     by_path: BTreeMap<String, Option<Vec<u8>>>,
     began_ns: Option<u64>,
     left_out: u64,
 }
 
 impl BuildIds {
-    /// That of a mapped file; none if it has none, or it can't be read.
+    /// The build ID of a mapped file; none if it has none or is unreadable.
     pub(super) fn of(&mut self, mapped: &Mapped<'_>) -> Option<Vec<u8>> {
         if !mapped.path.starts_with('/') || mapped.inode == 0 {
             return None;
@@ -78,17 +78,17 @@ impl BuildIds {
         found
     }
 
-    /// Mappings of which the file was not looked at, for want of time.
+    /// Mappings whose file was not read in time.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// By path, as a file's table has them; with the kernel's own.
+    /// By path, for the file's table, including the kernel's.
     pub(super) fn table(&self) -> Vec<BuildId> {
         let kernel = std::fs::read("/sys/kernel/notes").ok().as_deref().and_then(parse_build_id);
         let kernel = kernel.map(|id| BuildId { path: "[kernel.kallsyms]".to_owned(), id, is_kernel: true });
         let files = self.by_path.iter().filter_map(|(path, id)| {
-            // What was deleted is found by no path.
+            // A deleted file has no path.
             let id = id.clone().filter(|_| !path.ends_with(" (deleted)"))?;
             Some(BuildId { path: path.clone(), id, is_kernel: false })
         });
@@ -96,8 +96,7 @@ impl BuildIds {
     }
 }
 
-/// The file that is mapped there, and no other: by the kernel's link to it, for those who may follow it, else by its path as the process sees
-/// it, if that is still the same file.
+/// Opens exactly the mapped file: by the kernel's link if permitted, else by its path as the process sees it, if that is still the same file.
 fn opened(mapped: &Mapped<'_>) -> Option<File> {
     let Mapped { pid, start, end, device, inode, path } = *mapped;
     let held = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
@@ -110,7 +109,7 @@ fn opened(mapped: &Mapped<'_>) -> Option<File> {
     (of == device && about.ino() == inode).then_some(file)
 }
 
-/// Of an ELF file of this byte order: only its head, the list of its segments and its notes are read.
+/// Reads the build ID of an ELF file of this byte order, from its header, program headers and notes only.
 fn of_file(file: File) -> Option<Vec<u8>> {
     of_data(&ReadCache::new(file))
 }

@@ -1,26 +1,25 @@
-//! `Chosen`: which of the records of whole CPUs are of those that are to be recorded. Who belongs to them changes while it runs: threads are
-//! made, and named.
+//! `Chosen`: selects the records of the wanted threads from recordings of whole CPUs. The selection changes when threads start or get a name.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::perf::record::{Record, What};
 
-/// A CPU's ring may tell of a child before another's tells of its parent; of so many generations in one read all are found.
+/// One ring may report a child before another reports its parent. This many generations within one read are resolved.
 const GENERATIONS_MAX: usize = 64;
 
-/// Whose samples and switches are kept. What is mapped and named is kept of all: it is little, and who belongs here may turn out later.
+/// Whose samples and switches to keep. Mappings and names are kept for all: they are small, and a thread may be selected later.
 #[derive(Clone, Debug)]
 pub(super) enum Chosen {
     /// Everybody's.
     All,
-    /// Those of processes, and of those that they start.
+    /// Processes and their children.
     Processes {
         /// With how many threads each has.
         pids: HashMap<u32, u32>,
         /// All their threads.
         tids: HashSet<u32>,
     },
-    /// Those of threads of a name.
+    /// Threads of one name.
     Named {
         name: Vec<u8>,
         /// Their processes; all if there are none.
@@ -42,7 +41,7 @@ impl Chosen {
         Chosen::Processes { pids, tids }
     }
 
-    /// Learns who belongs here from what a read of all CPUs gave about threads' lives. `ended` are those that had ended in the read before.
+    /// Updates the selection from the new and ended threads of one read. `ended` are threads that ended in the previous read.
     pub(super) fn learn_all(&mut self, lives: &[Record<'_>], ended: &mut Vec<(u32, u32)>) {
         let made = lives.iter().filter_map(|record| match record.what {
             What::Forked { tid, .. } => Some(tid),
@@ -50,7 +49,7 @@ impl Chosen {
         });
         let made: HashSet<u32> = made.collect();
         for (pid, tid) in ended.extract_if(.., |(_, tid)| made.contains(tid)) {
-            // The number is another's now.
+            // Another thread has the number now.
             self.forget(pid, tid);
         }
         for _ in 0..GENERATIONS_MAX {
@@ -62,8 +61,8 @@ impl Chosen {
         }
     }
 
-    /// Forgets who had ended in the read before, and remembers who did in this one: of what they did on another CPU before they ended, that
-    /// CPU's ring may tell in the next read only.
+    /// Drops threads that ended in the previous read, and remembers those of this read. Another CPU's ring may deliver their last records only in
+    /// the next read.
     pub(super) fn forget_all(&mut self, lives: &[Record<'_>], ended: &mut Vec<(u32, u32)>) {
         for (pid, tid) in ended.drain(..) {
             self.forget(pid, tid);
@@ -104,7 +103,7 @@ impl Chosen {
         }
     }
 
-    /// A thread that has ended: its number will be another's.
+    /// Drops an ended thread, whose number will be reused.
     fn forget(&mut self, pid: u32, tid: u32) {
         match self {
             Chosen::Processes { pids, tids } => {
@@ -139,7 +138,7 @@ impl Chosen {
         }
     }
 
-    /// Whether it may be asked what a process has mapped: nobody asks of others.
+    /// Whether a process's mappings are needed.
     pub(super) fn may_have(&self, pid: u32) -> bool {
         match self {
             Chosen::Processes { pids, .. } => pids.contains_key(&pid),
@@ -179,7 +178,7 @@ mod tests {
         said(What::Forked { pid, parent_pid: parent, tid: pid, parent_tid: parent })
     }
 
-    /// What CPUs tell of one moment stands in their rings, which are read one after the other.
+    /// Records of one moment are in several rings, which are read one after another.
     #[test]
     fn who_is_told_of_before_its_parent_is_and_who_was_made_by_one_that_ended_are_found() {
         let mut chosen = Chosen::processes([(7, 7)]);
@@ -194,7 +193,7 @@ mod tests {
         chosen.forget_all(&late, &mut ended);
         assert!(chosen.has(23, 23), "its parent had ended in the read before");
         assert!(!chosen.has(20, 20), "that is told by now");
-        // The number of one that ended is given to a stranger, and to a child.
+        // The number of an ended thread goes to an unrelated thread, and to a child.
         let anew = [forked(22, 1), said(What::Ended { pid: 21, tid: 21 })];
         chosen.learn_all(&anew, &mut ended);
         assert!(!chosen.has(22, 22));

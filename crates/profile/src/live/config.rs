@@ -1,4 +1,4 @@
-//! What is to be recorded, and of whom.
+//! What to record, and of which processes, threads or CPUs.
 
 use std::path::PathBuf;
 
@@ -6,39 +6,39 @@ use evenkeel_sys::CpuSet;
 
 use super::probe;
 
-/// Room of a CPU's ring: about a second of a busy CPU's switches with their stacks.
+/// The ring buffer of a CPU: about a second of switches with stacks on a busy CPU.
 pub const RING_BYTES: usize = 1 << 20;
 
-/// The usual rate: next to no cost, and no multiple of what machines do each hundredth of a second.
+/// The default rate: it costs almost nothing, and it is not in step with work that runs 100 times a second.
 pub const CLOCK_HZ: u32 = 99;
 
-/// What is to be recorded.
+/// What to record.
 #[derive(Clone, Debug)]
 pub struct RecordConfig {
-    /// Of whom.
+    /// The processes, threads or CPUs.
     pub targets: Targets,
-    /// Processes that it is about, where more than them is recorded: one of them has to be there, and it ends with the last.
+    /// The processes of interest, if more than them is recorded. At least one must exist, and the recording ends with the last.
     pub about: Vec<u32>,
-    /// How often a second to see what runs, from 1 to 10,000; none to see it not at all.
+    /// Samples a second, from 1 to 10,000; none for no samples.
     pub clock_hz: Option<u32>,
-    /// Whether to record who is given a CPU and gives it away.
+    /// Whether to record context switches.
     pub switches: Switches,
-    /// Page faults that had to wait for a disk, with their address and stack.
+    /// Page faults that wait for a disk, with address and stack.
     pub faults: bool,
-    /// Who wakes whom (`sched:sched_waking`), with the stack of who does.
+    /// Wake-ups (`sched:sched_waking`), with the waker's stack.
     pub wakes: bool,
-    /// Each packet that is handed to a network interface (`net:net_dev_queue`), by whom and when.
+    /// Each packet passed to a network interface (`net:net_dev_queue`).
     pub packets: bool,
-    /// Places in programs: each time that one is run.
+    /// Probes in programs.
     pub probes: Vec<probe::Probed>,
-    /// How much of the user's stack is copied with each sample, for code without frame pointers: bytes, from 8 to 65,528, in eights.
+    /// Bytes of the user stack to copy with each sample, for code without frame pointers: 8 to 65,528, a multiple of 8.
     pub user_stack_bytes: Option<u32>,
-    /// Room of each CPU's ring; rounded up to a power of two.
+    /// The size of each CPU's ring buffer, rounded up to a power of two.
     pub ring_bytes: usize,
 }
 
 impl RecordConfig {
-    /// The processes that were named.
+    /// The named processes.
     pub(super) fn named(&self) -> &[u32] {
         match &self.targets {
             Targets::Processes(pids) | Targets::Threads { pids, .. } if !pids.is_empty() => pids,
@@ -64,16 +64,16 @@ impl Default for RecordConfig {
     }
 }
 
-/// Whom to record.
+/// The processes, threads or CPUs to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// All that runs.
+    /// The whole machine.
     Machine,
-    /// All that runs on these CPUs.
+    /// These CPUs.
     Cpus(CpuSet),
-    /// These processes, all their threads and those that they make later, and processes that they start.
+    /// These processes with their threads, also later ones, and the processes that they start.
     Processes(Vec<u32>),
-    /// The threads of this name; of these processes, or of all if there are none.
+    /// The threads of this name, in these processes or in all if the list is empty.
     Threads {
         /// Their name, as `ps -L` shows it: 15 bytes at most.
         name: String,
@@ -84,14 +84,14 @@ pub enum Targets {
     Group(PathBuf),
 }
 
-/// What of switches is recorded.
+/// How to record switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Switches {
     /// Nothing.
     #[default]
     None,
-    /// Who and when.
+    /// Thread and time.
     Records,
-    /// Also where each thread was that gave its CPU away.
+    /// Also the stack of each thread that leaves a CPU.
     WithStacks,
 }

@@ -1,5 +1,4 @@
-//! `Lives`: whether any of the processes that a recording is about runs still, or one that they started and that is recorded too. Nothing comes
-//! after the last of them, so that nobody has to wait for the end of the time.
+//! `Lives`: whether any recorded process, or a recorded child of one, still runs. After the last one ends, the recording ends early.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,32 +7,32 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::already;
 
-/// No process was started then.
+/// A start time that no process has.
 const NEVER: u64 = u64::MAX;
 
-/// The processes that are waited for.
+/// The processes that keep the recording going.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
-    /// Those that may run still, with when each was started: numbers are given again.
+    /// Processes that may still run, with their start times, because the kernel reuses numbers.
     here: BTreeMap<u32, u64>,
-    /// Those that had ended when the rings were read last: what they started may stand in them yet.
+    /// Processes that had ended at the last read of the rings. The rings may still hold their children.
     gone: BTreeSet<u32>,
 }
 
 impl Lives {
-    /// Of these processes.
+    /// Starts with these processes.
     pub(super) fn of(pids: &[u32]) -> Lives {
         Lives { here: pids.iter().map(|pid| (*pid, started(*pid))).collect(), gone: BTreeSet::new() }
     }
 
-    /// Learns of processes that were started: each with who did. A CPU's ring may tell of a child before another one tells of its parent.
+    /// Adds new processes, each with its parent. One CPU's ring may report a child before another ring reports its parent.
     pub(super) fn learn(&mut self, mut forks: Vec<(u32, u32)>) {
         loop {
             let before = forks.len();
             forks.retain(|(pid, parent)| {
                 let is_of_ours = self.here.contains_key(parent) || self.gone.contains(parent);
                 if is_of_ours {
-                    // One that has ended by now is not here, and may have started others first.
+                    // A process that has already ended may have started children before.
                     self.here.insert(*pid, started(*pid));
                 }
                 !is_of_ours
@@ -44,7 +43,7 @@ impl Lives {
         }
     }
 
-    /// Whether none of those that are known runs.
+    /// Whether no known process runs.
     pub(super) fn seem_over(&mut self) -> bool {
         while let Some((pid, started)) = self.here.first_key_value() {
             if runs(*pid, *started) {
@@ -55,14 +54,14 @@ impl Lives {
         true
     }
 
-    /// All that the rings told of those that had ended was read. Whether that was no news.
+    /// Called when the rings were read after processes ended. Returns whether they had no new children.
     pub(super) fn settle(&mut self) -> bool {
         self.gone.clear();
         self.here.is_empty()
     }
 }
 
-/// When a process was started, in ticks of the kernel's since the machine was.
+/// A process's start time in kernel ticks since boot.
 fn started(pid: u32) -> u64 {
     stat(&format!("/proc/{pid}/stat")).map_or(NEVER, |(_, started)| started)
 }
@@ -71,12 +70,12 @@ fn runs(pid: u32, started: u64) -> bool {
     match stat(&format!("/proc/{pid}/stat")) {
         Some((_, now)) if now != started => false,
         Some((state, _)) if is_alive(state) => true,
-        // Its first thread may end before others do.
+        // The first thread may end before the others.
         Some(_) => already::threads(pid).iter().any(|tid| {
             let thread = stat(&format!("/proc/{pid}/task/{tid}/stat"));
             thread.is_some_and(|(state, _)| is_alive(state))
         }),
-        // /proc may hide those of other users (hidepid).
+        // /proc may hide other users' processes (hidepid).
         None => {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
             pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(Errno::SRCH)))
@@ -90,13 +89,13 @@ fn is_alive(state: char) -> bool {
 }
 
 fn stat(path: &str) -> Option<(char, u64)> {
-    // A name may be of any bytes.
+    // A name may hold any bytes.
     parse_stat(&String::from_utf8_lossy(&std::fs::read(path).ok()?))
 }
 
-/// State and start.
+/// State and start time.
 fn parse_stat(text: &str) -> Option<(char, u64)> {
-    // The name may have blanks and brackets in it: what follows its last bracket has not.
+    // The name may contain spaces and brackets; the fields after the last bracket don't.
     let mut words = text.rsplit_once(')')?.1.split_ascii_whitespace();
     Some((words.next()?.chars().next()?, words.nth(18)?.parse().ok()?))
 }
@@ -126,7 +125,7 @@ mod tests {
         while !lives.seem_over() {
             std::thread::yield_now();
         }
-        // What it started is told later, and before who did: here it is this process.
+        // A child whose parent is reported later; here the parent is this process.
         let own = std::process::id();
         lives.learn(vec![(own, 5_000_001), (5_000_001, child.id()), (5_000_002, 5_000_003)]);
         assert!(!lives.settle() && !lives.seem_over());
@@ -134,7 +133,7 @@ mod tests {
         child.wait().unwrap();
         let mut lives = Lives::of(&[child.id()]);
         assert!(lives.seem_over() && lives.settle());
-        // Another one of the same number is another one.
+        // Another process with the same number is a different process.
         let mut lives = Lives { here: [(own, 1)].into(), ..Lives::default() };
         assert!(lives.seem_over());
     }

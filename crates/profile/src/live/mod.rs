@@ -1,7 +1,7 @@
-//! Recording: what a machine, a process, a thread or a control group does, through perf_event_open(2), into a whole `perf.data` file.
+//! Records a machine, processes, threads or a control group through perf_event_open(2), into a complete `perf.data` file.
 //!
-//! One ring a CPU is read now and then, and its records go to a [`Sink`] as the kernel wrote them: a file, memory, or a window that keeps
-//! the last seconds. What comes out is read by the reader of such files, so that live and recorded data go one way.
+//! The ring of each CPU is read periodically. Its records go unchanged to a [`Sink`]: a file, memory, or a window of the last seconds. The normal
+//! reader of `perf.data` reads the result, so live and recorded data take one path.
 
 mod already;
 mod build_ids;
@@ -27,7 +27,7 @@ pub use sink::{FileSink, Memory, Sink};
 pub use summary::{RecordSummary, Status, Unseen};
 pub use window::{Outlet, Window};
 
-/// Whether the places that are wished can be recorded.
+/// Whether the probes can be set.
 ///
 /// # Errors
 /// [`LiveError::NoProbe`].

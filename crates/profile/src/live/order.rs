@@ -1,10 +1,10 @@
-//! `in_order`: what the rings of all CPUs gave in one read. Each has its own order, and one is read after the other.
+//! `in_order`: sorts the records of one read of all CPUs' rings. Each ring has its own order, and they are read one after another.
 
 use crate::perf::layout::Layout;
 use crate::perf::record::{self, Head, Record, kind};
 
-/// What tells of threads' lives and of what they mapped, by time, and behind it all else as it came. A thread's name on its own CPU may
-/// stand before its making on its maker's: who takes them one by one would give it the maker's name.
+/// Records of threads and mappings come first, sorted by time, then all others in their order. A thread's name may be in its CPU's ring before its
+/// creation is in its parent's ring. Without sorting, it would get the parent's name.
 pub(super) fn in_order<'b>(bytes: &'b [u8], layout: &Layout) -> (Vec<Record<'b>>, Vec<&'b [u8]>) {
     let tells_of_lives = |bytes: &&[u8]| {
         let kinds = [kind::COMM, kind::FORK, kind::EXIT, kind::MMAP, kind::MMAP2];
@@ -18,7 +18,7 @@ pub(super) fn in_order<'b>(bytes: &'b [u8], layout: &Layout) -> (Vec<Record<'b>>
     (lives.into_iter().filter_map(|(record, _)| record).collect(), all)
 }
 
-/// Whole records, one after the other.
+/// Iterates over whole records.
 fn records(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_name_on_one_cpu_comes_behind_the_making_on_another() {
-        /// `sample_id_all`: each record ends with whose it is and when.
+        /// `sample_id_all`: each record ends with its thread and time.
         const ID_ALL: u64 = 1 << 18;
         let layout = Layout { sample_type: sample::TID | sample::TIME, flags: ID_ALL, ..Layout::default() };
         let at = |kind: u32, body: &[u32], at_ns: u64| {

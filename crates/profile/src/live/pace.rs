@@ -1,17 +1,17 @@
-//! `Pace`: how often the places are run that are recorded. Each time costs the program some microseconds, and what is run many thousand
-//! times a second would be slowed down to no good.
+//! `Pace`: the rate at which probes fire. Each hit costs the program some microseconds, so a probe that fires many thousand times a second would
+//! slow it down.
 
 use std::collections::BTreeMap;
 
 use super::error::LiveError;
 use super::events::Plan;
 
-/// More often a second is no tick.
+/// The highest rate of a tick.
 const PER_S_MAX: u64 = 10_000;
-/// It is looked over so long at the least: some servers do many ticks at once after a pause.
+/// The shortest time to judge, because some servers run many ticks at once after a pause.
 const OVER_NS: u64 = 200_000_000;
 
-/// What was run since the last look, by the event's number.
+/// Hits since the last check, by event number.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     hits: BTreeMap<usize, u64>,
@@ -19,14 +19,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// One sample of this event.
+    /// Counts a sample of this event.
     pub(super) fn hit(&mut self, event: Option<usize>) {
         if let Some(event) = event {
             *self.hits.entry(event).or_default() += 1;
         }
     }
 
-    /// Looks at it.
+    /// Checks the rates.
     ///
     /// # Errors
     /// [`LiveError::TooOften`].
@@ -76,7 +76,7 @@ mod tests {
         };
         let events = vec![event("cpu-clock", None), event("probe_server:tick", Some(probe))];
         let plan = Plan { events, clock: None, layout: Layout::default(), unseen: Vec::new() };
-        // The event, how often in a fifth of a second, and what comes of it.
+        // The event, its hits in a fifth of a second, and the result.
         for (event, hits, is_well) in [(1, 1_900, true), (1, 2_100, false), (0, 2_100, true)] {
             let mut pace = Pace::default();
             pace.check(&plan, 1_000).unwrap();

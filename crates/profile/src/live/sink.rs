@@ -4,25 +4,25 @@ use std::io::{self, Cursor, Seek, Write};
 
 use crate::perf::write::{Described, PerfWriter};
 
-/// Where records go.
+/// The destination of records.
 pub trait Sink {
-    /// Takes whole records, as the kernel wrote them; those of a CPU are in the order of time.
+    /// Takes whole records as the kernel wrote them, sorted by time for each CPU.
     ///
     /// # Errors
     /// Of writing.
     fn take(&mut self, records: &[u8]) -> io::Result<()>;
 
-    /// Whether it can take no more: the recording ends then.
+    /// Whether it is full. The recording then ends.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Whether it is to hand out what it has, though the recording goes on. Asked about ten times a second.
+    /// Whether it should write a window now, while the recording continues. Called about ten times a second.
     fn is_triggered(&mut self) -> bool {
         false
     }
 
-    /// Hands out what it has. All that was recorded up to now was taken.
+    /// Writes a window, after all records up to now were added.
     ///
     /// # Errors
     /// Of writing.
@@ -38,14 +38,14 @@ pub trait Sink {
     fn finish(&mut self, described: &Described) -> io::Result<()>;
 }
 
-/// A file, or what can be written as one.
+/// A file, or another writer.
 #[derive(Debug)]
 pub struct FileSink<W> {
     writer: Option<PerfWriter<W>>,
 }
 
 impl<W: Write + Seek> FileSink<W> {
-    /// Begins to write it.
+    /// Starts the file.
     ///
     /// # Errors
     /// Of writing.
@@ -64,7 +64,7 @@ impl<W: Write + Seek> Sink for FileSink<W> {
     }
 }
 
-/// A whole file in memory, with a bound.
+/// A file in memory, of limited size.
 #[derive(Debug)]
 pub struct Memory {
     writer: Option<PerfWriter<Cursor<Vec<u8>>>>,
@@ -73,9 +73,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// One that takes so many bytes of records, and those of the last look beyond it.
+    /// A file for up to `bytes_max` of records; the last read may exceed it.
     pub fn new(bytes_max: usize) -> Memory {
-        // Writing to memory does not fail.
+        // Writing to memory can't fail.
         Memory {
             writer: PerfWriter::begin(Cursor::new(Vec::new())).ok(),
             bytes_max: bytes_max as u64,
@@ -83,7 +83,7 @@ impl Memory {
         }
     }
 
-    /// The file, when the recording has ended.
+    /// The file, after the recording.
     pub fn into_bytes(self) -> Vec<u8> {
         self.done
     }

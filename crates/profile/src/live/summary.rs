@@ -1,43 +1,43 @@
-//! What a recording tells beside its samples.
+//! Counts of a recording, and what could not be recorded.
 
-/// How a recording goes.
+/// The progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Since it began, in nanoseconds.
+    /// Nanoseconds since its start.
     pub elapsed_ns: u64,
     /// Samples of all events.
     pub samples: u64,
     /// Switches.
     pub switches: u64,
-    /// Records that found no room.
+    /// Lost records: a ring was full.
     pub lost: u64,
-    /// How often the kernel stopped sampling for a while.
+    /// How often the kernel paused sampling.
     pub throttled: u64,
     /// Bytes of records.
     pub bytes: u64,
 }
 
-/// What became of a recording.
+/// The result of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordSummary {
-    /// The last count of all.
+    /// The final counts.
     pub status: Status,
-    /// The processes that it was about and with the last of which it ended; none if something else ended it.
+    /// The processes whose end stopped the recording; empty if something else stopped it.
     pub ended_with: Vec<u32>,
-    /// The event that says what runs, such as `cpu-clock`; none if that was not asked.
+    /// The sampling event, such as `cpu-clock`; none if not requested.
     pub clock: Option<String>,
-    /// Each event that is sampled, and its samples.
+    /// Each sampled event and its number of samples.
     pub events: Vec<(String, u64)>,
-    /// What cannot be seen in it.
+    /// What could not be recorded.
     pub unseen: Vec<Unseen>,
 }
 
-/// Something that cannot be seen in a recording.
+/// Something that could not be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unseen {
     /// What, and why, in one sentence.
     pub what: String,
-    /// The processes of which it cannot be seen; empty if it concerns all.
+    /// The processes that it concerns; empty means all.
     pub of: Vec<u32>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn numbers(pids: &[u32]) -> String {
 }
 
 impl RecordSummary {
-    /// Who had ended when it did, if that is why: `process 7`, `the last of processes 7, 8`.
+    /// Whose end stopped the recording: `process 7`, `the last of processes 7, 8`.
     pub fn ended_with(&self) -> Option<String> {
         match self.ended_with.as_slice() {
             [] => None,
@@ -61,7 +61,7 @@ impl RecordSummary {
         }
     }
 
-    /// What cannot be seen in it of these processes, a sentence each; of all, if there are none.
+    /// What could not be recorded of these processes, or of all if `pids` is empty.
     pub fn unseen_of(&self, pids: &[u32]) -> Vec<String> {
         let concerns = |of: &[u32]| pids.is_empty() || of.is_empty() || of.iter().any(|pid| pids.contains(pid));
         self.unseen.iter().filter(|unseen| concerns(&unseen.of)).map(|unseen| unseen.what.clone()).collect()

@@ -1,20 +1,19 @@
-//! Who wakes whom: the kernel's tracepoint for it, tried before it is trusted, and described as `perf` wants it in a file. And the one of
-//! packets, which is in no file.
+//! The tracepoint of wake-ups: tested before use, and described for `perf` in the file. Also the tracepoint of packets, which needs no description.
 
 use evenkeel_sys::perf_sampler::{SampledEvent, SampledRing, Spec, Whose, flag};
 use evenkeel_sys::{CpuSet, Errno, tracepoint};
 
-/// Its name with its group.
+/// The tracepoint with its group.
 const POINT: &str = "sched/sched_waking";
-/// The name of its event.
+/// The event's name.
 pub(super) const NAME: &str = "sched:sched_waking";
-/// What the kernel says of one is a page or two.
+/// The longest description of a tracepoint.
 const DESCRIPTION_BYTES_MAX: u64 = 1 << 20;
 
-/// The one of packets that are handed to a network interface.
+/// The tracepoint of packets passed to a network interface.
 pub(super) const PACKETS: &str = "net/net_dev_queue";
 
-/// The number of the kernel's tracepoint.
+/// The tracepoint's number.
 pub(super) fn number() -> Result<u64, Errno> {
     number_of(POINT)
 }
@@ -25,10 +24,9 @@ pub(super) fn number_of(name: &'static str) -> Result<u64, Errno> {
     points.first().map(|point| u64::from(point.id())).ok_or(Errno::NOENT)
 }
 
-/// Wakes a thread of ours, and looks whether the event says so: there are kernels on which tracepoints of the scheduler stay silent.
+/// Wakes a thread and checks that the event shows it, because tracepoints of the scheduler do not fire on some kernels.
 ///
-/// # Errors
-/// `ENODATA` if it does not; else what the kernel says.
+/// # Errors `ENODATA` if it does not fire; else the kernel's error.
 pub(super) fn is_told(spec: &Spec, cpus: &CpuSet) -> Result<(), Errno> {
     let spec = Spec { flags: spec.flags & !(flag::DISABLED | flag::INHERIT), ..*spec };
     let open = |cpu| SampledRing::of(SampledEvent::open(&spec, Whose::Thread(0), cpu)?, 0);
@@ -37,19 +35,18 @@ pub(super) fn is_told(spec: &Spec, cpus: &CpuSet) -> Result<(), Errno> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let sleeper = std::thread::spawn(move || {
         let _ = ready.send(());
-        // Until the other end is dropped.
+        // Ends when the other end is dropped.
         let _ = hear.recv();
     });
     let _ = is_ready.recv();
-    // It is asleep soon after it said that it is ready.
+    // The thread sleeps soon after it reported ready.
     std::thread::sleep(std::time::Duration::from_millis(2));
     drop(say);
     let _ = sleeper.join();
     if rings.iter_mut().any(|ring| !ring.take().is_empty()) { Ok(()) } else { Err(Errno::NODATA) }
 }
 
-/// What `perf` has to know of the tracepoint to read its samples (the feature `HEADER_TRACING_DATA`, version 0.6). Nothing if the kernel does
-/// not say it.
+/// The description that `perf` needs to read the samples (`HEADER_TRACING_DATA`, version 0.6). None if the kernel does not provide it.
 pub(super) fn described() -> Vec<u8> {
     described_in().unwrap_or_default()
 }
@@ -73,7 +70,7 @@ fn described_in() -> Result<Vec<u8>, Errno> {
     bytes.extend_from_slice(b"sched\0");
     bytes.extend(count(1));
     bytes.extend(sized(&of(&format!("events/{POINT}/format"))?));
-    // No symbols, no formats of printk, no names of threads: those are in the records.
+    // No symbols, printk formats or thread names; the records have the names.
     bytes.extend(count(0));
     bytes.extend(count(0));
     bytes.extend(0_u64.to_ne_bytes());

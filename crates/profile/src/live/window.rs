@@ -1,5 +1,5 @@
-//! `Window`: a sink that keeps the last seconds in memory, and makes a whole file of them when it is asked to: what led to a bad moment is
-//! recorded although nobody knew when it would come.
+//! `Window`: a sink that keeps the last seconds in memory and writes them to a file on request. It records what led to an event that nobody can
+//! predict.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Seek, Write};
@@ -12,24 +12,24 @@ use crate::perf::layout::{Layout, sample};
 use crate::perf::record::{self, HEAD_BYTES, Head, What, kind};
 use crate::perf::write::{self, Described, PerfWriter};
 
-/// Of a process, no more mappings than this are remembered.
+/// The most mappings remembered for a process.
 const MAPS_MAX: usize = 1 << 16;
 
-/// Where windows go.
+/// The destination of windows.
 pub trait Outlet {
-    /// What one is written into.
+    /// The writer of a window.
     type File: Write + Seek;
 
-    /// Whether to hand out the window now. Asked about ten times a second.
+    /// Whether to write the window now. Called about ten times a second.
     fn is_asked(&mut self) -> bool;
 
-    /// Where to write it.
+    /// Opens the file of a window.
     ///
     /// # Errors
     /// Of making it.
     fn open(&mut self) -> io::Result<Self::File>;
 
-    /// It is written whole.
+    /// Completes the file of a window.
     ///
     /// # Errors
     /// Of keeping it.
@@ -41,7 +41,7 @@ pub trait Outlet {
 pub struct Window<O> {
     length_ns: u64,
     bytes_max: usize,
-    /// When each was taken, and its records.
+    /// Each read with its time and records.
     pieces: VecDeque<(u64, Vec<u8>)>,
     bytes: usize,
     known: Known,
@@ -50,13 +50,13 @@ pub struct Window<O> {
 }
 
 impl<O: Outlet> Window<O> {
-    /// The last `length_ns`, and no more than `bytes_max` of records: then it is shorter.
+    /// Keeps the last `length_ns`, or less if that is more than `bytes_max` of records.
     pub fn new(length_ns: u64, bytes_max: usize, outlet: O) -> Window<O> {
         let pieces = VecDeque::new();
         Window { length_ns, bytes_max, pieces, bytes: 0, known: Known::default(), was_cut: false, outlet }
     }
 
-    /// Whether it ever had to be shorter than asked, because there was more than it may keep.
+    /// Whether a window was ever shorter than requested, because of `bytes_max`.
     pub fn was_cut(&self) -> bool {
         self.was_cut
     }
@@ -69,7 +69,7 @@ impl<O: Outlet> Window<O> {
     fn drop_old(&mut self, now_ns: u64) {
         while let Some((taken_ns, _)) = self.pieces.front() {
             let is_old = *taken_ns < now_ns.saturating_sub(self.length_ns);
-            // The last one stays, however large it is.
+            // The latest read always stays.
             let is_too_much = self.bytes > self.bytes_max && self.pieces.len() > 1;
             if !is_old && !is_too_much {
                 return;
@@ -117,19 +117,19 @@ impl<O: Outlet> Sink for Window<O> {
     }
 }
 
-/// What records before the window said that is so still: who has which name, and what mapped.
+/// The state from records before the window: names and mappings.
 #[derive(Debug, Default)]
 struct Known {
     processes: BTreeMap<u32, Process>,
-    /// What is the kernel's.
+    /// Mappings of the kernel.
     kernel: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Process {
-    /// By where they begin, with where they end. Those of a process that has just been made are its maker's.
+    /// By start address, with the end. A new process inherits its parent's.
     maps: Rc<BTreeMap<u64, (u64, Vec<u8>)>>,
-    /// By thread: its last record of a name.
+    /// The last name record of each thread.
     names: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -147,7 +147,7 @@ impl Known {
     }
 
     fn learn(&mut self, bytes: &[u8]) {
-        // What they begin with is the same whatever stands at their end.
+        // The fields at the start of these records are the same for all layouts.
         let Ok(record) = record::parse(bytes, &Layout::default(), 0) else { return };
         match record.what {
             What::Named { pid, tid, is_exec, .. } => {
@@ -175,7 +175,7 @@ impl Known {
             }
             What::Forked { pid, parent_pid, tid, parent_tid } => {
                 let parent = self.processes.get(&parent_pid);
-                // What it says of itself came sooner where its CPU's ring was read after its maker's: that stays.
+                // The thread's own name record may already be here, and then it stays.
                 let is_known =
                     |tid: u32| self.processes.get(&pid).is_some_and(|process| process.names.contains_key(&tid));
                 let name = parent.and_then(|parent| parent.names.get(&parent_tid)).filter(|_| !is_known(tid)).cloned();
@@ -184,7 +184,7 @@ impl Known {
                 let process = self.processes.entry(pid).or_default();
                 process.maps = maps.unwrap_or_else(|| Rc::clone(&process.maps));
                 if let Some(mut name) = name {
-                    // A name's record begins with its process and thread.
+                    // A name record begins with process and thread.
                     for (byte, new) in
                         name.iter_mut().skip(HEAD_BYTES).zip([pid.to_ne_bytes(), tid.to_ne_bytes()].concat())
                     {
@@ -205,7 +205,7 @@ impl Known {
         }
     }
 
-    /// As records of no time, which stand before all others. A name comes first: a new program's would take away what is mapped.
+    /// Records with time zero, before all others. Names come first, because a name record of a new program would clear the mappings.
     fn records(&self, layout: &Layout) -> Vec<u8> {
         let tail_bytes = write::id_bytes(layout);
         let time_at = if layout.has(sample::TID) { 8 } else { 0 };

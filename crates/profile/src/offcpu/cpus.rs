@@ -1,5 +1,5 @@
-//! `Cpus`: who had which CPU when, where whole CPUs were watched. It says when a CPU was idle though a thread could have run, and where
-//! records are missing.
+//! `Cpus`: which thread had which CPU when, if whole CPUs were recorded. It shows CPUs that were idle while a thread was ready, and missing
+//! records.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,13 @@ use super::interval::GONE;
 use super::pair::Pair;
 use crate::recording::{Recording, Span, Switch, Turn};
 
-/// A thread that could have run, with its CPU idle for such a share of the time, was kept from it. One that another CPU has fetched may
-/// wait there for a moment while its own is idle.
+/// A ready thread whose CPU was idle for at least this share of the time was throttled. Below it, another CPU may have fetched the thread.
 const IDLE_SHARE: f64 = 0.25;
-/// What is shorter may be that moment: the scheduler puts it right at its next tick.
+/// Shorter waits next to an idle CPU are normal: the scheduler balances at its next tick.
 const KEPT_LEAST_NS: u64 = 4_000_000;
-/// After the work that throttles a group, a interval that is shorter may as well be another thread's turn.
+/// A shorter interval after throttling work may also be an ordinary preemption.
 const THROTTLED_LEAST_NS: u64 = 500_000;
-/// Turns of a CPU that are added up to see who had it longest.
+/// The most time slices that are summed to find who had a CPU longest.
 const TURNS_MAX: usize = 4096;
 
 /// A thread was given the CPU.
@@ -23,7 +22,7 @@ struct Given {
     at_ns: u64,
     pid: u32,
     tid: u32,
-    /// How long the CPU was idle before, since the recording began.
+    /// The idle time of the CPU since the start of the recording.
     idle_ns: u64,
 }
 
@@ -35,11 +34,11 @@ impl Given {
     }
 }
 
-/// Who had which CPU.
+/// Which thread had which CPU.
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
     by_cpu: BTreeMap<u32, Vec<Given>>,
-    /// Stretches in which records of some CPU are missing, in the order of their beginnings, none within another.
+    /// Times with missing records, sorted by start, none inside another.
     holes: Vec<Span>,
 }
 
@@ -47,7 +46,7 @@ impl Cpus {
     pub(super) fn of(recording: &Recording) -> Cpus {
         let mut cpus = Cpus::default();
         let mut last: BTreeMap<u32, &Switch> = BTreeMap::new();
-        // Where only some threads were watched, nobody tells who else had the CPU.
+        // If only some threads were recorded, the other users of a CPU are unknown.
         for switch in recording.switches.iter().filter(|switch| switch.other.is_some()) {
             let before = last.insert(switch.cpu, switch);
             if before.is_some_and(|before| !follows(before, switch)) {
@@ -59,7 +58,7 @@ impl Cpus {
                     let next = Given::after(given.last(), switch.at_ns, (switch.pid, switch.tid));
                     given.push(next);
                 }
-                // On some guests the idle thread of some CPUs has no records of its own.
+                // On some guests the idle thread of some CPUs has no switch records.
                 (_, Some((_, 0))) => {
                     let idle = Given::after(given.last(), switch.at_ns, (0, 0));
                     given.push(idle);
@@ -72,13 +71,13 @@ impl Cpus {
         cpus
     }
 
-    /// Whether records are missing of a part of it.
+    /// Whether records are missing in a part of it.
     pub(super) fn has_hole_in(&self, span: Span) -> bool {
         let first = self.holes.partition_point(|hole| hole.end_ns <= span.start_ns);
         self.holes.get(first).is_some_and(|hole| hole.start_ns < span.end_ns)
     }
 
-    /// Who had the CPU longest of a interval, but the idle one; none if that was not told.
+    /// The thread, other than idle, that had the CPU longest during an interval; none if unknown.
     pub(super) fn longest(&self, pair: &Pair) -> Option<(u32, u32)> {
         let given = self.by_cpu.get(&pair.cpu)?;
         let first = given.partition_point(|given| given.at_ns < pair.span.start_ns);
@@ -96,11 +95,10 @@ impl Cpus {
         sums.into_iter().max_by_key(|(_, sum_ns)| *sum_ns).map(|(who, _)| who)
     }
 
-    /// Whether a thread that could have run was kept from it by its group's limit. `after_work`: its stack was that of the work by which
-    /// the kernel throttles a group.
+    /// Whether the limit of its control group kept a ready thread from running. `after_work`: its stack shows the kernel's throttling work.
     pub(super) fn was_throttled(&self, pair: &Pair, after_work: bool) -> bool {
         let length_ns = pair.span.length_ns();
-        // A CPU that has somebody who may run does not go idle.
+        // A CPU with a runnable thread does not go idle.
         let went_idle = pair.next.is_some_and(|(_, tid)| tid == 0);
         if after_work {
             return went_idle || length_ns >= THROTTLED_LEAST_NS;
@@ -110,7 +108,7 @@ impl Cpus {
         length_ns >= KEPT_LEAST_NS && were_idle
     }
 
-    /// Whether a thread had a CPU through a whole stretch.
+    /// Whether a thread had a CPU for the whole time.
     pub(super) fn had_all_along(&self, cpu: u32, tid: u32, span: Span) -> bool {
         let Some(given) = self.by_cpu.get(&cpu) else { return false };
         let after = given.partition_point(|given| given.at_ns <= span.end_ns);
@@ -131,7 +129,7 @@ impl Cpus {
     }
 }
 
-/// Whether nothing is missing between two records of one CPU: who is given it is who was said to come next, and gives it away himself.
+/// Whether no record is missing between two switch records of one CPU: the thread that runs is the announced one, and it also switches out.
 fn follows(before: &Switch, switch: &Switch) -> bool {
     match (before.turn, switch.turn) {
         (Turn::In, Turn::In) => false,

@@ -1,5 +1,5 @@
-//! Page faults that had to wait, by what is mapped where they happened: the event `major-faults` tells the address, the mappings the file,
-//! and the intervals that it ended with how long it took.
+//! Page faults that waited for a disk, by mapped file. The event `major-faults` gives the address, the mappings give the file, and the off-CPU
+//! intervals give the time.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,24 +11,24 @@ use crate::names::Names;
 use crate::recording::{Mapping, Recording};
 use crate::stack::{ModuleId, StackId};
 
-/// The kernel counts a fault when it is done: a interval that ended longer before was another one's.
+/// The kernel counts a fault when it is done. An interval that ended longer before belongs to another fault.
 const SAME_FAULT_NS: u64 = 5_000_000;
-/// A child has its parent's mappings; how many of its parents are looked at.
+/// A child inherits mappings; this limits how many ancestors are searched.
 const PARENTS_MAX: usize = 8;
 const FRAMES_MAX: usize = 64;
 
-/// The faults of one process at one thing that is mapped.
+/// The faults of one process in one mapping.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Faults {
     /// The process.
     pub pid: u32,
-    /// What is mapped there: a file, `[heap]`; none where the recording does not tell.
+    /// The mapped file or `[heap]`; none if unknown.
     pub mapped: Option<String>,
     /// Whether the memory had been written out to a swap device.
     pub is_swap: bool,
     /// How many there were.
     pub count: u64,
-    /// How many of them are known to have waited: the others were done before another thread was given the CPU, or their stack is unknown.
+    /// How many of them waited. The others finished before another thread got the CPU, or have no stack.
     pub waits: u64,
     /// How long they waited in all, in nanoseconds.
     pub total_ns: u64,
@@ -36,7 +36,7 @@ pub struct Faults {
     pub max_ns: u64,
 }
 
-/// Of those processes that are wanted, those that waited longest first. `intervals` are of these alone.
+/// The faults of the wanted processes, longest wait first. `intervals` has only these processes.
 pub fn faults(
     recording: &Recording,
     names: &Names,
@@ -69,7 +69,7 @@ pub fn faults(
         let sum = sums.entry((fault.pid, module, is_swap)).or_default();
         sum.note(ended.iter().map(|interval| interval.span.length_ns()).sum());
     }
-    // Those that waited, and whose end or event is not in the recording.
+    // Waits whose end or fault event is missing.
     for interval in
         waits.values().flatten().filter(|interval| !told.contains_key(&(interval.tid, interval.span.start_ns)))
     {
@@ -99,7 +99,7 @@ fn is_swap(recording: &Recording, names: &Names, stack: StackId) -> bool {
     frames.any(|frame| names.get(frame).functions.iter().any(|function| function.name.starts_with("do_swap_page")))
 }
 
-/// What processes have mapped, as time goes on.
+/// The mappings of processes over time.
 struct Memory<'a> {
     rest: std::iter::Peekable<std::slice::Iter<'a, Mapping>>,
     maps: HashMap<u32, Maps>,
@@ -113,7 +113,7 @@ impl<'a> Memory<'a> {
         Memory { rest: recording.mappings.iter().peekable(), maps: HashMap::new(), parents }
     }
 
-    /// What is at an address at a moment; moments are asked in their order.
+    /// The mapping at an address at a time. Times must ascend.
     fn at(&mut self, pid: u32, address: u64, at_ns: u64) -> Option<ModuleId> {
         while let Some(mapping) = self.rest.next_if(|mapping| mapping.at_ns <= at_ns) {
             let Mapping { start, end, module, .. } = *mapping;

@@ -6,20 +6,19 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::StackId;
 
-/// The intervals by where threads were, with the reason as the innermost frame. Those that ended with the thread are left out: they have no
-/// length.
+/// The intervals by stack, with the reason as the innermost frame. The last interval of an ended thread is left out, because it has no length.
 pub fn folded(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], base: Base) -> Folded {
     let long = intervals.iter().filter(|interval| interval.span.length_ns() > 0);
     Folded::from(&fold::tree(recording, names, base, long.map(seen)))
 }
 
-/// A interval as something to be added up, by its length.
+/// An interval as a stack, weighted by its length.
 pub(super) fn seen(interval: &OffCpuInterval) -> WeightedStack {
     let OffCpuInterval { pid, tid, cpu, stack, reason, span, .. } = *interval;
     WeightedStack { pid, tid, cpu, stack, on_top: Some(reason.words()), weight: span.length_ns() }
 }
 
-/// The intervals that somebody is known to have ended: the waker's thread and stack, and on top of it the woken one's.
+/// The intervals with a known waker: the waker's thread and stack, then the woken thread's stack.
 pub fn woken(recording: &Recording, names: &Names, intervals: &[OffCpuInterval]) -> Folded {
     let mut folded = Folded::default();
     let line = |seen: WeightedStack| {

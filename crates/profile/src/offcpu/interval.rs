@@ -1,9 +1,9 @@
-//! `OffCpuInterval`: a time in which a thread had no CPU, and why.
+//! `OffCpuInterval`: a time in which a thread had no CPU, with its reason.
 
 use crate::recording::{Event, EventId, Recording, Span};
 use crate::stack::StackId;
 
-/// The number of a thread whose number was taken from it already: it gives its CPU away for the last time.
+/// The thread number in the last switch record of a thread that has ended.
 pub(super) const GONE: u32 = u32::MAX;
 
 /// Why a thread had no CPU.
@@ -11,33 +11,33 @@ pub(super) const GONE: u32 = u32::MAX;
 pub enum Reason {
     /// It waited for a lock or a condition (futex).
     Futex,
-    /// It waited for one of several files or sockets (poll, epoll, select, io_uring).
+    /// It waited for any of several files or sockets (poll, epoll, select, io_uring).
     Poll,
-    /// It slept for a time that it chose.
+    /// It slept for a set time.
     Sleep,
     /// It waited for a socket or a pipe.
     Socket,
     /// It waited for a disk or another device.
     Disk,
-    /// It waited for memory that was not there: a page fault.
+    /// It waited for memory in a page fault.
     PageFault,
-    /// It waited for a lock of the kernel's own.
+    /// It waited for a lock inside the kernel.
     KernelLock,
     /// Another thread took the CPU.
     Preempted,
-    /// It gave the CPU to whoever wants it (sched_yield), and had more to do.
+    /// It called sched_yield.
     Yielded,
-    /// Its control group had used up its CPU time.
+    /// The CPU limit of its control group was used up.
     Throttled,
     /// It waited for its child or for a signal, or was stopped.
     Stopped,
-    /// It had the CPU by the kernel's records, and the machine did not run: another guest of the host did.
+    /// It had the CPU by the kernel's records, but the hypervisor ran another guest.
     Steal,
     /// It has ended.
     Ended,
-    /// It waited in the kernel for something that is none of these: its stack tells.
+    /// It waited in the kernel for something else. Its stack shows for what.
     Other,
-    /// Nobody knows: the recording does not tell where it was.
+    /// Unknown: the recording has no stack of this switch.
     #[default]
     Unknown,
 }
@@ -62,7 +62,7 @@ impl Reason {
         Reason::Unknown,
     ];
 
-    /// One or two words for it, as tables and graphs show it.
+    /// The name that tables and graphs show.
     pub fn words(self) -> &'static str {
         match self {
             Reason::Futex => "futex",
@@ -83,53 +83,53 @@ impl Reason {
         }
     }
 
-    /// Whether it could have run on, and was kept from it.
+    /// Whether the thread was ready to run.
     pub fn is_forced(self) -> bool {
         matches!(self, Reason::Preempted | Reason::Throttled | Reason::Steal)
     }
 }
 
-/// Whether both ends of a interval were seen.
+/// Whether both ends of an interval are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edges {
     /// Both: its length is known.
     #[default]
     Seen,
-    /// It was without a CPU before the recording began, or before the sample that tells of it was due: it lasted at least so long.
+    /// It began before the recording, or before the sample that shows it was due. Its length is a lower bound.
     FromBefore,
-    /// It was still without one when the recording ended: it lasted at least so long.
+    /// It continued after the recording. Its length is a lower bound.
     ToAfter,
-    /// Records were lost while it lasted: it may be several intervals with some running between them.
+    /// Records were lost within it, so it may be several intervals.
     Torn,
 }
 
-/// A stretch of time in which a thread had no CPU.
+/// A time in which a thread had no CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpuInterval {
     /// Its process.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// The CPU that it gave away; where that was not seen, the one that it was given.
+    /// The CPU that the thread left; if that is unknown, the CPU that it got.
     pub cpu: u32,
-    /// From when to when.
+    /// Start and end.
     pub span: Span,
-    /// Whether both ends were seen.
+    /// Whether both ends are known.
     pub edges: Edges,
     /// Why.
     pub reason: Reason,
-    /// Where it was, if that was recorded.
+    /// The stack at the switch, if recorded.
     pub stack: Option<StackId>,
-    /// The process and thread that took the CPU, if that was recorded; thread 0 is the idle one. Of one that could have run on it is who
-    /// had the CPU longest of the interval.
+    /// The process and thread that took the CPU, if recorded; thread 0 is idle. If this thread was ready to run, it is the one that had the CPU
+    /// longest.
     pub taken_by: Option<(u32, u32)>,
-    /// The thread that woke it, and where that was, if it was recorded.
+    /// The thread that woke it, with its stack, if recorded.
     pub woken_by: Option<(u32, Option<StackId>)>,
-    /// When it was woken, if that was recorded: from then on it waited for a CPU.
+    /// The time of the wake-up, if recorded. From then on the thread waited for a CPU.
     pub woken_at_ns: Option<u64>,
 }
 
-/// The numbers of the events with one of these names, whatever was asked of them besides (`context-switches/period=1/`, `…:u`).
+/// The numbers of the events with these names, ignoring modifiers (`context-switches/period=1/`, `…:u`).
 pub(crate) fn events_named(recording: &Recording, names: &[&str]) -> Vec<EventId> {
     let is_one = |event: &Event| {
         names.iter().any(|name| {

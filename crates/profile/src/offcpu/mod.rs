@@ -1,5 +1,4 @@
-//! `OffCpuInterval`: a stretch of time in which a thread had no CPU, and why. The kernel's records of switches say from when to when; where the
-//! thread was at that moment says the reason.
+//! Finds off-CPU intervals and their reasons. The kernel's switch records give start and end; the thread's stack at the switch gives the reason.
 
 mod cpus;
 mod faults;
@@ -32,10 +31,10 @@ use cpus::Cpus;
 use pair::Pair;
 use reason::StackReason;
 
-/// A switch and the sample of it are one moment of the kernel's: what lies further from it is of another one.
+/// A switch and its sample belong together if they are no further apart than this.
 const SAME_MOMENT_NS: u64 = 1_000_000;
 
-/// The intervals of all threads, in the order of their beginnings. An idle CPU's thread has none.
+/// The intervals of all threads except the idle ones, sorted by start.
 pub fn intervals(recording: &Recording, names: &Names) -> Vec<OffCpuInterval> {
     let cpus = Cpus::of(recording);
     let samples = Samples::of(recording);
@@ -67,7 +66,7 @@ pub fn intervals(recording: &Recording, names: &Names) -> Vec<OffCpuInterval> {
     intervals
 }
 
-/// How far the wake-ups in a recording can be trusted.
+/// How complete the wake-ups of a recording are.
 pub fn trust(recording: &Recording, intervals: &[OffCpuInterval]) -> Trust {
     wakes::trust(recording, intervals)
 }
@@ -87,7 +86,7 @@ fn why(pair: &Pair, seen: Option<StackReason>, cpus: &Cpus) -> Reason {
     }
 }
 
-/// The samples that say where threads were when they gave their CPU away, by thread and time.
+/// The stacks of context switches, by thread and time.
 struct Samples(HashMap<u32, Vec<(u64, StackId)>>);
 
 impl Samples {
@@ -100,7 +99,7 @@ impl Samples {
         Samples(by_thread)
     }
 
-    /// The nearest one: the kernel takes it just before it writes the record of the switch.
+    /// The nearest sample. The kernel takes it just before it writes the switch record.
     fn at(&self, pair: &Pair) -> Option<StackId> {
         pair.turn?;
         let of_thread = self.0.get(&pair.tid)?;

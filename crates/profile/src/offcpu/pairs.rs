@@ -1,4 +1,4 @@
-//! Finds, for each moment at which a thread gave its CPU away, the one at which it was given one again.
+//! Pairs each switch-out of a thread with its next switch-in.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use super::interval::{Edges, GONE};
 use super::pair::Pair;
 use crate::recording::{Recording, Span, Switch, Turn};
 
-/// What is known of a thread as the records go by.
+/// The state of a thread while records are read in order.
 #[derive(Clone, Copy, Debug)]
 enum Known {
     /// It has a CPU.
@@ -16,7 +16,7 @@ enum Known {
     Off(Pair),
 }
 
-/// Which threads began, and when each ended last.
+/// Which threads started, and when each thread number last ended.
 #[derive(Debug, Default)]
 struct Lives {
     begun: HashSet<u32>,
@@ -29,7 +29,7 @@ impl Lives {
         for life in &recording.lives {
             if life.made_by.is_some() {
                 lives.begun.insert(life.tid);
-                // Its number was another one's before.
+                // Another thread had this number before.
                 lives.ends_ns.remove(&life.tid);
             } else {
                 lives.ends_ns.insert(life.tid, life.at_ns);
@@ -39,7 +39,7 @@ impl Lives {
     }
 }
 
-/// All of them, in the order of their ends.
+/// All pairs, sorted by end.
 pub(super) fn of(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
     let lives = Lives::of(recording);
     let mut known: HashMap<u32, Known> = HashMap::new();
@@ -55,7 +55,7 @@ pub(super) fn of(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
                 let mut given_at_ns = None;
                 match before {
                     Some(Known::On { since_ns }) => given_at_ns = Some(since_ns),
-                    // That it was given a CPU between the two was lost: when, nobody knows.
+                    // The switch-in between the two was lost, at an unknown time.
                     Some(Known::Off(pair)) => pairs.push(pair.until(switch.at_ns, Edges::Torn)),
                     None => {}
                 }
@@ -69,7 +69,7 @@ pub(super) fn of(recording: &Recording, cpus: &Cpus) -> Vec<Pair> {
         Known::On { .. } => None,
     });
     pairs.extend(still.map(|pair| match lives.ends_ns.get(&pair.tid).copied() {
-        // The kernel writes that a thread has ended before its last switch.
+        // The kernel writes the exit record before the last switch.
         Some(end_ns) if end_ns <= pair.span.start_ns => {
             Pair { has_ended: true, ..pair.until(pair.span.start_ns, Edges::Seen) }
         }
@@ -90,9 +90,9 @@ fn given(switch: &Switch, before: Option<Known>, lives: &Lives, recording: &Reco
             let pair = Pair { cpu_after: Some(switch.cpu), ..pair };
             pairs.push(pair.until(switch.at_ns, Edges::Seen));
         }
-        // That it gave its CPU away was lost; there is nothing that its length could be told by.
+        // The switch-out was lost, so the length is unknown.
         Some(Known::On { .. }) => {}
-        // One that was made meanwhile was nowhere before.
+        // A new thread had no interval before it started.
         None if lives.begun.contains(&switch.tid) => {}
         None => {
             let pair = taken(switch, None);

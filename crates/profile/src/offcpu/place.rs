@@ -1,4 +1,4 @@
-//! Where a thread was, in one name: the function of its own code that called what waited. It tells one lock from another.
+//! The place of a wait: the function of the program's own code that called the waiting function. It distinguishes one lock from another.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,10 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, StackId};
 
-/// Files whose functions wait for others: the C library and what belongs to it.
+/// Files whose functions wait on behalf of their callers: the C library and its parts.
 const LIBRARIES: &[&str] =
     &["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "libgcc_s", "[vdso]"];
-/// Functions that wait for others, wherever they were built into.
+/// Functions that wait on behalf of their callers, in any file.
 const WAITERS: &[&str] = &[
     "__",
     "pthread_",
@@ -26,12 +26,12 @@ const WAITERS: &[&str] = &[
     "lll_lock",
     "futex",
 ];
-/// The C library's own names, where it is part of the program.
+/// Prefixes of the C library, for statically linked programs.
 const WRAPPERS: &[&str] =
     &["poll", "ppoll", "select", "read", "write", "recv", "send", "nanosleep", "clock_nanosleep", "epoll_wait"];
 const FRAMES_MAX: usize = 128;
 
-/// The names of the places of stacks, each made once.
+/// The places of stacks, each computed once.
 pub(super) struct Places<'a> {
     recording: &'a Recording,
     names: &'a Names,
@@ -43,7 +43,7 @@ impl<'a> Places<'a> {
         Places { recording, names, known: HashMap::new() }
     }
 
-    /// The function that called what waited; the kernel's own where a thread has no code of its own.
+    /// The function that called what waited; for a kernel thread, a kernel function.
     pub(super) fn at(&mut self, stack: StackId) -> Option<&str> {
         let (recording, names) = (self.recording, self.names);
         self.known.entry(stack).or_insert_with(|| of_stack(recording, names, stack)).as_deref()
@@ -68,7 +68,7 @@ fn is_of_library(recording: &Recording, frame: FrameId) -> bool {
     LIBRARIES.iter().any(|library| name.starts_with(library))
 }
 
-/// The name of the innermost function of a frame; of one that has none, where in its file it is.
+/// The name of a frame's innermost function; without a name, its place in the file.
 fn name(recording: &Recording, names: &Names, frame: FrameId) -> Option<String> {
     let named = names.get(frame);
     if let Some(function) = named.functions.last() {

@@ -1,24 +1,24 @@
-//! `StackReason`: what a stack at the moment of a switch says. The kernel's function that gave the CPU away tells what was waited for; where the
-//! kernel's names may not be read, the C library's say the most of it.
+//! `StackReason`: what the stack of a switch shows. The kernel function that called the scheduler identifies the wait. Without kernel names, C
+//! library functions identify most waits.
 
 use super::interval::Reason;
 use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::StackId;
 
-/// Functions looked at from the innermost on: what waits is never deeper below the scheduler.
+/// How many kernel functions are examined. The function that identifies a wait is never further from the scheduler.
 const FRAMES_MAX: usize = 64;
-/// Of a user's stack: the C library's wrapper and what is around it.
+/// How many user functions are examined: the C library's wrapper and its neighbours.
 const USER_FRAMES_MAX: usize = 4;
 
-/// What a stack says.
+/// What a stack shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StackReason {
     /// It waited for this.
     Waits(Reason),
-    /// It was on its way back to its own code, or at a place where the kernel asks whether others wait.
+    /// The thread was returning to user mode, or at a preemption point of the kernel.
     Forced,
-    /// The same, after the work by which a kernel throttles a control group one thread at a time.
+    /// The same, in the work by which the kernel throttles a control group.
     ThrottleWork,
     /// It called sched_yield.
     Yielded,
@@ -28,7 +28,7 @@ pub(super) enum StackReason {
     Nothing,
 }
 
-/// How a kernel's function is told.
+/// How a kernel function is recognized.
 enum Like {
     /// By its name.
     Is(&'static str),
@@ -37,7 +37,7 @@ enum Like {
 }
 use Like::{Begins, Is};
 
-/// The scheduler's own, and the ways into it that all share.
+/// Functions of the scheduler, which all waits share.
 const CORE: &[Like] = &[
     Is("schedule"),
     Is("__schedule"),
@@ -51,7 +51,7 @@ const CORE: &[Like] = &[
     Is("prepare_task_switch"),
 ];
 
-/// By way of these a thread gives its CPU away though it has more to do.
+/// Functions through which a ready thread leaves its CPU.
 const FORCED: &[Like] = &[
     Begins("preempt_schedule"),
     Begins("__cond_resched"),
@@ -66,7 +66,7 @@ const FORCED: &[Like] = &[
     Is("arm64_preempt_schedule_irq"),
 ];
 
-/// It waits for memory, whatever it waits for within that.
+/// Functions of a page fault. Whatever the thread waits for inside, the reason is the page fault.
 const FAULT: &[Like] = &[
     Is("handle_mm_fault"),
     Is("exc_page_fault"),
@@ -77,7 +77,7 @@ const FAULT: &[Like] = &[
     Is("handle_userfault"),
 ];
 
-/// What is waited for by the function nearest to the scheduler that is listed.
+/// The reason by function. The listed function nearest to the scheduler decides.
 const WAITS: &[(Like, Reason)] = &[
     (Begins("futex_"), Reason::Futex),
     (Is("__futex_wait"), Reason::Futex),
@@ -164,7 +164,7 @@ const WAITS: &[(Like, Reason)] = &[
     (Begins("__rt_mutex_"), Reason::KernelLock),
 ];
 
-/// The C library's wrappers, without what stands before and behind their names.
+/// The C library's wrappers, without prefixes and suffixes.
 const USER_WAITS: &[(&[&str], Reason)] = &[
     (
         &[
@@ -193,7 +193,7 @@ const USER_WAITS: &[(&[&str], Reason)] = &[
     (&["sched_yield"], Reason::Yielded),
 ];
 
-/// What a stack says.
+/// What a stack shows.
 pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> StackReason {
     let (mut kernel, mut user) = (Vec::new(), Vec::new());
     for frame in recording.stacks.innermost_first(stack).take(FRAMES_MAX) {
@@ -204,10 +204,10 @@ pub(super) fn seen(recording: &Recording, names: &Names, stack: StackId) -> Stac
     of_kernel(&kernel).unwrap_or_else(|| of_user(&user))
 }
 
-/// From the kernel's functions, from the innermost on; none without any.
+/// From the kernel functions, innermost first; none without kernel functions.
 fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     let functions: Vec<&str> = functions.iter().map(|name| bare(name)).collect();
-    // What the compiler jumped to, instead of calling it, is not on the stack: the first one may be any.
+    // Tail calls leave no frame, so the first function may be any of these.
     let first = functions.iter().position(|name| !is_any(CORE, name))?;
     let own = &functions[first..];
     let name = own[0];
@@ -224,7 +224,7 @@ fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     if own.iter().any(|name| is_any(FAULT, name)) {
         return Some(StackReason::Waits(Reason::PageFault));
     }
-    // Who waits for a disk says so in the scheduler's own words.
+    // Waits for a disk go through a scheduler function of their own.
     let waits = functions.iter().find_map(|name| {
         let told = WAITS.iter().find(|(like, _)| like.is(name));
         told.map(|(_, reason)| *reason)
@@ -232,7 +232,7 @@ fn of_kernel(functions: &[&str]) -> Option<StackReason> {
     Some(StackReason::Waits(waits.unwrap_or(Reason::Other)))
 }
 
-/// From the user's functions alone.
+/// From user functions only.
 fn of_user(functions: &[&str]) -> StackReason {
     let told = functions.iter().take(USER_FRAMES_MAX).find_map(|name| {
         let name = name.split('@').next().unwrap_or(name);
@@ -246,7 +246,7 @@ fn of_user(functions: &[&str]) -> StackReason {
     }
 }
 
-/// A function's name without what compilers put behind it (`.constprop.0`, `.isra.0`), and without the mark of the kernel.
+/// A function's name without the suffixes of compilers (`.constprop.0`, `.isra.0`) and without the kernel mark.
 fn bare(name: &str) -> &str {
     let name = name.strip_suffix("_[k]").unwrap_or(name);
     name.split_once('.').map_or(name, |(name, _)| name)
@@ -269,7 +269,7 @@ impl Like {
 mod tests {
     use super::*;
 
-    /// As a kernel of version 6.18 showed them, but where a row says otherwise.
+    /// Stacks of kernel 6.18, except where a row names another.
     #[test]
     fn stacks_say_why() {
         use Reason::{Disk, Futex, KernelLock, Other, PageFault, Poll, Sleep, Socket, Stopped};

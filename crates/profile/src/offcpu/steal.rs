@@ -1,5 +1,5 @@
-//! Steal: a thread has the CPU by the kernel's records, and the machine does not run. The clock that samples are taken by goes on all the
-//! same, so a sample that comes late tells of it. Only what falls on a sample is seen: at 99 a second, one of 1 ms in ten.
+//! Steal: a thread has the CPU by the kernel's records, but the hypervisor does not run this CPU. The sampling clock continues, so a late sample
+//! shows the steal. Only steal that delays a sample is visible: at 99 Hz, one in ten steals of 1 ms.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use super::cpus::Cpus;
 use super::interval::{Edges, OffCpuInterval, Reason, events_named};
 use crate::recording::{Recording, Sample, Span};
 
-/// A sample that is later than this was kept from coming.
+/// A sample that is later than this was delayed by steal.
 const LATE_LEAST_NS: u64 = 500_000;
-/// A clock can be followed where such a share of the samples is on time.
+/// The schedule of a clock is accepted if this share of its samples is on time.
 const ON_TIME_SHARE: f64 = 0.6;
-/// On time is what is within this share of the period.
+/// A sample is on time if it is off by at most this share of the period.
 const ON_TIME_OF_PERIOD: f64 = 0.02;
-/// With fewer samples of a CPU, its clock is not followed.
+/// With fewer samples on a CPU, its clock has no schedule.
 const SAMPLES_LEAST: usize = 20;
 
-/// The intervals that late samples tell of, each from when its sample was due: when it began is not seen. None where samples are not taken by
-/// the CPU's clock at steady times.
+/// The steal intervals that late samples show. Each starts when its sample was due, because the true start is unknown. None unless a CPU clock
+/// triggers the samples periodically.
 pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterval> {
     let clocks = events_named(recording, &["cpu-clock"]);
     let mut by_cpu: BTreeMap<u32, Vec<&Sample>> = BTreeMap::new();
@@ -31,7 +31,7 @@ pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterva
         for sample in samples.iter().filter(|sample| sample.tid != 0) {
             let late_ns = clock.late_ns(sample.at_ns);
             let span = Span { start_ns: sample.at_ns - late_ns, end_ns: sample.at_ns };
-            // Who came later had not yet the CPU.
+            // A thread that got the CPU later had no steal.
             if late_ns < LATE_LEAST_NS || !cpus.had_all_along(cpu, sample.tid, span) {
                 continue;
             }
@@ -43,10 +43,10 @@ pub(super) fn intervals(recording: &Recording, cpus: &Cpus) -> Vec<OffCpuInterva
     intervals
 }
 
-/// A timer of one CPU: it is due at steady times, and one that comes late does not move the next.
+/// The sampling timer of one CPU. It is periodic, and a late sample does not move the next one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Clock {
-    /// In nanoseconds: over an hour of them a part of one adds up.
+    /// In nanoseconds, with a fraction: over an hour of periods it adds up.
     period_ns: f64,
     first_ns: u64,
 }
@@ -59,7 +59,7 @@ impl Clock {
         let clock = Clock { period_ns: period_ns(times)?, first_ns: times[0] };
         let mut phases: Vec<u64> = times.iter().map(|at_ns| clock.late_ns(*at_ns)).collect();
         phases.sort_unstable();
-        // The first after the widest stretch without any is when it is due.
+        // The first phase after the widest gap is when the timer is due.
         let after_last = (phases[0] + clock.period_ns as u64).saturating_sub(phases[phases.len() - 1]);
         let stretches = phases.windows(2).map(|pair| (pair[1] - pair[0], pair[1]));
         let (_, due) = stretches.chain([(after_last, phases[0])]).max_by_key(|(gap_ns, _)| *gap_ns)?;
@@ -69,14 +69,14 @@ impl Clock {
         (on_time as f64 >= times.len() as f64 * ON_TIME_SHARE).then_some(clock)
     }
 
-    /// How long after it was due.
+    /// How late it came.
     fn late_ns(self, at_ns: u64) -> u64 {
         let since = at_ns as f64 - self.first_ns as f64;
         since.rem_euclid(self.period_ns) as u64
     }
 }
 
-/// The middle one of the distances of two samples, over more and more turns: one that was late moves none of those between others.
+/// The median distance of samples over increasing numbers of periods. A late sample does not move the median.
 fn period_ns(times: &[u64]) -> Option<f64> {
     let mut period_ns = 0.0;
     let mut stride = 1;

@@ -1,4 +1,4 @@
-//! `Strip`: a thread's time as a line of letters, one a part of the recording: what took most of that part.
+//! `Strip`: a thread's time as a line of letters. Each letter is the main state in a part of the recording.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde::Serialize;
 use super::interval::{OffCpuInterval, Reason};
 use crate::recording::{Recording, Span, Turn};
 
-/// Parts of the time.
+/// The number of parts.
 const COLUMNS: usize = 64;
 
-/// One letter a part: see [`Strip::legend`].
+/// One letter for each part: see [`Strip::legend`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Strip(pub String);
 
-/// What a thread did: it ran, or had no CPU for a reason.
+/// A thread's state: on a CPU, or off for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Did {
     Ran,
@@ -46,7 +46,7 @@ impl Did {
 }
 
 impl Strip {
-    /// Each letter and what it stands for.
+    /// Each letter and its meaning.
     pub fn legend() -> impl Iterator<Item = (char, &'static str)> {
         let not = Reason::ALL.into_iter().map(|reason| (Did::Not(reason).letter(), reason.words()));
         std::iter::once((Did::Ran.letter(), "ran")).chain(not)

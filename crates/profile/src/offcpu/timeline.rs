@@ -1,5 +1,5 @@
-//! `Timeline`: the intervals of the busiest threads one by one, a lane a thread, as a page draws them. What a page has no room for is merged
-//! with its neighbours or counted, and never just gone.
+//! `Timeline`: the off-CPU intervals of the busiest threads, a lane for each thread. Intervals beyond the size of a page are merged with neighbours
+//! or counted, never dropped silently.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,39 +13,39 @@ use crate::stack::StackId;
 use crate::ticks::Tick;
 use crate::tree::clean;
 
-/// Threads with a lane: those that had a CPU longest.
+/// The most lanes, those with most CPU time first.
 const LANES_MAX: usize = 120;
-/// More pieces than this make a page slow to open: then short neighbours are merged.
+/// More pieces make a page slow to open, so short neighbours are merged beyond this.
 const PIECES_MAX: usize = 250_000;
-/// Stacks that are told.
+/// The most stacks.
 const STACKS_MAX: usize = 20_000;
-/// Functions of a stack that are told, from the innermost on.
+/// The most functions of a stack, innermost first.
 const FUNCTIONS_MAX: usize = 14;
-/// No page has more ticks: the slowest are told first.
+/// The most ticks, the slowest first.
 const TICKS_MAX: usize = 100_000;
 
-/// Why threads had no CPU, over the time.
+/// Off-CPU intervals over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timeline {
-    /// What was recorded.
+    /// The time of the recording.
     pub span: Span,
-    /// The threads, those that had a CPU longest first.
+    /// The threads, most CPU time first.
     pub lanes: Vec<Lane>,
     /// Threads without a lane.
     pub lanes_left_out: usize,
-    /// The intervals of the threads that have one.
+    /// The number of intervals of the threads with a lane.
     pub intervals: usize,
-    /// Off-CPU intervals that stand in a piece together with others.
+    /// How many intervals are merged.
     pub merged: usize,
-    /// Those that were merged lie within one part of the time of this length; 0 where none were.
+    /// Merged intervals lie within parts of this length; 0 if none are merged.
     pub merged_within_ns: u64,
-    /// Stacks that pieces tell of, each once.
+    /// The stacks of pieces, each once.
     pub stacks: Vec<Place>,
-    /// Stacks beyond the most that are told.
+    /// How many stacks are left out.
     pub stacks_left_out: usize,
-    /// Names of threads that took a CPU or woke somebody.
+    /// Names of threads that took a CPU or woke a thread.
     pub threads: BTreeMap<u32, String>,
-    /// The ticks of the thread that keeps them, where they are known.
+    /// The ticks of the tick thread, if known.
     pub ticks: Option<Ticks>,
 }
 
@@ -58,43 +58,43 @@ pub struct Lane {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// How long it had a CPU.
+    /// Its time on a CPU.
     pub on_cpu_ns: u64,
-    /// The first and the last moment of which something is told: between the two it ran where it had a CPU.
+    /// Its first and last known time. Between them it ran wherever it has no piece.
     pub known: Span,
-    /// In the order of their beginnings.
+    /// Sorted by start.
     pub pieces: Vec<Piece>,
 }
 
-/// A interval, or several neighbours.
+/// An interval, or several merged neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// From when to when; of several, from the first one's beginning to the last one's end.
+    /// Start and end; if merged, from the start of the first to the end of the last.
     pub span: Span,
-    /// Why; of several, what took longest.
+    /// The reason; if merged, the one with most time.
     pub reason: Reason,
     /// How many intervals.
     pub count: u32,
-    /// How long there was no CPU: of several, less than from when to when.
+    /// The time off CPU; if merged, less than the span.
     pub off_ns: u64,
-    /// Whether both ends were seen.
+    /// Whether both ends are known.
     pub edges: Edges,
     /// The CPU.
     pub cpu: u32,
-    /// Where it was: a place in [`Timeline::stacks`].
+    /// Its index in [`Timeline::stacks`].
     pub place: Option<u32>,
-    /// Who took the CPU.
+    /// The thread that took the CPU.
     pub taken_by: Option<u32>,
-    /// Who woke it.
+    /// The thread that woke it.
     pub woken_by: Option<u32>,
-    /// From its wake-up until it had a CPU.
+    /// The time from wake-up to running.
     pub woken_ns: Option<u64>,
 }
 
-/// Where a thread was.
+/// A stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Its own function that called what waited.
+    /// The program's function that called the wait.
     pub own: Option<String>,
     /// The innermost functions, the innermost first.
     pub functions: Vec<String>,
@@ -105,14 +105,14 @@ pub struct Place {
 pub struct Ticks {
     /// The thread.
     pub tid: u32,
-    /// They, in the order of time.
+    /// The ticks, sorted by time.
     pub ticks: Vec<Tick>,
-    /// More than a page has room for.
+    /// How many are left out.
     pub left_out: usize,
 }
 
 impl Timeline {
-    /// Of the threads whose process `is_wanted`; `ticks` are those of the thread with this number.
+    /// The timeline of the wanted processes' threads, with the ticks of one thread.
     pub fn of(
         recording: &Recording,
         names: &Names,
@@ -158,7 +158,7 @@ fn told(tid: u32, ticks: &[Tick]) -> Ticks {
     Ticks { tid, left_out: ticks.len() - kept.len(), ticks: kept }
 }
 
-/// The busiest threads, and how many others there are. The one that keeps ticks is among them however little it works.
+/// The busiest threads, and the number of others. The tick thread is always included.
 fn lanes<'s>(
     recording: &Recording,
     intervals: impl Iterator<Item = &'s OffCpuInterval>,
@@ -191,7 +191,7 @@ fn lanes<'s>(
     (tids.into_iter().map(lane).collect(), left_out)
 }
 
-/// From when to when the switches tell of each thread.
+/// Each thread's first and last switch.
 fn known(recording: &Recording) -> HashMap<u32, Span> {
     let begun: HashSet<u32> =
         recording.lives.iter().filter(|life| life.made_by.is_some()).map(|life| life.tid).collect();
@@ -276,8 +276,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Merges neighbours until there are no more than `pieces_max`, as far as that goes; returns the length of the parts of the time in which they
-/// lie, 0 where nothing had to be.
+/// Merges neighbours until there are at most `pieces_max`, if possible. Returns the length of the parts, or 0 if nothing was merged.
 fn merge(lanes: &mut [Lane], span: Span, pieces_max: usize) -> u64 {
     let count = |part_ns: u64| -> usize { lanes.iter().map(|lane| groups(&lane.pieces, span, part_ns).count()).sum() };
     if lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() <= pieces_max {
@@ -293,7 +292,7 @@ fn merge(lanes: &mut [Lane], span: Span, pieces_max: usize) -> u64 {
     part_ns
 }
 
-/// Pieces that lie within one part of the time, next to each other; each other one by itself.
+/// Groups neighbours that lie within one part of the time; any other piece is a group of its own.
 fn groups(pieces: &[Piece], span: Span, part_ns: u64) -> impl Iterator<Item = &[Piece]> {
     let part = move |at_ns: u64| at_ns.saturating_sub(span.start_ns) / part_ns.max(1);
     pieces.chunk_by(move |one, other| {
@@ -307,7 +306,7 @@ fn merged(group: &[Piece]) -> Piece {
     for piece in group {
         *sums.entry(piece.reason).or_default() += piece.off_ns.max(1);
     }
-    // Groups are never empty: the fallback is for the compiler.
+    // Groups are never empty; the compiler needs the fallback.
     let most = sums.into_iter().max_by_key(|(_, sum)| *sum).map_or(Reason::Unknown, |(reason, _)| reason);
     let longest = group.iter().filter(|piece| piece.reason == most).max_by_key(|piece| piece.off_ns);
     let ends = group.iter().map(|piece| piece.span.end_ns).max().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! `Wakes`: who woke whom, and from where, by the tracepoint `sched:sched_waking`. Tracepoints do not fire everywhere on every kernel, so
-//! the switches beside them say how far they can be trusted.
+//! `Wakes`: which thread woke which, with stacks, from the tracepoint `sched:sched_waking`. Tracepoints do not always fire, so the switches of the
+//! same recording show how complete they are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,23 +7,23 @@ use super::interval::{Edges, OffCpuInterval, events_named};
 use crate::recording::{Recording, Span, Turn};
 use crate::stack::StackId;
 
-/// Where in the tracepoint's own bytes the woken thread's number is: behind eight bytes of what all have, and its name.
+/// The offset of the woken thread's number in the tracepoint's data: after eight common bytes and the thread name.
 const WOKEN_AT: usize = 24;
-/// With a smaller share of sleeps that end with a wake-up, the tracepoint can't be trusted.
+/// If a smaller share of sleeps ends with a wake-up, the tracepoint is incomplete.
 const WHOLE_SHARE: f64 = 0.95;
-/// Fewer sleeps say nothing.
+/// Fewer sleeps are too few to judge.
 const LEAST: u64 = 20;
 
-/// A thread was woken.
+/// A wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wake {
     pub(super) at_ns: u64,
-    /// Who did it: the thread that ran there, 0 where the CPU was idle and an interrupt did.
+    /// The waking thread; 0 if an interrupt on an idle CPU woke it.
     pub(super) by: u32,
     pub(super) stack: StackId,
 }
 
-/// All of them by the thread that was woken.
+/// All wake-ups, by woken thread.
 #[derive(Debug, Default)]
 pub(super) struct Wakes(HashMap<u32, Vec<Wake>>);
 
@@ -42,7 +42,7 @@ impl Wakes {
         wakes
     }
 
-    /// The one that ended a interval.
+    /// The wake-up that ended an interval.
     pub(super) fn of_interval(&self, tid: u32, span: Span) -> Option<Wake> {
         let of_thread = self.0.get(&tid)?;
         let after = of_thread.partition_point(|wake| wake.at_ns <= span.end_ns);
@@ -51,16 +51,16 @@ impl Wakes {
     }
 }
 
-/// How far the wake-ups in a recording can be trusted.
+/// How complete the wake-ups of a recording are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Trust {
-    /// They were not recorded, or there were too few sleeps to tell.
+    /// They were not recorded, or there are too few sleeps to judge.
     NotRecorded,
-    /// As good as every sleep ended with one.
+    /// Nearly every sleep ends with one.
     Whole,
-    /// Too many sleeps ended without one: where the tracepoint does not fire on this kernel, or who was watched does not cover who woke.
+    /// Too many sleeps end without one. The tracepoint does not always fire on this kernel, or the waking threads were not recorded.
     Lacking {
-        /// The share of sleeps with one, from 0 to 1, on the CPU where it is least.
+        /// The share of sleeps with a wake-up, from 0 to 1, on the worst CPU.
         share: f64,
         /// That CPU.
         cpu: u32,

@@ -1,4 +1,4 @@
-//! `PerfFile`: a `perf.data` file taken apart: what it says of its machine, its events, and where its records are.
+//! `PerfFile`: a parsed `perf.data` file: machine, events, and the place of its records.
 
 use std::collections::HashMap;
 
@@ -35,23 +35,22 @@ pub struct PerfFile<'a> {
     ids: Ids,
     data: Cursor<'a>,
     end: End,
-    /// Whether some of its records are packed: those of plain files are neither looked through for that nor copied.
+    /// Whether it has compressed records. Plain files are neither searched for them nor copied.
     has_packed: bool,
     /// Its records, where some of them were packed.
     unpacked: Option<Unpacked>,
 }
 
-/// What the end of the records tells.
+/// How the end of the records is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The file says where it is.
+    /// The header declares it.
     Declared,
-    /// It was not told, since who wrote the file did not come to its end: the last record may be cut off.
+    /// The writer did not finish the file, so the last record may be cut off.
     Undeclared,
 }
 
-/// Where records say the number of their event. The kernel writes what it is asked for: who asks for different records must have the number
-/// at one place in all.
+/// Where records have their event's number. With several layouts, the number must be at the same place in all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ids {
     in_sample: Option<usize>,
@@ -118,7 +117,7 @@ impl<'a> PerfFile<'a> {
             *word = at.u64()?;
         }
         self.events(attribute_bytes, attributes)?;
-        // perf writes the length and the features last: where it was killed, they are not there.
+        // perf writes the length and the features last, so they are missing if it was killed.
         if data.1 == 0 {
             let rest = (self.bytes.len() as u64).saturating_sub(data.0);
             self.data = self.part((data.0, rest))?;
@@ -280,7 +279,7 @@ impl<'a> PerfFile<'a> {
             if matches!(record.what, What::Other(_)) {
                 continue;
             }
-            // One that can't say when it was is told of where it stands.
+            // A record without a time is reported by its position.
             let at_ns = if layout.says_when(piece.head.kind) { record.id.at_ns } else { latest_ns };
             latest_ns = latest_ns.max(at_ns);
             places.push(Place { at_ns, at: piece.offset as usize, event });

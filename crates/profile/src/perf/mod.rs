@@ -1,4 +1,4 @@
-//! What the kernel records (perf_event_open(2)), taken apart: its records, and the files that `perf record` and we write them into.
+//! Parses the records of perf_event_open(2), and reads and writes `perf.data` files.
 
 pub mod bytes;
 mod compressed;

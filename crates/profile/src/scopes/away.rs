@@ -1,4 +1,4 @@
-//! `Away`: when threads had no CPU, from the switches of a recording, as sums that any stretch of time can be asked of.
+//! `Away`: when threads had no CPU, as running sums, so that any time span can be queried.
 
 use std::collections::HashMap;
 
@@ -12,20 +12,20 @@ pub(super) struct Away {
     pub(super) span: Span,
 }
 
-/// Off-CPU intervals of one thread, in the order of time and apart from each other.
+/// The off-CPU intervals of one thread, sorted and without overlap.
 #[derive(Debug, Default)]
 struct Thread {
     intervals: Vec<AwayInterval>,
     /// Since when it is away; none while it runs.
     since_ns: Option<u64>,
-    /// Whether anything was told of it.
+    /// Whether it has a switch yet.
     is_told: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct AwayInterval {
     span: Span,
-    /// The lengths of all before it.
+    /// The total length of all earlier ones.
     before_ns: u64,
 }
 
@@ -33,13 +33,13 @@ impl Thread {
     fn add(&mut self, span: Span) {
         let last = self.intervals.last();
         let before_ns = last.map_or(0, |last| last.before_ns.saturating_add(last.span.length_ns()));
-        // Records that come in no order of time can't be.
+        // Drops overlap from records that are out of order.
         let start_ns = span.start_ns.max(last.map_or(0, |last| last.span.end_ns));
         let end_ns = span.end_ns.max(start_ns);
         self.intervals.push(AwayInterval { span: Span { start_ns, end_ns }, before_ns });
     }
 
-    /// How long it was away before a moment.
+    /// Its time off CPU before a moment.
     fn until_ns(&self, at_ns: u64) -> u64 {
         let count = self.intervals.partition_point(|interval| interval.span.start_ns < at_ns);
         let last = count.checked_sub(1).and_then(|last| self.intervals.get(last));
@@ -58,13 +58,13 @@ impl Away {
             let thread = threads.entry(switch.tid).or_default();
             match switch.turn {
                 Turn::In => {
-                    // One that is given a CPU before anything else was told of it had none until then.
+                    // A thread whose first record is a switch-in was off CPU until then.
                     let since_ns = thread.since_ns.take().or((!thread.is_told).then_some(span.start_ns));
                     if let Some(start_ns) = since_ns {
                         thread.add(Span { start_ns, end_ns: switch.at_ns });
                     }
                 }
-                // Twice in a row: that it came back in between was lost. Since when it is away is known by the later one.
+                // Two switch-outs in a row: the switch-in between was lost, so the later one counts.
                 Turn::Slept | Turn::Preempted => thread.since_ns = Some(switch.at_ns),
             }
             thread.is_told = true;
@@ -77,7 +77,7 @@ impl Away {
         Away { threads, span }
     }
 
-    /// How long a thread was away within a stretch of time; none if the recording does not tell.
+    /// A thread's time off CPU within a span; none if the recording does not cover it.
     pub(super) fn within(&self, tid: u32, span: Span) -> Option<u64> {
         let is_covered = self.span.start_ns <= span.start_ns && span.end_ns <= self.span.end_ns;
         let thread = self.threads.get(&tid).filter(|_| is_covered)?;

@@ -1,5 +1,5 @@
-//! `Cache`: names that were found once, on disk, by build id and path: a second look is fast, and a recording stays readable after its files were
-//! replaced. It may be deleted at any time; what in it is damaged, or somebody else's, is made anew.
+//! `Cache`: names on disk by build ID and path. It makes later searches fast, and keeps recordings readable after their files were replaced. It may
+//! be deleted at any time; damaged or foreign entries are replaced.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -23,39 +23,39 @@ const ALL_MAX_BYTES: u64 = 256 << 20;
 /// No more entries are kept.
 const ENTRIES_MAX: usize = 4096;
 
-/// Where names of a file came from. A later one is better.
+/// The source of a file's names. Later variants are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Grade {
-    /// From what it offers to others: it was stripped.
+    /// Exported symbols only: the file is stripped.
     Dynamic,
-    /// From its own table.
+    /// The file's own symbol table.
     Own,
-    /// From separate debug information.
+    /// A separate debug file.
     Separate,
 }
 
-/// Whose file it is: one in the root of a container is another than ours of the same path, whatever build id it says it has.
+/// The owner of a file. A container's file differs from the host's at the same path, whatever build ID it claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// This machine's.
     Here,
     /// A container's.
     Container,
-    /// Of one recording alone: what has no build id is known by nothing else.
+    /// One recording, for code without a build ID.
     Recording,
 }
 
-/// What is kept of a file.
+/// The cached names of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CachedNames {
-    /// Where it is from.
+    /// Their source.
     pub(crate) grade: Grade,
-    /// The functions by place; none for a place that has no name.
+    /// The functions by offset; none for an offset without a name.
     pub(crate) places: BTreeMap<u64, Vec<Function>>,
 }
 
-/// The same as it is written: each function once.
+/// The stored form: each function once.
 #[derive(Serialize, Deserialize)]
 struct Written {
     grade: Grade,
@@ -63,14 +63,14 @@ struct Written {
     places: BTreeMap<u64, Vec<usize>>,
 }
 
-/// Where names are kept.
+/// The cache folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache(Option<PathBuf>);
 
-/// What an entry is of.
+/// The key of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'k> {
-    /// The file's build id; of one recording alone, what tells that from others.
+    /// The file's build ID, or the identity of a recording.
     pub(crate) build_id: &'k [u8],
     /// Its path.
     pub(crate) path: &'k str,
@@ -79,12 +79,12 @@ pub(crate) struct Key<'k> {
 }
 
 impl Cache {
-    /// In this folder; it is made when something is kept there. None keeps nothing.
+    /// The folder, created on demand. None disables the cache.
     pub(crate) fn new(folder: Option<&Path>) -> Cache {
         Cache(folder.map(Path::to_owned))
     }
 
-    /// What is kept; none where nothing is, or what is there can't be used.
+    /// Loads an entry; none if it is missing or invalid.
     pub(crate) fn load(&self, key: Key<'_>) -> Option<CachedNames> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let path = self.path(key)?;
@@ -98,7 +98,7 @@ impl Cache {
         parse_entry(&bytes)
     }
 
-    /// Keeps it. What can't be kept is found anew the next time.
+    /// Stores an entry. Errors are ignored, because the names can be found again.
     pub(crate) fn store(&self, key: Key<'_>, kept: &CachedNames) {
         let _ = self.try_store(key, kept);
     }
@@ -111,7 +111,7 @@ impl Cache {
         }
         let entry = written(kept)?;
         let path = self.path(key)?;
-        // Another run may write the same one: each writes its own file, and the last name counts.
+        // Another process may write the same entry: each writes its own file, and the last rename wins.
         let own = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = File::create_new(&own).ok()?;
         let done = file.write_all(&entry).and_then(|()| std::fs::rename(&own, &path));
@@ -121,7 +121,7 @@ impl Cache {
         self.shrink()
     }
 
-    /// Removes the oldest until the bound holds.
+    /// Removes the oldest entries beyond the limit.
     fn shrink(&self) -> Option<()> {
         let entries = std::fs::read_dir(self.0.as_ref()?).ok()?.flatten();
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = entries
@@ -154,7 +154,7 @@ impl Cache {
     }
 }
 
-/// Whether it is this user's, and nobody else can write there.
+/// Whether only this user can write to it.
 fn is_own(known: &std::fs::Metadata) -> bool {
     known.uid() == rustix::process::geteuid().as_raw() && known.mode() & 0o022 == 0
 }
@@ -179,7 +179,7 @@ fn written(kept: &CachedNames) -> Option<Vec<u8>> {
     (entry.len() as u64 <= ENTRY_MAX_BYTES).then_some(entry)
 }
 
-/// An entry: a line with its format and the checksum of the rest. None if either is another one.
+/// Parses an entry: a line with format and checksum, then the content. None if either does not match.
 pub(crate) fn parse_entry(bytes: &[u8]) -> Option<CachedNames> {
     let end = bytes.iter().take(80).position(|byte| *byte == b'\n')?;
     let sum = std::str::from_utf8(bytes.get(..end)?).ok()?.strip_prefix(HEAD)?.strip_prefix(' ')?;
@@ -253,7 +253,7 @@ mod tests {
         let cache = Cache::new(Some(folder.path()));
         for number in 0..3_u64 {
             let file = File::create(folder.path().join(format!("{number}"))).unwrap();
-            // A file of zeros takes no room on disk, and counts by its length.
+            // A sparse file counts by its length.
             file.set_len(ALL_MAX_BYTES / 2 - 1).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number)).unwrap();
         }

@@ -1,6 +1,6 @@
-//! `Symbols`: which functions the places of a recording are in. It looks where the code came from: files of this machine or of a container that
-//! still runs, separate files with debug information, the running kernel, what compilers at run time have told. A name is given only where it
-//! is sure that the code is the one that ran; what has none is told with the reason ([`NameCoverage`]).
+//! `Symbols`: finds the functions of a recording's frames. It looks in files of this machine or of a running container, separate debug files, the
+//! running kernel, and maps of code generated at run time. It uses a name only if the code is certainly the code that ran, and reports the reason
+//! for each missing name ([`NameCoverage`]).
 
 mod anonymous;
 mod cache;
@@ -40,13 +40,13 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Looks as `settings` say.
+    /// Creates a search with these settings.
     pub fn new(settings: Settings) -> Symbols {
         let cache = Cache::new(settings.cache_folder.as_deref());
         Symbols { settings, cache, doubts: NameCoverage::default() }
     }
 
-    /// The names of a recording's frames, as far as they can be found.
+    /// Finds the names of a recording's frames.
     pub fn names(&mut self, recording: &Recording) -> Names {
         let asked = FramesToName::of(recording);
         let mut finding = Finding::default();
@@ -63,7 +63,7 @@ impl Symbols {
         names
     }
 
-    /// What of the last recording has no name.
+    /// The name coverage of the last recording.
     pub fn doubts(&self) -> &NameCoverage {
         &self.doubts
     }

@@ -1,5 +1,5 @@
-//! `account`: what each nanosecond of a tick went to. Time without a CPU is known from switches to the nanosecond, and so is time on one;
-//! samples only say where that was. Together they are the tick's whole length, so that a stall of any kind is in the same sum.
+//! `account`: accounts for each nanosecond of a tick. Switches give the exact time on and off the CPU; samples only show where the thread ran.
+//! Together they are the tick's whole length, so every kind of stall is in the same sum.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,39 +9,39 @@ use crate::offcpu::OffCpuInterval;
 use crate::recording::{Recording, Sample, Unit};
 use crate::stack::StackId;
 
-/// A clock comes once a period while the thread runs. Time for which so many periods brought none is not spread over the places of others:
-/// the CPU stood still, or the kernel stopped sampling.
+/// A clock samples once a period while the thread runs. If this many periods have no sample, the CPU did not run or the kernel paused sampling.
+/// That time is not attributed to the places of other samples.
 const PERIODS_WITHOUT: u64 = 4;
 
-/// The kernel's functions that get memory which was not there.
+/// Kernel functions that handle a page fault.
 const FAULT_HANDLERS: [&str; 6] =
     ["exc_page_fault", "asm_exc_page_fault", "handle_mm_fault", "do_user_addr_fault", "do_page_fault", "do_mem_abort"];
 
-/// Time by what it went to and where, in nanoseconds.
+/// Time by kind and stack, in nanoseconds.
 pub type Sums = BTreeMap<(Spent, Option<StackId>), u64>;
 
-/// What a tick's time went to.
+/// The time account of a tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Time on a CPU, in nanoseconds.
     pub ran_ns: u64,
-    /// All of it; the sum is the tick's length.
+    /// Time by kind and stack. The sum is the tick's length.
     pub sums: Sums,
 }
 
-/// The samples of a tick's threads that say where they ran.
+/// The samples of a tick's threads.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// In the order of time: when, where, and how much it stands for in nanoseconds.
+    /// Time, stack and weight in nanoseconds, sorted by time.
     samples: Vec<(u64, StackId, u64)>,
-    /// The stacks among them that are in a page fault.
+    /// The stacks inside a page fault.
     faults: HashSet<StackId>,
-    /// From one to the next in nanoseconds of CPU time; none if there are too few to know.
+    /// The sampling period in nanoseconds of CPU time; none if there are too few samples.
     pub period_ns: Option<u64>,
 }
 
 impl Places {
-    /// Of the threads `tids`, none of which had a CPU in `life`. Of several events that say what ran, the one with most samples counts.
+    /// The samples of the threads `tids`, whose off-CPU intervals are `life`. Of several sampled events, the one with most samples counts.
     pub fn of(recording: &Recording, names: &Names, tids: &[u32], life: &[OffCpuInterval]) -> Places {
         let mut by_event: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
         for sample in recording.samples.iter().filter(|sample| tids.contains(&sample.tid)) {
@@ -55,7 +55,7 @@ impl Places {
         let is_time = recording.events.get(usize::from(event)).is_some_and(|event| event.unit == Unit::Nanoseconds);
         let weighed: u64 = samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.weight));
         let ran_ns = ran(life);
-        // What counts events is turned into time by what all of them took.
+        // Event counts are converted to time by their total.
         let scale = if is_time || weighed == 0 { 1.0 } else { ran_ns as f64 / weighed as f64 };
         let of = |sample: &&Sample| (sample.at_ns, sample.stack, (sample.weight as f64 * scale) as u64);
         let samples: Vec<_> = samples.iter().map(of).collect();
@@ -87,7 +87,7 @@ fn ran(life: &[OffCpuInterval]) -> u64 {
     life.windows(2).map(|pair| pair[1].span.start_ns.saturating_sub(pair[0].span.end_ns)).sum()
 }
 
-/// What a tick's time went to. `life` is all intervals of its thread, in the order of time.
+/// Accounts for a tick's time. `life` has all off-CPU intervals of its thread, sorted by time.
 pub fn account(life: &[OffCpuInterval], places: &Places, tick: &Tick) -> Account {
     let mut account = Account::default();
     let mut add = |spent, stack, ns: u64| {
@@ -116,7 +116,7 @@ pub fn account(life: &[OffCpuInterval], places: &Places, tick: &Tick) -> Account
         _ => ran_ns,
     };
     let sampled_ns = ran_ns - unsampled_ns;
-    // Shares are taken of sums, so that all of them together are the whole to the nanosecond.
+    // Rounds running sums, so that the parts add up to the whole exactly.
     let (mut before, mut given_ns) = (0_u64, 0_u64);
     for (_, stack, weight) in seen {
         before = before.saturating_add(*weight);

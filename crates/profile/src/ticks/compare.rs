@@ -1,4 +1,4 @@
-//! `compare`: the mean slow tick beside the mean of the rest, stack by stack, and where what it has more went to.
+//! `compare`: compares the average slow tick with the average of the rest, stack by stack, and finds the cause of the difference.
 
 use std::collections::BTreeMap;
 
@@ -13,86 +13,86 @@ use crate::names::Names;
 use crate::offcpu::OffCpuInterval;
 use crate::recording::Recording;
 
-/// So many ticks are slow at the least: one alone may be anything.
+/// The fewest slow ticks, because a single one may have any cause.
 const SLOW_MIN: usize = 3;
-/// Fewer ticks than this have no slowest hundredth worth the name.
+/// With fewer ticks, the slowest hundredth is too small.
 const TICKS_MIN: usize = 300;
-/// Who has less of the time of such waits than this is not named.
+/// A thread with a smaller share of such waits is not named.
 const MOST: f64 = 0.5;
-/// What explains less of the difference than this does not explain it.
+/// A cause with a smaller share of the difference does not explain it.
 const EXPLAINS: f64 = 0.5;
-/// A clock that comes less often than once in so much of a tick's work sees too little of one tick.
+/// With fewer sampling periods in the average tick, samples show too little.
 const PERIODS_A_TICK: u64 = 2;
-/// Slow ticks that are told one by one, the slowest first.
+/// The most slow ticks in the list, the slowest first.
 const LISTED_MAX: usize = 100;
 
-/// Slow ticks beside the rest.
+/// Slow ticks compared with the rest.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Ticks in all.
+    /// The number of ticks.
     pub ticks: usize,
-    /// Those that are slow.
+    /// The number of slow ticks.
     pub slow_ticks: usize,
-    /// A slow tick is at least so long, in nanoseconds.
+    /// The shortest slow tick, in nanoseconds.
     pub slow_from_ns: u64,
-    /// The mean slow tick, in nanoseconds.
+    /// The average slow tick, in nanoseconds.
     pub slow_mean_ns: u64,
-    /// The mean of the others.
+    /// The average of the rest.
     pub rest_mean_ns: u64,
-    /// The mean slow tick's time on a CPU.
+    /// The average slow tick's time on a CPU.
     pub slow_ran_ns: u64,
-    /// The mean of the others.
+    /// The average of the rest.
     pub rest_ran_ns: u64,
-    /// What it went to, the most grown first.
+    /// Time by kind, the largest difference first.
     pub growth: Vec<Growth>,
-    /// What makes most of the difference; none if slow ticks are no longer than others.
+    /// The main cause of the difference; none if slow ticks are not longer.
     pub top: Option<Top>,
-    /// The slow ones, the slowest first: no more than a hundred.
+    /// The slow ticks, slowest first, at most a hundred.
     pub slow: Vec<Slow>,
-    /// What is to be kept in mind.
+    /// Caveats.
     pub doubts: Vec<TicksCaveat>,
-    /// Mean nanoseconds a tick by stack, of the others.
+    /// Average nanoseconds a tick by stack, of the rest.
     #[serde(skip)]
     pub rest_folded: Folded,
-    /// Of the slow ones.
+    /// The same of the slow ticks.
     #[serde(skip)]
     pub slow_folded: Folded,
 }
 
-/// Time of one kind in the mean tick.
+/// Time of one kind in the average tick.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Growth {
-    /// Which.
+    /// The kind.
     pub spent: Spent,
     /// In slow ticks, in nanoseconds.
     pub slow_ns: u64,
-    /// In the others.
+    /// In the rest.
     pub rest_ns: u64,
 }
 
 impl Growth {
-    /// How much more it is in slow ticks.
+    /// The difference: slow ticks minus the rest.
     pub fn ns(&self) -> i64 {
         self.slow_ns.cast_signed().saturating_sub(self.rest_ns.cast_signed())
     }
 }
 
-/// What slow ticks have more than others.
+/// The main cause of the difference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Top {
-    /// Of which kind it is.
+    /// Its kind of time.
     pub spent: Spent,
-    /// How much of it a slow tick has more, in nanoseconds.
+    /// The difference of this kind, in nanoseconds.
     pub growth_ns: u64,
-    /// How much of the whole difference that is, from 0 to 1.
+    /// Its share of the whole difference, from 0 to 1.
     pub share: f64,
-    /// In which function of the program; none where no stack tells it.
+    /// The program's function; none without stacks.
     pub function: Option<String>,
-    /// Called by which.
+    /// Its caller.
     pub from: Option<String>,
-    /// The thread that ended the wait, most of the time.
+    /// The thread that ended most of these waits.
     pub ended_by: Option<String>,
-    /// The thread that took the CPU, most of the time.
+    /// The thread that took the CPU for most of the time.
     pub taken_by: Option<String>,
 }
 
@@ -101,56 +101,56 @@ pub struct Top {
 pub struct Slow {
     /// Its number.
     pub number: u64,
-    /// When it was due, or began, after the recording's beginning, in nanoseconds.
+    /// Its due time, or its begin, in nanoseconds since the start of the recording.
     pub at_ns: u64,
-    /// From when it was due, or began, until it was done.
+    /// From due, or begun, to done.
     pub length_ns: u64,
     /// How late it began.
     pub lateness_ns: u64,
-    /// How long it ran.
+    /// Its time on a CPU.
     pub ran_ns: u64,
-    /// What it has most of beyond the mean of the others.
+    /// The kind of time with the largest excess over the average of the rest.
     pub spent: Spent,
-    /// How much.
+    /// That excess.
     pub growth_ns: u64,
     /// In which function.
     pub function: Option<String>,
-    /// The thread that ended the longest such wait.
+    /// The thread that ended its longest wait of that kind.
     pub ended_by: Option<String>,
 }
 
-/// What is to be kept in mind.
+/// Caveats.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum TicksCaveat {
-    /// So few ticks have no slowest hundredth worth the name.
+    /// There are too few ticks for a slowest hundredth.
     FewTicks {
-        /// How many would do.
+        /// The number that is enough.
         enough: usize,
     },
-    /// Something is missing.
+    /// Data was lost.
     Lost {
-        /// So many records.
+        /// Lost records.
         records: u64,
-        /// So many samples.
+        /// Lost samples.
         samples: u64,
     },
-    /// The clock came too seldom to see into one tick.
+    /// The sampling rate is too low to see into a tick.
     Coarse {
-        /// From one sample to the next, in nanoseconds of CPU time; none if there were hardly any.
+        /// The sampling period in nanoseconds of CPU time; none if there are almost no samples.
         period_ns: Option<u64>,
-        /// A rate that would do, in Hz.
+        /// A sufficient rate, in Hz.
         enough_hz: u64,
     },
-    /// It is not known where the thread waits, so that a tick ends at its first sleep.
+    /// Waits have no stacks, so a tick ends at its first sleep.
     WaitsUnknown,
-    /// Slow ticks are slow for several reasons: the top one is less than half of the difference.
+    /// Slow ticks have several causes: the main one is less than half of the difference.
     Mixed,
-    /// Slow ticks are hardly longer than the others.
+    /// Slow ticks are hardly longer than the rest.
     Alike,
 }
 
-/// A cut recording with what each tick's time went to.
+/// The input of a comparison: a recording, its ticks and their time accounts.
 #[derive(Clone, Copy, Debug)]
 pub struct TickData<'a> {
     /// The recording.
@@ -161,13 +161,13 @@ pub struct TickData<'a> {
     pub life: &'a [OffCpuInterval],
     /// Its ticks.
     pub cut: &'a Cut,
-    /// What each of them went to.
+    /// The time account of each tick.
     pub accounts: &'a [Account],
-    /// From one sample to the next, in nanoseconds.
+    /// The sampling period in nanoseconds.
     pub period_ns: Option<u64>,
 }
 
-/// Sets the slowest `slow_share` of ticks, from 0 to 1, beside the rest; none if there are too few ticks for that.
+/// Compares the slowest `slow_share` (0 to 1) of ticks with the rest; none if there are too few ticks.
 pub fn compare(data: &TickData<'_>, slow_share: f64) -> Option<Comparison> {
     let ticks = &data.cut.ticks;
     let slow_ticks = ((ticks.len() as f64 * slow_share).ceil() as usize).max(SLOW_MIN);
@@ -210,7 +210,7 @@ fn mean_of(values: impl ExactSizeIterator<Item = u64>) -> u64 {
     (values.map(u128::from).sum::<u128>() / count) as u64
 }
 
-/// Mean nanoseconds a tick.
+/// Average nanoseconds a tick.
 fn mean(accounts: &[Account], of: &[usize]) -> Sums {
     let mut sums: BTreeMap<_, u128> = BTreeMap::new();
     for (spent, ns) in of.iter().filter_map(|at| accounts.get(*at)).flat_map(|account| &account.sums) {
@@ -246,7 +246,7 @@ impl TickData<'_> {
         }
     }
 
-    /// The intervals of one kind within these ticks.
+    /// The intervals of one kind in these ticks.
     fn intervals(&self, of: &[usize], spent: Spent) -> impl Iterator<Item = &OffCpuInterval> {
         let ticks = of.iter().filter_map(|at| self.cut.ticks.get(*at));
         ticks.flat_map(move |tick| {
@@ -256,7 +256,7 @@ impl TickData<'_> {
         })
     }
 
-    /// The thread that had most of the time of such intervals.
+    /// The thread with most of the time of these intervals.
     fn most<'b>(
         &self,
         intervals: impl Iterator<Item = &'b OffCpuInterval>,
@@ -275,7 +275,7 @@ impl TickData<'_> {
     }
 }
 
-/// Of the slow ticks `slow`, whose mean is `slow_sums` and `more_ns` longer than `rest`.
+/// The main cause for the slow ticks `slow`, whose average `slow_sums` is `more_ns` longer than `rest`.
 fn top(
     data: &TickData<'_>,
     paths: &Paths,
@@ -325,7 +325,7 @@ fn listed(data: &TickData<'_>, paths: &Paths, at: usize, rest: &Sums) -> Slow {
     }
 }
 
-/// As flame graphs want it: what a tick's time went to is the innermost frame, where that is not work.
+/// The input of a flame graph. The kind of time is the innermost frame, except for work.
 fn folded(data: &TickData<'_>, sums: &Sums) -> Folded {
     let tid = data.cut.tid;
     let pid = data.recording.threads.get(&tid).map_or(tid, |thread| thread.pid);

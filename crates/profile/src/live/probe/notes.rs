@@ -1,33 +1,32 @@
-//! Marks that a program was built with (USDT, `.note.stapsdt`): a provider's name, the mark's own, and where it is. A program that was
-//! stripped has them still.
+//! USDT markers (`.note.stapsdt`): provider, name and place. A stripped program still has them.
 
-/// What the section is called.
+/// The section's name.
 pub(super) const SECTION: &str = ".note.stapsdt";
-/// What the addresses in it are counted from is told by where this section was when they were written.
+/// The section whose address at link time is the base of the addresses in the notes.
 pub(super) const BASE_SECTION: &str = ".stapsdt.base";
-/// More marks than this are not read.
+/// The most markers.
 const NOTES_MAX: usize = 1 << 16;
 const OWNER: &[u8] = b"stapsdt\0";
 const KIND: u32 = 3;
 
-/// A mark.
+/// A marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Where it is, as the file counts; to be moved by as much as [`base`](Note::base) was.
+    /// Its address, to be corrected by the shift of [`base`](Note::base).
     pub address: u64,
-    /// Where the base was when it was written.
+    /// The base address at link time.
     pub base: u64,
-    /// Where a counter of those who look is, which has to be raised; zero if there is none.
+    /// The address of the semaphore that a tracer must raise; zero if there is none.
     pub semaphore: u64,
-    /// Whose it is.
+    /// Its provider.
     pub provider: String,
     /// Its name.
     pub name: String,
-    /// What it is told and where that is, as `8@%rdi`.
+    /// Its arguments, for example `8@%rdi`.
     pub arguments: String,
 }
 
-/// The marks of a section; those of which something is missing end the list.
+/// The markers of a section, up to the first incomplete one.
 pub fn parse_notes(section: &[u8]) -> Vec<Note> {
     let mut found = Vec::new();
     let mut rest = section;
@@ -39,7 +38,7 @@ pub fn parse_notes(section: &[u8]) -> Vec<Note> {
     found
 }
 
-/// The first note, if it is a mark, and what comes behind it.
+/// The first note, if it is a marker, and the rest.
 fn first(bytes: &[u8]) -> Option<(Option<Note>, &[u8])> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let (owner_bytes, body_bytes, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
@@ -59,7 +58,7 @@ fn mark(body: &[u8]) -> Option<Note> {
     Some(Note { address: word(0)?, base: word(8)?, semaphore: word(16)?, provider, name, arguments })
 }
 
-/// Which registers a mark's arguments are in, as bits of `PERF_REG_*`; none if one of them is in memory, or in what is no register here.
+/// The registers of a marker's arguments, as bits of `PERF_REG_*`; none if an argument is not in a known register.
 pub(super) fn registers_of(arguments: &str) -> Option<Vec<u32>> {
     arguments.split_ascii_whitespace().map(|argument| register(argument.split_once('@')?.1)).collect()
 }

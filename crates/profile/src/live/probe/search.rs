@@ -1,4 +1,4 @@
-//! Where a function begins in a file: by its name, as the linker or as people write it; and whether one begins at a byte at all.
+//! Finds a function in a file by its linker name or source name, and checks whether a function begins at an offset.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use crate::binaries::source::Odd;
 use crate::symbols::demangle;
 use crate::symbols::elf::{Image, Symbol, unpacked_max_bytes};
 
-/// So many names that are near are told.
+/// The most similar names in an error.
 const NEAR_MAX: usize = 5;
-/// Letters that may be other ones in a name that was meant.
+/// The most letters by which a similar name differs.
 const TYPOS_MAX: usize = 3;
-/// Longer names are not compared letter by letter.
+/// Longer names are not compared by letters.
 const COMPARED_MAX: usize = 80;
-/// What compilers write behind the name of a copy that is called in place of the function.
+/// Suffixes of compiler-made copies that are called instead of the function.
 const COPIES: [&str; 3] = [".constprop.", ".isra.", ".part."];
 
-/// What was found of a name.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Near {
-    /// The function begins at this address, as the file counts.
+    /// The function's address.
     Here(u64),
-    /// Several begin at these.
+    /// Several functions with their addresses.
     Several(BTreeMap<u64, String>),
-    /// None does; these are near.
+    /// No function; similar names.
     None(Vec<String>),
 }
 
-/// How well a name is what was asked for; the first one that any function has counts.
+/// How well a name matches. The best kind that any function has counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Match {
-    /// As the linker knows it.
+    /// The linker's name.
     Raw,
-    /// As people write it.
+    /// The source name.
     Written,
     /// A compiler's copy of that.
     Copy,
@@ -42,7 +42,7 @@ enum Match {
     Tail,
 }
 
-/// A function by its name, among all names of a file's functions.
+/// Finds a function among all names of a file.
 pub(super) fn by_name(functions: &[Symbol<'_>], asked: &str) -> Near {
     let mut best: Option<Match> = None;
     let mut found = BTreeMap::new();
@@ -78,7 +78,7 @@ fn matched(asked: &str, raw: &str, written: &str) -> Option<Match> {
     }
 }
 
-/// Names that may have been meant: those with what was asked in them, then those with a few other letters; the nearest first.
+/// Similar names: those that contain the request, then those that differ by a few letters, nearest first.
 fn near<'n>(asked: &str, names: impl Iterator<Item = std::borrow::Cow<'n, str>>) -> Vec<String> {
     let last = |name: &str| name.rsplit("::").next().unwrap_or(name).to_lowercase();
     let asked = last(asked);
@@ -100,14 +100,14 @@ fn near<'n>(asked: &str, names: impl Iterator<Item = std::borrow::Cow<'n, str>>)
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Where a function begins, by the tables for exceptions, which stripped files have too.
+/// Whether a function begins at an address, by the exception tables, which stripped files have too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begins {
     /// Here.
     Here,
-    /// Not here; the one around it, or before it, begins there.
+    /// No; the function around it or before it begins there.
     Not(Option<u64>),
-    /// The file does not say where functions begin.
+    /// The file has no such tables.
     Unknown,
 }
 
@@ -129,7 +129,7 @@ pub(super) fn begins_at<'a, R: ReadRef<'a>>(image: &Image<'a, R>, address: u64) 
     let mut bases = BaseAddresses::default().set_eh_frame(place(".eh_frame").unwrap_or(0));
     bases = place(".text").map_or(bases.clone(), |text| bases.set_text(text));
     let mut entries = frames.entries(&bases);
-    // What is damaged behind here is not read: what was read before it counts.
+    // After damage, the entries read so far count.
     while let Ok(Some(entry)) = entries.next() {
         let CieOrFde::Fde(partial) = entry else { continue };
         let Ok(whole) = partial.parse(|frames, bases, offset| frames.cie_from_offset(bases, offset)) else { continue };
