@@ -1,8 +1,8 @@
-//! What this machine does to a thread while nothing of evenkeel runs: it spins, it works, it sleeps. A live check that fails asks here
-//! whether the machine could have shown what the check is about, so that a hypervisor with other guests is not taken for a fault.
+//! Measures what this machine does to a bare thread that spins, works and sleeps. After a failure, a live check asks whether the machine was fit
+//! for it, so that a busy hypervisor does not look like a bug.
 //!
-//! Ask after each failed try. A try counts only if the machine was fit beside it; as many counted failures as a check has tries fail the
-//! check. With too few of them the check is not judged.
+//! Ask after each failed try. A try counts only if the machine was fit at that time. If all of a check's tries count and fail, the check fails.
+//! With fewer counted failures it is not judged.
 
 use std::num::NonZeroU64;
 
@@ -11,28 +11,28 @@ use evenkeel_sys::{clock, sched, thread};
 use crate::live;
 
 const SPIN_NS: u64 = 300_000_000;
-/// What an interrupt takes no longer than.
+/// The longest time of an interrupt.
 const GAP_NS: u64 = 100_000;
 const SLEEPS: usize = 100;
 const SLEEP_NS: u64 = 2_000_000;
 const WORKS: usize = 400;
-/// Below the disturbers of the tests, which are gone by then.
+/// Less than the tests' disturbers take, which have ended by then.
 const FIFO_PRIORITY: u8 = 50;
 
-/// What a test needs of its machine.
+/// What a test requires of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// The CPU to look at.
+    /// The CPU to examine.
     pub cpu: usize,
-    /// The most that may be missing of the time of a thread that spins.
+    /// The largest missing share of a spinning thread's time.
     pub missing: f64,
-    /// How late nine of ten timers may wake.
+    /// The largest p90 of timer lateness.
     pub late_ns: u64,
     /// The most CPU time that a sleep may cost.
     pub turn_ns: u64,
-    /// How much longer the same work may take at one time than at another.
+    /// The largest variation of the time of equal work.
     pub uneven: f64,
-    /// Whether it is a real-time thread that needs it, to which ordinary ones on its CPU do nothing.
+    /// Whether a real-time thread is tested, which ordinary threads do not disturb.
     pub is_real_time: bool,
 }
 
@@ -52,7 +52,7 @@ impl Needs {
         Needs::on_cpu(thread::affinity().unwrap().iter().last().unwrap())
     }
 
-    /// What the machine fails to offer at this moment; `None` if it is fit.
+    /// What the machine fails to meet now; `None` if it is fit.
     pub fn unmet(&self) -> Option<String> {
         let Machine { missing, late_ns, turn_ns, uneven, .. } = Machine::seen_by(self.cpu, self.is_real_time);
         let all = [
@@ -66,10 +66,10 @@ impl Needs {
     }
 }
 
-/// What a bare thread saw on one CPU.
+/// What a bare thread measured on one CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// The share of its time that a spinning thread did not see, in stretches that are too long for an interrupt.
+    /// The share of a spinning thread's time in gaps longer than an interrupt.
     pub missing: f64,
     /// How late its timers woke it, at the median.
     pub late_p50_ns: u64,
@@ -77,18 +77,18 @@ pub struct Machine {
     pub late_ns: u64,
     /// CPU time for a sleep and the way back.
     pub turn_ns: u64,
-    /// By how much the slowest tenth of equal works is slower than the fastest.
+    /// How much slower the slowest tenth of equal work is than the fastest.
     pub uneven: f64,
 }
 
 impl Machine {
-    /// As an ordinary thread sees it. Takes two thirds of a second.
+    /// Measures as an ordinary thread, in two thirds of a second.
     pub fn seen_on(cpu: usize) -> Machine {
         Machine::seen_by(cpu, false)
     }
 
     fn seen_by(cpu: usize, is_real_time: bool) -> Machine {
-        // A thread of its own: what it sets for itself ends with it.
+        // A thread of its own, because its settings end with it.
         let look = move || {
             thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
             thread::set_timer_slack_ns(Some(NonZeroU64::MIN)).unwrap();
@@ -180,7 +180,7 @@ pub fn holds(tries: usize, mut try_it: impl FnMut() -> Option<Result<(), String>
     false
 }
 
-/// The share that a thread has of its CPU while it does nothing but look at the clock.
+/// The share of a CPU that a thread gets while it only reads the clock.
 pub fn spinning_share() -> f64 {
     let spin = || {
         let (start_ns, cpu_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());

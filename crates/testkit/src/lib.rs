@@ -1,6 +1,6 @@
 //! Fixtures shared by the tests and live checks of evenkeel's crates. Every crate may use it as a dev-dependency; no product code may.
 //!
-//! Two kinds of tests exist, told apart by where they are:
+//! There are two kinds of tests, in different folders:
 //!
 //! - **Tests** are in `src/` and in `tests/suite/` of each crate. They give the same result on any machine at any load: pure code,
 //!   captured hosts, simulated servers and clocks, the real kernel where no timing decides. `make test` runs them.

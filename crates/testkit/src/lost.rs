@@ -1,18 +1,17 @@
-//! How much of a CPU's time is gone within one tick, as a watcher sees it: a real-time thread that sleeps for short steps and knows nothing of
-//! the server. It tells a tick that the server missed from one that the machine took away.
+//! How much of a CPU's time is lost within one tick. A watcher measures it: a real-time thread that sleeps in short steps, independent of the
+//! server. It distinguishes ticks that the server missed from ticks that the machine took.
 
 use std::collections::VecDeque;
 
 /// The watcher's sleep. Less lateness than this is no gap, or the usual lateness of timers would add up.
 pub const STEP_NS: u64 = 1_000_000;
 
-/// What must be gone at most for a tick to miss its period together with its own work, in one gap or in several. It is less where the work
-/// leaves less, as on a slow machine.
+/// The loss that makes a tick miss its period, together with its own work. It is less if the work takes more of the period, as on a slow machine.
 fn most_ns(period_ns: u64) -> u64 {
     period_ns / 2
 }
 
-/// What must be gone beside ticks whose median work is this: a tick may well take twice as long without a fault of the server's.
+/// The same for ticks with this median work. A tick may take twice the median without a fault of the server.
 pub fn enough_ns(period_ns: u64, work_p50_ns: u64) -> u64 {
     period_ns.saturating_sub(2 * work_p50_ns).clamp(STEP_NS, most_ns(period_ns))
 }
@@ -22,17 +21,17 @@ pub fn enough_ns(period_ns: u64, work_p50_ns: u64) -> u64 {
 pub struct Lost {
     /// When each gap ended, and its length.
     gaps: VecDeque<(u64, u64)>,
-    /// Two gaps that hurt one tick end within its period and the length of the second. That is less than what is enough alone.
+    /// Two gaps that affect one tick end within its period plus the length of the second, which is less than the loss that is enough alone.
     one_tick_ns: u64,
 }
 
 impl Lost {
-    /// Beside ticks of this period.
+    /// A watcher for ticks of this period.
     pub fn beside(period_ns: u64) -> Lost {
         Lost { gaps: VecDeque::new(), one_tick_ns: period_ns + most_ns(period_ns) }
     }
 
-    /// The watcher woke at `end_ns`, so late. Returns all that it lost within one tick.
+    /// Adds a wake-up at `end_ns`, which was late by that much. Returns the loss within one tick.
     pub fn add(&mut self, end_ns: u64, late_ns: u64) -> u64 {
         self.gaps.retain(|(before_ns, _)| before_ns + self.one_tick_ns >= end_ns);
         if late_ns < STEP_NS {

@@ -1,9 +1,9 @@
-//! Captured hosts and files of every format that are cut, flipped and spliced by chance, but the same way each time.
+//! Mutates captured hosts and files of every format at random, but reproducibly.
 
 use std::fs;
 use std::path::Path;
 
-/// A captured host in lines, without the first and the last, which tell that it is one and that it is whole.
+/// The lines of a captured host, without the first and the last, which mark the format and the end.
 pub type Lines = Vec<String>;
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a stream that a number alone reproduces.
@@ -45,7 +45,7 @@ fn value_of(line: &str) -> usize {
     marks.iter().filter_map(|mark| line.find(mark).map(|at| at + mark.len())).min().unwrap_or(line.len())
 }
 
-/// Changes one line's value: a bit of it, its length, or what another machine says there.
+/// Changes one line's value: a bit, the length, or the value of another host.
 fn change_value(lines: &mut Lines, other: &Lines, chance: &mut Chance) {
     let at = chance.below(lines.len());
     let Some(line) = lines.get(at) else { return };
@@ -68,7 +68,7 @@ fn change_value(lines: &mut Lines, other: &Lines, chance: &mut Chance) {
     lines[at] = format!("{head}{}", String::from_utf8_lossy(&bytes).replace('\n', ""));
 }
 
-/// Takes lines out, doubles them, or puts some of another machine among them.
+/// Removes lines, doubles them, or inserts some of another host.
 fn change_lines(lines: &mut Lines, other: &Lines, chance: &mut Chance) {
     let start = chance.below(lines.len());
     let end = (start + 1 + chance.below(8)).min(lines.len());
@@ -94,7 +94,7 @@ pub fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
         }
     }
     let mut text = format!("evenkeel-capture 1\n{}\nend\n", lines.join("\n"));
-    // A few lose their end, as files do that were cut on their way.
+    // A few lose their end, like truncated files.
     if chance.below(32) == 0 {
         let mut cut = chance.below(text.len());
         while !text.is_char_boundary(cut) {
@@ -105,10 +105,10 @@ pub fn mutated(hosts: &[Lines], chance: &mut Chance) -> String {
     text
 }
 
-/// The longest file that comes of a mutation, in characters.
+/// The longest mutated file, in characters.
 const CHARS_MAX: usize = 64 << 10;
 
-/// Characters that mean something somewhere: ends, marks, bytes with their upper bit, what a terminal obeys.
+/// Characters with a meaning somewhere: ends, separators, bytes with the upper bit, terminal controls.
 const ODD: [char; 16] =
     ['\0', '\n', '\r', '"', '\\', '{', '[', '=', ' ', '-', '9', '\u{7f}', '\u{80}', '\u{ff}', '\u{9b}', '\u{202e}'];
 
@@ -135,7 +135,7 @@ fn some_range(length: usize, most: usize, chance: &mut Chance) -> std::ops::Rang
     start..(start + 1 + chance.below(most)).min(length)
 }
 
-/// Puts one of [`NUMBERS`] in the place of a number, if a digit follows somewhere behind where chance points.
+/// Replaces a number after a random position with one of [`NUMBERS`].
 fn change_number(text: &mut Vec<char>, chance: &mut Chance) {
     let from = chance.below(text.len());
     let is_digit = |char: &char| char.is_ascii_digit();

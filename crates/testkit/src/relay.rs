@@ -6,31 +6,31 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What it does to packets that are measured with; all others it lets pass.
+/// What it does to measured packets; it passes all others.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
     /// Nothing.
     Pass,
-    /// Drops each so many-th.
+    /// Drops every n-th.
     Drop(u64),
-    /// Sends each so many-th after the one that follows it.
+    /// Swaps every n-th with the next one.
     Swap(u64),
-    /// Sends each so many-th twice.
+    /// Sends every n-th twice.
     Double(u64),
-    /// Keeps each for so long.
+    /// Delays each by this time.
     Delay(Duration),
-    /// Keeps everything for so long, once, at this packet.
+    /// Delays everything once, at this packet, by this time.
     Stall(u64, Duration),
 }
 
 /// What it did in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Did {
-    /// Packets that came to it.
+    /// Received packets.
     pub came: u64,
-    /// Packets that it spoiled.
+    /// Packets that it dropped, swapped, doubled or delayed.
     pub spoiled: u64,
-    /// How long it kept each, in nanoseconds, if it is one that delays.
+    /// The delay of each in nanoseconds, if it delays.
     pub kept_ns: Vec<u64>,
 }
 
@@ -44,11 +44,11 @@ pub struct Relay {
     back: Arc<Mutex<Did>>,
 }
 
-/// The kinds of packets that are played with: echoes, counted packets, answers to echoes, packets that a server was asked for.
+/// The kinds of measured packets: echoes, counted packets, answers to echoes, packets requested from a server.
 const PLAYED: [u8; 4] = [3, 4, 68, 70];
 
 impl Relay {
-    /// Stands before `server`.
+    /// Starts a relay in front of `server`.
     ///
     /// # Panics
     /// If the loopback device has no free port.
@@ -126,12 +126,12 @@ impl Relay {
         Relay { at, stop, threads, there: did_there, back: did_back }
     }
 
-    /// Where it stands.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.at
     }
 
-    /// Ends it, and gives what it did on the way there and back.
+    /// Ends it. Returns what it did in each direction.
     ///
     /// # Panics
     /// If one of its threads did.

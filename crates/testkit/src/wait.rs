@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Looks again and again until `found` gives something.
+/// Polls until `found` returns something.
 ///
 /// # Panics
 /// If it gives nothing for a minute.
@@ -21,7 +21,7 @@ pub fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Looks again and again until `is_so`.
+/// Polls until `is_so` is true.
 ///
 /// # Panics
 /// If it is not so for a minute.

@@ -57,7 +57,7 @@ fn numbers(text: &str, column: usize) -> Vec<f64> {
 }
 
 impl Noise {
-    /// What so many windows in a row would be, B's and A's alike.
+    /// A series of windows, the same for A and B.
     pub fn windows(&self, count: usize, random: &mut ChaCha8Rng) -> Vec<f64> {
         if let Made::Recorded(trace) = &self.made {
             let start = random.random_range(0..trace.len());
@@ -88,9 +88,9 @@ impl Noise {
         }
     }
 
-    /// Pairs in the order of the coin, as evenkeel measures, B's windows multiplied by `ratio`.
+    /// Pairs in random order, as evenkeel measures, with B's windows multiplied by `ratio`.
     pub fn pairs(&self, count: usize, ratio: f64, seed: u64) -> Vec<Pair> {
-        // Another stream than the coin's: the machine does not know how the coin will fall.
+        // A random stream of its own, because noise is independent of the order of arms.
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(1);
         let windows = self.windows(2 * count, &mut random);
@@ -102,7 +102,7 @@ impl Noise {
     }
 }
 
-/// Box and Muller's.
+/// The Box-Muller transform.
 fn normal(random: &mut ChaCha8Rng) -> f64 {
     let (radius, angle) = (1.0 - random.random::<f64>(), random.random::<f64>());
     (-2.0 * radius.ln()).sqrt() * (TAU * angle).cos()

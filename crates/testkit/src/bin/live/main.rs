@@ -1,5 +1,5 @@
-//! `evenkeel-live`: runs the live checks of all crates, one at a time, and says of each whether it passed, failed, or could not be judged on
-//! this machine. `make live` starts it.
+//! `evenkeel-live`: runs the live checks of all crates, one at a time. Each passes, fails, or could not be judged on this machine. `make live`
+//! starts it.
 
 mod check;
 mod choose;

@@ -1,4 +1,4 @@
-//! Where the live checks are: the program `live` of each crate, which lists its checks itself.
+//! Finds the live checks: the program `live` of each crate lists them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::check::Check;
 use crate::results::Results;
 
-/// How long each check took when that was last recorded, so that a run can say beforehand how long it takes.
+/// The recorded time of each check, to predict the time of a run.
 const SECONDS_FILE: &str = "crates/testkit/live-seconds.txt";
-/// What a check is expected to take that is not in the list.
+/// The expected time of a check that is not in the list.
 const SECONDS_UNKNOWN: u64 = 10;
 
 /// Builds the programs, and asks each for its checks.
@@ -72,7 +72,7 @@ fn recorded(top: &Path) -> BTreeMap<String, u64> {
     text.lines().filter_map(line).collect()
 }
 
-/// Writes what the checks took in this run and the one that it continues; of the others, what was known. Checks that are gone are left out.
+/// Writes the times of this run and the continued one, and the old times of other checks. Removed checks are dropped.
 pub(crate) fn record(top: &Path, checks: &[Check], results: &Results) -> Result<()> {
     let mut seconds: BTreeMap<&str, u64> = checks.iter().map(|check| (check.name.as_str(), check.seconds)).collect();
     for result in results.all() {

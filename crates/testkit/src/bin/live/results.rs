@@ -1,4 +1,4 @@
-//! What came of the checks: told as they end, kept in `target/live/results.jsonl`, and summed up at the end.
+//! The results of checks: printed as they end, stored in `target/live/results.jsonl`, and summarized at the end.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,11 +14,11 @@ use crate::check::Check;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
-    /// It held, after so many failures on a fit machine.
+    /// It passed, after this many failures on a fit machine.
     Passed { failed_before: usize },
     /// It failed on a fit machine.
     Failed { output: String },
-    /// This machine could not show it.
+    /// This machine could not judge it.
     NotJudged { why: String },
 }
 
@@ -32,7 +32,7 @@ impl Outcome {
     }
 }
 
-/// What came of one check.
+/// The result of one check.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CheckResult {
     pub(crate) name: String,
@@ -40,7 +40,7 @@ pub(crate) struct CheckResult {
     pub(crate) seconds: f64,
 }
 
-/// What came of all checks of this run, and of the run before that it goes on with.
+/// The results of this run, and of the previous run that it continues.
 pub(crate) struct Results {
     path: PathBuf,
     file: File,
@@ -49,7 +49,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Starts anew, or goes on with the last run.
+    /// Starts a new run, or continues the last one.
     pub(crate) fn open(top: &Path, resume: bool) -> Result<Results> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| top.join("target"), PathBuf::from);
         let folder = target.join("live");
@@ -62,7 +62,7 @@ impl Results {
         Ok(Results { path, file, before, now: Vec::new() })
     }
 
-    /// The checks whose last result, in the run that this one goes on with, is that they passed.
+    /// The checks that passed in the continued run.
     pub(crate) fn passed(&self) -> BTreeSet<String> {
         let mut passed = BTreeSet::new();
         for result in &self.before {
@@ -78,18 +78,18 @@ impl Results {
         &self.now
     }
 
-    /// The results of this run, after those of the run that it goes on with.
+    /// All results, those of the continued run first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &CheckResult> {
         self.before.iter().chain(&self.now)
     }
 
-    /// Says which check begins.
+    /// Prints which check begins.
     pub(crate) fn announce(&self, number: usize, of: usize, check: &Check) {
         print!("[{number}/{of}] {} ({} s) ... ", check.name, check.seconds);
         let _ = std::io::stdout().flush();
     }
 
-    /// Says how it ended, and keeps it.
+    /// Prints and stores a result.
     pub(crate) fn add(&mut self, result: CheckResult) -> Result<()> {
         let seconds = result.seconds;
         match &result.outcome {
@@ -127,7 +127,7 @@ impl Results {
     }
 }
 
-/// A time as people say it.
+/// A time as text.
 pub(crate) fn time(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
 }

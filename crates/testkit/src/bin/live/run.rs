@@ -1,5 +1,5 @@
-//! One check: a look at the machine, the check in a process of its own, and, if it fails, another look. A failure counts only on a machine
-//! that was fit before and after.
+//! Runs one check: it examines the machine, runs the check in its own process, and after a failure examines the machine again. A failure counts
+//! only if the machine was fit before and after.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -14,16 +14,16 @@ use evenkeel_testkit::live::NOT_JUDGED_VARIABLE;
 use crate::check::Check;
 use crate::results::{CheckResult, Outcome};
 
-/// What a look at the machine takes.
+/// The time of one examination.
 pub(crate) const LOOK_SECONDS: u64 = 1;
-/// A check that fails once on a fit machine is run again: the machine may have paused in its middle, which no look sees.
+/// A check that fails once on a fit machine runs again, because the machine may have paused during the check.
 const RUNS_MAX: usize = 2;
 /// The most of all CPU time that the hypervisor may take during a check.
 const STEAL_SHARE_MAX: f64 = 0.02;
-/// A check hangs if it takes so many times what is expected, and this much besides.
+/// A check hangs if it takes this multiple of its expected time, plus this much.
 const HANG_FACTOR: u32 = 10;
 const HANG_SECONDS: u64 = 120;
-/// What is kept of a failed check's output, in lines.
+/// The lines kept of a failed check's output.
 const OUTPUT_LINES: usize = 40;
 
 /// How one run of a check ended.
@@ -63,7 +63,7 @@ fn once(check: &Check) -> Result<Ended> {
     let file = std::fs::File::create(&output)?;
     let mut command = Command::new(&check.program);
     command.args(["--exact", &check.name_in_program, "--test-threads=1", "--nocapture", "--include-ignored"]);
-    // As cargo starts it: golden files are found by the folder of the crate.
+    // Like cargo, it starts in the crate's folder, where golden files are.
     command
         .current_dir(&check.folder)
         .env("CARGO_MANIFEST_DIR", &check.folder)
@@ -88,7 +88,7 @@ fn once(check: &Check) -> Result<Ended> {
     })
 }
 
-/// Whether it succeeded; nothing if it was ended because it took too long.
+/// Whether it succeeded; `None` if it hung and was killed.
 fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
     let begun = Instant::now();
     loop {
@@ -96,7 +96,7 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<bool>> {
             return Ok(Some(status.success()));
         }
         if begun.elapsed() > limit {
-            // Its own group, so that what it started ends too.
+            // Its own process group, so that its children end too.
             let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
             child.wait()?;
             return Ok(None);
@@ -110,7 +110,7 @@ fn last_lines(text: &str) -> String {
     lines[lines.len().saturating_sub(OUTPUT_LINES)..].join("\n")
 }
 
-/// What some CPU fails to offer at this moment.
+/// What a CPU fails to meet now.
 fn unfit() -> Option<String> {
     let cpus: Vec<usize> = thread::affinity().map(|cpus| cpus.iter().collect()).unwrap_or_default();
     let look = |cpu: usize| std::thread::spawn(move || Some(format!("CPU {cpu}: {}", Needs::on_cpu(cpu).unmet()?)));
