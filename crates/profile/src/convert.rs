@@ -21,7 +21,7 @@ const MARK_USER: u64 = -512_i64 as u64;
 const KERNEL: &str = "[kernel.kallsyms]";
 /// As many mappings of parents are copied for their children in all; a child that maps nothing before it runs a program costs none.
 const COPIES_MAX: usize = 1 << 20;
-/// More doubts than this are not told.
+/// More caveats than this are not told.
 const DOUBTS_MAX: usize = 16;
 
 /// The last chains of so many processes are kept.
@@ -74,10 +74,10 @@ impl<'u> Converter<'u> {
         self.build_ids = by_path;
     }
 
-    /// That what comes out is to be doubted.
-    pub fn doubt(&mut self, doubt: RecordingCaveat) {
-        if self.recording.doubts.len() < DOUBTS_MAX {
-            self.recording.doubts.push(doubt);
+    /// That what comes out is to be caveat_text.
+    pub fn caveat(&mut self, caveat: RecordingCaveat) {
+        if self.recording.caveats.len() < DOUBTS_MAX {
+            self.recording.caveats.push(caveat);
         }
     }
 
@@ -249,8 +249,8 @@ impl<'u> Converter<'u> {
             self.copies = self.copies.saturating_add(maps.count());
             if self.copies > COPIES_MAX {
                 *maps = Rc::default();
-                if !self.recording.doubts.contains(&RecordingCaveat::TooManyProcesses) {
-                    self.recording.doubts.push(RecordingCaveat::TooManyProcesses);
+                if !self.recording.caveats.contains(&RecordingCaveat::TooManyProcesses) {
+                    self.recording.caveats.push(RecordingCaveat::TooManyProcesses);
                 }
             }
         }

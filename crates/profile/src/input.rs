@@ -1,4 +1,4 @@
-//! Recordings out of files, whatever wrote them: what a file is, is told by what it begins with.
+//! Reads recordings of any supported format. A file's first bytes show its format.
 
 use crate::perf::bytes::Malformed;
 use crate::perf::file::PerfFile;
@@ -9,27 +9,27 @@ use crate::unwind::Unwind;
 /// Why a recording could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// It is no recording that is known here.
+    /// It is not a known recording format.
     #[error("{0}")]
     NotKnown(&'static str),
-    /// It is a `perf.data` file, and something is wrong with it.
+    /// It is an invalid `perf.data` file.
     #[error(transparent)]
     Data(#[from] Malformed),
-    /// It is text, and not that of `perf script`.
+    /// It is text, but not from `perf script`.
     #[error(transparent)]
     Text(#[from] BadLine),
 }
 
-/// What files begin with that are often tried, and what to do about them.
+/// The first bytes of files that users often try, with advice.
 const OTHERS: &[(&[u8], &str)] = &[
     (b"\x1f\x8b", "it is compressed with gzip: decompress it first"),
     (b"\x28\xb5\x2f\xfd", "it is compressed with zstd: decompress it first"),
     (b"\xfd7zXZ\0", "it is compressed with xz: decompress it first"),
-    (b"PERFFILE", "it was written by perf of before 2014, in a form that is not read here"),
-    (b"\x7fELF", "it is a program, and no recording"),
+    (b"PERFFILE", "it was written by a perf from before 2014, whose format evenkeel does not read"),
+    (b"\x7fELF", "it is a program, not a recording"),
 ];
 
-/// Looks at the first bytes of a file, as many as there are up to some thousands: whether the rest may be a recording.
+/// Checks by the first bytes of a file whether it may be a recording.
 ///
 /// # Errors
 /// If it can't be one.
@@ -44,7 +44,7 @@ pub fn check_head(head: &[u8]) -> Result<(), ReadError> {
         return Err(ReadError::NotKnown(what));
     }
     if head.iter().take(4096).any(|byte| *byte == 0) {
-        return Err(ReadError::NotKnown("it is neither a perf.data file nor text that perf script printed"));
+        return Err(ReadError::NotKnown("it is neither a perf.data file nor the output of perf script"));
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! `Recording`: what was seen of a machine for a while, whoever recorded it: samples with their stacks, switches, the threads and files that
-//! they are of. It is data; names of functions come later, from [`Names`](crate::names::Names).
+//! `Recording`: a recording from any source: samples with stacks, switches, threads and files. Function names come later, from
+//! [`Names`](crate::names::Names).
 
 use std::collections::BTreeMap;
 
@@ -8,65 +8,63 @@ use crate::stack::{Frame, Hint, ModuleId, Modules, StackId, Stacks};
 /// A recording.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// The machine that it was made on.
+    /// The recorded machine.
     pub machine: Machine,
-    /// The events that samples are of.
+    /// The events of samples.
     pub events: Vec<Event>,
-    /// The threads, by their number. One that another one took over is told by its last name.
+    /// The threads by number. If a number was reused, it has the last name.
     pub threads: BTreeMap<u32, Thread>,
-    /// The files that code was in.
+    /// The files with code.
     pub modules: Modules,
-    /// Every stack that was seen, once.
+    /// Each stack, once.
     pub stacks: Stacks,
     /// In the order of time.
     pub samples: Vec<Sample>,
     /// In the order of time.
     pub switches: Vec<Switch>,
-    /// What was mapped where, in the order of time: an address of data, such as a page fault's, is told by it.
+    /// The mappings, sorted by time. They identify addresses of data, such as that of a page fault.
     pub mappings: Vec<Mapping>,
-    /// Which threads began and ended meanwhile, in the order of time.
+    /// Threads that started or ended, sorted by time.
     pub lives: Vec<Life>,
-    /// What samples of tracepoints and of places in programs carry: see [`Sample::raw`].
+    /// The raw data of tracepoints and probes: see [`Sample::raw`].
     pub raw: Vec<u8>,
-    /// What is missing.
+    /// What was lost.
     pub lost: Lost,
-    /// The clock of all its times, as clock_gettime(2) numbers it; none for the kernel's own, which no program can read.
+    /// The clock of its times, by its number for clock_gettime(2); none for the kernel's own clock, which programs can't read.
     pub clock: Option<i32>,
-    /// The first and the last moment of which something is told, on the recording's clock.
+    /// Its first and last time, on its own clock.
     pub span: Span,
-    /// What to doubt of it, such as that its file ends too early.
-    pub doubts: Vec<RecordingCaveat>,
+    /// Caveats, for example that the end of its file is missing.
+    pub caveats: Vec<RecordingCaveat>,
 }
 
-/// Why a recording is not all that it should be.
+/// A caveat of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingCaveat {
-    /// Its file ends too early.
-    #[error("its end is missing, and was not read: {why}")]
+    /// The end of its file is missing.
+    #[error("the end of the file is missing: {why}")]
     EndMissing {
-        /// What is wrong there.
+        /// What is wrong.
         why: String,
     },
     /// The program that recorded was killed.
-    #[error("perf did not come to its end: what it writes last is missing")]
+    #[error("perf was stopped before it finished the file, so names of events, machine and build IDs are missing")]
     Unfinished,
-    /// More processes were made than whose maps are kept.
-    #[error(
-        "so many processes were made that what later ones have from their parents is not told: their code has no names"
-    )]
+    /// More processes were created than the reader keeps mappings for.
+    #[error("so many processes were created that mappings of later ones are unknown, and their code has no names")]
     TooManyProcesses,
-    /// Lines that are none of `perf script`.
-    #[error("lines that could not be read were passed over: {count}, the first is line {first}")]
+    /// Lines that are not from `perf script`.
+    #[error("{count} unreadable lines were skipped, the first is line {first}")]
     BadLines {
         /// How many.
         count: u64,
-        /// The first of them, from 1.
+        /// The number of the first, from 1.
         first: usize,
     },
 }
 
 impl Recording {
-    /// Forgets the stacks of all samples but those that `is_wanted`: who asks of a few threads need not find names for all others.
+    /// Drops the stacks of all samples except wanted ones, so that other threads need no names.
     pub fn keep_stacks(&mut self, is_wanted: impl Fn(&Sample) -> bool) {
         let wanted = self.samples.iter().filter(|sample| is_wanted(sample)).map(|sample| sample.stack);
         let (mut stacks, became) = self.stacks.only(wanted);
@@ -79,12 +77,12 @@ impl Recording {
     }
 }
 
-/// From one moment up to another, in nanoseconds of the recording's clock.
+/// A time span in nanoseconds of the recording's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The first.
+    /// Its start.
     pub start_ns: u64,
-    /// Up to here.
+    /// Its end.
     pub end_ns: u64,
 }
 
@@ -94,43 +92,43 @@ impl Span {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Whether a moment lies in it.
+    /// Whether a time lies in it.
     pub fn contains(&self, at_ns: u64) -> bool {
         (self.start_ns..self.end_ns).contains(&at_ns)
     }
 }
 
-/// Where a recording was made.
+/// The machine of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name.
+    /// Its host name.
     pub host: Option<String>,
-    /// Its kernel, as `uname -r` has it.
+    /// Its kernel, as in `uname -r`.
     pub kernel: Option<String>,
-    /// Its architecture, as `uname -m` has it.
+    /// Its architecture, as in `uname -m`.
     pub architecture: Option<String>,
     /// How many CPUs are online.
     pub cpus: Option<u32>,
     /// The command that made the recording.
     pub command: Vec<String>,
-    /// Where its kernel's code began (`_text`), where that was told: it is another place after each boot.
+    /// The address of its kernel's code (`_text`), if known. It changes at each boot.
     pub kernel_text: Option<u64>,
 }
 
 /// Number of an event of a recording: its place in [`Recording::events`].
 pub type EventId = u16;
 
-/// What samples are taken of.
+/// A sampled event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its name as perf has it: `cpu-clock`, `context-switches`, `sched:sched_waking`.
+    /// Its name in perf: `cpu-clock`, `context-switches`, `sched:sched_waking`.
     pub name: String,
-    /// What a sample's weight counts.
+    /// The unit of weights.
     pub unit: Unit,
 }
 
 impl Event {
-    /// Whether its samples say what ran on a CPU: a clock's or a counter's do, a switch's or a fault's say what happened.
+    /// Whether its samples show what ran on a CPU (clocks and counters), instead of single events (switches, faults).
     pub fn is_on_cpu(&self) -> bool {
         const ON_CPU: &[&str] = &["cycles", "instructions", "ref-cycles", "cpu-cycles", "cpu", "cpu_core", "cpu_atom"];
         self.is_clock() || ON_CPU.contains(&self.name_alone())
@@ -141,16 +139,16 @@ impl Event {
         matches!(self.name_alone(), "cpu-clock" | "task-clock")
     }
 
-    /// Without what perf writes behind it: `cpu-clock:pppH`, `cpu-clock/freq=99/`.
+    /// The name without perf's modifiers: `cpu-clock:pppH`, `cpu-clock/freq=99/`.
     fn name_alone(&self) -> &str {
         self.name.split([':', '/']).next().unwrap_or(&self.name)
     }
 }
 
-/// What a weight counts.
+/// The unit of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Nanoseconds of a CPU.
+    /// Nanoseconds of CPU time.
     Nanoseconds,
     /// Events, such as cycles or faults.
     Events,
@@ -161,101 +159,101 @@ pub enum Unit {
 pub struct Thread {
     /// Its process.
     pub pid: u32,
-    /// Its name, if it was told.
+    /// Its name, if known.
     pub name: Option<String>,
 }
 
 /// A sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Of which event.
+    /// Its event.
     pub event: EventId,
-    /// When, on the recording's clock.
+    /// Its time on the recording's clock.
     pub at_ns: u64,
-    /// On which CPU.
+    /// Its CPU.
     pub cpu: u32,
-    /// Of which process.
+    /// Its process.
     pub pid: u32,
-    /// Of which thread.
+    /// Its thread.
     pub tid: u32,
-    /// Where it was.
+    /// Its stack.
     pub stack: StackId,
-    /// How much it stands for, in the event's unit.
+    /// Its weight in the event's unit.
     pub weight: u64,
-    /// The address that the event is about; zero where it has none.
+    /// The event's address; zero if it has none.
     pub address: u64,
-    /// A tracepoint's own bytes: where in [`Recording::raw`], and how many. Of a place in a program that was asked for registers: which those
-    /// are (`PERF_REG_*`, one bit each), then each in that order, eight bytes all.
+    /// A tracepoint's data: its offset in [`Recording::raw`] and its length. For a probe with registers: the mask of registers (`PERF_REG_*`), then
+    /// each register, eight bytes each.
     pub raw: (u32, u32),
 }
 
-/// A thread was given a CPU, or gave it away.
+/// A switch-in or a switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// When, on the recording's clock.
+    /// Its time on the recording's clock.
     pub at_ns: u64,
-    /// On which CPU.
+    /// Its CPU.
     pub cpu: u32,
-    /// Its process; 0 of the idle one.
+    /// Its process; 0 for idle.
     pub pid: u32,
-    /// The thread; 0 is the idle one.
+    /// The thread; 0 for idle.
     pub tid: u32,
-    /// Which of the two.
+    /// In or out.
     pub turn: Turn,
-    /// The process and thread that ran before it, or runs after it; told only where whole CPUs were watched.
+    /// The process and thread that ran before or runs next. Known only if whole CPUs were recorded.
     pub other: Option<(u32, u32)>,
 }
 
-/// What happened to a thread.
+/// The kind of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It was given a CPU.
+    /// The thread got a CPU.
     In,
     /// It went to sleep.
     Slept,
-    /// It lost the CPU while it still had something to do.
+    /// It lost the CPU while it was runnable.
     Preempted,
 }
 
-/// A thread began or ended.
+/// A thread started or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// When, on the recording's clock.
+    /// Its time on the recording's clock.
     pub at_ns: u64,
     /// Its process.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// The process of the one that made it; none where it ended.
+    /// Its parent process; none if it ended.
     pub made_by: Option<u32>,
 }
 
-/// A file, or memory of none, was mapped.
+/// A new mapping, of a file or of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// When; zero for those that were there before.
+    /// Its time; zero if it existed before the recording.
     pub at_ns: u64,
-    /// Into which process.
+    /// Its process.
     pub pid: u32,
-    /// From where.
+    /// Its first address.
     pub start: u64,
-    /// Up to where.
+    /// Its end.
     pub end: u64,
     /// What.
     pub module: ModuleId,
 }
 
-/// What a recording lacks.
+/// What a recording lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Records that nobody read in time.
+    /// Records that were not read in time.
     pub records: u64,
     /// Samples that the kernel or the hardware lost.
     pub samples: u64,
-    /// How often the kernel stopped sampling for a while, because it took too much.
+    /// How often the kernel paused sampling, because it took too much time.
     pub throttled: u64,
-    /// Records of samples that could not be used, because they lack a time or say what can't be.
+    /// Invalid samples, for example without a time.
     pub odd: u64,
-    /// Samples whose stack goes on beyond what could be followed of it.
+    /// Samples whose stack is cut off.
     pub cut_off: u64,
 }

@@ -34,7 +34,7 @@ pub struct BadLine {
 /// More events are added up as the last one.
 const EVENTS_MAX: usize = 4096;
 
-/// Reads what `perf script` printed. Lines that are none of its are passed over, and told as a doubt.
+/// Reads what `perf script` printed. Lines that are none of its are passed over, and told as a caveat.
 ///
 /// # Errors
 /// If no line is one of a sample or a switch, with the first line that says something else.
@@ -183,10 +183,10 @@ impl Reader {
         let mut recording = self.recording;
         if recording.samples.is_empty() && recording.switches.is_empty() {
             let line = self.odd.map_or(1, |(line, _)| line);
-            return Err(BadLine { what: "this is no sample as perf script prints them, and no line is", line });
+            return Err(BadLine { what: "no line is a sample in the format of perf script", line });
         }
         if let Some((line, count)) = self.odd {
-            recording.doubts.push(RecordingCaveat::BadLines { count, first: line });
+            recording.caveats.push(RecordingCaveat::BadLines { count, first: line });
         }
         recording.samples.sort_by_key(|sample| sample.at_ns);
         recording.switches.sort_by_key(|switch| switch.at_ns);
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn lines_of_nobody_are_told_as_a_doubt() {
         let recording = parse(b"hello\na 1 2 e:\n  1 f (x)\n\nworld\n").unwrap();
-        assert_eq!(recording.doubts, [RecordingCaveat::BadLines { count: 2, first: 1 }]);
+        assert_eq!(recording.caveats, [RecordingCaveat::BadLines { count: 2, first: 1 }]);
         let refused = parse(b"\nhello\nworld\n").unwrap_err();
         assert_eq!(refused.line, 2);
     }

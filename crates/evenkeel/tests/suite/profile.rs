@@ -69,7 +69,7 @@ fn a_recording_is_narrowed_by_what_is_in_it() {
     for options in ["--thread nobody", "--pid 99", "--cpu 7", "--event cycles"] {
         let seen = scene.run(&format!("profile view a.txt {options}"));
         assert_eq!(seen.code, 2, "{options}: {seen}");
-        assert!(seen.stderr.contains("there is "), "{options}: {seen}");
+        assert!(seen.stderr.contains("the recording has "), "{options}: {seen}");
     }
     let seen = scene.run("profile view a.txt --off-cpu");
     assert!(seen.code == 2 && seen.stderr.contains("no switches"), "{seen}");
@@ -162,7 +162,7 @@ fn a_process_that_is_not_there_is_told() {
         ("profile ticks --pid 4194300 --seconds 1", no_such),
         ("profile ticks --pid 4194300 --thread game --seconds 1", no_such),
         ("profile ticks --pid 4194300 --at tick --seconds 1", no_such),
-        ("profile switches a.txt --pid 99", "nothing was recorded of process \"99\": there is 10"),
+        ("profile switches a.txt --pid 99", "process \"99\" is not in it; the recording has 10"),
     ];
     for (line, words) in table {
         let seen = scene.run(line);
@@ -176,7 +176,7 @@ fn what_is_wrong_with_a_recording_is_said_by_every_question() {
     let scene = scene();
     let text = scene.read("a.txt");
     scene.write("odd.txt", format!("this is no sample\n{text}"));
-    let wrong = "lines that could not be read were passed over: 1, the first is line 1";
+    let wrong = "1 unreadable lines were skipped, the first is line 1";
     let seen = scene.run("profile view odd.txt");
     assert!(seen.code == 0 && seen.stdout.contains(&wrong[1..]), "{seen}");
     let (_, answer) = scene.json("profile view odd.txt");
@@ -187,7 +187,7 @@ fn what_is_wrong_with_a_recording_is_said_by_every_question() {
             let seen = scene.run(&line);
             assert!(seen.stderr.contains(&said), "{line}: {seen}");
             let right = scene.run(&line.replace("odd", "a"));
-            assert!(!right.stderr.contains("passed over"), "{line}: {right}");
+            assert!(!right.stderr.contains("skipped"), "{line}: {right}");
         }
     }
 }

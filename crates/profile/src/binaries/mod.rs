@@ -1,6 +1,6 @@
-//! Where the programs and libraries of a recording are now, and the files with what was taken out of them. Names are looked for in them, and
-//! stacks are followed by them: both ask here, so that they read the same file. A container's file is looked for in the container; a file is
-//! used only if its build id says that it is the one that ran, or, without one, if nothing speaks against it.
+//! Finds the programs and libraries of a recording, and their debug files. Both the search for names and the unwinder use it, so they read the same
+//! file. A container's file is looked for in the container. A file is used only if its build ID matches, or, without a build ID, if its time does
+//! not show another file.
 
 mod debug;
 mod mini;
@@ -45,19 +45,19 @@ impl Default for Lookup {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
     /// The recording does not tell its path.
-    #[error("its path is not known")]
+    #[error("its path is unknown")]
     NotRecorded,
     /// There is none.
-    #[error("its file is not here")]
+    #[error("its file does not exist here")]
     Gone,
     /// It may not be read.
-    #[error("its file may not be read")]
+    #[error("you may not read its file")]
     Denied,
     /// It was recorded on another machine, and has no build id that would tell it from a file of this one.
-    #[error("it was recorded on another machine, and has no build id")]
+    #[error("it was recorded on another machine, and it has no build ID")]
     OtherMachine,
     /// Another file has its path now.
-    #[error("another file has its path now{}", told(detail))]
+    #[error("another file now has its path{}", told(detail))]
     Replaced {
         /// How it is known.
         detail: Option<String>,

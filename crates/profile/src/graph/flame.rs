@@ -1,32 +1,47 @@
-//! Trees as SVG, drawn by inferno.
+//! Flame graphs as SVG, drawn by inferno.
 //!
-//! Of what can't be seen nothing is drawn, nor even written as a line: a recording of millions of stacks is a graph of some thousand frames.
+//! Frames too narrow to see are left out before inferno gets them, so a recording of millions of stacks is a graph of some thousand frames.
 
-use inferno::flamegraph::color::{Color, PaletteMap};
+use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options};
 use maud::html;
 
+use super::colors::{self, Rgb};
 use super::pair::Pair;
 use super::style::{Direction, Quantity, Style};
 use crate::tree::{DEPTH_MAX, Kind, MORE, NodeId, ROOT, Tree};
 
-/// What is narrower is not drawn: a tenth of a pixel of 1200.
+/// Narrower frames are not drawn: a tenth of a pixel of 1200.
 const SHARE_MIN: f64 = 1e-4;
-/// No more bytes than this are written as lines for one graph: of what is too much, the ends of stacks are left out, then its narrow parts.
+/// The most input that inferno gets for one graph. Beyond it, the innermost frames are left out first, then the narrow ones.
 const LINES_MAX_BYTES: u64 = 16 << 20;
-/// So deep stacks are drawn before narrow parts are left out.
+/// Frames up to this depth stay when the input is too long; narrow ones are left out instead.
 const DEPTH_KEPT: u32 = 32;
-/// Sums up to here are exact in the arithmetic of graphs.
+/// Sums up to here are exact in the floating-point arithmetic of graphs.
 const TOTAL_MAX: u64 = 1 << 52;
+
+/// Longer origins, in characters, do not fit the width.
+const ORIGIN_MAX: usize = 180;
+/// What an SVG is drawn on.
+const PAPER: Rgb = Rgb(255, 255, 255);
+/// Inferno paints changes from this channel value, for none, to [`STRONGEST`].
+const PALEST: u8 = 250;
+const STRONGEST: u8 = 100;
 
 /// A flame graph as SVG.
 pub fn svg_of(tree: &Tree, style: &Style) -> String {
-    draw(tree, None, style, "colours: green user, yellow inlined, orange kernel, blue made at run time, grey unnamed")
+    draw(
+        tree,
+        None,
+        style,
+        "Green: program. Olive: inlined. Brown: kernel. Blue: generated at run time. Grey: no name.",
+    )
 }
 
 /// A differential flame graph as SVG.
 pub fn differential_of(pair: &Pair, style: &Style) -> String {
-    draw(&pair.tree, Some(&pair.before), style, "as wide as after; red: more in itself than before, blue: less")
+    let legend = "Red: the function itself takes more than in the comparison. Blue: less. Grey: the same.";
+    draw(&pair.tree, Some(&pair.before), style, legend)
 }
 
 fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> String {
@@ -34,12 +49,12 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
     if total == 0 {
         return nothing(style);
     }
-    // Numbers that no machine counts to would overflow in sums of others; a file may hold them all the same.
+    // A hostile file may have weights that would overflow sums in inferno.
     let shift = (u64::BITS - (total / TOTAL_MAX).leading_zeros()).min(63);
     let scale = 1_u64 << shift;
     let (divisor, words, factor) = match (before, &style.quantity) {
         (None, quantity) => (scale, quantity.words().to_owned(), quantity.factor() * scale as f64),
-        // Inferno multiplies what is seen by the factor, and not what changed: numbers are written as they are meant.
+        // Inferno applies the factor to weights but not to changes, so both are scaled here.
         (Some(_), Quantity::CpuTime) => (scale.saturating_mul(1000), "us of CPU".to_owned(), 1.0),
         (Some(_), Quantity::OffCpuTime) => (scale.saturating_mul(1000), "us without a CPU".to_owned(), 1.0),
         (Some(_), quantity) => (scale, quantity.words().to_owned(), 1.0),
@@ -48,10 +63,9 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
     let lines = lines(tree, before, divisor);
     let mut palette = palette(tree);
     let mut options = Options::default();
-    let parts = [style.subtitle.as_str(), legend];
-    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     options.title = fit(&style.title);
-    options.subtitle = Some(fit(&parts.join(" · ")));
+    options.subtitle = (!style.subtitle.is_empty()).then(|| fit(&style.subtitle));
+    options.bgcolors = Some(BackgroundColor::Flat(color(PAPER)));
     options.count_name = fit(&words);
     options.factor = factor;
     options.palette_map = before.is_none().then_some(&mut palette);
@@ -60,18 +74,64 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
         Direction::Icicle => flamegraph::Direction::Inverted,
     };
     options.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
-    // Lines are in the tree's order, with which no stack is torn apart by a name such as `a b` between `a` and `a;c`. This takes them as they
-    // come, the last first.
+    // A flame chart takes the lines in their order, the last first. Sorting would separate stacks by names such as `a b`, which sorts between
+    // `a` and `a;c`.
     options.flame_chart = true;
     let mut drawn = Vec::new();
     match flamegraph::from_lines(&mut options, lines.iter().rev().map(String::as_str), &mut drawn) {
-        Ok(()) => String::from_utf8_lossy(&drawn).into_owned(),
-        // It fails alone where there is nothing to draw.
+        Ok(()) => {
+            let legend = format!("Full width: {}. Height: call depth. {legend}", style.quantity.say(total));
+            finished(&String::from_utf8_lossy(&drawn), &legend, &style.origin, before.is_some())
+        }
+        // It fails only if there is nothing to draw.
         Err(_) => nothing(style),
     }
 }
 
-/// What is to be drawn, as lines; what is too narrow, or too deep, together with its siblings.
+/// The graph with its legend and origin, and with colours of its own where inferno has pale ones: for what changed, for frames below the zoomed one, and
+/// for its search button.
+fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
+    let colored = if is_pair { with_changes(svg) } else { svg.to_owned() };
+    let height = colored.split_once(" height=\"").and_then(|(_, rest)| rest.split('"').next()?.parse::<u32>().ok());
+    let line = html! { text x="50%" y=(height.unwrap_or(0).saturating_sub(5)) text-anchor="middle" { (fit(legend)) } };
+    let origin = match origin.char_indices().nth(ORIGIN_MAX) {
+        Some((end, _)) => format!("{}…", &origin[..end]),
+        None => origin.to_owned(),
+    };
+    let origin = html! { text x="50%" y="10" text-anchor="middle" style="font-size:10px" { (fit(&origin)) } };
+    let css = format!(
+        "#search {{ opacity:0.7; }}\n.parent {{ opacity:1; }}\n.parent rect {{ fill:{}; }}\n",
+        colors::plain().css()
+    );
+    let frames = format!("{}{}<svg id=\"frames\"", origin.into_string(), line.into_string());
+    colored.replacen("</style>", &format!("{css}</style>"), 1).replacen("<svg id=\"frames\"", &frames, 1)
+}
+
+/// Inferno paints change from near white to light red or light blue; a bar of this palette takes the place of each.
+fn with_changes(svg: &str) -> String {
+    const FILL: &str = " fill=\"rgb(";
+    let mut parts = svg.split(FILL);
+    let mut recolored = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let Some((numbers, rest)) = part.split_once(')') else { continue };
+        let channels: Vec<u8> = numbers.split(',').filter_map(|number| number.parse().ok()).collect();
+        let share = |pale: u8| f64::from(PALEST.saturating_sub(pale)) / f64::from(PALEST - STRONGEST);
+        match channels.as_slice() {
+            [255, pale, other] if pale == other => {
+                recolored += &format!(" fill=\"{}", colors::changed(share(*pale)).css());
+            }
+            [pale, other, 255] if pale == other => {
+                recolored += &format!(" fill=\"{}", colors::changed(-share(*pale)).css());
+            }
+            [PALEST, PALEST, PALEST] => recolored += &format!(" fill=\"{}", colors::changed(0.0).css()),
+            _ => recolored += &format!("{FILL}{numbers})"),
+        }
+        recolored += rest;
+    }
+    recolored
+}
+
+/// The stacks to draw, as lines. Siblings that are too narrow or too deep become one frame.
 fn lines(tree: &Tree, before: Option<&[u64]>, divisor: u64) -> Vec<String> {
     let totals = tree.totals();
     let mut cut = Cut {
@@ -85,7 +145,7 @@ fn lines(tree: &Tree, before: Option<&[u64]>, divisor: u64) -> Vec<String> {
     let is_line = |at: usize| tree.nodes()[at].own > 0 || before.is_some_and(|before| before[at] > 0);
     let mut left_out = cut.left_out();
     while cut.bytes(&left_out, is_line) > LINES_MAX_BYTES {
-        // What all stacks stand on says more than the ends of a few.
+        // The common outer frames matter more than the innermost frames of a few stacks.
         if cut.deepest > DEPTH_KEPT {
             cut.deepest /= 2;
         } else {
@@ -121,15 +181,15 @@ fn lines(tree: &Tree, before: Option<&[u64]>, divisor: u64) -> Vec<String> {
     lines
 }
 
-/// What is drawn of a tree, and what is not.
+/// The limits of what is drawn of a tree.
 struct Cut<'a> {
     tree: &'a Tree,
     ordered: Vec<NodeId>,
     totals: Vec<u64>,
     old_totals: Option<Vec<u64>>,
-    /// What is narrower is left out.
+    /// Narrower frames are left out.
     least: u64,
-    /// What is deeper is left out.
+    /// Deeper frames are left out.
     deepest: u32,
 }
 
@@ -138,7 +198,7 @@ impl Cut<'_> {
         id != ROOT && (self.totals[id as usize] < self.least || self.tree.nodes()[id as usize].depth > self.deepest)
     }
 
-    /// What is left out right above each node that is not, after and before.
+    /// For each drawn node, the weight of its children that are left out: after, and before.
     fn left_out(&self) -> Vec<(u64, u64)> {
         let mut left_out = vec![(0_u64, 0_u64); self.tree.nodes().len()];
         for id in self.ordered.iter().copied().filter(|id| self.is_out(*id)) {
@@ -152,7 +212,7 @@ impl Cut<'_> {
         left_out
     }
 
-    /// How many bytes the lines would take.
+    /// The length of all lines in bytes.
     fn bytes(&self, left_out: &[(u64, u64)], is_line: impl Fn(usize) -> bool) -> u64 {
         let mut on_path: Vec<u64> = vec![0];
         let mut sum = 0_u64;
@@ -168,7 +228,7 @@ impl Cut<'_> {
     }
 }
 
-/// A node's stack, in which no name ends like a number of samples.
+/// A node's stack. A name that ends in a space and a number gets a no-break space, because inferno would take the number for a weight.
 fn line(tree: &Tree, id: NodeId) -> String {
     let mut line = tree.line(id);
     if let Some(space) = line.rfind(' ')
@@ -179,34 +239,24 @@ fn line(tree: &Tree, id: NodeId) -> String {
     line
 }
 
-/// A colour for each name: by what it is, and of a shade of its own that is the same in every graph.
+/// A colour for each name.
 fn palette(tree: &Tree) -> PaletteMap {
     let mut palette = PaletteMap::default();
     for name in 1..tree.name_count() {
         let text = tree.text(name as u32);
         let (kind, bare) = Kind::of(text);
-        palette.insert(text, color(kind, bare));
+        palette.insert(text, color(colors::of_function(kind, bare)));
     }
-    palette.insert(MORE, color(Kind::Unnamed, MORE));
-    palette.insert("", Color { r: 224, g: 224, b: 216 });
+    palette.insert(MORE, color(colors::of_function(Kind::Unnamed, MORE)));
+    palette.insert("", color(colors::plain()));
     palette
 }
 
-fn color(kind: Kind, name: &str) -> Color {
-    // FNV-1a: the same on every machine and in every version.
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    let shade = |base: u8, spread: u32, of: u32| base.saturating_add((of % spread) as u8);
-    let (a, b) = (hash >> 8, hash >> 20);
-    match kind {
-        Kind::User => Color { r: shade(110, 40, a), g: shade(190, 40, b), b: shade(105, 35, a) },
-        Kind::Inlined => Color { r: shade(215, 30, a), g: shade(205, 30, b), b: shade(85, 45, a) },
-        Kind::Kernel => Color { r: shade(230, 20, a), g: shade(140, 40, b), b: shade(75, 35, a) },
-        Kind::Jit => Color { r: shade(110, 40, a), g: shade(170, 40, b), b: shade(225, 25, a) },
-        Kind::Unnamed => Color { r: shade(185, 20, a), g: shade(185, 20, a), b: shade(185, 20, a) },
-    }
+fn color(Rgb(r, g, b): Rgb) -> Color {
+    Color { r, g, b }
 }
 
-/// Without letters that no page may hold.
+/// Without control characters, which XML forbids.
 fn fit(text: &str) -> String {
     if text.is_empty() { String::new() } else { crate::tree::clean(text) }
 }
@@ -215,7 +265,7 @@ fn nothing(style: &Style) -> String {
     let picture = html! {
         svg version="1.1" width="1200" height="80" viewBox="0 0 1200 80" xmlns="http://www.w3.org/2000/svg" {
             text x="600" y="30" text-anchor="middle" font-size="17" { (fit(&style.title)) }
-            text x="600" y="60" text-anchor="middle" font-size="12" { "Nothing was seen." }
+            text x="600" y="60" text-anchor="middle" font-size="12" { "There are no samples." }
         }
     };
     format!("<?xml version=\"1.0\" standalone=\"no\"?>\n{}\n", picture.into_string())

@@ -1,6 +1,7 @@
 //! What is drawn: flame graphs and icicles, differential ones in red and blue, and timelines of threads, as SVG or as a page that needs nothing
 //! but itself.
 
+mod colors;
 mod flame;
 mod page;
 mod pair;

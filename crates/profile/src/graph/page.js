@@ -6,11 +6,11 @@
   const { parent, name, names, kinds } = data;
   const count = parent.length;
   const isPair = data.before !== null;
-  // A frame narrower than this many pixels is not drawn until somebody looks closer.
+  // Narrower frames, in pixels, appear only after zooming in.
   const NARROWEST = 1.5;
   const FRAMES_MAX = 6000;
 
-  // Nodes come in the order in which they lie: each after what called it, all that it called right behind it.
+  // Nodes are in depth-first order: a parent comes before its children.
   const depth = new Uint16Array(count);
   const end = new Uint32Array(count).fill(0);
   for (let i = 1; i < count; i++) depth[i] = depth[parent[i]] + 1;
@@ -32,7 +32,7 @@
   let width = after;
   let start = new Float64Array(count);
   const lay = () => {
-    // A frame is as wide as is asked for, or as what it called comes to: what is gone has no width after.
+    // A frame starts where its parent starts, after its earlier siblings.
     const next = new Float64Array(count);
     for (let i = 1; i < count; i++) {
       start[i] = start[parent[i]] + next[parent[i]];
@@ -47,11 +47,11 @@
     return number.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
   };
   const percent = (share) => (share * 100).toFixed(2) + " %";
-  const kindWords = ["user", "kernel", "inlined", "made at run time", "unnamed"];
+  const kindWords = ["program", "kernel", "inlined", "generated at run time", "no name"];
   const label = (i) => (i === 0 ? "all" : names[name[i]]);
-  const told = (i) => {
+  const describe = (i) => {
     const kind = i === 0 ? "" : " (" + kindWords[kinds[name[i]]] + ")";
-    const own = say(data.own[i]) + " in itself";
+    const own = say(data.own[i]) + " in the function itself";
     let text = label(i) + kind + ": " + say(after[i]) + " " + data.unit + ", " + percent(after[i] / (after[0] || 1)) + "; " + own;
     if (isPair) {
       const change = (after[i] - before[i]) / whole;
@@ -67,11 +67,6 @@
   let isIcicle = data.direction === "icicle";
   let shown = new Map();
 
-  const hue = (text) => {
-    let hash = 2166136261;
-    for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 16777619);
-    return ((hash >>> 8) % 25) - 12;
-  };
   const frame = (i, left, share, row) => {
     const box = document.createElement("div");
     box.className = "frame " + (i === 0 ? "all" : "kind" + kinds[name[i]]);
@@ -86,14 +81,14 @@
       box.style.setProperty("--much", (size * 100).toFixed(0) + "%");
       if (size > 0.1) mark = change > 0 ? "▲ " : "▼ ";
     } else if (i > 0) {
-      box.style.setProperty("--shade", hue(names[name[i]]));
+      box.style.background = data.colors[name[i]];
     }
     if (sought && i > 0 && sought[name[i]]) box.classList.add("match");
-    if (zoomed !== i && end[i] > zoomed && i < zoomed) box.classList.add("below");
+    if (zoomed !== i && end[i] > zoomed && i < zoomed) { box.classList.add("below"); box.style.background = ""; }
     box.textContent = mark + label(i);
     box.setAttribute("role", "treeitem");
     box.setAttribute("aria-level", String(depth[i] + 1));
-    box.setAttribute("aria-label", told(i));
+    box.setAttribute("aria-label", describe(i));
     box.tabIndex = -1;
     box.dataset.node = i;
     return box;
@@ -125,18 +120,23 @@
     }
     graph.className = isIcicle ? "icicle" : "flame";
     graph.style.setProperty("--rows", deepest + 1);
+    byId("axis").replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((part) => {
+      const mark = document.createElement("span");
+      mark.textContent = say(all * part) + (part === 1 ? " " + data.unit : "");
+      return mark;
+    }));
     graph.replaceChildren(boxes);
     back.disabled = zoomed === 0;
     if (!shown.has(here)) here = zoomed;
     shown.get(here).tabIndex = 0;
-    tell(here);
-    // What all else stands on is to be seen first.
+    showDetail(here);
+    // Scroll so that the zoomed frame is visible.
     const box = byId("scroll");
     const room = box.clientHeight;
     const edge = depth[zoomed] * (graph.clientHeight / (deepest + 1));
     box.scrollTop = isIcicle ? Math.max(0, edge - room / 3) : box.scrollHeight - room - Math.max(0, edge - room / 3);
   };
-  const tell = (i) => { detail.textContent = told(i); };
+  const showDetail = (i) => { detail.textContent = describe(i); };
   const stand = (i) => {
     if (!shown.has(i)) return;
     if (shown.has(here)) shown.get(here).tabIndex = -1;
@@ -144,7 +144,7 @@
     const box = shown.get(i);
     box.tabIndex = 0;
     box.focus({ preventScroll: false });
-    tell(i);
+    showDetail(i);
   };
   const zoom = (i) => {
     const hadFocus = graph.contains(document.activeElement);
@@ -174,7 +174,7 @@
       for (let i = 1; i < count; ) {
         if (sought[name[i]]) { sum += after[i]; frames++; i = end[i]; } else i++;
       }
-      found.textContent = frames === 0 ? "not found" : percent(sum / (after[0] || 1)) + " in what matches or what it calls";
+      found.textContent = frames === 0 ? "no function matches" : percent(sum / (after[0] || 1)) + " in matching functions and what they call";
     }
     draw();
     remember();
@@ -183,7 +183,7 @@
     const parts = [];
     if (zoomed !== 0) parts.push("zoom=" + zoomed);
     if (field.value !== "") parts.push("find=" + encodeURIComponent(field.value));
-    try { history.replaceState(null, "", parts.length ? "#" + parts.join("&") : location.pathname + location.search); } catch (_) { /* not every place lets a page keep its address */ }
+    try { history.replaceState(null, "", parts.length ? "#" + parts.join("&") : location.pathname + location.search); } catch (_) { /* some browsers forbid this for local files */ }
   };
   const recall = () => {
     for (const part of location.hash.slice(1).split("&")) {
@@ -208,8 +208,8 @@
   };
   const nodeOf = (event) => { const box = event.target.closest(".frame"); return box ? +box.dataset.node : -1; };
   graph.addEventListener("click", (event) => { const i = nodeOf(event); if (i >= 0) { graph.focus(); zoom(i); stand(i); } });
-  graph.addEventListener("mouseover", (event) => { const i = nodeOf(event); if (i >= 0) tell(i); });
-  graph.addEventListener("mouseleave", () => tell(here));
+  graph.addEventListener("mouseover", (event) => { const i = nodeOf(event); if (i >= 0) showDetail(i); });
+  graph.addEventListener("mouseleave", () => showDetail(here));
   graph.addEventListener("focusin", (event) => { const i = nodeOf(event); if (i >= 0 && i !== here) stand(i); });
   graph.addEventListener("keydown", (event) => {
     const outwards = isIcicle ? "ArrowUp" : "ArrowDown";

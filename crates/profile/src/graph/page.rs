@@ -1,19 +1,20 @@
-//! Trees as a page that needs nothing but itself. The script in it gets the tree as data and writes names as text alone, and the page may
-//! load nothing: a function's name can't become a part of the page, whatever it is.
+//! Flame graphs as one self-contained HTML page. The script receives the tree as JSON and writes names as text only, and the page may load
+//! nothing. So no function name, however hostile, becomes markup.
 
 use maud::{Markup, html};
 use serde::Serialize;
 
+use super::colors;
 use super::pair::Pair;
 use super::shell::Shell;
 use super::style::{Direction, Quantity, Style};
 use crate::tree::{Kind, MORE, NodeId, Tree, clean};
 
-/// No page has more frames than this: what is narrower than the rest is left out, and the page says so.
+/// The most frames of a page. The narrowest ones beyond it are left out, and the page reports how many.
 const NODES_MAX: usize = 60_000;
 /// Rows of the table below the graph.
 const ROWS: usize = 40;
-/// Sums up to here are exact in a browser.
+/// Sums up to here are exact in JavaScript numbers.
 const TOTAL_MAX: u64 = 1 << 52;
 
 /// A flame graph as a page.
@@ -26,7 +27,7 @@ pub fn html_differential_of(pair: &Pair, style: &Style) -> String {
     page(&pair.tree, Some(&pair.before), style, &changes(pair))
 }
 
-/// What the page's script gets. Lists are by node, in the order of the tree; the first is the root.
+/// The input of the page's script. Lists are by node, in depth-first order; the first is the root.
 #[derive(Serialize)]
 struct Data<'a> {
     unit: &'a str,
@@ -34,6 +35,8 @@ struct Data<'a> {
     direction: &'static str,
     names: Vec<&'a str>,
     kinds: Vec<u8>,
+    /// By name, as CSS writes them.
+    colors: Vec<String>,
     parent: Vec<u32>,
     name: Vec<u32>,
     own: Vec<u64>,
@@ -43,40 +46,45 @@ struct Data<'a> {
 fn page(tree: &Tree, before: Option<&[u64]>, style: &Style, table: &Markup) -> String {
     let (data, left_out) = data(tree, before, style);
     let main = html! {
-        p.no-script { "The graph needs JavaScript, which is off here; the table below does not." }
+        p.no-script { "The graph needs JavaScript, which is off in this browser. The table below works without it." }
         div.tools.needs-script {
             input type="search" id="find" placeholder="Find a function (regular expression)"
-                aria-label="Find a function, by a regular expression" autocomplete="off" spellcheck="false";
+                aria-label="Find a function by a regular expression" autocomplete="off" spellcheck="false";
             button type="button" id="back" disabled { "Show all" }
-            button type="button" id="turn" { "Turn over" }
-            @if before.is_some() { label { input type="checkbox" id="old"; " as wide as before" } }
+            button type="button" id="turn" { "Upside down" }
+            @if before.is_some() { label { input type="checkbox" id="old"; " widths of the first recording" } }
             span id="found" role="status" {}
         }
         p.keys.needs-script {
             @if before.is_some() {
-                span.box.grew style="--much: 100%" {} "▲ more than before, with all that it calls"
+                span.box.grew style="--much: 100%" {} "▲ more than before, including what it calls"
                 span.box.shrank style="--much: 100%" {} "▼ less"
             } @else {
-                span.box.kind0 {} "user" span.box.kind2 {} "inlined" span.box.kind1 {} "kernel"
-                span.box.kind3 {} "made at run time" span.box.kind4 {} "unnamed"
+                span.box.kind0 {} "program" span.box.kind2 {} "inlined" span.box.kind1 {} "kernel"
+                span.box.kind3 {} "generated at run time" span.box.kind4 {} "no name"
             }
         }
+        div.needs-script id="axis" {}
         div.needs-script id="scroll" { div.flame id="graph" role="tree" aria-label=(clean(&style.title)) {} }
         p.needs-script id="detail" aria-live="polite" {}
         p.keys.help.needs-script {
-            kbd { "/" } " find, " kbd { "←" } " " kbd { "→" } " " kbd { "↑" } " " kbd { "↓" } " go, "
-            kbd { "Enter" } " or a click look closer, " kbd { "Esc" } " back"
+            "Width: " (style.quantity.words()) ". Height: call depth, each function next to its caller. "
+            kbd { "/" } " find, " kbd { "←" } " " kbd { "→" } " " kbd { "↑" } " " kbd { "↓" } " move, "
+            kbd { "Enter" } " or click zoom in, " kbd { "Esc" } " zoom out"
         }
         @if left_out > 0 {
-            p.keys { (left_out) " frames too narrow to be seen are not in this page; what called them has their time." }
+            p.keys { (left_out) " frames are too narrow to show. Their callers include their share." }
         }
         (table)
     };
-    let (css, js) = (include_str!("page.css"), include_str!("page.js"));
-    Shell { title: &style.title, subtitle: &style.subtitle, css: &[css], main, js }.html(&data)
+    let colors = colors::css();
+    let (css, js) = (&[colors.as_str(), include_str!("page.css")], include_str!("page.js"));
+    let parts = [style.subtitle.as_str(), style.origin.as_str()];
+    let subtitle = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ");
+    Shell { title: &style.title, subtitle: &subtitle, css, main, js }.html(&data)
 }
 
-/// The data, and how many nodes are not in it.
+/// The data, and how many nodes are left out.
 fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'a>, usize) {
     let mut totals = tree.totals();
     if let Some(before) = before {
@@ -92,13 +100,14 @@ fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'
         direction: if style.direction == Direction::Icicle { "icicle" } else { "flame" },
         names: Vec::new(),
         kinds: Vec::new(),
+        colors: Vec::new(),
         parent: vec![0],
         name: vec![0],
         own: vec![tree.nodes()[0].own >> shift],
         before: before.map(|before| vec![before[0] >> shift]),
     };
     let mut name_of = vec![u32::MAX; tree.name_count()];
-    // Where each node is in the page; one that is left out is where what called it is.
+    // Each node's index in the page. A node that is left out has the index of its caller.
     let mut place = vec![0_u32; tree.nodes().len()];
     let mut left_out = 0;
     for id in ordered {
@@ -119,6 +128,7 @@ fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'
             let (kind, bare) = Kind::of(tree.text(node.name));
             data.names.push(bare);
             data.kinds.push(kind_number(kind));
+            data.colors.push(colors::of_function(kind, bare).css());
         }
         place[at] = data.parent.len() as u32;
         data.parent.push(parent);
@@ -131,7 +141,7 @@ fn data<'a>(tree: &'a Tree, before: Option<&[u64]>, style: &'a Style) -> (Data<'
     (data, left_out)
 }
 
-/// The least total with which a node is in the page.
+/// Nodes with a smaller total are left out.
 fn least(totals: &[u64]) -> u64 {
     if totals.len() <= NODES_MAX {
         return 1;
@@ -141,7 +151,7 @@ fn least(totals: &[u64]) -> u64 {
     at_limit.saturating_add(1)
 }
 
-/// As the script numbers them.
+/// The numbers that the script uses.
 fn kind_number(kind: Kind) -> u8 {
     match kind {
         Kind::User => 0,
@@ -156,18 +166,18 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.2} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// The functions in which most was seen.
+/// The functions with the largest own weight.
 fn functions(tree: &Tree, quantity: &Quantity) -> Markup {
     let total = tree.total();
     let mut rows: Vec<(usize, (u64, u64))> = tree.by_name().into_iter().enumerate().skip(1).collect();
     rows.retain(|(name, (own, _))| *own > 0 && tree.text(*name as NodeId) != MORE);
     rows.sort_by_key(|(name, (own, total))| (std::cmp::Reverse(*own), std::cmp::Reverse(*total), *name));
     html! {
-        h2 { "Where it was" }
+        h2 { "Functions" }
         table {
             thead {
                 tr {
-                    th.n { "itself" } th.n { "with what it calls" } th.n.wide-only { "itself, " (quantity.words()) }
+                    th.n { "itself" } th.n { "with calls" } th.n.wide-only { "itself, " (quantity.words()) }
                     th.wide-only { "kind" } th { "function" }
                 }
             }

@@ -1,46 +1,48 @@
-//! How a graph is titled, what it counts and which way it grows.
+//! The head of a graph, its unit and its direction.
 
-/// How a graph looks, and what it says of itself.
+/// The head of a graph, its unit and its direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// What it is of.
+    /// The title.
     pub title: String,
-    /// What is to be known beside it; none if it is empty.
+    /// What the graph shows, or empty.
     pub subtitle: String,
-    /// What widths stand for.
+    /// The host, date and command of the recording, or empty.
+    pub origin: String,
+    /// The unit of widths.
     pub quantity: Quantity,
-    /// Which way stacks grow.
+    /// The direction of stacks.
     pub direction: Direction,
 }
 
-/// What a width stands for.
+/// The unit of widths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Quantity {
-    /// Nanoseconds of a CPU.
+    /// Nanoseconds of CPU time.
     CpuTime,
-    /// Nanoseconds without a CPU.
+    /// Nanoseconds off CPU.
     OffCpuTime,
-    /// How often something was seen.
+    /// Samples.
     #[default]
     Samples,
     /// Bytes.
     Bytes,
-    /// Something else that is counted, in the plural.
+    /// Another unit, in the plural.
     Other(String),
 }
 
-/// Which way stacks grow.
+/// The direction of stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// The outermost function lies at the bottom.
+    /// The outermost function is at the bottom.
     #[default]
     Flame,
-    /// It hangs from the top.
+    /// The outermost function is at the top.
     Icicle,
 }
 
 impl Quantity {
-    /// What a number is of, in words.
+    /// The unit's name.
     pub fn words(&self) -> &str {
         match self {
             Quantity::CpuTime => "ms of CPU",
@@ -51,7 +53,7 @@ impl Quantity {
         }
     }
 
-    /// What a weight is multiplied by before it is written in front of those words.
+    /// The factor from a weight to that unit.
     pub fn factor(&self) -> f64 {
         match self {
             Quantity::CpuTime | Quantity::OffCpuTime => 1e-6,
@@ -59,7 +61,7 @@ impl Quantity {
         }
     }
 
-    /// A weight as people say it.
+    /// A weight with its unit.
     pub fn say(&self, weight: u64) -> String {
         let number = weight as f64 * self.factor();
         let words = self.words();

@@ -5,10 +5,10 @@
   const [box, detail, status, legend] = ["lanes", "detail", "view", "legend"].map(byId);
   const reasons = data.reasons;
   const whole = Math.max(data.length, 1);
-  // What is narrower than so many pixels is drawn together with its neighbours: as high as its share of each pixel's time.
+  // Intervals narrower than this, in pixels, are drawn together with their neighbours, as high as their share of the pixel's time.
   const NARROW = 2;
   const NEAREST_NS = 1000;
-  const EDGES = ["", "it began before that was seen", "it went on after the end", "records were lost in it: it may be several"];
+  const EDGES = ["", "it began before the recording", "it continued after the recording", "records were lost in it, so it may be several intervals"];
 
   const make = (kind, parent, text) => {
     const made = document.createElement(kind);
@@ -28,7 +28,7 @@
   const lanes = data.lanes.map((lane) => {
     const start = summed(lane.at);
     const end = Float64Array.from(lane.length, (length, i) => start[i] + length);
-    // What ends latest of all up to here: where pieces lie over each other, the last one may not be what reaches furthest.
+    // The latest end so far: pieces may overlap, so the last one need not reach furthest.
     let most = 0;
     const furthest = Float64Array.from(end, (one) => (most = Math.max(most, one)));
     const several = new Map(lane.several.map(([i, count, off]) => [i, { count, off }]));
@@ -68,7 +68,7 @@
     ink.clearRect(0, 0, width, height);
     return [ink, width, height];
   };
-  // The first of a sorted list that is more than `value`.
+  // Index of the first element of a sorted list that is greater than `value`.
   const after = (list, value) => {
     let [low, high] = [0, list.length];
     while (low < high) { const mid = (low + high) >> 1; if (list[mid] > value) high = mid; else low = mid + 1; }
@@ -107,7 +107,7 @@
       let y = height - 2;
       for (let r = 0; r < reasons.length; r++) {
         if (column[r] === 0) continue;
-        // What is there is seen, however short it was.
+        // At least three pixels high, so that short intervals stay visible.
         const high = Math.min(Math.max(column[r] * (height - 4), 3), y - 2);
         ink.fillStyle = colours[r];
         ink.fillRect(c, y - high, 1, high);
@@ -162,9 +162,9 @@
       sum.together += drawn.together;
     });
     const count = (number) => number.toLocaleString("en");
-    let text = at(from) + " to " + at(to) + " (" + say(to - from) + "): " + count(sum.alone) + " stretches";
-    if (sum.together > 0) text += ", and " + count(sum.together) + " narrower than " + NARROW + " pixels, drawn together (as high as their share)";
-    status.textContent = text + (isPart ? ", in the lanes that are in sight" : "");
+    let text = at(from) + " to " + at(to) + " (" + say(to - from) + "): " + count(sum.alone) + " intervals";
+    if (sum.together > 0) text += ", and " + count(sum.together) + " narrower than " + NARROW + " pixels, drawn together (height: their share of the time)";
+    status.textContent = text + (isPart ? ", in the visible lanes" : "");
   };
   let asked = 0;
   const later = () => { if (!asked) asked = requestAnimationFrame(() => { asked = 0; draw(); }); };
@@ -182,12 +182,12 @@
     const at = piece >= 0 && lanes[lane] ? (lanes[lane].start[piece] + lanes[lane].end[piece]) / 2 : (from + to) / 2;
     return at >= from && at <= to ? at : (from + to) / 2;
   };
-  const tell = (number, i) => {
+  const showDetail = (number, i) => {
     const lane = lanes[number];
     if (!lane || i < 0) { detail.textContent = ""; return; }
     const several = lane.several.get(i);
     const parts = [lane.name + " (" + lane.tid + "): "];
-    if (several) parts.push(several.count.toLocaleString("en") + " stretches, " + say(several.off) + " together, most of it " + reasons[lane.reason[i]] + ", within " + say(lane.length[i]));
+    if (several) parts.push(several.count.toLocaleString("en") + " intervals, " + say(several.off) + " in total, mostly " + reasons[lane.reason[i]] + ", within " + say(lane.length[i]));
     else parts.push(reasons[lane.reason[i]] + ", " + say(lane.length[i]));
     parts.push(" from " + at(lane.start[i]));
     const stack = data.stacks[lane.stack[i]];
@@ -201,7 +201,7 @@
   };
   const stand = (lane, piece, isToBeSeen) => {
     here = { lane, piece };
-    tell(lane, piece);
+    showDetail(lane, piece);
     const row = lanes[lane]?.row;
     if (isToBeSeen && row) {
       row.scrollIntoView({ block: "nearest" });
@@ -219,7 +219,7 @@
     const length = Math.max(end - start, NEAREST_NS / 3);
     show((start + end) / 2 - length * 1.5, (start + end) / 2 + length * 1.5);
   };
-  // The piece at this moment, or the nearest one within so much of it.
+  // The piece at this time, or the nearest one within that distance.
   const pieceAt = (lane, ns, within) => {
     let [best, off] = [-1, Infinity];
     for (let i = after(lane.furthest, ns - within - 1); i < lane.start.length && lane.start[i] <= ns + within; i++) {
@@ -237,11 +237,11 @@
   const remember = () => {
     const parts = ["from=" + Math.round(from), "to=" + Math.round(to)];
     if (here.piece >= 0) parts.push("lane=" + here.lane, "piece=" + here.piece);
-    try { history.replaceState(null, "", "#" + parts.join("&")); } catch (_) { /* not every place lets a page keep its address */ }
+    try { history.replaceState(null, "", "#" + parts.join("&")); } catch (_) { /* some browsers forbid this for local files */ }
   };
   const recall = () => {
-    const told = new Map(location.hash.slice(1).split("&").map((part) => part.split("=")));
-    const number = (name) => (/^\d{1,16}$/.test(told.get(name) ?? "") ? Number(told.get(name)) : -1);
+    const given = new Map(location.hash.slice(1).split("&").map((part) => part.split("=")));
+    const number = (name) => (/^\d{1,16}$/.test(given.get(name) ?? "") ? Number(given.get(name)) : -1);
     const [lane, piece] = [number("lane"), number("piece")];
     if (number("to") > number("from") && number("from") >= 0) show(number("from"), number("to"));
     if (lane >= 0 && lane < lanes.length && piece >= 0 && piece < lanes[lane].start.length) stand(lane, piece, false);
@@ -266,7 +266,7 @@
   box.addEventListener("pointermove", (event) => {
     const number = numberOf(event);
     if (!pulled || !fingers.has(event.pointerId)) {
-      if (number >= 0) tell(number, pieceAt(lanes[number], nsOf(event, lanes[number].canvas), 3 * pixel()));
+      if (number >= 0) showDetail(number, pieceAt(lanes[number], nsOf(event, lanes[number].canvas), 3 * pixel()));
       return;
     }
     fingers.set(event.pointerId, event.clientX);
@@ -289,7 +289,7 @@
   };
   box.addEventListener("pointerup", release);
   box.addEventListener("pointercancel", (event) => { fingers.delete(event.pointerId); pulled = null; });
-  box.addEventListener("pointerleave", () => tell(here.lane, here.piece));
+  box.addEventListener("pointerleave", () => showDetail(here.lane, here.piece));
   box.addEventListener("dblclick", () => { if (here.piece >= 0) closer(here.lane, here.piece); });
   byId("timeline").addEventListener("wheel", (event) => {
     const canvas = lanes[Math.max(numberOf(event), 0)]?.canvas;
@@ -325,11 +325,11 @@
     for (let i = after(ticks.due, mid), turn = 0; turn <= ticks.due.length; i++, turn++) {
       if (i >= ticks.due.length) i = 0;
       if (!ticks.isSlow(i)) continue;
-      // In the middle, so that the next one is sought behind it.
+      // Centred, because the next search starts at the middle.
       const room = Math.max(ticks.length[i] * 2, NEAREST_NS);
       show(ticks.due[i] - room, ticks.due[i] + room);
       here = { lane: ticks.lane, piece: -1 };
-      detail.textContent = "The tick due at " + at(ticks.due[i]) + " took " + say(ticks.length[i]) + ", of which " + say(ticks.late[i]) + " until it began.";
+      detail.textContent = "The tick due at " + at(ticks.due[i]) + " took " + say(ticks.length[i]) + ". It began " + say(ticks.late[i]) + " late.";
       lanes[ticks.lane]?.row.scrollIntoView({ block: "nearest" });
       return;
     }
@@ -366,10 +366,10 @@
     sample.style.background = "var(" + colour + ")";
     label.append(text);
   };
-  key("ran", "--ran", -1);
+  key("on a CPU", "--ran", -1);
   reasons.forEach((reason, i) => { if (used.has(i)) key(reason, "--r" + i, i); });
-  if (ticks) { key("a tick, from due to done", "--tick", -1); key("one of the slowest 1 %", "--slow", -1); }
-  if (lanes.length === 0) make("p", box, "No thread was seen.");
+  if (ticks) { key("a tick, due to done", "--tick", -1); key("slowest 1 % of ticks", "--slow", -1); }
+  if (lanes.length === 0) make("p", box, "No thread was recorded.");
   addEventListener("resize", later);
   addEventListener("scroll", later, { passive: true });
   addEventListener("hashchange", () => recall());

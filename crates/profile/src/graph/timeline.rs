@@ -1,48 +1,49 @@
-//! The time of threads as a page that needs nothing but itself: a lane a thread, each stretch without a CPU in the colour of its reason. As on
-//! the page of a flame graph, the script gets data and writes names as text alone, and the page may load nothing.
+//! Off-CPU intervals as one self-contained HTML page: a lane for each thread, each interval in the colour of its reason. As on the page of a
+//! flame graph, the script writes names as text only, and the page may load nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
 use maud::{Markup, html};
 use serde::Serialize;
 
+use super::colors;
 use super::shell::Shell;
 use crate::offcpu::Reason;
 use crate::offcpu::timeline::{Lane, Piece, Ticks, Timeline};
 use crate::tree::clean;
 
-/// What the page says of itself.
+/// The head of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageHead {
-    /// What it is of.
+    /// The title.
     pub title: String,
-    /// What is to be known beside it.
+    /// The host, date and command.
     pub subtitle: String,
-    /// What is to be doubted, a sentence each.
-    pub doubts: Vec<String>,
+    /// Caveats, a sentence each.
+    pub caveats: Vec<String>,
 }
 
-/// A row of the table of the longest.
+/// A row of the table of the longest waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// The thread.
     pub tid: u32,
-    /// When it began, in nanoseconds since the recording did.
+    /// Its start, in nanoseconds since the start of the recording.
     pub at_ns: u64,
     /// How long it was.
     pub length_ns: u64,
-    /// Each as it is shown: when, how long, why, the thread, where or by whom.
+    /// The cells as shown: start, length, reason, thread, place or taker.
     pub cells: [String; 5],
 }
 
-/// What the page's script gets. Times are in nanoseconds since the beginning; lists of a lane are by piece.
+/// The input of the page's script. Times are in nanoseconds since the start of the recording; lists of a lane are by piece.
 #[derive(Serialize)]
 struct Data<'a> {
     format: u32,
     length: u64,
     reasons: Vec<&'static str>,
     texts: Vec<&'a str>,
-    /// Numbers of texts: the own function that called what waited, or -1, then the innermost functions.
+    /// Indexes into `texts`: the program's own function that called what waited, or -1, then the innermost functions.
     stacks: Vec<Vec<i64>>,
     threads: BTreeMap<u32, &'a str>,
     merged: usize,
@@ -58,30 +59,30 @@ struct LaneData<'a> {
     name: &'a str,
     ran: u64,
     known: [u64; 2],
-    /// Since the one before it began.
+    /// Start, relative to the start of the previous piece.
     at: Vec<u64>,
     length: Vec<u64>,
     reason: Vec<u8>,
     cpu: Vec<u32>,
-    /// -1 is none, here and below.
+    /// -1 means none, here and below.
     stack: Vec<i64>,
     by: Vec<i64>,
     woken_by: Vec<i64>,
     woken: Vec<i64>,
-    /// Of those that are not as most are: place, which end was not seen (1 the first, 2 the last, 3 records were lost).
+    /// Only for incomplete pieces: index, and which end is unknown (1 the start, 2 the end, 3 records were lost).
     edges: Vec<[u64; 2]>,
-    /// Of those that are several: place, how many, how long.
+    /// Only for merged pieces: index, number of intervals, their total length.
     several: Vec<[u64; 3]>,
 }
 
 #[derive(Serialize)]
 struct TickData {
     tid: u32,
-    /// From when each was due, since the one before it was.
+    /// Due time, relative to the due time of the previous tick.
     due: Vec<u64>,
-    /// From then until it was done.
+    /// From due to done.
     length: Vec<u64>,
-    /// From then until it began.
+    /// From due to begun.
     late: Vec<u64>,
     left_out: usize,
 }
@@ -110,28 +111,29 @@ pub fn timeline_html(timeline: &Timeline, head: &PageHead, longest: &[Row]) -> S
         ticks: timeline.ticks.as_ref().map(|ticks| tick_data(timeline, ticks)),
     };
     let main = html! {
-        p.no-script { "The timeline needs JavaScript, which is off here; the table below does not." }
+        p.no-script { "The timeline needs JavaScript, which is off in this browser. The table below works without it." }
         div.tools.needs-script {
             button type="button" id="in" aria-label="Zoom in" { "+" }
             button type="button" id="out" aria-label="Zoom out" { "−" }
             button type="button" id="all" { "Show all" }
             span id="view" role="status" {}
         }
-        div.needs-script id="legend" role="group" aria-label="Reasons that are shown" {}
+        div.needs-script id="legend" role="group" aria-label="Reasons to show" {}
         div.needs-script id="timeline" {
             div id="axis" { span.label {} canvas {} }
             div id="lanes" tabindex="0" role="application" aria-label=(clean(&head.title)) aria-describedby="help" {}
         }
         p.needs-script id="detail" aria-live="polite" {}
         p.keys.help.needs-script id="help" {
-            kbd { "←" } " " kbd { "→" } " the next stretch, " kbd { "↑" } " " kbd { "↓" } " thread, " kbd { "+" } " " kbd { "−" }
-            " or Ctrl and the wheel zoom, drag or " kbd { "Shift" } " " kbd { "←" } " " kbd { "→" } " move, " kbd { "Enter" }
-            " or a double click look closer, " kbd { "s" } " the next slow tick, " kbd { "Esc" } " all"
+            kbd { "←" } " " kbd { "→" } " next interval, " kbd { "↑" } " " kbd { "↓" } " next thread, " kbd { "+" } " " kbd { "−" }
+            " or Ctrl and wheel zoom, drag or " kbd { "Shift" } " " kbd { "←" } " " kbd { "→" } " move, " kbd { "Enter" }
+            " or double click zoom to the interval, " kbd { "s" } " next slow tick, " kbd { "Esc" } " show all"
         }
-        @for note in notes(timeline, &head.doubts) { p.note { (note) } }
+        @for note in notes(timeline, &head.caveats) { p.note { (note) } }
         (table(timeline, longest))
     };
-    let css = &[include_str!("page.css"), include_str!("timeline.css")];
+    let colors = colors::css();
+    let css = &[colors.as_str(), include_str!("page.css"), include_str!("timeline.css")];
     let js = include_str!("timeline.js");
     Shell { title: &head.title, subtitle: &head.subtitle, css, main, js }.html(&data)
 }
@@ -192,13 +194,13 @@ fn tick_data(timeline: &Timeline, ticks: &Ticks) -> TickData {
     }
 }
 
-/// Each less the one before it: what is in order becomes short.
+/// Differences between neighbours, because small numbers make a short page.
 fn steps(sorted: &[u64]) -> Vec<u64> {
     let before = std::iter::once(0).chain(sorted.iter().copied());
     sorted.iter().zip(before).map(|(at, before)| at.saturating_sub(before)).collect()
 }
 
-/// As the script numbers them.
+/// The numbers that the script uses.
 fn number_of(reason: Reason) -> u8 {
     Reason::ALL.iter().position(|other| *other == reason).map_or(u8::MAX, |at| at as u8)
 }
@@ -213,27 +215,27 @@ fn edge_number(piece: &Piece) -> Option<u64> {
     }
 }
 
-/// What is not to be seen on it.
-fn notes(timeline: &Timeline, doubts: &[String]) -> Vec<String> {
+/// What the page leaves out.
+fn notes(timeline: &Timeline, caveats: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     if timeline.lanes_left_out > 0 {
-        notes.push(format!("{} more threads had a CPU for less time, and no lane here.", timeline.lanes_left_out));
+        notes.push(format!("{} threads that used less CPU time have no lane here.", timeline.lanes_left_out));
     }
     if timeline.merged > 0 {
         notes.push(format!(
-            "{} of {} stretches are merged with neighbours, within parts of {} us: a page has no room for each.",
+            "{} of {} intervals are merged with neighbours within {} us, to limit the size of this page.",
             timeline.merged,
             timeline.intervals,
             timeline.merged_within_ns.div_ceil(1000)
         ));
     }
     if timeline.stacks_left_out > 0 {
-        notes.push(format!("{} stacks are not told.", timeline.stacks_left_out));
+        notes.push(format!("{} stacks are left out, to limit the size of this page.", timeline.stacks_left_out));
     }
     if let Some(left_out) = timeline.ticks.as_ref().map(|ticks| ticks.left_out).filter(|left_out| *left_out > 0) {
-        notes.push(format!("{left_out} ticks that were quicker than the others are not marked."));
+        notes.push(format!("{left_out} of the shorter ticks are not marked."));
     }
-    notes.extend_from_slice(doubts);
+    notes.extend_from_slice(caveats);
     notes
 }
 
@@ -243,7 +245,7 @@ fn table(timeline: &Timeline, longest: &[Row]) -> Markup {
     }
     html! {
         h2 { "The longest waits" }
-        p.keys { "Seen from end to end; sleep, poll and waiting to be started again are not in it." }
+        p.keys { "Complete intervals only, without sleep, poll, stopped and ended." }
         table {
             thead {
                 tr { th.n { "at" } th.n { "length" } th { "reason" } th { "thread" } th { "where, or who took the CPU" } }

@@ -32,7 +32,7 @@ impl Imbalance {
         } else if self.shape != Shape::Even {
             self.why();
         }
-        self.doubts = self.doubts(recording);
+        self.caveats = self.caveats(recording);
     }
 
     fn why(&mut self) {
@@ -56,7 +56,7 @@ impl Imbalance {
         if full.is_empty() { self.busiest.into_iter().collect() } else { full }
     }
 
-    fn doubts(&self, recording: &Recording) -> Vec<ImbalanceCaveat> {
+    fn caveats(&self, recording: &Recording) -> Vec<ImbalanceCaveat> {
         let is_whole = recording.switches.iter().any(|switch| switch.other.is_some())
             || recording.samples.iter().any(|sample| sample.tid == 0);
         let is_close = |cpu: &Cpu| {
@@ -81,7 +81,7 @@ impl Imbalance {
             (ImbalanceCaveat::NoStacks, filled.is_none()),
             (ImbalanceCaveat::SilentCpus, self.cpus.iter().any(is_silent)),
         ];
-        table.into_iter().filter(|(_, is_so)| *is_so).map(|(doubt, _)| doubt).collect()
+        table.into_iter().filter(|(_, is_so)| *is_so).map(|(caveat, _)| caveat).collect()
     }
 }
 

@@ -161,7 +161,8 @@ pub struct Imbalance {
     /// The functions of the least busy.
     pub beside: Option<Filled>,
     /// Caveats.
-    pub doubts: Vec<ImbalanceCaveat>,
+    #[serde(rename = "doubts")]
+    pub caveats: Vec<ImbalanceCaveat>,
 }
 
 /// Judges a recording. `may_run_on` returns a thread's affinity, if known.
@@ -208,7 +209,7 @@ pub fn imbalance(recording: &Recording, names: &Names, may_run_on: &dyn Fn(u32) 
         filled: busiest.and_then(|cpu| filled::of(recording, names, cpu)),
         beside: idlest.and_then(|cpu| filled::of(recording, names, cpu)),
         cpus,
-        doubts: Vec::new(),
+        caveats: Vec::new(),
     };
     answer.judge(recording, longest(recording, &by_thread, &scale, may_run_on));
     answer

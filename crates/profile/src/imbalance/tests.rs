@@ -116,7 +116,7 @@ fn what_is_missing_is_unknown_and_told() {
     assert_eq!((seen.cpus[0].busy_share, seen.cpus[0].unknown_share), (0.25, 0.25));
     assert_eq!((seen.cpus[1].busy_share, seen.cpus[1].unknown_share), (0.0, 1.0));
     assert_eq!(
-        seen.doubts,
+        seen.caveats,
         [ImbalanceCaveat::Lost, ImbalanceCaveat::Close, ImbalanceCaveat::NoStacks, ImbalanceCaveat::SilentCpus]
     );
     // One that has ended when it is switched out has no number any more.
@@ -133,7 +133,7 @@ fn samples_have_an_error() {
     // A coin thrown 400 times: two standard errors are a twentieth.
     assert!((seen.cpus[0].error_share.unwrap() - 0.05).abs() < 1e-9);
     assert_eq!(
-        seen.doubts,
+        seen.caveats,
         [ImbalanceCaveat::Close, ImbalanceCaveat::InterruptsUnseen, ImbalanceCaveat::KernelUnnamed]
     );
     assert_eq!(of(&sampled(10 * MS, &[(0, &[(0, 400)]), (1, &[(9, 1)])])).cpus[0].error_share, Some(3.0 / 400.0));

@@ -1,23 +1,23 @@
-//! Why nothing can be recorded.
+//! Errors of recording.
 
 use evenkeel_sys::Errno;
 
 /// Why there is no recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LiveError {
-    /// This user may not.
-    #[error("record {whom}: {errno}, since {why}")]
+    /// The user lacks a privilege.
+    #[error("record {whom}: {errno}, because {why}")]
     Denied {
         /// Whom.
         whom: String,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
-        /// What stands against it.
+        /// The obstacle.
         why: String,
-        /// The one command that mends it.
+        /// The command that removes the obstacle.
         mend: String,
     },
-    /// What is to be recorded is not there.
+    /// The target does not exist.
     #[error("record {whom}: {why}")]
     NotThere {
         /// Whom.
@@ -25,7 +25,7 @@ pub enum LiveError {
         /// Why.
         why: String,
     },
-    /// A wish that can't be meant.
+    /// An invalid option.
     #[error("record {whom}: {why}")]
     WrongUse {
         /// Whom.
@@ -33,32 +33,34 @@ pub enum LiveError {
         /// Why.
         why: String,
     },
-    /// A place in a program can't be recorded.
-    #[error("record each time that {event} is run: {errno}, since {why}")]
+    /// A probe can't be set.
+    #[error("set a probe on {event}: {errno}, because {why}")]
     NoProbe {
         /// The place.
         event: String,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
-        /// What stands against it.
+        /// The obstacle.
         why: String,
-        /// What mends it, or does without.
+        /// What to do instead.
         mend: String,
     },
-    /// What is run so often is no tick, and to record it costs the program too much.
-    #[error("{event} is run {per_s} times a second: that is no tick, and the recording was ended before it cost more")]
+    /// The probe fires too often for a tick, and costs the program too much.
+    #[error(
+        "{event} is entered {per_s} times a second, which is too often for a tick; the recording ended to limit its cost"
+    )]
     TooOften {
         /// The place.
         event: String,
         /// How often.
         per_s: u64,
     },
-    /// The kernel said no to something else.
+    /// The kernel refused something else.
     #[error("{what}: {errno}")]
     Refused {
-        /// What was asked.
+        /// What evenkeel tried.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
     /// The recording could not be written.

@@ -1,4 +1,4 @@
-//! Which events are opened for a wish, and with which flags: the most that the kernel and this user's rights give.
+//! Chooses the events and flags for a configuration: the most that the kernel and the user's privileges allow.
 
 use evenkeel_sys::perf_probe::{Probe, ProbeKind};
 use evenkeel_sys::perf_sampler::{SampledEvent, Spec, Whose, flag};
@@ -19,7 +19,7 @@ const MAJOR_FAULTS: u64 = 6;
 const DUMMY: u64 = 9;
 const TRACEPOINT: u32 = 2;
 
-/// The registers that an unwinder starts from: all of user mode but the segments' (`PERF_REG_X86_*`).
+/// The registers that an unwinder needs: all of user mode except segments (`PERF_REG_X86_*`).
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: u64 = 0xff_0fff;
 /// X0 to X29, the link register, the stack pointer and the program counter (`PERF_REG_ARM64_*`).
@@ -31,9 +31,9 @@ const REGISTERS: u64 = (1 << 33) - 1;
 pub(super) struct Planned {
     pub(super) name: String,
     pub(super) spec: Spec,
-    /// The place that it is about.
+    /// The probed place, for a probe.
     pub(super) probe: Option<Probe>,
-    /// The numbers of those that are open, or were.
+    /// The event numbers that were opened.
     pub(super) ids: Vec<u64>,
     pub(super) samples: u64,
 }
@@ -55,21 +55,20 @@ impl Planned {
 /// The events of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// The first counts nothing: it tells what is mapped, named, made and switched.
+    /// The first event counts nothing: it delivers mappings, names, new threads and switches.
     pub(super) events: Vec<Planned>,
-    /// The event that says what runs.
+    /// The sampling event.
     pub(super) clock: Option<String>,
-    /// All events' records look alike.
+    /// All events use one record layout.
     pub(super) layout: Layout,
-    /// What can't be seen with it.
+    /// What could not be recorded.
     pub(super) unseen: Vec<String>,
 }
 
 impl Plan {
     /// The events for these settings, tried on the first of these CPUs.
     ///
-    /// # Errors
-    /// What the kernel says to the simplest of them.
+    /// # Errors The kernel's error for the simplest event.
     pub(super) fn of(settings: &RecordConfig, whose: Whose<'_>, cpus: &CpuSet) -> Result<Plan, Errno> {
         let cpu = cpus.first().ok_or(Errno::NODEV)?;
         let try_one =
@@ -79,7 +78,7 @@ impl Plan {
         let mut rights = 0;
         let mut said = try_one(&aside);
         if matches!(said, Err(Errno::INVAL)) {
-            // Kernels before 5.12 know no build ids.
+            // Kernels before 5.12 have no build IDs in mapping records.
             aside.flags &= !flag::BUILD_ID;
             said = try_one(&aside);
         }
@@ -87,7 +86,7 @@ impl Plan {
             rights = flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR;
             aside.flags |= rights;
             said = try_one(&aside);
-            unseen.push("what the kernel does: this user may see none of it".to_owned());
+            unseen.push("the kernel's functions, because you may not record the kernel".to_owned());
         }
         drop(said?);
         let sampled = |kind, config, rate| Spec {
@@ -106,7 +105,7 @@ impl Plan {
                 Spec { flags: spec.flags | flag::FREQUENCY, ..spec }
             };
             let cycles = of(HARDWARE, HARDWARE_CYCLES);
-            // A guest without counters has no such event; the clock is there everywhere.
+            // A guest without counters has no such event; the clock exists everywhere.
             let (name, spec) =
                 if try_one(&cycles).is_ok() { ("cycles", cycles) } else { ("cpu-clock", of(SOFTWARE, CPU_CLOCK)) };
             drop(try_one(&spec)?);
@@ -116,7 +115,7 @@ impl Plan {
         if settings.switches == Switches::WithStacks {
             add("context-switches", sampled(SOFTWARE, CONTEXT_SWITCHES, 1));
             if rights != 0 {
-                unseen.push("where threads gave their CPU away: that is in the kernel".to_owned());
+                unseen.push("the stacks of context switches, because you may not record the kernel".to_owned());
             }
         }
         if settings.faults {
@@ -130,7 +129,9 @@ impl Plan {
             });
             match tried {
                 Ok(spec) => add(waking::NAME, spec),
-                Err(errno) => unseen.push(format!("who wakes whom: the kernel's tracepoint can't be used ({errno})")),
+                Err(errno) => unseen.push(format!(
+                    "wake-ups, because the kernel's tracepoint sched:sched_waking is not available ({errno})"
+                )),
             }
         }
         if settings.packets {
@@ -140,9 +141,9 @@ impl Plan {
             });
             match tried {
                 Ok(spec) => events.push(Planned::new("net:net_dev_queue", spec)),
-                Err(errno) => {
-                    unseen.push(format!("which packets are sent: the kernel's tracepoint can't be used ({errno})"))
-                }
+                Err(errno) => unseen.push(format!(
+                    "sent packets, because the kernel's tracepoint net:net_dev_queue is not available ({errno})"
+                )),
             }
         }
         if !settings.probes.is_empty() {
@@ -156,20 +157,20 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether samples of a tracepoint are in it.
+    /// Whether it includes a tracepoint.
     pub(super) fn has_tracepoint(&self) -> bool {
         self.events.iter().any(|planned| planned.spec.kind == TRACEPOINT)
     }
 }
 
-/// An event of whose samples only whose and when is wanted; they begin as all others do.
+/// An event whose samples only need thread and time. They begin like all others.
 fn short(aside: &Spec) -> Spec {
     let sample_type = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::PERIOD;
     let flags = aside.flags & flag::INHERIT | flag::DISABLED;
     Spec { rate: 1, sample_type, flags, ..Spec::default() }
 }
 
-/// A place's event, with what its registers say.
+/// The event of a probe, with the requested registers.
 fn planned(probed: &Probed, kind: ProbeKind, aside: &Spec) -> Planned {
     let (kind, config) = probed.probe.numbers(kind);
     let short = short(aside);
@@ -178,7 +179,7 @@ fn planned(probed: &Probed, kind: ProbeKind, aside: &Spec) -> Planned {
     Planned { probe: Some(probed.probe.clone()), ..Planned::new(&probed.event, spec) }
 }
 
-/// Whether the places that are wished can be recorded: tried on ourselves, who do not run them.
+/// Whether the probes can be set. It is tried on this process, which does not run them.
 ///
 /// # Errors
 /// [`LiveError::NoProbe`].
@@ -186,13 +187,11 @@ pub(super) fn try_probes(settings: &RecordConfig, cpus: &CpuSet) -> Result<(), L
     let Some(first) = settings.probes.first() else { return Ok(()) };
     let refused = |event: &str, errno: Errno| {
         let (why, mend) = match errno {
-            Errno::NOENT => ("the file is gone", "look for it again"),
-            errno if errno.is_denial() => {
-                ("only root may have the kernel stop a program there", "run it as root (sudo)")
-            }
+            Errno::NOENT => ("the file no longer exists", "try again"),
+            errno if errno.is_denial() => ("only root may set a probe", "run it with sudo"),
             _ => (
-                "the kernel can put nothing there",
-                "name another function, or cut by the thread's wake-ups (--by wakes)",
+                "the kernel cannot set a probe there",
+                "name another function, or recognize ticks by wake-ups (--by wakes)",
             ),
         };
         LiveError::NoProbe { event: event.to_owned(), errno, why: why.to_owned(), mend: mend.to_owned() }
@@ -200,8 +199,8 @@ pub(super) fn try_probes(settings: &RecordConfig, cpus: &CpuSet) -> Result<(), L
     let kind = ProbeKind::of_kernel().map_err(|errno| LiveError::NoProbe {
         event: first.event.clone(),
         errno,
-        why: "this kernel has no probes of programs (CONFIG_UPROBE_EVENTS)".to_owned(),
-        mend: "cut by the thread's wake-ups (--by wakes)".to_owned(),
+        why: "this kernel does not support uprobes (CONFIG_UPROBE_EVENTS)".to_owned(),
+        mend: "recognize ticks by wake-ups (--by wakes)".to_owned(),
     })?;
     let cpu = cpus.first().ok_or(LiveError::Refused { what: "find a CPU".to_owned(), errno: Errno::NODEV })?;
     for probed in &settings.probes {
@@ -211,7 +210,7 @@ pub(super) fn try_probes(settings: &RecordConfig, cpus: &CpuSet) -> Result<(), L
     Ok(())
 }
 
-/// The event that tells what is mapped, named, made and switched.
+/// The event that delivers mappings, names, new threads and switches.
 fn aside(settings: &RecordConfig, whose: Whose<'_>) -> Spec {
     let mut flags = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK | flag::BUILD_ID;
     let mut sample_type = sample::IDENTIFIER
@@ -242,7 +241,7 @@ fn aside(settings: &RecordConfig, whose: Whose<'_>) -> Spec {
     Spec { kind: SOFTWARE, config: DUMMY, rate: 1, sample_type, flags, user_registers, user_stack_bytes }
 }
 
-/// Where the user's stack is copied, its frame pointers are not followed too.
+/// If the user stack is copied, the kernel need not follow frame pointers.
 fn chain_flags(settings: &RecordConfig) -> u64 {
     if settings.user_stack_bytes.is_some() { flag::EXCLUDE_CALLCHAIN_USER } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! `record`: opens the events, reads their rings now and then, and follows what changes meanwhile: CPUs that come and go.
+//! `record`: opens the events, reads their rings periodically, and follows CPUs that go online and offline.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -19,26 +19,25 @@ use crate::perf::record::{self, HEAD_BYTES, Head, Record, What, kind};
 use crate::perf::write::{self, Described, WrittenEvent};
 use crate::recording::Machine;
 
-/// So often it is asked whether to go on.
+/// How often `until` is called.
 const LOOK_EVERY_MS: u32 = 100;
-/// Rings are read at the latest after so long.
+/// The longest time between two reads.
 const READ_EVERY_NS: u64 = 1_000_000_000;
-/// And not sooner than this after the last time, however full they are: else what reading itself leaves in them would be read, and so on.
+/// The shortest time between two reads. Without it, the records of the reading itself would cause the next read.
 const READ_APART_NS: u64 = 5_000_000;
-/// From here on a ring is read without waiting for the second to be over.
+/// A ring this full is read at once.
 const FULL_ENOUGH: f64 = 0.25;
-/// So often it is looked which CPUs there are.
+/// How often the online CPUs are checked.
 const CPUS_EVERY_NS: u64 = 100_000_000;
 /// The smallest ring, for users who may lock little memory.
 const RING_BYTES_MIN: usize = 1 << 17;
-/// `PERF_RECORD_FINISHED_ROUND`: all that was written before it is older than what comes after the next one.
+/// `PERF_RECORD_FINISHED_ROUND`: all records before it are older than those after the next one.
 const FINISHED_ROUND: u32 = 68;
 
-/// Records until `until` says no, which is asked about ten times a second, the sink is full, or all processes that were named have ended, and
-/// those that they started and that are recorded too.
+/// Records until `until` returns false (it is called about ten times a second), the sink is full, or all named processes and their recorded
+/// children have ended.
 ///
-/// # Errors
-/// [`LiveError`]: if this user may not, whom it is about is not there, or the sink fails.
+/// # Errors [`LiveError`] if the user lacks a privilege, a target does not exist, or the sink fails.
 pub fn record(
     config: &RecordConfig,
     until: &mut dyn FnMut(&Status) -> bool,
@@ -81,10 +80,10 @@ fn not_written(error: io::Error) -> LiveError {
     LiveError::Write(Errno::from(&error))
 }
 
-/// What is open of one CPU.
+/// The open events of one CPU.
 struct OfCpu {
     ring: SampledRing,
-    /// With the number of the event that each is of.
+    /// Each with its event's number.
     events: Vec<(usize, SampledEvent)>,
 }
 
@@ -94,11 +93,11 @@ struct Recorder<'w> {
     chosen: Chosen,
     plan: Plan,
     rings: BTreeMap<usize, OfCpu>,
-    /// Which event has which number.
+    /// The event of each number.
     by_id: HashMap<u64, usize>,
     start_ns: u64,
     tally: Status,
-    /// What the kernel said of lost records in the rings, and what it counted in events that are closed.
+    /// Lost records reported in the rings, and counted by closed events.
     lost_told: u64,
     lost_closed: u64,
     bytes: Vec<u8>,
@@ -106,7 +105,7 @@ struct Recorder<'w> {
     unseen: Vec<Unseen>,
     pace: Pace,
     lives: Lives,
-    /// Process and thread of those that had ended in the last read.
+    /// Process and thread of threads that ended in the last read.
     ended: Vec<(u32, u32)>,
     is_settled: bool,
     has_ended: bool,
@@ -138,7 +137,7 @@ impl<'w> Recorder<'w> {
         };
         for cpu in targets::cpus(config).iter() {
             match recorder.open_cpu(cpu) {
-                // It went offline, or is not ours.
+                // It went offline, or is not selected.
                 Ok(()) | Err(Errno::NODEV) => {}
                 Err(errno) => return Err(targets::refused(config, errno)),
             }
@@ -146,7 +145,7 @@ impl<'w> Recorder<'w> {
         if recorder.rings.is_empty() {
             return Err(targets::refused(config, Errno::NODEV));
         }
-        // From here on the rings tell who is made and named.
+        // From here on the rings report new threads and names.
         targets::look_again(&mut recorder.chosen);
         Ok(recorder)
     }
@@ -154,7 +153,7 @@ impl<'w> Recorder<'w> {
     fn open_cpu(&mut self, cpu: usize) -> Result<(), Errno> {
         let whose = self.watch.whose();
         let aside = self.plan.events[0].spec;
-        // Where threads are watched, the ring is of ours: it outlives each of them.
+        // For single threads, the ring belongs to this process, so it outlives each thread.
         let (leader, leads) = match &self.watch {
             Watch::Everybody => (aside, Whose::Everybody),
             Watch::Group(group) => (aside, Whose::Group(group)),
@@ -163,7 +162,7 @@ impl<'w> Recorder<'w> {
         let mut ring_bytes = self.config.ring_bytes.clamp(RING_BYTES_MIN, 1 << 30);
         let ring = loop {
             match SampledRing::of(SampledEvent::open(&leader, leads, cpu)?, ring_bytes) {
-                // Who may lock little memory gets a smaller one.
+                // Retry with a smaller ring if the limit of locked memory is low.
                 Err(Errno::PERM | Errno::NOMEM) if ring_bytes > RING_BYTES_MIN => ring_bytes /= 2,
                 made => break made?,
             }
@@ -172,7 +171,7 @@ impl<'w> Recorder<'w> {
         let mut events = Vec::new();
         for whose in whose {
             for (number, planned) in self.plan.events.iter_mut().enumerate() {
-                // The ring's own event is the first already, but for threads.
+                // Except for single threads, the ring's own event is the first one.
                 if number == 0 && !matches!(whose, Whose::Thread(_)) {
                     continue;
                 }
@@ -184,7 +183,7 @@ impl<'w> Recorder<'w> {
                         self.by_id.insert(id, number);
                         events.push((number, event));
                     }
-                    // The thread has ended since it was found.
+                    // The thread has ended since.
                     Err(Errno::SRCH) => {}
                     Err(errno) => return Err(errno),
                 }
@@ -194,12 +193,12 @@ impl<'w> Recorder<'w> {
         Ok(())
     }
 
-    /// What was there before, then all events on.
+    /// Writes the earlier state, then enables all events.
     fn begin(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let mappings = if self.config.faults { Mappings::All } else { Mappings::Code };
         let wants_maps = |pid| match (self.chosen.may_have(pid), self.config.wakes) {
             (true, _) => Wanted::Yes,
-            // Who wakes somebody is shown with its stack too, whoever it is.
+            // Any thread may be a waker, and its stack is shown.
             (false, true) => Wanted::IfMay,
             (false, false) => Wanted::No,
         };
@@ -210,18 +209,18 @@ impl<'w> Recorder<'w> {
         into.take(&kernel).and_then(|()| into.take(&before)).map_err(not_written)?;
         if !missing.denied.is_empty() {
             let what = format!(
-                "which files are run by {} of the processes: this user may not read what they have mapped",
+                "the program files of {} processes, because you may not read their mappings",
                 missing.denied.len()
             );
             self.unseen.push(Unseen { what, of: missing.denied });
         }
         let ids_left_out = self.build_ids.left_out();
         if ids_left_out > 0 {
-            let what = format!("the build ids of {ids_left_out} mappings: reading them took too long");
+            let what = format!("the build IDs of {ids_left_out} mappings, because reading them took too long");
             self.unseen.push(what.into());
         }
         if missing.left_out > 0 {
-            let what = format!("which files are run by {} of the processes: there are too many", missing.left_out);
+            let what = format!("the program files of {} processes, because there are too many", missing.left_out);
             self.unseen.push(what.into());
         }
         self.start_ns = clock::monotonic_ns();
@@ -233,7 +232,7 @@ impl<'w> Recorder<'w> {
         Status { elapsed_ns: clock::monotonic_ns().saturating_sub(self.start_ns), ..self.tally }
     }
 
-    /// Takes what is in the rings.
+    /// Reads the rings.
     fn read(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         self.bytes.clear();
         for of_cpu in self.rings.values_mut() {
@@ -244,13 +243,13 @@ impl<'w> Recorder<'w> {
         Ok(())
     }
 
-    /// Whether all that was named has ended, and what it started.
+    /// Whether all named processes and their children have ended.
     fn is_over(&mut self, into: &mut dyn Sink) -> Result<bool, LiveError> {
         if self.config.named().is_empty() {
             return Ok(false);
         }
         while self.lives.seem_over() {
-            // What they started as the last thing they did stands in the rings yet.
+            // The rings may still hold children that they started last.
             self.read(into)?;
             if self.is_settled {
                 self.has_ended = true;
@@ -262,7 +261,7 @@ impl<'w> Recorder<'w> {
 
     fn pass_on(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let bytes = std::mem::take(&mut self.bytes);
-        // First all of it: a CPU's ring may say later in the list than another's who belongs to those that were chosen.
+        // First the threads of all rings, because a later ring may hold the record that selects a thread of an earlier one.
         let (lives, all) = in_order(&bytes, &self.plan.layout);
         self.chosen.learn_all(&lives, &mut self.ended);
         self.follow_children(&lives);
@@ -279,7 +278,7 @@ impl<'w> Recorder<'w> {
         into.take(&kept).map_err(not_written)
     }
 
-    /// Who was started by those that are waited for is waited for too, where it is recorded.
+    /// Recorded children keep the recording going too.
     fn follow_children(&mut self, lives: &[Record<'_>]) {
         if !self.config.about.is_empty() || self.config.named().is_empty() {
             return;
@@ -292,13 +291,13 @@ impl<'w> Recorder<'w> {
         self.lives.learn(children);
     }
 
-    /// Counts a record; whether it is kept.
+    /// Counts a record. Returns whether to keep it.
     fn count(&mut self, bytes: &[u8]) -> bool {
         let Ok(head) = Head::parse(bytes, 0) else { return false };
         match head.kind {
             kind::SAMPLE | kind::SWITCH | kind::SWITCH_CPU_WIDE => {
                 let number = self.event_of(bytes, head);
-                // Others that run the same file pay for it too.
+                // Other processes that run the same file pay for the probe too.
                 self.pace.hit(number);
                 if !self.is_of_chosen(bytes, head) {
                     return false;
@@ -336,7 +335,7 @@ impl<'w> Recorder<'w> {
         if matches!(self.chosen, Chosen::All) {
             return true;
         }
-        // Process and thread stand behind the event's number and the address in a sample, and first of what others end with.
+        // In a sample, process and thread follow the event's number and the address. In other records they start the trailing fields.
         let at = if head.kind == kind::SAMPLE {
             HEAD_BYTES + 16
         } else {
@@ -347,9 +346,9 @@ impl<'w> Recorder<'w> {
         self.chosen.has(pid, tid) || (head.kind == kind::SAMPLE && self.wakes_chosen(bytes, head))
     }
 
-    /// Whether it says that somebody of those that were chosen is woken.
+    /// Whether it is the wake-up of a selected thread.
     fn wakes_chosen(&self, bytes: &[u8], head: Head) -> bool {
-        /// Its own fields come behind eight bytes of what all tracepoints have: a name of sixteen, then the thread.
+        /// The fields follow eight common bytes: a name of 16 bytes, then the thread.
         const WOKEN_AT: usize = 24;
         let event = self.event_of(bytes, head).and_then(|number| self.plan.events.get(number));
         if event.is_none_or(|event| event.name != waking::NAME) {
@@ -363,7 +362,7 @@ impl<'w> Recorder<'w> {
         tid.is_some_and(|tid| self.chosen.has_thread(tid))
     }
 
-    /// CPUs that went are read a last time; those that came are opened.
+    /// Reads CPUs that went offline a last time, and opens new ones.
     fn follow_cpus(&mut self, into: &mut dyn Sink) -> Result<(), LiveError> {
         let now = targets::cpus(self.config);
         let gone: Vec<usize> = self.rings.keys().copied().filter(|cpu| !now.contains(*cpu)).collect();
@@ -373,7 +372,7 @@ impl<'w> Recorder<'w> {
             self.bytes = of_cpu.ring.take().to_vec();
             self.pass_on(into)?;
             self.lost_closed += of_cpu.lost();
-            self.unseen.push(format!("CPU {cpu} from {elapsed_s:.1} s on: it was taken offline").into());
+            self.unseen.push(format!("CPU {cpu} after {elapsed_s:.1} s, because it went offline").into());
         }
         for cpu in now.iter().filter(|cpu| !self.rings.contains_key(cpu)).collect::<Vec<_>>() {
             self.watch.renew();
@@ -381,7 +380,7 @@ impl<'w> Recorder<'w> {
                 && let Some(of_cpu) = self.rings.get(&cpu)
             {
                 of_cpu.resume();
-                self.unseen.push(format!("CPU {cpu} before {elapsed_s:.1} s: it came online then").into());
+                self.unseen.push(format!("CPU {cpu} before {elapsed_s:.1} s, because it was offline").into());
             }
         }
         Ok(())
@@ -391,7 +390,7 @@ impl<'w> Recorder<'w> {
         let elapsed_ns = self.status().elapsed_ns;
         self.rings.values().for_each(OfCpu::pause);
         self.read(into)?;
-        // The kernel tells of what it lost with the next record that it has room for: for the last ones there is none.
+        // The kernel reports losses with the next record, so the counts of the last losses come from the events.
         let counted = self.rings.values().map(OfCpu::lost).sum::<u64>() + self.lost_closed;
         let untold = counted.saturating_sub(self.lost_told);
         if untold > 0 {
@@ -428,7 +427,7 @@ impl<'w> Recorder<'w> {
 impl OfCpu {
     fn resume(&self) {
         for (_, event) in &self.events {
-            // One whose thread has ended can't, and need not.
+            // The event of an ended thread can't be read, and need not be.
             let _ = event.resume();
         }
     }
@@ -445,7 +444,7 @@ impl OfCpu {
     }
 }
 
-/// One that writes nothing by itself.
+/// An event that writes nothing by itself.
 fn silent(aside: Spec) -> Spec {
     let summary = flag::MMAP | flag::MMAP2 | flag::MMAP_DATA | flag::COMM | flag::COMM_EXEC | flag::TASK;
     let more = flag::CONTEXT_SWITCH | flag::BUILD_ID | flag::INHERIT;

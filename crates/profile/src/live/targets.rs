@@ -1,4 +1,4 @@
-//! Whom a recording is of: which processes, threads, CPUs or groups there are, and in which way the kernel is asked to watch them.
+//! Finds the processes, threads, CPUs or groups to record, and chooses how the kernel watches them.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -14,23 +14,23 @@ use super::error::LiveError;
 use super::events::Plan;
 use super::summary::numbers;
 
-/// More files than this are not opened: whole CPUs are watched instead, or not all threads.
+/// The most open files. Beyond it, whole CPUs are recorded, or only some threads.
 const FILES_MAX: u64 = 4096;
-/// Files that stay free for others.
+/// Open files left for other purposes.
 const FILES_FREE: u64 = 64;
 
-/// In which way the kernel watches.
+/// How the kernel watches.
 #[derive(Debug)]
 pub(super) enum Watch {
-    /// All that is on a CPU.
+    /// Whole CPUs.
     Everybody,
-    /// All of a group that is on a CPU.
+    /// A control group, on each CPU.
     Group(Group),
-    /// Threads, wherever they are, and those that they make.
+    /// Single threads, with the threads that they create.
     Threads(Threads),
 }
 
-/// Threads that are watched one by one.
+/// Threads that are watched individually.
 #[derive(Clone, Debug)]
 pub(super) struct Threads {
     tids: Vec<u32>,
@@ -39,7 +39,7 @@ pub(super) struct Threads {
 }
 
 impl Watch {
-    /// Whose events are opened on each CPU.
+    /// The threads whose events are opened on each CPU.
     pub(super) fn whose(&self) -> Vec<Whose<'_>> {
         match self {
             Watch::Everybody => vec![Whose::Everybody],
@@ -48,7 +48,7 @@ impl Watch {
         }
     }
 
-    /// The processes of which it is to be told what was there before.
+    /// The processes whose earlier state must be written.
     pub(super) fn processes(&self) -> Vec<u32> {
         match self {
             Watch::Everybody | Watch::Group(_) => already::processes(),
@@ -56,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// Looks again which threads there are.
+    /// Lists the threads again.
     pub(super) fn renew(&mut self) {
         if let Watch::Threads(threads) = self {
             let room = threads.tids.len().max(1) * 2;
@@ -66,7 +66,7 @@ impl Watch {
     }
 }
 
-/// What was found for config.
+/// The targets that were found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) watch: Watch,
@@ -87,7 +87,7 @@ impl Found {
     }
 }
 
-/// The CPUs that are online and to be watched.
+/// The CPUs to record that are online.
 pub(super) fn cpus(config: &RecordConfig) -> CpuSet {
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let online = CpuSet::parse_list(online.trim()).unwrap_or_default();
@@ -97,10 +97,9 @@ pub(super) fn cpus(config: &RecordConfig) -> CpuSet {
     }
 }
 
-/// Finds out how to record these.
+/// Finds the targets.
 ///
-/// # Errors
-/// [`LiveError`] if they are not there, or this user may not.
+/// # Errors [`LiveError`] if they do not exist, or the user lacks a privilege.
 pub(super) fn find(config: &RecordConfig) -> Result<Found, LiveError> {
     let cpus = cpus(config);
     if cpus.is_empty() {
@@ -111,7 +110,7 @@ pub(super) fn find(config: &RecordConfig) -> Result<Found, LiveError> {
     by_targets(config, &cpus).map(|found| found.and_unseen(absent))
 }
 
-/// What is said of processes that were named and are not there. Others of them can be recorded all the same.
+/// A line for each missing process, if others of them exist.
 fn absent(config: &RecordConfig) -> Result<Vec<String>, LiveError> {
     const NO_SUCH: &str = "there is no such process";
     let named = config.named();
@@ -153,7 +152,7 @@ fn by_targets(config: &RecordConfig, cpus: &CpuSet) -> Result<Found, LiveError> 
                 Ok(found) => Ok(found),
                 Err(refusal) if tids.is_empty() => {
                     let _ = refusal;
-                    Err(not_there("no thread has this name, or this user may not see it"))
+                    Err(not_there("no thread has this name, or you may not see it"))
                 }
                 Err(refusal) => {
                     let threads = Threads { tids, pids: among, name: Some(name) };
@@ -165,7 +164,7 @@ fn by_targets(config: &RecordConfig, cpus: &CpuSet) -> Result<Found, LiveError> 
             let group = Group::open(path).map_err(|errno| not_there(&format!("{}: {errno}", path.display())))?;
             match Plan::of(config, Whose::Group(&group), cpus) {
                 Ok(plan) => Ok(Found::new(Watch::Group(group), Chosen::All, plan)),
-                // A group of another controller: its processes are watched.
+                // The perf_event controller does not cover this group, so its processes are watched.
                 Err(errno) if !errno.is_denial() => of_group(path, &everybody),
                 Err(errno) => Err(refused(config, errno)),
             }
@@ -177,17 +176,17 @@ fn of_group(path: &Path, everybody: &dyn Fn(Chosen) -> Result<Found, LiveError>)
     let pids: Vec<u32> = cgroup::members(path).into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
     if pids.is_empty() {
         let whom = format!("the group {}", path.display());
-        return Err(LiveError::NotThere { whom, why: "it is no control group, or has no process".to_owned() });
+        return Err(LiveError::NotThere { whom, why: "it is not a control group, or it has no process".to_owned() });
     }
     let mut found = everybody(Chosen::processes(threads_of(&pids)))?;
     found.unseen.push(format!(
-        "processes that enter {} later: it is no group of the kernel's perf_event controller, so those that were in it are followed",
+        "processes that enter {} later, because the perf_event controller does not cover that group",
         path.display()
     ));
     Ok(found)
 }
 
-/// Threads one by one; whole CPUs where there are too many, or where it takes them to see what is wished.
+/// Single threads; whole CPUs if there are too many threads, or if the configuration needs whole CPUs.
 fn one_by_one(
     config: &RecordConfig,
     mut threads: Threads,
@@ -204,14 +203,14 @@ fn one_by_one(
     {
         return Ok(found);
     }
-    // The first may have ended since.
+    // The first thread may have ended.
     let planned = threads.tids.iter().find_map(|tid| match Plan::of(config, Whose::Thread(*tid), cpus) {
         Err(Errno::SRCH) => None,
         planned => Some(planned),
     });
     let planned = planned.unwrap_or(Err(Errno::SRCH));
     let plan = planned.map_err(|errno| refused(config, errno))?;
-    // Those that worked most are the ones to see.
+    // The threads that worked most are the most useful.
     if count > room {
         threads.tids.sort_by_cached_key(|tid| std::cmp::Reverse(already::cpu_ns(*tid)));
     }
@@ -220,13 +219,13 @@ fn one_by_one(
     let mut found = Found::new(Watch::Threads(threads), Chosen::All, plan);
     if left_out > 0 {
         found.unseen.push(format!(
-            "{left_out} of {count} threads, those that had worked least: each takes {events} open files on each CPU, and this user may not watch whole CPUs"
+            "{left_out} of {count} threads (those that worked least), because each needs {events} open files on each CPU, and you may not record whole CPUs"
         ));
     }
     Ok(found)
 }
 
-/// Looks again who is there: between the first look and the opening of what tells of it, threads were made and named.
+/// Lists the threads again, because threads may have started or got a name before the events were opened.
 pub(super) fn look_again(chosen: &mut Chosen) {
     match chosen {
         Chosen::All => {}
@@ -270,7 +269,7 @@ fn whom(config: &RecordConfig) -> String {
     }
 }
 
-/// What the kernel said, with what mends it.
+/// The kernel's error, with a remedy.
 pub(super) fn refused(config: &RecordConfig, errno: Errno) -> LiveError {
     let whom = whom(config);
     match errno {
@@ -292,8 +291,8 @@ pub(super) fn refused(config: &RecordConfig, errno: Errno) -> LiveError {
                 _ => LiveError::Denied {
                     whom,
                     errno,
-                    why: "it is not this user's".to_owned(),
-                    mend: "run it as root (sudo)".to_owned(),
+                    why: "it belongs to another user".to_owned(),
+                    mend: "run it with sudo".to_owned(),
                 },
             }
         }
@@ -309,7 +308,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread that is made when the first look is over, and has its name before the rings tell of it.
+    /// A thread that starts after the first listing and has its name before the rings are open.
     #[test]
     fn who_came_between_the_first_look_and_the_rings_is_found() {
         let us = std::process::id();

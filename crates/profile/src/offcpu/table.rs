@@ -1,4 +1,4 @@
-//! `Report`: intervals by thread and reason, as a page and its JSON show them: how many, how long, who took the CPU, and where it was.
+//! `Report`: off-CPU intervals by thread and reason, for the page and JSON: count, length, the thread that took the CPU, and the place.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,58 +11,59 @@ use super::{Edges, Faults, OffCpuInterval, Reason, Trust, faults, trust};
 use crate::names::Names;
 use crate::recording::{Recording, Turn};
 
-/// The longest intervals that are listed one by one.
+/// The most intervals in the list.
 const LISTED_MAX: usize = 10_000;
-/// Threads that are told of: those that had a CPU longest.
+/// The most threads in the report, those with most CPU time first.
 pub const THREADS_MAX: usize = 1_000;
 
-/// The longest waits that are told by themselves.
+/// The most waits in the list of the longest.
 const WAITS_MAX: usize = 50;
-/// Threads with a line of the time.
+/// The most threads with a strip.
 const STRIPS_MAX: usize = 64;
 
 /// Why the threads of a recording had no CPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// How long was recorded, in nanoseconds.
+    /// The length of the recording in nanoseconds.
     pub recorded_ns: u64,
-    /// The first moment, on the recording's clock, in nanoseconds.
+    /// Its start on the recording's clock, in nanoseconds.
     pub start_ns: u64,
-    /// The threads, those that had a CPU longest first.
+    /// The threads, most CPU time first.
     pub threads: Vec<Thread>,
-    /// How many more there were.
+    /// How many are left out.
     pub threads_left_out: u64,
-    /// Page faults that had to wait, by what is mapped where they were.
+    /// Page faults that waited for a disk, by mapped file.
     pub faults: Vec<Faults>,
-    /// The longest intervals of these threads, in the order of time.
+    /// The longest intervals of these threads, sorted by time.
     #[serde(rename = "spells")]
     pub intervals: Vec<ListedInterval>,
-    /// How many more there were.
+    /// How many are left out.
     #[serde(rename = "spells_left_out")]
     pub intervals_left_out: u64,
-    /// The longest of them that were seen from end to end, less those that a thread waits in between its work, the longest first.
+    /// The longest complete intervals, longest first, without the waits of an idle thread.
     pub longest_waits: Vec<Wait>,
-    /// What is to be doubted.
-    pub doubts: Vec<SwitchesCaveat>,
+    /// Caveats.
+    #[serde(rename = "doubts")]
+    pub caveats: Vec<SwitchesCaveat>,
 }
 
-/// Why the intervals are not all that is to be known of them. In JSON it is its sentence.
+/// A caveat of a report. In JSON it is its text.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SwitchesCaveat {
-    /// There are none.
+    /// The recording has no switches.
     #[error(
-        "no switches were recorded: record with `evenkeel profile record --switches`, or perf record --switch-events"
+        "the recording has no switches: record with `evenkeel profile record --switches`, or perf record --switch-events"
     )]
     NotRecorded,
-    /// Some records are missing.
-    #[error("{records} records were lost: intervals in which some are missing are counted as open")]
+    /// Records were lost.
+    #[error("{records} records were lost; intervals with lost records count as open")]
     Lost {
         /// How many.
         records: u64,
     },
-    /// Many intervals don't say where they began.
+    /// Many intervals have no stack.
     #[error(
-        "{without} of {all} intervals have no stack, so that only preemption is told: record the event context-switches too (period 1, with stacks)"
+        "{without} of {all} intervals have no stack, so only preemption is recognized. Record the event context-switches too (-c 1 -g)"
     )]
     NoStacks {
         /// How many.
@@ -70,21 +71,21 @@ pub enum SwitchesCaveat {
         /// Of how many.
         all: u64,
     },
-    /// Only some threads were watched.
+    /// Only some threads were recorded.
     #[error(
-        "only some threads were watched, not whole CPUs: who took the CPU is not told, nor is a control group's limit on kernels that show it by an idle CPU"
+        "only some threads were recorded, not whole CPUs. So the thread that took the CPU is unknown, and some throttling is not recognized"
     )]
     SomeThreads,
     /// The kernel does not report all wake-ups.
     #[error(
-        "the tracepoint sched:sched_waking tells of {:.0} % of the wake-ups of what slept on CPU {cpu}: it does not fire everywhere here, or those \
-         who woke were not watched",
+        "the tracepoint sched:sched_waking shows {:.0} % of the wake-ups on CPU {cpu}. It does not always fire here, or the waking threads \
+         were not recorded",
         share * 100.0
     )]
     WakesMissing {
-        /// Of the wake-ups.
+        /// The share of sleeps that end with a recorded wake-up.
         share: f64,
-        /// Where it is the least.
+        /// The CPU with the smallest share.
         cpu: u32,
     },
 }
@@ -100,92 +101,92 @@ impl Serialize for SwitchesCaveat {
 pub struct Thread {
     /// Its process.
     pub pid: u32,
-    /// Its number.
+    /// Its thread number.
     pub tid: u32,
-    /// Its name, if it was told.
+    /// Its name, if recorded.
     pub name: Option<String>,
-    /// How long it had a CPU, in nanoseconds, as far as both switches were seen.
+    /// Its time on a CPU in nanoseconds, between recorded switches.
     pub on_cpu_ns: u64,
-    /// How long it had none, in nanoseconds.
+    /// Its time off CPU in nanoseconds.
     pub off_cpu_ns: u64,
     /// By reason, the longest first.
     pub reasons: Vec<Row>,
-    /// What took most of each part of the time, for the first threads.
+    /// Its state over time, for the first threads.
     pub strip: Option<Strip>,
 }
 
 /// The intervals of one thread with one reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// Why, in one or two words: see [`Reason::words`].
+    /// The reason: see [`Reason::words`].
     pub reason: &'static str,
     /// How many.
     pub count: u64,
-    /// How many of them lasted longer than was seen, or may be several: they are in the total alone.
+    /// How many have an unknown end or lost records. They are only in the total.
     pub open: u64,
-    /// How long in all, in nanoseconds.
+    /// The total length in nanoseconds.
     pub total_ns: u64,
-    /// Half of them were no longer, in nanoseconds; none if no whole one was seen.
+    /// The median length in nanoseconds; none without complete intervals.
     pub p50_ns: Option<u64>,
-    /// All but one in a hundred were no longer.
+    /// The p99 length.
     pub p99_ns: Option<u64>,
     /// The longest.
     pub max_ns: Option<u64>,
-    /// Where it was for the longest time: its own function that called what waited, such as the one that takes a lock.
+    /// The place with most of the time: the program's function that called the wait, for example the one that takes a lock.
     pub place: Option<Share>,
-    /// Who had its CPU for the longest time, of those that it could have run in.
+    /// The thread that had its CPU longest while it was ready.
     pub taken_by: Option<Share>,
-    /// Who ended most of them, if wake-ups were recorded.
+    /// The thread that ended most of them, if wake-ups were recorded.
     pub woken_by: Option<Share>,
-    /// From its wake-up until it had a CPU: the longest, in nanoseconds, if wake-ups were recorded.
+    /// The longest time from wake-up to running, in nanoseconds, if wake-ups were recorded.
     pub woken_to_on_cpu_ns_max: Option<u64>,
 }
 
-/// What most of them have in common.
+/// The most common value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Share {
-    /// What.
+    /// The value.
     pub name: String,
-    /// Of how much of the time it is so, from 0 to 1.
+    /// Its share of the time, from 0 to 1.
     pub share: f64,
 }
 
-/// A interval.
+/// An interval of the list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ListedInterval {
     /// The thread.
     pub tid: u32,
-    /// When it began, in nanoseconds since the recording did.
+    /// Its start in nanoseconds since the start of the recording.
     pub at_ns: u64,
-    /// How long it was, in nanoseconds.
+    /// Its length in nanoseconds.
     pub length_ns: u64,
     /// Why.
     pub reason: &'static str,
-    /// `seen`, or which end was not: `from-before`, `to-after`; `torn` where records of it were lost.
+    /// `seen`: both ends are known. `from-before`, `to-after`: that end is unknown. `torn`: records were lost.
     pub edges: &'static str,
-    /// The number of the thread that had the CPU, if that was told.
+    /// The thread that took the CPU, if recorded.
     pub taken_by: Option<u32>,
-    /// The number of the thread that woke it, if that was told.
+    /// The thread that woke it, if recorded.
     pub woken_by: Option<u32>,
     /// Where it was.
     pub place: Option<String>,
 }
 
-/// One of the longest, with the names of those who had to do with it.
+/// One of the longest waits, with the names of the threads involved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Wait {
-    /// It.
+    /// The interval.
     #[serde(flatten)]
     pub interval: ListedInterval,
     /// The thread, with its number.
     pub thread: String,
-    /// Who took the CPU, where it could have run on.
+    /// The thread that took the CPU, if this thread was ready.
     pub taken_by_name: Option<String>,
-    /// Who woke it.
+    /// The thread that woke it.
     pub woken_by_name: Option<String>,
 }
 
-/// Of those threads whose process `is_wanted`.
+/// The report on the threads of wanted processes.
 pub fn report(
     recording: &Recording,
     names: &Names,
@@ -228,7 +229,7 @@ pub fn report(
         intervals,
         intervals_left_out,
         longest_waits,
-        doubts: caveats(recording, &own),
+        caveats: caveats(recording, &own),
     }
 }
 
@@ -246,7 +247,7 @@ fn thread(
     let rows = by_reason.iter().map(|(reason, intervals)| row(recording, places, *reason, intervals));
     let mut reasons: Vec<Row> = rows.collect();
     reasons.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
-    // What it was robbed of while it had a CPU is in both.
+    // Steal counts as time on a CPU and as time off.
     let off =
         intervals.iter().filter(|interval| interval.reason != Reason::Steal).map(|interval| interval.span.length_ns());
     let name = recording.threads.get(&tid).and_then(|thread| thread.name.clone());
@@ -286,7 +287,7 @@ fn row(recording: &Recording, places: &mut Places<'_>, reason: Reason, intervals
     }
 }
 
-/// Time by what it was spent on.
+/// Time by name, to find the most common one.
 #[derive(Default)]
 struct TimeByName {
     sums: HashMap<String, u64>,
@@ -294,7 +295,7 @@ struct TimeByName {
 }
 
 impl TimeByName {
-    /// What is not known is of the whole too.
+    /// Unknown values count for the total too.
     fn add(&mut self, name: Option<String>, length_ns: u64) {
         self.total = self.total.saturating_add(length_ns);
         if let Some(name) = name {
@@ -309,7 +310,7 @@ impl TimeByName {
     }
 }
 
-/// The smallest of sorted lengths that so much of them does not exceed.
+/// A quantile of sorted lengths.
 fn quantile(sorted: &[u64], share: f64) -> Option<u64> {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
@@ -323,7 +324,7 @@ fn who(recording: &Recording, tid: u32) -> String {
     name.map_or_else(|| format!("thread {tid}"), |name| format!("{name} ({tid})"))
 }
 
-/// How long each thread had a CPU, and its process.
+/// Each thread's process and time on a CPU.
 pub(super) fn on_cpu_ns(recording: &Recording) -> HashMap<u32, (u32, u64)> {
     let mut sums: HashMap<u32, (u32, u64)> = HashMap::new();
     let mut since: HashMap<u32, u64> = HashMap::new();
@@ -339,7 +340,7 @@ pub(super) fn on_cpu_ns(recording: &Recording) -> HashMap<u32, (u32, u64)> {
     sums
 }
 
-/// The longest of them one by one, and how many are not among them.
+/// The longest intervals, and how many are left out.
 fn listed(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInterval]) -> (Vec<ListedInterval>, u64) {
     let mut longest: Vec<&OffCpuInterval> = intervals.iter().collect();
     longest.sort_by_key(|interval| std::cmp::Reverse(interval.span.length_ns()));
@@ -349,7 +350,7 @@ fn listed(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInt
     (longest.into_iter().map(|interval| one(recording, places, interval)).collect(), left_out)
 }
 
-/// Those that something kept from going on. What sleeps, polls, or waits to be started again may be idle.
+/// Waits that delay a thread. A thread that sleeps, polls or is stopped may simply be idle.
 fn longest_waits(recording: &Recording, places: &mut Places<'_>, intervals: &[OffCpuInterval]) -> Vec<Wait> {
     let is_idle = |reason| matches!(reason, Reason::Sleep | Reason::Poll | Reason::Stopped | Reason::Ended);
     let is_whole = |interval: &OffCpuInterval| interval.edges == Edges::Seen || interval.reason == Reason::Steal;

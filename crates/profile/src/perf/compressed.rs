@@ -27,7 +27,7 @@ pub(super) struct Unpacked {
     /// The records, one after the other.
     pub(super) bytes: Vec<u8>,
     /// Why something is missing at the end, if it is.
-    pub(super) doubt: Option<String>,
+    pub(super) caveat: Option<String>,
 }
 
 /// Whether a record holds others.
@@ -56,14 +56,14 @@ pub(super) fn unpacked(
     may_be_cut_off: bool,
 ) -> Result<Unpacked, Malformed> {
     let (mut packed, mut bytes) = (Vec::new(), Vec::new());
-    let (mut first, mut doubt) = (None, None);
+    let (mut first, mut caveat) = (None, None);
     let mut walk = Walk::over(data);
     loop {
         let piece = match walk.next() {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
             Err(malformed) if may_be_cut_off => {
-                doubt = Some(malformed.to_string());
+                caveat = Some(malformed.to_string());
                 break;
             }
             Err(malformed) => return Err(malformed),
@@ -84,7 +84,7 @@ pub(super) fn unpacked(
     let limit_bytes = (packed.len() as u64).saturating_mul(PACKED_MAX_TIMES).saturating_add(UNPACKED_FREE_BYTES);
     let is_cut = unpack(&packed, limit_bytes.min(UNPACKED_MAX_BYTES), &mut bytes).map_err(wrong)?;
     let cut = || "the last of its compressed records is cut off".to_owned();
-    Ok(Unpacked { bytes, doubt: doubt.or_else(|| is_cut.then(cut)) })
+    Ok(Unpacked { bytes, caveat: caveat.or_else(|| is_cut.then(cut)) })
 }
 
 /// The packed bytes of a record; none of one that is not packed.

@@ -262,7 +262,7 @@ impl<'a> PerfFile<'a> {
                 Ok(None) => break,
                 // perf flushes its compressor once a record, and what that holds back at the end is lost.
                 Err(malformed) if self.end == End::Undeclared || self.unpacked.is_some() && walk.is_cut_off() => {
-                    converter.doubt(RecordingCaveat::EndMissing { why: malformed.to_string() });
+                    converter.caveat(RecordingCaveat::EndMissing { why: malformed.to_string() });
                     break;
                 }
                 Err(malformed) => return Err(self.in_records(malformed)),
@@ -284,11 +284,11 @@ impl<'a> PerfFile<'a> {
             latest_ns = latest_ns.max(at_ns);
             places.push(Place { at_ns, at: piece.offset as usize, event });
         }
-        if let Some(doubt) = self.unpacked.as_ref().and_then(|unpacked| unpacked.doubt.as_ref()) {
-            converter.doubt(RecordingCaveat::EndMissing { why: doubt.clone() });
+        if let Some(caveat) = self.unpacked.as_ref().and_then(|unpacked| unpacked.caveat.as_ref()) {
+            converter.caveat(RecordingCaveat::EndMissing { why: caveat.clone() });
         }
         if self.end == End::Undeclared && self.is_of_disk() {
-            converter.doubt(RecordingCaveat::Unfinished);
+            converter.caveat(RecordingCaveat::Unfinished);
         }
         places.sort_by_key(|place| place.at_ns);
         Ok(places)

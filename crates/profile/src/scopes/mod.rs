@@ -1,5 +1,5 @@
-//! `long`: scopes of a server that kept the CPU for longer than it is sure to have it: half of a hypervisor's quantum. Such work is likely to be
-//! cut in two, so it is what to divide. The time in which the thread was switched out does not count: a recording of its switches tells it.
+//! `long`: finds scopes that keep the CPU for longer than half a hypervisor's quantum. Such work is likely to be interrupted, so it should be
+//! divided. Time in which the thread was switched out does not count; it comes from a recording of switches.
 
 mod away;
 mod parse;
@@ -12,11 +12,11 @@ use crate::recording::{Recording, Span};
 use away::Away;
 pub use parse::{Scope, ScopeThread, Scopes, parse};
 
-/// Which scopes are looked at.
+/// Which scopes to examine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Which {
-    /// Those with no other one inside: what is around one says nothing new.
+    /// Only scopes without inner scopes, because outer scopes add nothing.
     #[default]
     Leaf,
     /// Those around others, too.
@@ -26,9 +26,9 @@ pub enum Which {
 /// Lengths in nanoseconds, of CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Lengths {
-    /// The middle one.
+    /// The median.
     pub p50_ns: u64,
-    /// One in a hundred is longer.
+    /// The p99.
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
@@ -45,26 +45,26 @@ pub struct Row {
     pub thread: String,
     /// Its process.
     pub pid: u64,
-    /// The kernel's number of the thread, if it was told.
+    /// The thread's kernel number, if known.
     pub tid: Option<u32>,
-    /// How many were longer.
+    /// How many were long.
     pub count: u64,
-    /// How many were looked at, the others included.
+    /// How many were examined.
     pub of: u64,
-    /// Of `count`, those in which the thread was switched out too; that time is taken off.
+    /// How many of `count` contain a switch-out, whose time is subtracted.
     pub switched_out: u64,
-    /// How long the long ones kept the CPU.
+    /// CPU time of the long ones.
     pub long: Lengths,
 }
 
 /// Scopes that could not be judged, by why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Unjudged {
-    /// The thread was switched out meanwhile, and for how long nobody recorded.
+    /// The thread was switched out for an unknown time.
     pub switched_out: u64,
-    /// Longer as they are, and whether the thread was switched out is not known: they may be shorter.
+    /// Long, but it is unknown whether the thread was switched out.
     pub unknown: u64,
-    /// What was inside them may have been overwritten, so nobody knows whether they are leaves.
+    /// Inner scopes may have been overwritten, so it is unknown whether they are leaves.
     pub cut: u64,
 }
 
@@ -79,42 +79,41 @@ pub struct Long {
     pub length_ns: u64,
     /// Scopes that were looked at.
     pub scopes: u64,
-    /// Of them, those whose time switched out a recording tells.
+    /// How many of them the recording covers.
     pub covered: u64,
     /// Those that were long, by scope and thread; the most time first.
     pub rows: Vec<Row>,
-    /// Those of which nobody can say.
+    /// Scopes that could not be judged.
     pub unjudged: Unjudged,
-    /// Older scopes that were overwritten before anybody read them.
+    /// Older scopes that were overwritten before they were read.
     pub overwritten: u64,
 }
 
-/// Why scopes and a recording can't be put together.
+/// Why a recording does not match the scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// Their clocks differ.
     #[error(
-        "its times are not of the monotonic clock, as those of scopes are; record with `evenkeel profile record`, or `perf record -k CLOCK_MONOTONIC`"
+        "its clock is not CLOCK_MONOTONIC, which scopes use; record with `evenkeel profile record`, or `perf record -k CLOCK_MONOTONIC`"
     )]
     Clock,
     /// It has no switches.
-    #[error("it has no switches of threads; record them with `perf record --switch-events`")]
+    #[error("it has no switches; record with `evenkeel profile record --switches`, or `perf record --switch-events`")]
     NoSwitches,
     /// They are of different times.
-    #[error("it tells of another time than the scopes: it must be made while they are")]
+    #[error("it does not cover the time of the scopes; record while the server records scopes")]
     Time,
     /// They are of different threads.
-    #[error("it tells of none of the threads of the scopes: it must be made of their process, or of all CPUs")]
+    #[error("it has none of the scopes' threads; record their process, or all CPUs")]
     Threads,
 }
 
 /// The kernel's number of the monotonic clock.
 const CLOCK_MONOTONIC: i32 = 1;
 
-/// Scopes that kept the CPU for longer than `over_ns`, less what a recording says that their threads were switched out.
+/// Scopes with more CPU time than `over_ns`. Time switched out comes from the recording.
 ///
-/// # Errors
-/// If there is a recording, and it can't be put beside the scopes.
+/// # Errors If the recording does not match the scopes.
 pub fn long(scopes: &Scopes, over_ns: u64, which: Which, recording: Option<&Recording>) -> Result<Long, Mismatch> {
     let away = recording.map(|recording| beside(scopes, recording)).transpose()?;
     let mut found =
@@ -185,7 +184,7 @@ enum Judged {
 
 impl Found {
     fn thread(&mut self, at: usize, thread: &ScopeThread, which: Which) {
-        // What was overwritten had ended by the time that the oldest one was left which is still there.
+        // Overwritten scopes ended before the oldest remaining one did.
         let oldest = thread.scopes.first().filter(|_| thread.overwritten > 0);
         let whole_from_ns = oldest.map_or(0, Scope::end_ns);
         let mut order: Vec<&Scope> = thread.scopes.iter().collect();
@@ -221,7 +220,7 @@ impl Found {
         let away_ns = self.away.as_ref().zip(tid).and_then(|(away, tid)| away.within(tid, span));
         self.covered += u64::from(away_ns.is_some());
         match (away_ns, scope.switched_out) {
-            // What is no longer than this as it is has no need of anybody's word.
+            // A scope shorter than the limit needs no recording.
             _ if scope.length_ns <= self.over_ns => Judged::Kept { cpu_ns: scope.length_ns, is_switched_out: false },
             (Some(away_ns), _) => {
                 let cpu_ns = scope.length_ns.saturating_sub(away_ns);
@@ -234,7 +233,7 @@ impl Found {
     }
 }
 
-/// Whether one that began no earlier is inside another. Readings of the counter may be some nanoseconds out of order, so the middle decides.
+/// Whether a scope is inside another that began no later. Counter readings may be some nanoseconds out of order, so the middle decides.
 fn is_within(inner: &Scope, outer: &Scope) -> bool {
     inner.start_ns.saturating_add(inner.length_ns / 2) < outer.end_ns()
 }

@@ -227,7 +227,7 @@ impl Reader {
         let at = match self.threads.get(&key) {
             Some(at) => *at,
             None if threads.len() >= THREADS_MAX => {
-                return Err(format!("there are more than {THREADS_MAX} threads, which are not told apart"));
+                return Err(format!("there are more than {THREADS_MAX} threads"));
             }
             None => {
                 self.threads.insert(key, threads.len());
@@ -247,7 +247,7 @@ impl Reader {
         }
         let number = self.scopes.names.len();
         if number >= NAMES_MAX {
-            return Err(format!("there are more than {NAMES_MAX} names of scopes, which are not told apart"));
+            return Err(format!("there are more than {NAMES_MAX} names of scopes"));
         }
         self.scopes.names.push(name.to_owned());
         self.names.insert(name.to_owned(), number as u32);

@@ -1,4 +1,4 @@
-//! `NameCoverage`: what of a recording has no name, why, and what would give it one.
+//! `NameCoverage`: which code of a recording has no name, why, and what helps.
 
 use std::collections::HashMap;
 
@@ -30,40 +30,39 @@ impl Share {
 /// Frames of one file without a name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unnamed {
-    /// The file, or what stands for one.
+    /// The file or pseudo-file.
     pub file: String,
     /// Whether it is the kernel's.
     pub is_kernel: bool,
     /// How many; one counts once for each sample that it is in.
     pub frames: u64,
-    /// Their share of all frames of the kernel's, or of all of the user's with those that lead nowhere: 1 is all.
+    /// Their share of all kernel frames, or of all user frames including addresses without code, from 0 to 1.
     pub share: f64,
     /// Why.
     pub why: Why,
-    /// What was found instead, where there is something to tell.
+    /// What was found instead, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The command that mends it, where there is one.
+    /// The command that helps, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mend: Option<String>,
 }
 
-/// What could not be named.
+/// How many frames have names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NameCoverage {
     /// Frames in user mode.
     pub user: Share,
     /// Frames of the kernel's.
     pub kernel: Share,
-    /// Where stacks led that were followed by frame pointers which are none: nothing that could be run was there. They are no frames, and not
-    /// among those of user mode; what is in their place can't be known.
+    /// Addresses without code, to which stacks without frame pointers led. They do not count as user frames, because the true frames are unknown.
     pub nowhere: u64,
     /// By file, the most frames first.
     pub unnamed: Vec<Unnamed>,
 }
 
 impl NameCoverage {
-    /// Names that are lacking in words, a sentence for each file; nothing where so few are that they change no picture.
+    /// A caveat for each file with a relevant share of missing names.
     pub fn said(&self) -> Vec<String> {
         const LEAST_SHARE: f64 = 0.01;
         const FILES_MAX: usize = 5;
@@ -74,17 +73,17 @@ impl NameCoverage {
 
 impl Unnamed {
     fn said(&self) -> String {
-        let whose = if self.is_kernel { "the kernel's" } else { "user" };
+        let whose = if self.is_kernel { "kernel" } else { "user" };
         let (percent, file, why) = (100.0 * self.share, &self.file, self.why.words());
         let detail = self.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-        let mend = self.mend.as_ref().map(|mend| format!("; what mends it: {mend}")).unwrap_or_default();
+        let mend = self.mend.as_ref().map(|mend| format!("; to fix it: {mend}")).unwrap_or_default();
         format!("{percent:.1} % of {whose} frames have no name, in {file}: {why}{detail}{mend}")
     }
 }
 
-/// What of a recording has no name, given what was found.
+/// The coverage of a recording, given the search's findings.
 pub(super) fn coverage(recording: &Recording, names: &Names, finding: &Finding) -> NameCoverage {
-    let mut doubts = NameCoverage::default();
+    let mut coverage = NameCoverage::default();
     let mut unnamed: HashMap<(String, bool, Reason), u64> = HashMap::new();
     for (place, count) in counts(recording).into_iter().enumerate() {
         let Some(frame) = recording.stacks.frames().get(place).filter(|_| count > 0) else { continue };
@@ -94,9 +93,9 @@ pub(super) fn coverage(recording: &Recording, names: &Names, finding: &Finding) 
         }
         let is_nowhere = named.functions.is_empty() && finding.nowhere.contains(frame);
         if is_nowhere {
-            doubts.nowhere = doubts.nowhere.saturating_add(count);
+            coverage.nowhere = coverage.nowhere.saturating_add(count);
         }
-        let share = if named.is_kernel { &mut doubts.kernel } else { &mut doubts.user };
+        let share = if named.is_kernel { &mut coverage.kernel } else { &mut coverage.user };
         share.frames = share.frames.saturating_add(if is_nowhere { 0 } else { count });
         if !named.functions.is_empty() {
             share.named = share.named.saturating_add(count);
@@ -119,15 +118,15 @@ pub(super) fn coverage(recording: &Recording, names: &Names, finding: &Finding) 
     let mut unnamed: Vec<Unnamed> = unnamed
         .into_iter()
         .map(|((file, is_kernel, reason), frames)| {
-            let all = if is_kernel { doubts.kernel.frames } else { doubts.user.frames + doubts.nowhere };
+            let all = if is_kernel { coverage.kernel.frames } else { coverage.user.frames + coverage.nowhere };
             let share = frames as f64 / all.max(1) as f64;
             let mend = mend::command(&file, reason.why);
             Unnamed { file, is_kernel, frames, share, why: reason.why, detail: reason.detail, mend }
         })
         .collect();
     unnamed.sort_by(|one, other| (other.frames, &one.file).cmp(&(one.frames, &other.file)));
-    doubts.unnamed = unnamed;
-    doubts
+    coverage.unnamed = unnamed;
+    coverage
 }
 
 fn process(recording: &Recording, pid: u32) -> String {
@@ -135,7 +134,7 @@ fn process(recording: &Recording, pid: u32) -> String {
     name.map_or_else(|| format!("process {pid}"), |name| format!("{name} (process {pid})"))
 }
 
-/// How many samples each frame is in, by its place. A frame that is in a stack twice counts twice.
+/// How many samples contain each frame. A frame that is in a stack twice counts twice.
 fn counts(recording: &Recording) -> Vec<u64> {
     let stacks = &recording.stacks;
     let mut of_stacks = vec![0_u64; stacks.count()];
@@ -145,7 +144,7 @@ fn counts(recording: &Recording) -> Vec<u64> {
         }
     }
     let mut of_frames = vec![0_u64; stacks.frames().len()];
-    // A stack comes after those below it, so each has all that lies on it when its turn comes.
+    // A stack comes after its callers' stacks, so in reverse order each total is complete.
     for id in stacks.ids().rev() {
         let count = of_stacks.get(id.place()).copied().unwrap_or(0);
         let (frame, below) = stacks.top(id);
@@ -164,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lacking_is_said_with_what_mends_it() {
+    fn missing_names_are_reported_with_the_command_that_helps() {
         let unnamed = |file: &str, share, why, mend: Option<&str>| Unnamed {
             file: file.to_owned(),
             is_kernel: why == Why::KernelHidden,
@@ -174,7 +173,7 @@ mod tests {
             detail: None,
             mend: mend.map(str::to_owned),
         };
-        let doubts = NameCoverage {
+        let coverage = NameCoverage {
             user: Share { frames: 100, named: 50 },
             kernel: Share { frames: 10, named: 0 },
             nowhere: 0,
@@ -185,12 +184,12 @@ mod tests {
             ],
         };
         let expected = [
-            "50.0 % of user frames have no name, in /usr/bin/memcached: it was stripped of the names of its functions; \
-             what mends it: apt-get install memcached-dbgsym",
-            "100.0 % of the kernel's frames have no name, in [kernel]: the kernel does not show its addresses; \
-             what mends it: sudo sysctl kernel.kptr_restrict=0",
+            "50.0 % of user frames have no name, in /usr/bin/memcached: it is stripped; \
+             to fix it: apt-get install memcached-dbgsym",
+            "100.0 % of kernel frames have no name, in [kernel]: the kernel hides its addresses; \
+             to fix it: sudo sysctl kernel.kptr_restrict=0",
         ];
-        assert_eq!(doubts.said(), expected);
-        assert_eq!((doubts.user.of_named(), Share::default().of_named()), (Some(0.5), None));
+        assert_eq!(coverage.said(), expected);
+        assert_eq!((coverage.user.of_named(), Share::default().of_named()), (Some(0.5), None));
     }
 }

@@ -36,14 +36,14 @@ use crate::recording::Recording;
 pub struct Symbols {
     settings: Settings,
     cache: Cache,
-    doubts: NameCoverage,
+    coverage: NameCoverage,
 }
 
 impl Symbols {
     /// Creates a search with these settings.
     pub fn new(settings: Settings) -> Symbols {
         let cache = Cache::new(settings.cache_folder.as_deref());
-        Symbols { settings, cache, doubts: NameCoverage::default() }
+        Symbols { settings, cache, coverage: NameCoverage::default() }
     }
 
     /// Finds the names of a recording's frames.
@@ -59,12 +59,12 @@ impl Symbols {
             anonymous::resolve((&self.settings, &self.cache), (recording, &mapped), (*pid, addresses), &mut finding);
         }
         let names = Names::of(recording, |frame| finding.functions.get(frame).cloned().unwrap_or_default());
-        self.doubts = coverage::coverage(recording, &names, &finding);
+        self.coverage = coverage::coverage(recording, &names, &finding);
         names
     }
 
     /// The name coverage of the last recording.
-    pub fn doubts(&self) -> &NameCoverage {
-        &self.doubts
+    pub fn coverage(&self) -> &NameCoverage {
+        &self.coverage
     }
 }

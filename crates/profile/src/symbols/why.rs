@@ -6,59 +6,61 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// The file has no names of its functions: it was stripped.
+    /// The file is stripped.
     NoSymbols,
-    /// The file has names, and none for these places.
+    /// The file has symbols, but none at these addresses.
     NotInTable,
-    /// The file is another one than the one that ran.
+    /// The file is not the one that ran.
     Replaced,
-    /// The file is not there any more.
+    /// The file no longer exists.
     Gone,
-    /// It was recorded on another machine, and nothing tells whether the file here is the same.
+    /// It was recorded on another machine, and the file here can't be verified.
     OtherMachine,
-    /// The file may not be read.
+    /// The user may not read the file.
     NotAllowed,
-    /// The file can't be what it says it is.
+    /// The file is malformed.
     Malformed,
-    /// The kernel does not show its addresses.
+    /// The kernel hides its addresses.
     KernelHidden,
-    /// Another kernel than this one ran.
+    /// It was recorded under another kernel.
     OtherKernel,
-    /// Code of no file, and no `/tmp/perf-PID.map` that names it.
+    /// Anonymous code without a `/tmp/perf-PID.map`.
     NoMap,
-    /// There is a `/tmp/perf-PID.map`, and it belongs to somebody else than the process.
+    /// The `/tmp/perf-PID.map` belongs to another user than the process.
     MapOfOthers,
-    /// Nothing that could be run is mapped there: the program keeps no frame pointers, and its stack was followed into nothing.
+    /// No code is mapped there: the program keeps no frame pointers, so its stack leads nowhere.
     NoFramePointers,
-    /// Who made the recording did not know the name.
+    /// The recording has no name for it.
     #[serde(rename = "not-told")]
     NotRecorded,
 }
 
 impl Why {
-    /// In words.
+    /// As text.
     pub fn words(self) -> &'static str {
         match self {
-            Why::NoSymbols => "it was stripped of the names of its functions",
-            Why::NotInTable => "it has no names for these places",
-            Why::Replaced => "it was replaced since the recording",
-            Why::Gone => "it is not there any more",
-            Why::OtherMachine => "it ran on another machine, and no build id tells whether the file here is the same",
-            Why::NotAllowed => "it may not be read",
-            Why::Malformed => "it is no ELF file that could be read",
-            Why::KernelHidden => "the kernel does not show its addresses",
-            Why::OtherKernel => "another kernel ran than the one that runs here now",
-            Why::NoMap => "it was compiled at run time, and no perf map names it",
-            Why::MapOfOthers => "its perf map belongs to somebody else",
-            Why::NoFramePointers => {
-                "no code is there: some of its code keeps no frame pointers, so that its stacks lead nowhere"
+            Why::NoSymbols => "it is stripped",
+            Why::NotInTable => "it has no symbols at these addresses",
+            Why::Replaced => "it was replaced after the recording",
+            Why::Gone => "it no longer exists",
+            Why::OtherMachine => {
+                "it ran on another machine, and without a build ID evenkeel cannot verify the file here"
             }
-            Why::NotRecorded => "the recording does not tell",
+            Why::NotAllowed => "you may not read it",
+            Why::Malformed => "it is not a readable ELF file",
+            Why::KernelHidden => "the kernel hides its addresses",
+            Why::OtherKernel => "it was recorded under another kernel",
+            Why::NoMap => "it was generated at run time, and there is no /tmp/perf-PID.map",
+            Why::MapOfOthers => "its /tmp/perf-PID.map belongs to another user",
+            Why::NoFramePointers => {
+                "some of its code keeps no frame pointers, so its stacks lead to addresses without code"
+            }
+            Why::NotRecorded => "the recording has no name for it",
         }
     }
 }
 
-/// Why something has no name, and what was found instead.
+/// Why a frame has no name, with details.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Reason {
     pub(super) why: Why,

@@ -50,7 +50,8 @@ pub struct Comparison {
     /// The slow ticks, slowest first, at most a hundred.
     pub slow: Vec<Slow>,
     /// Caveats.
-    pub doubts: Vec<TicksCaveat>,
+    #[serde(rename = "doubts")]
+    pub caveats: Vec<TicksCaveat>,
     /// Average nanoseconds a tick by stack, of the rest.
     #[serde(skip)]
     pub rest_folded: Folded,
@@ -197,11 +198,11 @@ pub fn compare(data: &TickData<'_>, slow_share: f64) -> Option<Comparison> {
         slow: slow.iter().take(LISTED_MAX).map(|at| listed(data, &paths, *at, &rest_sums)).collect(),
         growth,
         top,
-        doubts: Vec::new(),
+        caveats: Vec::new(),
         rest_folded: folded(data, &rest_sums),
         slow_folded: folded(data, &slow_sums),
     };
-    comparison.doubts = doubts(data, &comparison);
+    comparison.caveats = caveats(data, &comparison);
     Some(comparison)
 }
 
@@ -336,27 +337,27 @@ fn folded(data: &TickData<'_>, sums: &Sums) -> Folded {
     Folded::from(&fold::tree(data.recording, data.names, Base::Thread, seen))
 }
 
-fn doubts(data: &TickData<'_>, said: &Comparison) -> Vec<TicksCaveat> {
+fn caveats(data: &TickData<'_>, said: &Comparison) -> Vec<TicksCaveat> {
     let lost = data.recording.lost;
-    let mut doubts = Vec::new();
+    let mut caveats = Vec::new();
     if said.ticks < TICKS_MIN {
-        doubts.push(TicksCaveat::FewTicks { enough: TICKS_MIN });
+        caveats.push(TicksCaveat::FewTicks { enough: TICKS_MIN });
     }
     if lost.records > 0 || lost.samples > 0 {
-        doubts.push(TicksCaveat::Lost { records: lost.records, samples: lost.samples });
+        caveats.push(TicksCaveat::Lost { records: lost.records, samples: lost.samples });
     }
     let fine_ns = said.rest_ran_ns / PERIODS_A_TICK;
     if data.period_ns.is_none_or(|period_ns| period_ns > fine_ns.max(1)) {
         let enough_hz = (1_000_000_000 / fine_ns.max(1)).clamp(100, 10_000);
-        doubts.push(TicksCaveat::Coarse { period_ns: data.period_ns, enough_hz });
+        caveats.push(TicksCaveat::Coarse { period_ns: data.period_ns, enough_hz });
     }
     if data.cut.ends == super::cut::Ends::AtFirstSleep {
-        doubts.push(TicksCaveat::WaitsUnknown);
+        caveats.push(TicksCaveat::WaitsUnknown);
     }
     match &said.top {
-        Some(top) if top.share < EXPLAINS => doubts.push(TicksCaveat::Mixed),
-        _ if said.slow_mean_ns < said.rest_mean_ns + said.rest_mean_ns / 10 => doubts.push(TicksCaveat::Alike),
+        Some(top) if top.share < EXPLAINS => caveats.push(TicksCaveat::Mixed),
+        _ if said.slow_mean_ns < said.rest_mean_ns + said.rest_mean_ns / 10 => caveats.push(TicksCaveat::Alike),
         _ => {}
     }
-    doubts
+    caveats
 }

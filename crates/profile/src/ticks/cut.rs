@@ -1,6 +1,6 @@
-//! `cut`: from the intervals without a CPU of one thread to its ticks. A tick is not one stretch awake: it may wait for a lock or for memory in
-//! the midst of its work. So the first look takes every sleep for a border and finds the tempo; the second one keeps as borders those waits
-//! alone that ticks were seen to begin after, and what waits elsewhere is within a tick.
+//! `cut`: divides a thread's time into ticks by its off-CPU intervals. A tick may wait for a lock or for memory in the middle of its work. So a
+//! first pass takes every sleep as the end of a tick and finds the rate. A second pass keeps only the kinds of wait after which ticks began; other
+//! waits are inside a tick.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,96 +20,96 @@ use crate::offcpu::{OffCpuInterval, Reason};
 use crate::recording::{Recording, Span};
 use crate::stack::{Frame, FrameId};
 
-/// Waits are told apart by so many of the user's innermost frames: as many as still make most of those before ticks one and the same.
-/// Without frame pointers only the innermost is worth something.
+/// Waits are distinguished by up to this many innermost user frames: the most for which most waits before ticks are the same. Without frame
+/// pointers only the innermost frame is reliable.
 const DEPTHS: [usize; 4] = [64, 4, 1, 0];
-/// What comes before fewer ticks than this share is no wait for a tick.
+/// A wait that precedes a smaller share of ticks is not the wait for a tick.
 const USUAL_SHARE: f64 = 0.1;
-/// And such waits must come before so many of all, or they are not known well enough.
+/// The accepted waits must precede this share of all ticks, else the waits are unknown.
 const USUAL_OF_ALL: f64 = 0.9;
-/// Of so many ticks to both sides the earliest quarter says where a tick was to be: the machine's time may drift, and a server may begin
-/// to count anew.
+/// The earliest quarter of this many neighbours on each side gives a tick's expected time, because clocks drift and a server may restart its
+/// schedule.
 const NEIGHBOURS: usize = 16;
-/// A stretch that begins before a tick was expected, by less than this share of the period, is that tick.
+/// A run that begins earlier than expected by less than this share of the period is that tick.
 const EARLY_SHARE: f64 = 0.25;
-/// Loops that are listed where it can't be told which is the tick.
+/// The most loops in the error of an unclear choice.
 const LISTED_MAX: usize = 4;
 
 /// What ends a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ends {
-    /// The wait that ticks begin after: what waits elsewhere is within a tick.
+    /// The wait after which ticks begin. Other waits are inside a tick.
     AtItsWait,
-    /// The first sleep, since it was not to be told where the thread sleeps: a tick that waits in its midst ends there.
+    /// The first sleep, because there are no stacks. A tick that waits in the middle ends there.
     AtFirstSleep,
-    /// The beginning of the next one, since the thread does not wait between them.
+    /// The begin of the next tick, because the thread does not wait between ticks.
     AtNextBegin,
-    /// A moment that was told: a function's return, or another place that was run.
+    /// An end event: a function's return, or another probe.
     AtItsEnd,
 }
 
 /// A thread's ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cut {
-    /// The thread; of several that share the tick, the one with most of its work.
+    /// The tick thread; if several threads share the tick, the one with most of its work.
     pub tid: u32,
-    /// All threads that do the tick's work, that with the most first.
+    /// All threads that do the tick's work, most work first.
     pub tids: Vec<u32>,
-    /// What its ticks keep; none where they were told otherwise.
+    /// The schedule of the ticks; none for marked ticks.
     pub tempo: Option<Tempo>,
-    /// What ends one.
+    /// What ends a tick.
     pub ends: Ends,
-    /// In the order of time. They do not overlap.
+    /// Sorted by time, without overlap.
     pub ticks: Vec<Tick>,
-    /// Ticks that were due and did not come.
+    /// Ticks that were due and did not run.
     pub missed: u64,
-    /// Ticks that began and of which no end was told: they are left out.
+    /// Ticks without an end event, which are left out.
     pub unended: u64,
 }
 
-/// Whose tick, and what is known of it.
+/// Which tick to look for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
-    /// The loop that holds most of the server's work.
+    /// The loop with most of the server's work.
     Any,
     /// The loop of this rate, in ticks a second.
     Rate(f64),
     /// The same among the threads of this name.
     Named(String),
-    /// That of this thread.
+    /// The loop of this thread.
     Thread(u32),
 }
 
 /// Why there are no ticks.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoTicks {
-    /// There are no switches.
+    /// The recording has no switches.
     #[error(
-        "the recording has no switches of {0}, and without them no ticks are to be told apart: record with `evenkeel profile record --switches`"
+        "the recording has no switches of {0}, which ticks are found by: record with `evenkeel profile record --switches`"
     )]
     NoSwitches(String),
-    /// It keeps no time.
-    #[error("no tick is to be seen in thread {name} ({tid}): {why}")]
+    /// There is no periodic loop.
+    #[error("found no tick in thread {name} ({tid}): {why}")]
     None {
-        /// The busiest thread that was looked at.
+        /// The busiest examined thread.
         tid: u32,
         /// Its name.
         name: String,
         /// Why.
         why: NoTick,
     },
-    /// Which loop is the tick can't be told.
+    /// It is unclear which loop is the tick.
     #[error("{why}{}", listed(loops))]
     Unclear {
         /// Why.
         why: Unclear,
-        /// The loops, that with the most work first.
+        /// The loops, most work first.
         loops: Vec<TickLoop>,
     },
 }
 
-/// Loops for a sentence.
+/// The loops as text.
 fn listed(loops: &[TickLoop]) -> String {
     let loops: Vec<String> = loops.iter().take(LISTED_MAX).map(ToString::to_string).collect();
     if loops.is_empty() { String::new() } else { format!("; its loops: {}", loops.join(", ")) }
@@ -123,7 +123,7 @@ pub fn by_thread(intervals: &[OffCpuInterval]) -> BTreeMap<u32, Vec<OffCpuInterv
     }
     for life in lives.values_mut() {
         life.sort_by_key(|interval| (interval.span.start_ns, interval.span.end_ns));
-        // Two at once can't be: what a recording says that lost some is not followed.
+        // Overlapping intervals come from lost records and are dropped.
         let mut last_ns = 0;
         life.retain(|interval| {
             let is_next = interval.span.start_ns >= last_ns && interval.span.end_ns >= interval.span.start_ns;
@@ -136,10 +136,9 @@ pub fn by_thread(intervals: &[OffCpuInterval]) -> BTreeMap<u32, Vec<OffCpuInterv
     lives
 }
 
-/// Finds the tick, and cuts the time of its threads. `lives` is of [`by_thread`].
+/// Finds the tick and divides the time of its threads. `lives` comes from [`by_thread`].
 ///
-/// # Errors
-/// If there is no such thread, nothing keeps time in it, or it can't be told which loop is the tick.
+/// # Errors If there is no such thread, it has no periodic loop, or it is unclear which loop is the tick.
 pub fn find(
     recording: &Recording,
     lives: &BTreeMap<u32, Vec<OffCpuInterval>>,
@@ -183,7 +182,7 @@ pub fn find(
     of_threads(recording, &tids, &life, &tick.tempo).map_err(refused)
 }
 
-/// The ticks of some threads, which had no CPU in `life`, by the time that they keep.
+/// The ticks of threads by their schedule. `life` has their off-CPU intervals.
 ///
 /// # Errors
 /// Why there are none.
@@ -192,7 +191,7 @@ pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], 
     let (first_tempo, first) = followed(&beats(&awake), Some(tempo))?;
     let before = first.slots.iter().filter_map(|slot| life.get(awake.get(slot.beat()?)?.after));
     let before: Vec<&OffCpuInterval> = before.collect();
-    // Of several threads that share a tick, each waits for the next one at a place of its own.
+    // Threads that share a tick may each wait at a different place.
     if let [tid] = tids
         && let Some(usual) = Usual::of(recording, &before)
     {
@@ -204,11 +203,10 @@ pub fn of_threads(recording: &Recording, tids: &[u32], life: &[OffCpuInterval], 
     Ok(cut(tids, Ends::AtFirstSleep, first_tempo, &first, &awake))
 }
 
-/// The ticks of one thread, as something else told of them. One of which no end was told ends with the wait that comes before ticks, or at
-/// the latest when the next begins.
-pub fn at(recording: &Recording, life: &[OffCpuInterval], told: &ThreadTicks) -> Cut {
-    let ThreadTicks { tid, ticks: told, unended } = told;
-    let before = told.iter().filter_map(|tick| {
+/// The marked ticks of one thread. A tick without an end event ends with the wait for the next tick, or at the latest when the next begins.
+pub fn at(recording: &Recording, life: &[OffCpuInterval], marked: &ThreadTicks) -> Cut {
+    let ThreadTicks { tid, ticks: marked, unended } = marked;
+    let before = marked.iter().filter_map(|tick| {
         let next = life.partition_point(|interval| interval.span.start_ns < tick.begun_ns);
         life[..next].iter().rev().find(|interval| sleeps(interval.reason))
     });
@@ -217,33 +215,33 @@ pub fn at(recording: &Recording, life: &[OffCpuInterval], told: &ThreadTicks) ->
     let is_wait = |interval: &&OffCpuInterval| usual.as_ref().is_some_and(|usual| usual.is(recording, interval));
     let mut ticks: Vec<Tick> = Vec::new();
     let mut last_ns = 0;
-    for (place, tick) in told.iter().enumerate() {
+    for (place, tick) in marked.iter().enumerate() {
         let begun_ns = tick.begun_ns.max(last_ns);
-        let next_ns = told.get(place + 1).map(|next| next.begun_ns.max(begun_ns));
+        let next_ns = marked.get(place + 1).map(|next| next.begun_ns.max(begun_ns));
         let at_wait = || {
             let first = life.partition_point(|interval| interval.span.start_ns < begun_ns);
             let next_ns = next_ns?;
             let waits = life[first..].iter().take_while(|interval| interval.span.start_ns < next_ns).find(is_wait);
             Some(waits.map_or(next_ns, |wait| wait.span.start_ns))
         };
-        // Of the last one nobody knows when it was done, unless that was told.
+        // Without an end event, the end of the last tick is unknown.
         let Some(end_ns) = tick.done_ns.or_else(at_wait) else { continue };
         let end_ns = end_ns.max(begun_ns).min(next_ns.unwrap_or(u64::MAX));
         let start_ns = tick.due_ns.map_or(begun_ns, |due_ns| due_ns.min(begun_ns).max(last_ns));
         last_ns = end_ns;
         ticks.push(Tick { number: tick.number.unwrap_or(place as u64), span: Span { start_ns, end_ns }, begun_ns });
     }
-    let ends = match (told.iter().any(|tick| tick.done_ns.is_some()), usual) {
+    let ends = match (marked.iter().any(|tick| tick.done_ns.is_some()), usual) {
         (true, _) => Ends::AtItsEnd,
         (false, Some(_)) => Ends::AtItsWait,
         (false, None) => Ends::AtNextBegin,
     };
-    Cut { tid: *tid, tids: vec![*tid], tempo: None, ends, missed: missed(told), ticks, unended: *unended }
+    Cut { tid: *tid, tids: vec![*tid], tempo: None, ends, missed: missed(marked), ticks, unended: *unended }
 }
 
-/// How many numbers were passed over between ticks that tell theirs.
-fn missed(told: &[MarkedTick]) -> u64 {
-    let gaps = told.windows(2).filter_map(|pair| pair[1].number?.checked_sub(pair[0].number?)?.checked_sub(1));
+/// The gaps in the numbers of ticks.
+fn missed(marked: &[MarkedTick]) -> u64 {
+    let gaps = marked.windows(2).filter_map(|pair| pair[1].number?.checked_sub(pair[0].number?)?.checked_sub(1));
     gaps.fold(0, u64::saturating_add)
 }
 
@@ -252,10 +250,10 @@ fn beats(stretches: &[Stretch]) -> Vec<Beat> {
     stretches.iter().map(beat).collect()
 }
 
-/// A place to wait: why, and the user's innermost frames.
+/// A place to wait: the reason and the innermost user frames.
 type Place = (Reason, Vec<FrameId>);
 
-/// The places that ticks begin after.
+/// The waits after which ticks begin.
 struct Usual {
     depth: usize,
     places: Vec<Place>,
@@ -281,7 +279,7 @@ impl Usual {
     }
 }
 
-/// None where it is not known.
+/// None if unknown.
 fn place(recording: &Recording, interval: &OffCpuInterval, depth: usize) -> Option<Place> {
     if interval.reason == Reason::Unknown {
         return None;
@@ -301,7 +299,8 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
     for slot in &found.slots {
         let (stretch, begins_ns) = match slot.found {
             Found::InTime(beat) | Found::Late(beat) => (work.get(beat), None),
-            // Awake already, for a packet perhaps: the tick began within that. One that is a tick's already is a tick that took too long.
+            // The thread was awake already, perhaps for a packet, and the tick began within that run. If the run already is a tick, that tick
+            // overran.
             Found::Hidden(beat) => (work.get(beat), Some(slot.expected_ns.max(0.0) as u64)),
             Found::Missed => (None, None),
         };
@@ -309,7 +308,7 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
             missed += 1;
             continue;
         };
-        // On a busy machine most ticks are late, and what is expected is late with them: one that comes a little before it is just in time.
+        // On a busy machine most ticks are late, and so is the expected time. A tick slightly before it is in time.
         let early_ns = begins_ns.map_or(0, |begins_ns| begins_ns.saturating_sub(stretch.start_ns));
         let is_just_early = (early_ns as f64) < tempo.period_ns * EARLY_SHARE;
         let start_ns = begins_ns.filter(|_| !is_just_early).unwrap_or(stretch.start_ns).max(stretch.start_ns);
@@ -324,7 +323,7 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
     let mut last_ns = 0;
     let ticks = begun.iter().enumerate().map(|(at, (number, off_ns, stretch))| {
         let late_ns = off_ns - earliest(&offs, at);
-        // One that counts from the last tick's end is not late after a long one: it waited as long as ever.
+        // A tick that is timed from the end of the last one is not late after a long one.
         let late_ns = match tempo.pacing {
             Pacing::Kept => late_ns,
             Pacing::Walks | Pacing::Unknown => late_ns.min(waits[at] - earliest(&waits, at)),
@@ -337,7 +336,7 @@ fn cut(tids: &[u32], ends: Ends, tempo: Tempo, found: &Followed, work: &[Stretch
     Cut { tid: tids[0], tids: tids.to_vec(), tempo: Some(tempo), ends, ticks, missed, unended: 0 }
 }
 
-/// Where the earliest quarter of a tick's neighbours were.
+/// The offset of the earliest quarter of a tick's neighbours.
 fn earliest(offs_ns: &[f64], at: usize) -> f64 {
     let near = &offs_ns[at.saturating_sub(NEIGHBOURS)..(at + NEIGHBOURS + 1).min(offs_ns.len())];
     let mut near = near.to_vec();

@@ -1,59 +1,59 @@
-//! `MarkedTick`: ticks whose beginnings, and ends, something in the recording tells: each time that a function was entered and returned, a mark
-//! that the program was built with, any event at all.
+//! `MarkedTick`: ticks whose begin, and possibly end, is an event of the recording: a function's entry and return, a marker in the program, or any
+//! other event.
 
 use std::collections::BTreeMap;
 
 use crate::live::probe::{LIBRARY, LIBRARY_BEGINS, LIBRARY_ENDS};
 use crate::recording::{EventId, Recording, Sample};
 
-/// What the name of an event ends with that is of a function's return, or of another place where its ticks end.
+/// Suffixes of the names of events at which a tick ends: a function's return, or another place.
 const RETURN: &str = "__return";
 const UNTIL: &str = "__until_";
-/// What events of probes are called by perf, up to the first colon, or how that begins.
+/// Prefixes of perf's names for probe events.
 const GROUPS: [&str; 3] = ["probe_", "uprobes:", "sdt_"];
-/// CLOCK_MONOTONIC, which the library's times are of.
+/// CLOCK_MONOTONIC, the clock of the library's times.
 const MONOTONIC: i32 = 1;
-/// What a tick is due before it begins by more than this is no such time.
+/// A due time earlier than this before the begin is not a due time.
 const LATE_MAX_NS: u64 = 60_000_000_000;
-/// Fewer beginnings are no ticks.
+/// Fewer begin events are not ticks.
 const TICKS_MIN: usize = 2;
-/// The kernel's tracepoints of packets that leave.
+/// The kernel's tracepoints for sent packets.
 const PACKETS: [&str; 2] = ["net:net_dev_queue", "net:net_dev_start_xmit"];
-/// Packets that are no farther apart than this are of one burst: what a server sends in one go leaves every few microseconds.
+/// Packets at most this far apart are one burst. A server that sends in a loop sends one every few microseconds.
 const TOGETHER_NS: u64 = 1_000_000;
-/// So many names of events are told.
+/// The most event names in an error.
 const NAMES_MAX: usize = 12;
 
-/// A tick, as it was told.
+/// A tick as its events mark it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarkedTick {
-    /// Its number, where it is told.
+    /// Its number, if known.
     pub number: Option<u64>,
-    /// When it was due, where that is told.
+    /// Its due time, if known.
     pub due_ns: Option<u64>,
     /// When it began.
     pub begun_ns: u64,
-    /// When it was done, where that is told.
+    /// When it was done, if known.
     pub done_ns: Option<u64>,
 }
 
 impl MarkedTick {
-    /// One of which nothing but its beginning is told.
+    /// A tick with only a begin.
     pub fn at(begun_ns: u64) -> MarkedTick {
         MarkedTick { begun_ns, ..MarkedTick::default() }
     }
 }
 
-/// Which events tell of ticks.
+/// The events that mark ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
     begins: Vec<EventId>,
     ends: Vec<EventId>,
     /// The event at which ticks begin.
     pub begin: String,
-    /// The one at which they are done; none where that is not told.
+    /// The event at which ticks end; none if no event marks the end.
     pub end: Option<String>,
-    /// Whether they are the library's, which tells each tick's number and when it was due.
+    /// Whether they are the markers of evenkeel-rt, which have each tick's number and due time.
     pub is_librarys: bool,
 }
 
@@ -62,40 +62,39 @@ pub struct Marks {
 pub struct ThreadTicks {
     /// The thread.
     pub tid: u32,
-    /// In the order of time.
+    /// The ticks, sorted by time.
     pub ticks: Vec<MarkedTick>,
-    /// Ticks whose end was to be told and was not.
+    /// How many ticks lack an end event that they should have.
     pub unended: u64,
 }
 
-/// Why nothing is told.
+/// Why no ticks are marked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MarksError {
-    /// There is no such event.
+    /// The recording has no such event.
     #[error("the recording has no event {name}; it has {}", listed(there))]
     NoEvent {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those that it has.
+        /// The events of the recording.
         there: Vec<String>,
     },
-    /// It never was.
-    #[error("{event} was seen {seen} times in {whose}: that makes no ticks")]
+    /// It occurred too rarely.
+    #[error("{event} occurred {seen} times in {whose}, too few for ticks")]
     TooFew {
         /// The event.
         event: String,
         /// How often.
         seen: usize,
-        /// In what.
+        /// In which threads.
         whose: String,
     },
 }
 
-/// The bursts of packets of the thread that sends most bursts, each as a tick: from the end of the one before to its own end, so that what
-/// made it late is in it, wherever that was.
+/// The packet bursts of the thread with most bursts, each as a tick. A tick is from the end of the previous burst to its own end, so it contains
+/// whatever delayed it.
 ///
-/// # Errors
-/// If no packets were recorded, or so few that they are no bursts.
+/// # Errors If there are no packets, or too few bursts.
 pub fn packets(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result<ThreadTicks, MarksError> {
     let event = PACKETS.iter().find_map(|name| recording.events.iter().position(|event| event.name == *name));
     let event = event.and_then(|event| EventId::try_from(event).ok()).ok_or_else(|| MarksError::NoEvent {
@@ -115,7 +114,7 @@ pub fn packets(recording: &Recording, is_wanted: &dyn Fn(u32) -> bool) -> Result
     let (tid, ends) = most.filter(|_| seen > TICKS_MIN).ok_or_else(|| MarksError::TooFew {
         event: "a burst of packets".to_owned(),
         seen,
-        whose: "the threads that are looked at".to_owned(),
+        whose: "the selected threads".to_owned(),
     })?;
     let ticks = ends.windows(2).map(|pair| MarkedTick { done_ns: Some(pair[1]), ..MarkedTick::at(pair[0]) });
     Ok(ThreadTicks { tid, ticks: ticks.collect(), unended: 0 })
@@ -127,7 +126,7 @@ fn listed(names: &[String]) -> String {
 }
 
 impl Marks {
-    /// The event of this name, or of the function that is called so: `tick` is `probe_server:tick`.
+    /// The event of this name, or the probe on this function: `tick` is `probe_server:tick`.
     ///
     /// # Errors
     /// If there is none.
@@ -144,7 +143,7 @@ impl Marks {
         })
     }
 
-    /// The same with another event at which ticks are done.
+    /// The same with another end event.
     ///
     /// # Errors
     /// If there is none.
@@ -154,19 +153,19 @@ impl Marks {
         Ok(Marks { ends: end.begins, end: Some(end.begin), ..self })
     }
 
-    /// The same as ticks that are done when their thread waits, or the next one begins.
+    /// The same without an end event: ticks end when the thread waits or the next one begins.
     #[must_use]
     pub fn without_end(self) -> Marks {
         Marks { ends: Vec::new(), end: None, ..self }
     }
 
-    /// The marks of `evenkeel-rt`.
+    /// The markers of `evenkeel-rt`.
     pub fn of_library(recording: &Recording) -> Option<Marks> {
         let name = format!("sdt_{LIBRARY}:{LIBRARY_BEGINS}");
         recording.events.iter().any(|event| event.name == name).then(|| Marks::of(recording, &name))
     }
 
-    /// The places in programs that were recorded, but for those at which something ends.
+    /// The recorded probes, without those that mark an end.
     pub fn places(recording: &Recording) -> Vec<Marks> {
         let is_begin = |name: &str| is_probe(name) && !name.ends_with(RETURN) && !name.contains(UNTIL);
         let mut names: Vec<&str> =
@@ -198,7 +197,7 @@ impl Marks {
         }
     }
 
-    /// The ticks of the thread that most of them are of, among those that are wanted.
+    /// The ticks of the wanted thread with most ticks.
     ///
     /// # Errors
     /// If there are none.
@@ -213,7 +212,7 @@ impl Marks {
         let (tid, _) = most.filter(|(_, count)| *count >= TICKS_MIN).ok_or_else(|| MarksError::TooFew {
             event: self.begin.clone(),
             seen: most.map_or(0, |(_, count)| count),
-            whose: "the threads that are looked at".to_owned(),
+            whose: "the selected threads".to_owned(),
         })?;
         Ok(self.of_thread(recording, tid))
     }
@@ -238,14 +237,14 @@ impl Marks {
                     continue;
                 }
                 found.close(open.take(), self.ends.is_empty());
-                open = Some(self.told(recording, sample));
+                open = Some(self.begun(recording, sample));
             } else if is_end(sample) {
                 depth = depth.saturating_sub(1);
                 if is_nested && depth > 0 {
                     continue;
                 }
-                // An end without a beginning is of a tick that began before the recording.
-                let done = open.take().map(|told| MarkedTick { done_ns: Some(sample.at_ns), ..told });
+                // An end without a begin belongs to a tick that began before the recording.
+                let done = open.take().map(|tick| MarkedTick { done_ns: Some(sample.at_ns), ..tick });
                 found.ticks.extend(done);
             }
         }
@@ -253,7 +252,7 @@ impl Marks {
         found
     }
 
-    fn told(&self, recording: &Recording, sample: &Sample) -> MarkedTick {
+    fn begun(&self, recording: &Recording, sample: &Sample) -> MarkedTick {
         let begun_ns = sample.at_ns;
         let arguments = if self.is_librarys { arguments(recording, sample) } else { None };
         let Some((number, due_ns)) = arguments else { return MarkedTick::at(begun_ns) };
@@ -263,23 +262,24 @@ impl Marks {
 }
 
 impl ThreadTicks {
-    /// Takes a tick whose end was not seen.
-    fn close(&mut self, open: Option<MarkedTick>, ends_are_not_told: bool) {
+    /// Handles a tick without an end event.
+    fn close(&mut self, open: Option<MarkedTick>, lacks_ends: bool) {
         match open {
-            Some(told) if ends_are_not_told => self.ticks.push(told),
+            Some(tick) if lacks_ends => self.ticks.push(tick),
             Some(_) => self.unended += 1,
             None => {}
         }
     }
 }
 
-/// Whether a function is entered within itself, and each time left again: not, if its end was lost or it was left by a jump.
+/// Whether a function is recursive: entered again before it returns, with a return for each entry. If a return was lost or the function was left by
+/// a jump, it is not recursive.
 fn calls_itself(turns: impl Iterator<Item = bool>) -> bool {
     let (mut depth, mut was_deep) = (0_u64, false);
     for is_begin in turns {
         depth = if is_begin { depth + 1 } else { depth.saturating_sub(1) };
         was_deep |= depth > 1;
-        // One that is missing is missing for good.
+        // A missing return stays missing.
         if was_deep && depth == 0 {
             return true;
         }
@@ -291,7 +291,7 @@ fn is_probe(event: &str) -> bool {
     GROUPS.iter().any(|group| event.starts_with(group)) && event.contains(':')
 }
 
-/// What the library tells: a tick's number, and when it was due.
+/// The arguments of the library's marker: a tick's number and due time.
 fn arguments(recording: &Recording, sample: &Sample) -> Option<(u64, u64)> {
     let (from, length) = (usize::try_from(sample.raw.0).ok()?, usize::try_from(sample.raw.1).ok()?);
     let words = recording.raw.get(from..from.checked_add(length)?)?.as_chunks::<8>().0;
@@ -303,7 +303,7 @@ fn arguments(recording: &Recording, sample: &Sample) -> Option<(u64, u64)> {
         word(1 + before).filter(|_| which & bit != 0)
     };
     let is_arm = recording.machine.architecture.as_deref().is_some_and(|name| name == "aarch64");
-    // The first two of a call: X0 and X1, or DI and SI.
+    // The first two argument registers: X0 and X1, or DI and SI.
     let [number, due_ns] = if is_arm { [0, 1] } else { [5, 4] };
     Some((register(number)?, register(due_ns)?))
 }

@@ -1,14 +1,14 @@
-//! Where the time of a server's ticks went: a recording cut by the ticks of one thread, and what the slowest of them have that the rest do
-//! not. A stall in one tick of a hundred is a hundredth of all samples, and on no flame graph of the whole to be seen.
+//! Divides a recording into the ticks of one thread, and finds what the slowest ticks have more than the rest. A stall in one of a hundred ticks is
+//! one percent of the samples, so a flame graph of the whole recording does not show it.
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`cut`] | which intervals without a CPU lie between ticks, and so when each tick was due, began and was done |
-//! | [`told`] | ticks that something else in the recording tells: a function that is entered and returns, a mark of the program's |
-//! | [`account`](mod@account) | what each nanosecond of a tick went to: a stack on a CPU, a stack that waited and why, or lateness |
-//! | [`compare`](mod@compare) | the mean slow tick beside the mean of the rest, and what makes the difference |
-//! | [`place`] | in which function that is |
-//! | [`whole`] | all threads of a recording as one stream, in which the tick is looked for; several threads as one |
+//! | [`cut`] | which off-CPU intervals lie between ticks, and so when each tick was due, began and was done |
+//! | [`marks`] | ticks that events of the recording mark: a function's entry and return, a marker in the program |
+//! | [`account`](mod@account) | accounts for each nanosecond of a tick: a stack on a CPU, a stack that waited and why, or lateness |
+//! | [`compare`](mod@compare) | compares the average slow tick with the average of the rest |
+//! | [`place`] | finds the function that makes the difference |
+//! | [`whole`] | all threads of a recording as one stream, to find the tick; several threads as one |
 
 pub mod account;
 pub mod compare;
@@ -34,19 +34,19 @@ use crate::names::Names;
 use crate::offcpu::OffCpuInterval;
 use crate::recording::Recording;
 
-/// A recording's ticks.
+/// The ticks of a recording.
 #[derive(Clone, Debug)]
 pub struct Ticks {
     /// The thread and its ticks.
     pub cut: Cut,
-    /// What each of them went to.
+    /// The time account of each tick.
     pub accounts: Vec<Account>,
     life: Vec<OffCpuInterval>,
     period_ns: Option<u64>,
 }
 
 impl Ticks {
-    /// Of the loop that holds most of the work among what is `wanted`. `intervals` are those of all threads.
+    /// The ticks of the wanted loop with most of the work. `intervals` has all threads.
     ///
     /// # Errors
     /// If there is none.
@@ -61,14 +61,14 @@ impl Ticks {
         Ok(Ticks::of(recording, names, cut, &lives))
     }
 
-    /// Those of a thread that something else told.
-    pub fn at(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], told: &ThreadTicks) -> Ticks {
+    /// The ticks of a thread that events mark.
+    pub fn at(recording: &Recording, names: &Names, intervals: &[OffCpuInterval], marked: &ThreadTicks) -> Ticks {
         let lives = cut::by_thread(intervals);
-        let life = lives.get(&told.tid).map_or(&[][..], Vec::as_slice);
-        Ticks::of(recording, names, cut::at(recording, life, told), &lives)
+        let life = lives.get(&marked.tid).map_or(&[][..], Vec::as_slice);
+        Ticks::of(recording, names, cut::at(recording, life, marked), &lives)
     }
 
-    /// Ticks a second, as they keep time or, where they were told, as they came; none if neither says it.
+    /// Ticks a second: the rate of the loop, or the average rate of marked ticks; none if unknown.
     pub fn hz(&self) -> Option<f64> {
         let came = || {
             let (first, last) = (self.cut.ticks.first()?, self.cut.ticks.last()?);
@@ -85,7 +85,7 @@ impl Ticks {
         Ticks { cut, accounts, life, period_ns: places.period_ns }
     }
 
-    /// Sets the slowest `slow_share`, from 0 to 1, beside the rest; none if there are too few ticks for that.
+    /// Compares the slowest `slow_share` (0 to 1) with the rest; none if there are too few ticks.
     pub fn compare(&self, recording: &Recording, names: &Names, slow_share: f64) -> Option<Comparison> {
         let Ticks { cut, accounts, life, period_ns } = self;
         compare(&TickData { recording, names, life, cut, accounts, period_ns: *period_ns }, slow_share)

@@ -1,5 +1,5 @@
-//! `Paths`: the functions of each stack, and the one among them that made a difference. Growth is added up by function, from the outermost
-//! on: two samples in one loop hardly ever stand at the same instruction.
+//! `Paths`: the functions of each stack, and the one that makes the difference. Growth is summed by function, from the outermost inwards, because
+//! two samples in one loop rarely have the same instruction.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,16 +9,16 @@ use crate::names::Names;
 use crate::recording::Recording;
 use crate::stack::{Frame, FrameId, StackId};
 
-/// Who makes so much of a difference is followed from the outermost function inwards; where nobody does, that is the place.
+/// A function with this share of the difference is followed inwards. The last such function is the place.
 const MOST: f64 = 0.6;
-/// Libraries of the system's: what calls them is the place, not what they do.
+/// System libraries. The place is their caller, not a function inside.
 const SYSTEMS: [&str; 9] =
     ["libc.so", "libc-", "libpthread", "ld-", "ld.so", "vdso", "libstdc++", "libm.so", "libgcc_s"];
-/// The same of functions.
+/// The same for functions.
 const LIBRARYS: [&str; 8] =
     ["std::", "core::", "alloc::", "parking_lot", "lock_api", "__", "pthread_", "tokio::runtime"];
 
-/// A function, and whether somebody wrote it for this program.
+/// A function, and whether it is the program's own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Function {
     name: String,
@@ -29,21 +29,21 @@ struct Function {
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     functions: Vec<Function>,
-    /// From the outermost on.
+    /// The outermost function first.
     by_stack: BTreeMap<StackId, Vec<usize>>,
 }
 
-/// Where something is.
+/// A place in the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The innermost function of the program's own; where none is, the innermost.
+    /// The innermost function of the program; without one, the innermost of any.
     pub function: Option<String>,
-    /// The one that called it.
+    /// Its caller.
     pub from: Option<String>,
 }
 
 impl Paths {
-    /// Of all stacks that these accounts have.
+    /// The functions of all stacks in these accounts.
     pub fn of(recording: &Recording, names: &Names, accounts: &[Account]) -> Paths {
         let mut paths = Paths::default();
         let mut numbers: HashMap<Function, usize> = HashMap::new();
@@ -66,7 +66,7 @@ impl Paths {
         paths
     }
 
-    /// Where most of what time of one kind grew by is: from the outermost function inwards, as long as one makes most of it.
+    /// The place of most growth of one kind of time: from the outermost function inwards, as long as one function has most of it.
     pub fn place(&self, spent: Spent, slow: &Sums, rest: &Sums) -> Place {
         let mut grown: BTreeMap<StackId, i64> = BTreeMap::new();
         let mut add = |sums: &Sums, sign: i64| {
@@ -97,10 +97,10 @@ impl Paths {
             paths.retain(|(path, _)| path.get(depth) == Some(&function));
             chain.push(function);
         }
-        self.told(&chain)
+        self.place_of(&chain)
     }
 
-    fn told(&self, chain: &[usize]) -> Place {
+    fn place_of(&self, chain: &[usize]) -> Place {
         let chain: Vec<&Function> = chain.iter().filter_map(|at| self.functions.get(*at)).collect();
         let Some(at) = chain.iter().rposition(|function| function.is_programs) else {
             return Place { function: chain.last().map(|function| function.name.clone()), from: None };
@@ -110,7 +110,7 @@ impl Paths {
     }
 }
 
-/// The functions of a frame, from the outermost on.
+/// The functions of a frame, outermost first.
 fn functions(recording: &Recording, names: &Names, frame: FrameId) -> Vec<Function> {
     let named = names.get(frame);
     if named.functions.is_empty() {
@@ -124,7 +124,7 @@ fn functions(recording: &Recording, names: &Names, frame: FrameId) -> Vec<Functi
     named.functions.iter().map(of).collect()
 }
 
-/// Whether a frame is in what somebody wrote for this program.
+/// Whether a frame is in the program's own code.
 fn is_in_program(recording: &Recording, frame: FrameId) -> bool {
     let module = match recording.stacks.frames().get(frame.place()) {
         Some(Frame::InFile { module, .. }) => Some(*module),

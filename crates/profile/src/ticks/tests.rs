@@ -122,7 +122,7 @@ impl Server {
 }
 
 /// What is said of a stall in each hundredth tick.
-fn told(late_ns: u64, stall: impl Fn(&mut Server)) -> Comparison {
+fn compared(late_ns: u64, stall: impl Fn(&mut Server)) -> Comparison {
     let mut server = Server::new();
     server.ticks(
         900,
@@ -138,7 +138,11 @@ fn told(late_ns: u64, stall: impl Fn(&mut Server)) -> Comparison {
     let ticks = server.found();
     assert_eq!((ticks.cut.tid, ticks.cut.ends, ticks.cut.ticks.len()), (TID, Ends::AtItsWait, 900));
     for (tick, account) in ticks.cut.ticks.iter().zip(&ticks.accounts) {
-        assert_eq!(account.sums.values().sum::<u64>(), tick.span.length_ns(), "all of a tick's time is told");
+        assert_eq!(
+            account.sums.values().sum::<u64>(),
+            tick.span.length_ns(),
+            "the account covers all of a tick's time"
+        );
     }
     server.compared()
 }
@@ -200,14 +204,14 @@ fn a_stall_of_any_kind_is_told() {
         ("a late beginning", 3 * MS, |_| (), Spent::Late, None),
     ];
     for (name, late_ns, stall, spent, function) in rows {
-        let said = told(late_ns, stall);
+        let said = compared(late_ns, stall);
         let top = said.top.as_ref().unwrap();
         assert_eq!((top.spent, top.function.as_deref()), (spent, function), "{name}: {said:#?}");
         assert_eq!((said.slow_ticks, said.ticks), (9, 900), "{name}");
         let numbers: Vec<u64> = said.slow.iter().map(|slow| slow.number % 100).collect();
         assert!(numbers.windows(2).all(|pair| pair[0] == pair[1]), "{name}: {numbers:?}");
         assert!(said.slow.iter().all(|slow| slow.spent == spent), "{name}: {:?}", said.slow);
-        assert_eq!(said.doubts, [], "{name}");
+        assert_eq!(said.caveats, [], "{name}");
         let more_ns = said.slow_mean_ns - said.rest_mean_ns;
         assert!((2_900_000..3_700_000).contains(&more_ns), "{name}: {more_ns}");
         let [slow, rest] = [said.slow_folded.total(), said.rest_folded.total()];
@@ -217,7 +221,7 @@ fn a_stall_of_any_kind_is_told() {
 
 #[test]
 fn who_held_the_lock_and_from_where_it_was_taken_is_told() {
-    let said = told(0, |server| {
+    let said = compared(0, |server| {
         let until_ns = server.now_ns + 3 * MS;
         server.waits(Reason::Futex, Some("main;simulate;world::lock;std::lock;futex_k"), until_ns, Some(8));
     });
@@ -268,8 +272,8 @@ fn without_reasons_a_tick_ends_at_its_first_sleep_and_it_is_said() {
         (interval.reason, interval.stack) = (Reason::Unknown, None);
     }
     assert_eq!(server.found().cut.ends, Ends::AtFirstSleep);
-    let doubts = server.compared().doubts;
-    assert_eq!(doubts, [TicksCaveat::FewTicks { enough: 300 }, TicksCaveat::WaitsUnknown, TicksCaveat::Alike]);
+    let caveats = server.compared().caveats;
+    assert_eq!(caveats, [TicksCaveat::FewTicks { enough: 300 }, TicksCaveat::WaitsUnknown, TicksCaveat::Alike]);
 }
 
 #[test]
@@ -282,8 +286,8 @@ fn a_clock_that_comes_too_seldom_is_doubted() {
         nth += 1;
         nth % 20 == 0
     });
-    let doubts = server.compared().doubts;
-    assert!(doubts.contains(&TicksCaveat::Coarse { period_ns: Some(10 * MS), enough_hz: 1000 }), "{doubts:?}");
+    let caveats = server.compared().caveats;
+    assert!(caveats.contains(&TicksCaveat::Coarse { period_ns: Some(10 * MS), enough_hz: 1000 }), "{caveats:?}");
 }
 
 /// One that sleeps for a set time after each tick begins a period and a stall later after a long one: that is not late.
@@ -318,7 +322,7 @@ fn a_thread_is_chosen_by_its_name_or_by_what_it_does() {
     assert!(nothing.to_string().starts_with("the recording has no switches of any thread"), "{nothing}");
 }
 
-/// Begun where something else told, such as a function's first instruction; of a thread that waits, and of one that never does.
+/// Ticks with begin events, such as a function's entry: of a thread that waits, and of one that never does.
 #[test]
 fn ticks_that_something_else_tells_end_at_the_wait_or_at_the_next() {
     let mut server = Server::new();
@@ -332,17 +336,17 @@ fn ticks_that_something_else_tells_end_at_the_wait_or_at_the_next() {
             server.works();
         },
     );
-    let told = ThreadTicks { tid: TID, ticks: begins.into_iter().map(MarkedTick::at).collect(), unended: 0 };
-    let ticks = Ticks::at(&server.recording, &server.names(), &server.intervals, &told);
+    let marked = ThreadTicks { tid: TID, ticks: begins.into_iter().map(MarkedTick::at).collect(), unended: 0 };
+    let ticks = Ticks::at(&server.recording, &server.names(), &server.intervals, &marked);
     assert_eq!((ticks.cut.ends, ticks.cut.ticks.len()), (Ends::AtItsWait, 99));
     assert!(ticks.cut.ticks.iter().all(|tick| tick.span.length_ns() == 2 * MS));
-    let never = Ticks::at(&server.recording, &server.names(), &[], &told);
+    let never = Ticks::at(&server.recording, &server.names(), &[], &marked);
     assert_eq!(never.cut.ends, Ends::AtNextBegin);
     assert!(never.cut.ticks.iter().all(|tick| tick.span.length_ns() == PERIOD_NS));
 }
 
 proptest! {
-    /// Whatever a recording says, ticks do not overlap and all of their time is told, once.
+    /// For any recording, ticks do not overlap, and their accounts cover all of their time once.
     #[test]
     fn no_recording_is_a_panic(
         intervals in prop::collection::vec((0_u64..3_000_000, 0_u64..3_000_000, 0_u8..10), 0..200),
@@ -362,15 +366,15 @@ proptest! {
         let lives = cut::by_thread(&server.intervals);
         let life = lives.get(&TID).map_or(&[][..], Vec::as_slice);
         let begins = life.iter().map(|interval| MarkedTick { due_ns: Some(interval.span.start_ns), ..MarkedTick::at(interval.span.end_ns) });
-        let told = ThreadTicks { tid: TID, ticks: begins.collect(), unended: 0 };
+        let marked = ThreadTicks { tid: TID, ticks: begins.collect(), unended: 0 };
         let cuts = [Ticks::find(&server.recording, &server.names(), &server.intervals, &Wanted::Any).ok().map(|ticks| ticks.cut),
-            Some(cut::at(&server.recording, life, &told))];
+            Some(cut::at(&server.recording, life, &marked))];
         let places = Places::of(&server.recording, &server.names(), &[TID], life);
         for cut in cuts.into_iter().flatten() {
             prop_assert!(cut.ticks.windows(2).all(|pair| pair[0].span.end_ns <= pair[1].span.start_ns));
             for tick in &cut.ticks {
-                let told: u64 = account(life, &places, tick).sums.values().sum();
-                prop_assert_eq!(told, tick.span.length_ns());
+                let accounted: u64 = account(life, &places, tick).sums.values().sum();
+                prop_assert_eq!(accounted, tick.span.length_ns());
             }
         }
     }

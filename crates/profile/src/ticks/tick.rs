@@ -60,8 +60,8 @@ impl Spent {
         match self {
             Spent::Ran => "work on a CPU",
             Spent::Faulted => "page fault",
-            Spent::Unsampled => "a CPU that stood still or was taken by the hypervisor, since no sample came",
-            Spent::Late => "begun late",
+            Spent::Unsampled => "no samples, so the CPU stood still or the hypervisor had it",
+            Spent::Late => "late start",
             Spent::Without(reason) => match reason {
                 Reason::Futex => "futex wait",
                 Reason::Poll => "wait for files or sockets (poll)",
@@ -70,14 +70,14 @@ impl Spent {
                 Reason::Disk => "wait for a device",
                 Reason::PageFault => "page fault",
                 Reason::Preempted => "another thread had the CPU",
-                Reason::Throttled => "throttled: its control group had used up its CPU time",
-                Reason::KernelLock => "wait for a lock of the kernel's",
+                Reason::Throttled => "throttled by the CPU limit of its control group",
+                Reason::KernelLock => "wait for a kernel lock",
                 Reason::Yielded => "gave the CPU away (sched_yield)",
                 Reason::Stopped => "stopped",
                 Reason::Steal => "the hypervisor had the CPU (steal)",
                 Reason::Ended => "end of the thread",
                 Reason::Other => "wait in the kernel",
-                Reason::Unknown => "no CPU, and nobody knows why",
+                Reason::Unknown => "no CPU, for an unknown reason",
             },
         }
     }

@@ -28,16 +28,16 @@ pub enum Unusable {
     #[error(transparent)]
     NotFound(#[from] NotFound),
     /// It is none.
-    #[error("it is no 64-bit ELF file of this byte order")]
+    #[error("it is not a 64-bit ELF file of this byte order")]
     NoElf,
     /// A part of it lies.
-    #[error("its {0} can't be read")]
+    #[error("its {0} is unreadable")]
     Part(&'static str),
     /// It has more of something than can be.
-    #[error("its {0} is larger than anything that was built to be run")]
+    #[error("its {0} is implausibly large")]
     TooLarge(&'static str),
     /// It has no table.
-    #[error("it has no table of how to leave its functions")]
+    #[error("it has no unwind table")]
     NoTable,
 }
 

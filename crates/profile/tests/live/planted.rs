@@ -24,7 +24,7 @@ use evenkeel_testkit::{HostLock, live::not_judged};
 const MAP_BYTES: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
 
-/// By what ticks are told apart.
+/// How ticks are recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// The thread's wake-ups.
@@ -93,15 +93,15 @@ impl Stage {
         };
         let mut memory = Memory::new(BYTES_MAX);
         let limit_ns = ticks * 10_000_000;
-        let told = live::record(&config, &mut |status| status.elapsed_ns < limit_ns, &mut memory);
+        let recorded = live::record(&config, &mut |status| status.elapsed_ns < limit_ns, &mut memory);
         // Names of functions are read from a process's files, which need not run for that.
-        let told_itself = server.wait_with_output_or_kill(told.is_err());
-        match told {
+        let own_output = server.wait_with_output_or_kill(recorded.is_err());
+        match recorded {
             Err(LiveError::Denied { why, .. } | LiveError::NoProbe { why, .. }) => {
                 not_judged(format_args!("{why}"));
                 return None;
             }
-            told => println!("  unseen: {:?}", told.unwrap().unseen),
+            recorded => println!("  unseen: {:?}", recorded.unwrap().unseen),
         }
         let recording = input::read(&memory.into_bytes(), &mut Unwinder::new()).unwrap();
         let names = Symbols::new(Settings::default()).names(&recording);
@@ -110,21 +110,21 @@ impl Stage {
             By::Wakes => Ticks::find(&recording, &names, &intervals, &Wanted::Any).map_err(|why| why.to_string()),
             By::Function => Marks::named(&recording, "tick")
                 .and_then(|marks| marks.ticks(&recording, &|_| true))
-                .map(|told| Ticks::at(&recording, &names, &intervals, &told))
+                .map(|marked| Ticks::at(&recording, &names, &intervals, &marked))
                 .map_err(|why| why.to_string()),
         };
         let found = match found {
             Ok(found) => found,
-            Err(_) if is_kept_from_its_time(&own_record(&told_itself)) => return Some(Err(Spoiled::ByTheMachine)),
+            Err(_) if is_kept_from_its_time(&own_record(&own_output)) => return Some(Err(Spoiled::ByTheMachine)),
             Err(why) => return Some(Err(Spoiled::ByUs(why))),
         };
         if recording.threads[&found.cut.tid].name.as_deref() != Some("world") {
             return Some(Err(Spoiled::ByUs("another thread is found to tick".to_owned())));
         }
-        if is_kept_from_its_time(&own_record(&told_itself)) {
+        if is_kept_from_its_time(&own_record(&own_output)) {
             return Some(Err(Spoiled::ByTheMachine));
         }
-        let compared = agree(&own_record(&told_itself), &found).and_then(|()| {
+        let compared = agree(&own_record(&own_output), &found).and_then(|()| {
             found.compare(&recording, &names, 0.01).ok_or_else(|| "there is nothing to compare".to_owned())
         });
         Some(compared.map_err(Spoiled::ByUs))
@@ -149,14 +149,14 @@ impl Awaited for Child {
 enum Spoiled {
     /// The server itself says that it was kept from its time: a busy machine, or one that stood still.
     ByTheMachine,
-    /// It had its time, and is not told rightly.
+    /// The server was on time, but the answer is wrong.
     ByUs(String),
 }
 
 /// Of each tick: its number, and when it was due, began and was done.
-fn own_record(told: &str) -> Vec<[u64; 4]> {
+fn own_record(output: &str) -> Vec<[u64; 4]> {
     let number = |word: &str| word.parse::<u64>().unwrap();
-    told.lines().map(|line| line.split(' ').map(number).collect::<Vec<_>>().try_into().unwrap()).collect()
+    output.lines().map(|line| line.split(' ').map(number).collect::<Vec<_>>().try_into().unwrap()).collect()
 }
 
 /// Whether many of the ticks that nothing was planted into began late or took long.
@@ -219,7 +219,7 @@ fn stall(kind: &str, by: By) {
                 Some(Err(Spoiled::ByUs(why))) => Err(why),
                 Some(Ok(said)) => {
                     let more_ms = (said.slow_mean_ns - said.rest_mean_ns) as f64 / 1e6;
-                    println!("{kind}: {more_ms} ms more, {:?}, {:?}", said.top, said.doubts);
+                    println!("{kind}: {more_ms} ms more, {:?}, {:?}", said.top, said.caveats);
                     is_first(kind, &said)
                 }
             };

@@ -43,7 +43,7 @@ fn one_of(run: impl Fn() -> Result<(), String>) {
     fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
 
-/// Works under this name until told to stop. How much CPU time it had by then.
+/// Works under this name until it is stopped. Returns its CPU time.
 fn busy<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     name: &str,
@@ -192,7 +192,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
     let [first, last] = [&kept[0], &kept[1]].map(|bytes| read(bytes));
     for recording in [&first, &last] {
         // Few are enough: on a busy machine it gets little of the CPU.
-        assert!(samples_of(recording, "rec-late") > 2, "a name that was told before the window is known");
+        assert!(samples_of(recording, "rec-late") > 2, "a name from before the window is known");
         let samples = recording.samples.len() as u64;
         assert!(samples < summary.status.samples * 3 / 4, "{samples} of {} samples", summary.status.samples);
         let program = std::env::current_exe().unwrap().display().to_string();

@@ -58,13 +58,13 @@ fn plants(mut one: impl FnMut()) -> Vec<Plant> {
 }
 
 /// What was recorded while something was done.
-struct Seen {
+struct Recorded {
     recording: Recording,
     names: Names,
     intervals: Vec<OffCpuInterval>,
 }
 
-impl Seen {
+impl Recorded {
     /// The longest interval of a plant's thread within it.
     fn of(&self, plant: &Plant) -> Option<&OffCpuInterval> {
         let within = |interval: &&OffCpuInterval| {
@@ -73,7 +73,7 @@ impl Seen {
         self.intervals.iter().filter(within).max_by_key(|interval| interval.span.length_ns())
     }
 
-    /// Whether each plant is told with its reason, and how long.
+    /// Whether each plant is reported with its reason and length.
     fn has(&self, plants: &[Plant], reason: Reason) -> Result<(), String> {
         for plant in plants {
             let interval = self.of(plant).ok_or_else(|| format!("{reason:?}: none in {plant:?}"))?;
@@ -96,7 +96,7 @@ impl Seen {
 }
 
 /// Records the whole machine while `run` does its work. None, said aloud, where that may not be.
-fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
+fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Recorded, T)> {
     let config = RecordConfig {
         targets: Targets::Machine,
         switches: Switches::WithStacks,
@@ -108,7 +108,7 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
     let is_done = AtomicBool::new(false);
     let mut memory = Memory::new(RECORDING_BYTES_MAX);
     let (began, has_begun) = mpsc::channel();
-    let (told, value) = scope(|scope| {
+    let (recorded, value) = scope(|scope| {
         let is_done = &is_done;
         let worker = scope.spawn(move || {
             // The recorder calls back for the first time when all is open.
@@ -117,7 +117,7 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
             is_done.store(true, Ordering::Release);
             value
         });
-        let told = live::record(
+        let recorded = live::record(
             &config,
             &mut |_| {
                 let _ = began.send(());
@@ -126,12 +126,12 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
             &mut memory,
         );
         drop(began);
-        (told, worker.join().unwrap())
+        (recorded, worker.join().unwrap())
     });
-    match told {
-        Ok(told) => {
-            println!("recorded {:?}", told.status);
-            if let Some(why) = told.unseen.iter().find(|unseen| unseen.what.contains("the kernel")) {
+    match recorded {
+        Ok(recorded) => {
+            println!("recorded {:?}", recorded.status);
+            if let Some(why) = recorded.unseen.iter().find(|unseen| unseen.what.contains("the kernel")) {
                 not_judged(format_args!("not all can be seen here: {}", why.what));
                 return None;
             }
@@ -158,7 +158,7 @@ fn recorded<T: Send>(run: impl FnOnce() -> T + Send) -> Option<(Seen, T)> {
         not_judged("the kernel's functions have no names for this user (kernel.kptr_restrict)");
         return None;
     }
-    Some((Seen { recording, names, intervals }, value))
+    Some((Recorded { recording, names, intervals }, value))
 }
 
 fn names_the_kernel(recording: &Recording, names: &Names) -> bool {
@@ -258,7 +258,7 @@ fn waits_are_told_with_their_reason() {
         seen.has(&sockets, Reason::Poll)?;
         seen.has(&sleeps, Reason::Sleep)?;
         seen.has(&reads, Reason::Socket)?;
-        // Tracepoints do not fire everywhere: only where they do, who woke is told right.
+        // Tracepoints do not fire everywhere: only where they do, wakers are right.
         match offcpu::trust(&seen.recording, &seen.intervals) {
             Trust::Whole => {
                 for plant in &reads {
@@ -363,9 +363,9 @@ fn a_limit_is_told_from_who_runs_meanwhile() {
             let members = cgroup::members(&limited.path);
             Some((members, limited.group.report()))
         };
-        let Some((seen, Some((members, told)))) = recorded(run) else { return Ok(()) };
+        let Some((seen, Some((members, stat)))) = recorded(run) else { return Ok(()) };
         let pid = *members.first().ok_or("nothing ran in the group")? as u32;
-        let (Some(periods), Some(throttled_ns)) = (told.throttled_periods, told.throttled_ns) else {
+        let (Some(periods), Some(throttled_ns)) = (stat.throttled_periods, stat.throttled_ns) else {
             not_judged("this kernel does not count how often a group was stopped");
             return Ok(());
         };
@@ -386,7 +386,7 @@ fn a_limit_is_told_from_who_runs_meanwhile() {
         long.retain(|interval| interval.reason != Reason::Throttled);
         let others: Vec<_> = long.iter().map(|interval| (interval, seen.functions(interval))).collect();
         Err(format!(
-            "{} intervals of {stopped_ns} ns are told as throttled, and the kernel counts {periods} of {throttled_ns} ns; others are {others:?}",
+            "{} intervals of {stopped_ns} ns are reported as throttled, and the kernel counts {periods} of {throttled_ns} ns; others are {others:?}",
             stopped.len()
         ))
     });

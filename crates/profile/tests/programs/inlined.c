@@ -1,4 +1,4 @@
-/* A function that the compiler puts into another one, whose lines are told by DWARF. */
+/* A function that the compiler inlines, with line information in DWARF. */
 #include <stdio.h>
 
 static inline __attribute__((always_inline)) unsigned leaf(unsigned x) {

@@ -108,7 +108,7 @@ fn packed_records_read_as_plain_ones_however_they_are_cut() {
             let bytes = with_records(head, &packed(&stream, each_bytes, kind), Some(ZSTD));
             let recording = reads(&bytes).unwrap();
             assert_eq!(of_all(&recording), expected, "{each_bytes} {kind}");
-            assert_eq!(recording.doubts, Vec::new(), "{each_bytes} {kind}");
+            assert_eq!(recording.caveats, Vec::new(), "{each_bytes} {kind}");
         }
     }
 }
@@ -127,7 +127,7 @@ fn records_that_are_not_packed_stay_among_those_that_are() {
     assert_eq!(of_all(&recording), of_all(&expected));
 }
 
-/// A killed perf has told neither how long its records are nor that they are packed.
+/// A killed perf has written neither the length of the records nor that they are compressed.
 #[test]
 fn a_killed_perf_leaves_what_is_unpacked_as_far_as_it_goes() {
     let plain = file("disk.data");
@@ -138,7 +138,7 @@ fn a_killed_perf_leaves_what_is_unpacked_as_far_as_it_goes() {
     let mut most = 0;
     for length in (head.len() + 200..=bytes.len()).step_by(37).chain([bytes.len()]) {
         let recording = reads(&bytes[..length]).unwrap();
-        assert!(recording.samples.len() <= all && !recording.doubts.is_empty(), "{length}: {:?}", recording.doubts);
+        assert!(recording.samples.len() <= all && !recording.caveats.is_empty(), "{length}: {:?}", recording.caveats);
         assert!(recording.samples.len() >= most, "{length}");
         most = recording.samples.len();
     }

@@ -66,7 +66,7 @@ fn converted(records: Vec<What<'_>>) -> Recording {
 /// Where each sample is, in words.
 fn places(recording: &Recording) -> Vec<String> {
     let module = |id| recording.modules.get(id).unwrap().path.as_str();
-    let told = |frame: Frame| match frame {
+    let described = |frame: Frame| match frame {
         Frame::InFile { module: id, offset } => format!("{}+{offset:x}", module(id)),
         Frame::Kernel { address, module: Some(id) } => format!("kernel {address:x} in {}", module(id)),
         Frame::Kernel { address, module: None } => format!("kernel {address:x}"),
@@ -77,7 +77,7 @@ fn places(recording: &Recording) -> Vec<String> {
     let frame = |sample: &evenkeel_profile::recording::Sample| {
         recording.stacks.frames()[recording.stacks.top(sample.stack).0.place()]
     };
-    recording.samples.iter().map(|sample| told(frame(sample))).collect()
+    recording.samples.iter().map(|sample| described(frame(sample))).collect()
 }
 
 #[test]

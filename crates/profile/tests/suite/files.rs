@@ -26,29 +26,29 @@ fn reads(bytes: &[u8]) -> Result<Recording, ReadError> {
     read(bytes, &mut NoUnwind)
 }
 
-fn told(recording: &Recording) -> String {
+fn described(recording: &Recording) -> String {
     let machine = &recording.machine;
-    let mut told = format!("{:?} {:?} {:?} {:?}\n", machine.host, machine.kernel, machine.architecture, machine.cpus);
-    writeln!(told, "{} at {:x?}", machine.command.join(" "), machine.kernel_text).unwrap();
+    let mut text = format!("{:?} {:?} {:?} {:?}\n", machine.host, machine.kernel, machine.architecture, machine.cpus);
+    writeln!(text, "{} at {:x?}", machine.command.join(" "), machine.kernel_text).unwrap();
     for (number, event) in recording.events.iter().enumerate() {
         let of = recording.samples.iter().filter(|sample| usize::from(sample.event) == number);
         let weight: u64 = of.clone().map(|sample| sample.weight).sum();
-        writeln!(told, "{} in {:?}: {} samples of {weight}", event.name, event.unit, of.count()).unwrap();
+        writeln!(text, "{} in {:?}: {} samples of {weight}", event.name, event.unit, of.count()).unwrap();
     }
     let mut turns: BTreeMap<String, usize> = BTreeMap::new();
     for switch in &recording.switches {
         *turns.entry(format!("{:?}", switch.turn)).or_default() += 1;
     }
     let lost = (recording.lost.records, recording.lost.samples, recording.lost.throttled, recording.lost.odd);
-    writeln!(told, "switches {turns:?}, lost {lost:?}, {} ns", recording.span.length_ns()).unwrap();
+    writeln!(text, "switches {turns:?}, lost {lost:?}, {} ns", recording.span.length_ns()).unwrap();
     let of_tiny = |path: &str| path.ends_with("tiny") || path.contains("libc.so") || path.starts_with("[kernel");
     for (_, module) in recording.modules.iter().filter(|(_, module)| of_tiny(&module.path)) {
         let id: Option<String> =
             module.build_id.as_ref().map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect());
-        writeln!(told, "{} {id:?}", module.path).unwrap();
+        writeln!(text, "{} {id:?}", module.path).unwrap();
     }
-    for doubt in &recording.doubts {
-        writeln!(told, "doubt: {doubt}").unwrap();
+    for caveat in &recording.caveats {
+        writeln!(text, "caveat: {caveat}").unwrap();
     }
     let names = Names::of(recording, |_| Vec::new());
     let tiny = recording
@@ -56,13 +56,13 @@ fn told(recording: &Recording) -> String {
         .iter()
         .filter(|sample| recording.threads.get(&sample.tid).and_then(|thread| thread.name.as_deref()) == Some("tiny"));
     for (line, weight) in Folded::of(recording, &names, Base::Thread, tiny).lines {
-        writeln!(told, "{line} {weight}").unwrap();
+        writeln!(text, "{line} {weight}").unwrap();
     }
-    told
+    text
 }
 
 fn check(name: &str, expected: &Expect) {
-    expected.assert_eq(&told(&reads(&file(name)).unwrap()));
+    expected.assert_eq(&described(&reads(&file(name)).unwrap()));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_killed_perf_leaves_what_is_read_as_far_as_it_goes() {
             switches {}, lost (0, 0, 0, 0), 1295596388 ns
             [kernel.kallsyms]_text None
             /usr/lib/x86_64-linux-gnu/libc.so.6 None
-            doubt: perf did not come to its end: what it writes last is missing
+            caveat: perf was stopped before it finished the file, so names of events, machine and build IDs are missing
         "#]],
     );
 }
@@ -187,7 +187,7 @@ fn what_perf_script_prints_gives_the_same_samples_and_switches() {
         /usr/lib/x86_64-linux-gnu/libc.so.6 None
         tiny;__libc_start_call_main;main;inner 40201000
     "#]]
-    .assert_eq(&told(&text));
+    .assert_eq(&described(&text));
     // The text has microseconds.
     let samples = |recording: &Recording| -> Vec<_> {
         recording.samples.iter().map(|sample| (sample.at_ns / 1000, sample.tid, sample.weight)).collect()
@@ -212,10 +212,10 @@ fn what_is_no_recording_is_named() {
     let cases: &[(&[u8], &str)] = &[
         (b"", "it is empty"),
         (b"\x1f\x8b\x08", "it is compressed with gzip: decompress it first"),
-        (b"\x7fELF\x02", "it is a program, and no recording"),
-        (b"PERFFILE", "it was written by perf of before 2014, in a form that is not read here"),
-        (b"\0\0\0", "it is neither a perf.data file nor text that perf script printed"),
-        (b"\n\nhello\n", "this is no sample as perf script prints them, and no line is, at line 3"),
+        (b"\x7fELF\x02", "it is a program, not a recording"),
+        (b"PERFFILE", "it was written by a perf from before 2014, whose format evenkeel does not read"),
+        (b"\0\0\0", "it is neither a perf.data file nor the output of perf script"),
+        (b"\n\nhello\n", "no line is a sample in the format of perf script, at line 3"),
         (b"2ELIFREP", "it was written on a machine of the other byte order, which is not read here, at byte 0"),
         (&disk[..50], "8 bytes are needed, and 2 are left, at byte 48"),
         (&odd, "a head of 17 bytes can't be, at byte 8"),
@@ -279,7 +279,7 @@ fn many_children_with_many_mappings_cost_no_more_than_their_records() {
     bytes[72..104].fill(0);
     let recording = reads(&bytes).unwrap();
     assert_eq!(recording.mappings.len(), 39_998);
-    assert!(recording.doubts.contains(&RecordingCaveat::TooManyProcesses), "{:?}", recording.doubts);
+    assert!(recording.caveats.contains(&RecordingCaveat::TooManyProcesses), "{:?}", recording.caveats);
 }
 
 proptest! {

@@ -52,7 +52,7 @@ fn perf_reads_it() {
     }
     let report = perf(&["report", "--stdio", "--no-children", "-g", "none", "--sort", "comm"]);
     assert!(report.contains("rec-perf"), "{report}");
-    // What was mapped before it began is told by its build, which `perf` finds in the program itself.
+    // Earlier mappings are identified by build ID, which `perf` finds in the program itself.
     let program = std::env::current_exe().unwrap();
     let recording = read(&bytes);
     let own = recording.modules.iter().find(|(_, module)| program.to_str() == Some(&module.path));

@@ -72,7 +72,7 @@ fn recorded(config: &RecordConfig, body: fn()) -> Option<Result<(RecordSummary, 
     let mut worker = None;
     let mut goes_on = |_: &Status| !worker.get_or_insert_with(|| std::thread::spawn(body)).is_finished();
     match one_at_a_time(|| record(config, &mut goes_on, &mut sink)) {
-        Ok(told) => Some(Ok((told, read(&sink.into_bytes(), &mut NoUnwind).unwrap()))),
+        Ok(summary) => Some(Ok((summary, read(&sink.into_bytes(), &mut NoUnwind).unwrap()))),
         Err(LiveError::NoProbe { errno, why, .. } | LiveError::Denied { errno, why, .. }) => {
             skipped(format_args!("{why} ({errno})"));
             None
@@ -97,7 +97,7 @@ fn each_entry_and_return_is_seen() {
         // What other tests of this process do is recorded too, and may be more than there is room for.
         let said = wait_for("a recording that lost nothing", || {
             let said = recorded(&config, tick_twenty_times);
-            let lost = said.as_ref().and_then(|said| said.as_ref().ok()).map_or(0, |(told, _)| told.status.lost);
+            let lost = said.as_ref().and_then(|said| said.as_ref().ok()).map_or(0, |(summary, _)| summary.status.lost);
             (lost == 0).then_some(said)
         });
         let Some(said) = said else { return };
@@ -196,9 +196,9 @@ fn what_is_run_too_often_ends_the_recording() {
         None => {}
         Some(Err(LiveError::TooOften { per_s, .. })) => assert!(per_s > 10_000, "{per_s}"),
         // A machine that is so busy runs it less often than that.
-        Some(Ok((told, _))) => {
-            let per_s = told.status.samples * 1_000_000_000 / told.status.elapsed_ns.max(1);
-            assert!(per_s < 15_000, "{told:?}");
+        Some(Ok((summary, _))) => {
+            let per_s = summary.status.samples * 1_000_000_000 / summary.status.elapsed_ns.max(1);
+            assert!(per_s < 15_000, "{summary:?}");
             skipped(format_args!("this machine runs it only {per_s} times a second"));
         }
         Some(Err(error)) => panic!("{error}"),

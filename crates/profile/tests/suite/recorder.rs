@@ -59,7 +59,7 @@ pub(crate) fn ourselves() -> Targets {
     Targets::Processes(vec![std::process::id()])
 }
 
-/// A thread that works under a name until it is told to stop.
+/// A thread that works under a name until it is stopped.
 pub(crate) struct Busy {
     worked_ns: Arc<AtomicU64>,
 }
@@ -227,7 +227,7 @@ fn a_process_that_ends_meanwhile_is_recorded_up_to_its_end() {
     });
 }
 
-/// A shell that goes on when it is told to, with a file's name as `$0`.
+/// A shell that continues when it is signalled, with a file name as `$0`.
 fn shell(script: &str, file: &Path) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("read line; {script}")]).arg(file).stdin(Stdio::piped()).spawn().unwrap()
@@ -299,7 +299,10 @@ fn a_command_is_seen_from_its_first_instruction() {
         });
         let Some((summary, bytes)) = recorded else { return };
         let recording = read(&bytes);
-        assert!(recording.mappings.iter().any(|mapping| mapping.at_ns > 0), "what it mapped was told when it did");
+        assert!(
+            recording.mappings.iter().any(|mapping| mapping.at_ns > 0),
+            "its mappings have the time at which they were made"
+        );
         assert!(samples_of(&recording, "sh") > 2, "{summary:?}");
     });
 }
@@ -407,7 +410,7 @@ fn a_window_has_the_last_of_it_and_knows_what_was_before() {
         assert_eq!(kept.len(), 2, "the one that was asked for, and the end");
         let [first, last] = [&kept[0], &kept[1]].map(|bytes| read(bytes));
         for recording in [&first, &last] {
-            assert!(samples_of(recording, "rec-late") > 2, "a name that was told before the window is known");
+            assert!(samples_of(recording, "rec-late") > 2, "a name from before the window is known");
             let samples = recording.samples.len() as u64;
             assert!(samples < summary.status.samples, "{samples} of {} samples", summary.status.samples);
             let program = std::env::current_exe().unwrap().display().to_string();
@@ -433,11 +436,11 @@ fn what_is_not_there_is_said() {
         let error = record(&config, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
         assert_eq!(error.to_string(), expected);
     }
-    // Whoever may record whole machines is told too that what it is about is not there.
+    // A user who may record whole machines also gets the error about a missing process.
     let config = RecordConfig { about: vec![4_194_300], ..RecordConfig::default() };
     let error = record(&config, &mut |_| false, &mut Memory::new(1 << 20)).unwrap_err();
     assert_eq!(error.to_string(), "record process 4194300: there is no such process");
-    // One of several is enough, and the others are told.
+    // One of several is enough, and the others are reported.
     one_at_a_time(|| {
         let targets = Targets::Processes(vec![4_194_300, std::process::id()]);
         let config = RecordConfig { targets, ..RecordConfig::default() };

@@ -69,14 +69,14 @@ fn recorded(user_stack_bytes: u32) -> Option<Recording> {
     };
     let mut sink = Memory::new(64 << 20);
     let from_ns = WORKED_NS.load(Ordering::Relaxed);
-    let told = record(
+    let recorded = record(
         &config,
         &mut |status| WORKED_NS.load(Ordering::Relaxed) < from_ns + WORKS_NS && status.elapsed_ns < 60_000_000_000,
         &mut sink,
     );
     STOP.store(true, Ordering::Relaxed);
     thread.unwrap().join().unwrap();
-    match told {
+    match recorded {
         Ok(_) => Some(input::read(&sink.into_bytes(), &mut Unwinder::new()).unwrap()),
         Err(error @ LiveError::Denied { .. }) => {
             skipped(format_args!("this user may not record ({error})"));
@@ -114,10 +114,10 @@ fn seen(recording: &Recording) -> (usize, usize, usize) {
 fn a_deep_stack_is_followed_as_far_as_it_was_copied() {
     let (Some(much), Some(little)) = one_at_a_time(|| (recorded(32_768), recorded(2048))) else { return };
     let (of_chain, whole, outermost) = seen(&much);
-    let told = format!("{of_chain} samples, {whole} whole, {outermost} to the end, {} cut off", much.lost.cut_off);
+    let counts = format!("{of_chain} samples, {whole} whole, {outermost} to the end, {} cut off", much.lost.cut_off);
     // A sample may fall between a function's first instruction and its frame.
-    assert!(of_chain >= 50 && whole * 100 >= of_chain * 95 && outermost * 100 >= of_chain * 95, "{told}");
+    assert!(of_chain >= 50 && whole * 100 >= of_chain * 95 && outermost * 100 >= of_chain * 95, "{counts}");
     let (of_chain, whole, outermost) = seen(&little);
-    let told = format!("{of_chain} samples, {whole} whole, {outermost} to the end, {} cut off", little.lost.cut_off);
-    assert!(of_chain >= 50 && whole == 0 && outermost == 0 && little.lost.cut_off >= of_chain as u64, "{told}");
+    let counts = format!("{of_chain} samples, {whole} whole, {outermost} to the end, {} cut off", little.lost.cut_off);
+    assert!(of_chain >= 50 && whole == 0 && outermost == 0 && little.lost.cut_off >= of_chain as u64, "{counts}");
 }

@@ -52,10 +52,14 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         if let Source::Recording(opened) = &source {
             opened.warn(file, out);
         }
-        source.tree(&args.pick, by, file)
+        let origin = match &source {
+            Source::Recording(opened) => opened.origin(),
+            Source::Folded(_) => String::new(),
+        };
+        source.tree(&args.pick, by, file).map(|(tree, quantity)| (tree, quantity, origin))
     };
-    let (before, old_quantity) = tree(&args.before, args.by)?;
-    let (after, new_quantity) = tree(&args.after, args.by)?;
+    let (before, old_quantity, old_origin) = tree(&args.before, args.by)?;
+    let (after, new_quantity, new_origin) = tree(&args.after, args.by)?;
     let totals = if args.raw { Totals::Raw } else { Totals::Equal };
     if args.raw && old_quantity != new_quantity {
         let why = format!("one counts {}, the other counts {}", old_quantity.words(), new_quantity.words());
@@ -79,7 +83,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     };
     fill(&mut answer, &pair, args.top as usize);
     if let Some((path, kind)) = wanted {
-        write(args, &pair, &answer, new_quantity, path, kind)?;
+        write(args, &pair, &answer, [&old_origin, &new_origin], path, kind)?;
         answer.written = Some(path.display().to_string());
     }
     out.answer(&answer, || blocks::text(&profile::diff::blocks(&answer)))?;
@@ -114,20 +118,20 @@ fn write(
     args: &Args,
     pair: &Pair,
     answer: &Answer,
-    quantity: Quantity,
+    origins: [&str; 2],
     path: &Path,
     kind: Kind,
 ) -> Result<(), Failure> {
     let name = |file: &Path| file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let how = if args.raw { "without scaling" } else { "as shares of the total" };
+    let words = |side: &Side| side.quantity.say(side.weight);
+    let [before, after] = origins;
+    let is_known = !before.is_empty() || !after.is_empty();
     let style = Style {
         title: format!("{} → {}", name(&args.before), name(&args.after)),
-        subtitle: format!(
-            "before: {}; after: {}; compared {how}",
-            answer.before.quantity.say(answer.before.weight),
-            answer.after.quantity.say(answer.after.weight)
-        ),
-        quantity,
+        subtitle: format!("before: {}; after: {}; compared {how}", words(&answer.before), words(&answer.after)),
+        origin: if is_known { format!("before: {before}; after: {after}") } else { String::new() },
+        quantity: answer.after.quantity.clone(),
         direction: if args.icicle { Direction::Icicle } else { Direction::Flame },
     };
     written::write(path, drawn(pair, &style, path, kind)?.as_bytes())

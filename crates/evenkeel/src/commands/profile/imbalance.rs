@@ -61,8 +61,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     };
     let seen = imbalance(&opened.recording, &opened.names, &may_run_on);
     let answer =
-        Answer { verdict: profile::imbalance::verdict(&seen), imbalance: &seen, unseen, names: &opened.doubts };
-    out.answer(&answer, || blocks::text(&profile::imbalance::blocks(&seen, &answer.unseen, &opened.doubts)))?;
+        Answer { verdict: profile::imbalance::verdict(&seen), imbalance: &seen, unseen, names: &opened.coverage };
+    out.answer(&answer, || blocks::text(&profile::imbalance::blocks(&seen, &answer.unseen, &opened.coverage)))?;
     Ok(exit::WELL)
 }
 

@@ -24,13 +24,25 @@ pub(crate) struct Opened {
     /// The functions of its frames.
     pub(crate) names: Names,
     /// Which code has names.
-    pub(crate) doubts: NameCoverage,
+    pub(crate) coverage: NameCoverage,
+    /// The end of the recording; none if it was made just now.
+    recorded_until: Option<SystemTime>,
 }
 
 impl Opened {
+    /// The host, date and command of the recording, for the head of a graph.
+    pub(crate) fn origin(&self) -> String {
+        let machine = &self.recording.machine;
+        let host = machine.host.as_ref().map(|host| format!("host {host}"));
+        let at = jiff::Timestamp::try_from(self.recorded_until.unwrap_or_else(SystemTime::now)).ok();
+        let date = at.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
+        let command = Some(machine.command.join(" ")).filter(|command| !command.is_empty());
+        [host, date, command].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+    }
+
     /// Prints the recording's caveats to standard error, for example that its end is missing.
     pub(crate) fn warn(&self, file: &Path, out: &Out) {
-        for caveat in &self.recording.doubts {
+        for caveat in &self.recording.caveats {
             out.aside(&format!("evenkeel: {}: {caveat}\n", file.display()));
         }
     }
@@ -130,9 +142,10 @@ pub(crate) fn opened(bytes: &[u8], narrow: Narrow<'_>) -> Result<Opened, ReadErr
 fn named(bytes: &[u8], settings: Settings, narrow: Narrow<'_>) -> Result<Opened, ReadError> {
     let mut recording = input::read(bytes, &mut Unwinder::looking(settings.lookup()))?;
     narrow(&mut recording);
+    let recorded_until = settings.recorded_until;
     let mut symbols = Symbols::new(settings);
     let names = symbols.names(&recording);
-    Ok(Opened { recording, names, doubts: symbols.doubts().clone() })
+    Ok(Opened { recording, names, coverage: symbols.coverage().clone(), recorded_until })
 }
 
 #[cfg(test)]
@@ -143,7 +156,7 @@ mod tests {
     fn what_is_no_recording_is_refused_by_its_head() {
         let refused = |file: &str| whole(Path::new(file), "read", input::check_head).err().map(|error| error.message());
         let table = [
-            ("/dev/zero", "failed to read: it is neither a perf.data file nor text that perf script printed"),
+            ("/dev/zero", "failed to read: it is neither a perf.data file nor the output of perf script"),
             ("/nonexistent", "failed to read: no such file or directory (ENOENT)"),
             ("/", "failed to read: is a directory (EISDIR)"),
             ("/dev/null", "failed to read: it is empty"),

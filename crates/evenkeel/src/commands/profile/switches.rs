@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         write(args, path, &opened, (&intervals, &report), &unseen)?;
     }
     let written = args.html.as_ref().map(|path| path.display().to_string());
-    let answer = Answer { report: &report, steal_ns, unseen, names: &opened.doubts, written };
+    let answer = Answer { report: &report, steal_ns, unseen, names: &opened.coverage, written };
     out.answer(&answer, || {
         let written = answer.written.as_deref();
         blocks::text(&profile::switches::blocks(&report, steal_ns, &answer.unseen, written))
@@ -107,16 +107,16 @@ fn write(
     let timeline = Timeline::of(recording, &opened.names, intervals, is_wanted, marked);
     let name = args.file.as_ref().and_then(|file| file.file_name());
     let name = name.map_or_else(|| "just now".into(), |name| name.to_string_lossy());
-    let host = recording.machine.host.as_ref().map_or_else(String::new, |host| format!(", on {host}"));
     let seconds = recording.span.length_ns() as f64 / 1e9;
     let said = PageHead {
         title: format!("Why threads had no CPU: {name}"),
         subtitle: format!(
-            "{} threads, {} off-CPU intervals in {seconds:.2} s{host}",
+            "{} threads, {} off-CPU intervals in {seconds:.2} s · {}",
             timeline.lanes.len(),
-            timeline.intervals
+            timeline.intervals,
+            opened.origin()
         ),
-        doubts: profile::switches::doubts(report, unseen).collect(),
+        caveats: profile::switches::caveats(report, unseen).collect(),
     };
     let rows = profile::switches::longest_rows(report);
     written::write(path, graph::timeline_html(&timeline, &said, &rows).as_bytes())

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Failure::text(exit::NOT_POSSIBLE, tried, why).hint("record longer (--seconds)")
     })?;
     if let Some((path, kind)) = wanted {
-        written::write(path, graph(&comparison, path, kind)?.as_bytes())?;
+        written::write(path, graph(&comparison, &opened.origin(), path, kind)?.as_bytes())?;
     }
     let written = wanted.map(|(path, _)| path.to_owned());
     let answer = answer(&opened, &ticks, source, comparison, recorded, written);
@@ -222,11 +222,12 @@ fn record(args: &Args) -> Result<(Opened, Recorded), Failure> {
 }
 
 /// The differential flame graph of slow ticks and the rest.
-fn graph(said: &Comparison, path: &Path, kind: Kind) -> Result<String, Failure> {
+fn graph(said: &Comparison, origin: &str, path: &Path, kind: Kind) -> Result<String, Failure> {
     let (rest, slow) = (Tree::from(&said.rest_folded), Tree::from(&said.slow_folded));
     let style = Style {
         title: format!("The slowest {} of {} ticks, compared with the rest", said.slow_ticks, said.ticks),
         subtitle: profile::ticks::verdict(said),
+        origin: origin.to_owned(),
         quantity: Quantity::Other("ns in the average tick".to_owned()),
         ..Style::default()
     };

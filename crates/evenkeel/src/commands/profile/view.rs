@@ -70,10 +70,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Source::Recording(opened) => off_cpu(args, opened)?,
         Source::Folded(_) => {
             let (tree, quantity) = source.tree(&args.pick, args.by, &args.file)?;
-            let doubts = Vec::new();
+            let caveats = Vec::new();
             let (file, functions) = (args.file.display().to_string(), functions(&tree, args.top));
             let (unit, weight) = (unit(&quantity), tree.total());
-            Answer { file, recording: None, unit, weight, functions, names: None, doubts, written: None, quantity }
+            Answer { file, recording: None, unit, weight, functions, names: None, caveats, written: None, quantity }
         }
     };
     if let Some((path, kind)) = wanted {
@@ -90,8 +90,8 @@ fn of_recording(args: &Args, opened: &Opened, picked: &Picked<'_>, tree: &Tree) 
         unit: unit(&picked.quantity),
         weight: tree.total(),
         functions: functions(tree, args.top),
-        names: Some(opened.doubts.clone()),
-        doubts: doubts(opened, picked, tree),
+        names: Some(opened.coverage.clone()),
+        caveats: caveats(opened, picked, tree),
         written: None,
         recording: Some(info(opened, picked, args.top)),
         quantity: picked.quantity.clone(),
@@ -113,8 +113,8 @@ fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
         unit: unit(&Quantity::OffCpuTime),
         weight: tree.total(),
         functions: functions(&tree, args.top),
-        doubts: lost(recording),
-        names: Some(opened.doubts.clone()),
+        caveats: lost(recording),
+        names: Some(opened.coverage.clone()),
         written: None,
         recording: Some(info),
         quantity: Quantity::OffCpuTime,
@@ -225,43 +225,43 @@ fn functions(tree: &Tree, top: u32) -> Vec<FunctionRow> {
 
 /// What was lost.
 fn lost(recording: &Recording) -> Vec<String> {
-    let mut doubts = Vec::new();
+    let mut caveats = Vec::new();
     let lost = recording.lost;
     if lost.records > 0 || lost.samples > 0 {
         let (records, samples) = (lost.records, lost.samples);
-        doubts.push(format!("{records} records and {samples} samples were lost, so their time is missing here"));
+        caveats.push(format!("{records} records and {samples} samples were lost, so their time is missing here"));
     }
     if lost.throttled > 0 {
-        doubts.push(format!(
+        caveats.push(format!(
             "the kernel paused sampling {} times, because sampling took too much CPU time",
             lost.throttled
         ));
     }
     if lost.odd > 0 {
-        doubts.push(format!("{} records were invalid and skipped", lost.odd));
+        caveats.push(format!("{} records were invalid and skipped", lost.odd));
     }
-    doubts.extend(recording.doubts.iter().map(ToString::to_string));
-    doubts
+    caveats.extend(recording.caveats.iter().map(ToString::to_string));
+    caveats
 }
 
 /// The caveats of a page.
-fn doubts(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
-    let mut doubts = lost(&opened.recording);
+fn caveats(opened: &Opened, picked: &Picked<'_>, tree: &Tree) -> Vec<String> {
+    let mut caveats = lost(&opened.recording);
     let count = picked.samples.len();
     if count == 0 {
-        doubts.push("the selected part has no samples".to_owned());
+        caveats.push("the selected part has no samples".to_owned());
     } else if count < FEW_SAMPLES {
         // Twice the standard error of a share of a half.
         let points = 100.0 / (count as f64).sqrt();
-        doubts.push(format!("with only {count} samples, a share is accurate to about ±{points:.0} points"));
+        caveats.push(format!("with only {count} samples, a share is accurate to about ±{points:.0} points"));
     }
-    doubts.extend(opened.doubts.said());
+    caveats.extend(opened.coverage.said());
     let unnamed = summary::unnamed(tree).iter().fold(0_u64, |sum, (_, weight)| sum.saturating_add(*weight));
     let unnamed = part(unnamed, tree.total());
     if unnamed >= SHARE_TOLD {
-        doubts.push(format!("{} is in functions without names", percent(unnamed)));
+        caveats.push(format!("{} is in functions without names", percent(unnamed)));
     }
-    doubts
+    caveats
 }
 
 fn write(
@@ -279,7 +279,11 @@ fn write(
         }
         (source, None) => source.tree(&args.pick, args.by, &args.file)?,
     };
-    let style = style(args, answer, quantity);
+    let origin = match source {
+        Source::Recording(opened) => opened.origin(),
+        Source::Folded(_) => String::new(),
+    };
+    let style = style(args, answer, quantity, origin);
     let text = match kind {
         Kind::Svg => graph::svg_of(&tree, &style),
         Kind::Html => graph::html_of(&tree, &style),
@@ -306,15 +310,17 @@ fn firefox(args: &Args, source: &Source, path: &Path, title: &str) -> Result<Str
         .map_err(|error| Failure::text(exit::NOT_POSSIBLE, tried, error))
 }
 
-fn style(args: &Args, answer: &Answer, quantity: Quantity) -> Style {
+fn style(args: &Args, answer: &Answer, quantity: Quantity, origin: String) -> Style {
     let name = args.file.file_name().map_or_else(|| answer.file.clone(), |name| name.to_string_lossy().into_owned());
     let title = format!("{name}: {}", quantity.say(answer.weight));
     let subtitle = answer.recording.as_ref().map_or_else(String::new, |info| {
         let seconds = info.span_ns as f64 / 1e9;
-        let place = info.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
-        let of = if answer.quantity == Quantity::OffCpuTime { "" } else { "samples of " };
-        format!("{} {of}{} in {seconds:.1} s{place}", info.samples, info.event)
+        let event = match answer.quantity {
+            Quantity::OffCpuTime => "off-CPU intervals".to_owned(),
+            _ => format!("samples of {}", info.event),
+        };
+        format!("{} {event} in {seconds:.1} s", info.samples)
     });
     let direction = if args.icicle { Direction::Icicle } else { Direction::Flame };
-    Style { title, subtitle, quantity, direction }
+    Style { title, subtitle, origin, quantity, direction }
 }

@@ -7,24 +7,24 @@ use super::view::short;
 use crate::show::blocks::Block;
 use crate::show::units::percent;
 
-/// What changed.
+/// The answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
     pub(crate) before: Side,
     pub(crate) after: Side,
     /// `equal` or `raw`.
     pub(crate) totals: &'static str,
-    /// What weights from before were multiplied by.
+    /// The factor that scaled the weights of the first recording.
     pub(crate) scale: f64,
-    /// Those with more in themselves than before, by how much.
+    /// Functions whose own share grew, the largest change first.
     pub(crate) grew: Vec<Row>,
-    /// Those with less.
+    /// Functions whose own share shrank.
     pub(crate) shrank: Vec<Row>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,
 }
 
-/// One of the two.
+/// One recording.
 #[derive(Debug, Serialize)]
 pub(crate) struct Side {
     pub(crate) file: String,
@@ -34,7 +34,7 @@ pub(crate) struct Side {
     pub(crate) quantity: Quantity,
 }
 
-/// A function in both. Shares are of the larger of the two wholes.
+/// A function. Shares are of the larger of the two totals.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) function: String,
@@ -49,13 +49,16 @@ pub(crate) struct Row {
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let side = |side: &Side| format!("{}: {}", side.file, side.quantity.say(side.weight));
     let mut blocks = vec![
-        Block::heading("What changed"),
+        Block::heading("Comparison of two recordings"),
+        Block::Note(summary(answer)),
         Block::row("before", side(&answer.before)),
         Block::row("after", side(&answer.after)),
     ];
-    let how = if answer.totals == "raw" { "as they are" } else { "as shares of the whole" };
+    let how = if answer.totals == "raw" { "without scaling" } else { "as shares of the total" };
     blocks.push(Block::row("compared", how));
-    for (title, rows) in [("Grew, in themselves", &answer.grew), ("Shrank, in themselves", &answer.shrank)] {
+    for (title, rows) in
+        [("More time in the function itself", &answer.grew), ("Less time in the function itself", &answer.shrank)]
+    {
         blocks.push(Block::heading(title));
         blocks.push(if rows.is_empty() { Block::Note("None.".to_owned()) } else { table(rows) });
     }
@@ -63,6 +66,19 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
         blocks.push(Block::row("written", file));
     }
     blocks
+}
+
+/// The largest changes, and how accurate a share is.
+fn summary(answer: &Answer) -> String {
+    let largest = |rows: &[Row]| {
+        let words = |row: &Row| format!("{} ({:+.1} points)", short(&row.function), row.own_change_share * 100.0);
+        rows.first().map_or_else(|| "none".to_owned(), words)
+    };
+    format!(
+        "Largest increase: {}. Largest decrease: {}. Small changes may be chance: with 1000 samples, a share of 10 % is accurate to ±2 points.",
+        largest(&answer.grew),
+        largest(&answer.shrank)
+    )
 }
 
 fn table(rows: &[Row]) -> Block {

@@ -1,4 +1,4 @@
-//! The page of `profile imbalance`, and the sentence that it comes to.
+//! The page of `profile imbalance`, and its verdict.
 
 use evenkeel_measure::Unit;
 use evenkeel_profile::imbalance::{Cause, Cpu, Filled, Imbalance, ImbalanceCaveat, Shape, Source, Thread};
@@ -8,26 +8,29 @@ use evenkeel_profile::symbols::{NameCoverage, Unnamed};
 use crate::show::blocks::Block;
 use crate::show::units::{percent, quantity};
 
-/// More CPUs than these are in the JSON answer; the busiest are shown.
+/// The most CPUs on the page, the busiest first. JSON has all.
 const ROWS_MAX: usize = 32;
-/// What a CPU's time can look like in a part, from idle to full.
+/// One letter for the busy share of a CPU in a part of the time, from idle to full.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Files without names that are told, at the most.
+/// The most files without names on the page.
 const UNNAMED_MAX: usize = 3;
-/// The longest stack that is shown, in functions.
+/// The most functions of a stack on the page.
 const FRAMES_MAX: usize = 8;
 
-/// The page; `unseen` is what could not be recorded, a sentence each.
+/// The page; `unseen` is what could not be recorded, and why.
 pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &NameCoverage) -> Vec<Block> {
-    let mut blocks = vec![Block::heading("CPUs while it was recorded")];
-    blocks.push(Block::row("looked", quantity(seen.length_ns, Unit::Ns)));
-    blocks.push(Block::row("all in all", verdict(seen)));
+    let mut blocks = vec![Block::heading("Balance of the CPUs")];
+    blocks.push(Block::Note(format!(
+        "{}. Full is busy for 90 % or more, idle is 50 % or less.",
+        capital(&verdict(seen))
+    )));
+    blocks.push(Block::row("recorded", quantity(seen.length_ns, Unit::Ns)));
     if seen.source != Source::Counter {
         let parts = seen.cpus.iter().map(|cpu| cpu.parts.len()).max().unwrap_or(0);
         let part = quantity(seen.part_ns, Unit::Ns);
-        blocks.push(Block::row("uneven", format!("{} of {parts} parts of {part}", seen.uneven_parts)));
+        blocks.push(Block::row("uneven", format!("in {} of {parts} parts of {part}", seen.uneven_parts)));
     }
-    blocks.push(Block::row("known by", source(seen.source)));
+    blocks.push(Block::row("source", source(seen.source)));
     blocks.extend(table(seen));
     blocks.extend(over_time(seen));
     if let Some(cpu) = seen.cpus.iter().find(|cpu| Some(cpu.cpu) == seen.busiest) {
@@ -36,56 +39,57 @@ pub(crate) fn blocks(seen: &Imbalance, unseen: &[String], names: &NameCoverage) 
         blocks.extend(filled(seen.filled.as_ref()));
     }
     if let Some(cpu) = seen.cpus.iter().find(|cpu| Some(cpu.cpu) == seen.idlest) {
-        blocks.push(Block::heading(format!("Beside it, the least busy: CPU {}", cpu.cpu)));
+        blocks.push(Block::heading(format!("For comparison, the least busy: CPU {}", cpu.cpu)));
         blocks.extend(threads(cpu));
         blocks.extend(seen.beside.as_ref().map(functions));
     }
-    blocks.extend(seen.doubts.iter().map(|doubt| Block::Warning(held_against(*doubt).to_owned())));
+    blocks.extend(seen.caveats.iter().map(|caveat| Block::Warning(caveat_text(*caveat).to_owned())));
     blocks.extend(names.unnamed.iter().take(UNNAMED_MAX).map(|unnamed| {
         let Unnamed { file, is_kernel, share, why, mend, .. } = unnamed;
-        let whose = if *is_kernel { "the kernel's" } else { "programs'" };
-        let mend = mend.as_deref().map_or_else(String::new, |mend| format!(": {mend}"));
+        let whose = if *is_kernel { "kernel" } else { "user" };
+        let mend = mend.as_deref().map_or_else(String::new, |mend| format!("; to fix it: {mend}"));
         Block::Note(format!(
-            "{} of {whose} frames are in {file} and have no name: {}{mend}.",
+            "{} of {whose} frames have no name. They are in {file}: {}{mend}.",
             percent(*share),
             why.words()
         ))
     }));
-    blocks.extend(unseen.iter().map(|what| Block::Warning(format!("Not seen: {what}."))));
+    blocks.extend(unseen.iter().map(|what| Block::Warning(format!("Not recorded: {what}."))));
     blocks
 }
 
 /// One sentence.
 pub(crate) fn verdict(seen: &Imbalance) -> String {
     let cpus = seen.full_cpus().iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let cpus_were = if seen.full_cpus().len() > 1 { format!("CPUs {cpus} were") } else { format!("CPU {cpus} was") };
     let share = |cpu: Option<u32>| seen.cpus.iter().find(|known| Some(known.cpu) == cpu).map(|cpu| cpu.busy_share);
     let busiest = share(seen.busiest).map_or_else(|| "unknown".to_owned(), percent);
     let beside = match seen.idlest.zip(share(seen.idlest)) {
         Some((cpu, share)) => format!("CPU {cpu} was busy for {}", percent(share)),
-        None => "there is no other CPU".to_owned(),
+        None => "the machine has no other CPU".to_owned(),
     };
     match seen.shape {
-        Shape::Even => format!("no CPU was full: the busiest, CPU {cpus}, was busy for {busiest}, while {beside}"),
-        Shape::Uneven => format!("CPU {cpus} was full ({busiest}) while {beside}{}", because(seen)),
-        Shape::Full => format!("CPU {cpus} was full, and no other idled{}", because(seen)),
+        Shape::Even => format!("no CPU was full: the busiest, CPU {cpus}, was busy for {busiest}, {beside}"),
+        Shape::Uneven => format!("{cpus_were} full ({busiest}) while {beside}{}", because(seen)),
+        Shape::Full => format!("{cpus_were} full, and no other CPU was idle{}", because(seen)),
         Shape::OneThread => {
             let who = seen.thread.as_ref().map_or_else(|| "one thread".to_owned(), named);
             let where_to = seen.thread.as_ref().map_or(0, |thread| thread.seen_on_cpus.len());
             let time = seen.thread.as_ref().and_then(|thread| thread.share).map_or_else(String::new, percent);
             format!(
-                "no CPU was full, yet {who} ran for {time} of the time, on {where_to} CPUs in turn: it is what holds the server up"
+                "no CPU was full, but {who} ran for {time} of the time, on {where_to} CPUs by turns. This thread is the bottleneck: reduce or divide its work"
             )
         }
         Shape::Unknown => match seen.source {
             Source::Counter => {
-                format!("CPU {cpus} did most of the work; how full it was a counter does not tell{}", because(seen))
+                format!("CPU {cpus} did most of the work{}. A counter does not show how full it was", because(seen))
             }
-            _ => "nothing can be said: the recording tells of no CPU".to_owned(),
+            _ => "the recording has no data about any CPU".to_owned(),
         },
     }
 }
 
-/// The second half of the sentence.
+/// The cause, as the second half of the verdict.
 fn because(seen: &Imbalance) -> String {
     let first = seen.thread.as_ref().map_or_else(|| "one thread".to_owned(), named);
     match seen.cause {
@@ -93,20 +97,30 @@ fn because(seen: &Imbalance) -> String {
         Some(Cause::OneThread) => {
             let share = seen.thread.as_ref().map_or_else(String::new, |thread| percent(thread.work_share));
             format!(
-                ": {share} of its work was {first}, and a thread can be in one place only, so its work has to be made less or divided"
+                ": {first} did {share} of its work. A thread runs on one CPU at a time, so reduce or divide its work"
             )
         }
-        Some(Cause::Interrupts) => ": most of its work was for interrupts, which can be spread over CPUs \
-             (evenkeel explain irq.affinity, evenkeel explain net.rps_cpus)"
+        Some(Cause::Interrupts) => ": most of the work was interrupts. Distribute them over CPUs (evenkeel explain irq.affinity, evenkeel explain \
+                                    net.rps_cpus)"
             .to_owned(),
-        Some(Cause::Pinned) => ": most of its threads may run nowhere else (taskset -pc TID, cpuset)".to_owned(),
+        Some(Cause::Pinned) if seen.shape == Shape::Full => {
+            ": most of the work was by threads that may run only there. Reduce the work, or use a machine with more CPUs".to_owned()
+        }
+        Some(Cause::Pinned) => {
+            ": most of the work was by threads that may run only there. Let them run elsewhere (taskset -pc TID, cpuset)".to_owned()
+        }
         Some(Cause::Together) => {
-            ": several threads shared it that may run elsewhere, so the scheduler left them there".to_owned()
+            ": several threads shared it although they may run elsewhere, so the scheduler kept them together".to_owned()
         }
         Some(Cause::Several) => {
-            ": several threads shared it; where else they may run is not in the recording".to_owned()
+            ": several threads shared it. A recording does not show where else they may run; check with taskset -pc TID".to_owned()
         }
     }
+}
+
+fn capital(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn named(thread: &Thread) -> String {
@@ -118,9 +132,9 @@ fn named(thread: &Thread) -> String {
 
 fn source(source: Source) -> &'static str {
     match source {
-        Source::Switches => "every switch of a thread: exact",
-        Source::Samples => "samples of a clock: with an error",
-        Source::Counter => "samples of a counter: what a CPU did beside what the busiest did",
+        Source::Switches => "context switches: exact",
+        Source::Samples => "samples of a clock: with the error shown",
+        Source::Counter => "samples of a counter: work of each CPU relative to the busiest",
     }
 }
 
@@ -145,12 +159,15 @@ fn table(seen: &Imbalance) -> Vec<Block> {
     let header = ["CPU", "busy", "waiting", "switches", "threads", "most of its work"];
     let mut blocks = vec![Block::table(header, cpus.iter().map(row).collect())];
     if seen.cpus.len() > ROWS_MAX {
-        blocks.push(Block::Note(format!("The {ROWS_MAX} busiest of {}; the others are in --json.", seen.cpus.len())));
+        blocks.push(Block::Note(format!(
+            "These are the {ROWS_MAX} busiest of {} CPUs; --json has all.",
+            seen.cpus.len()
+        )));
     }
     blocks
 }
 
-/// A line for each CPU: how busy it was in each part.
+/// A line for each CPU with its busy share in each part.
 fn over_time(seen: &Imbalance) -> Vec<Block> {
     let shown = seen.cpus.iter().filter(|cpu| cpu.unknown_share < 1.0).take(ROWS_MAX);
     let level = |share: &f64| LEVELS[((share * 8.0).round() as usize).min(8)];
@@ -203,23 +220,21 @@ fn functions(filled: &Filled) -> Block {
     Block::table(["own", "with calls", "function"], filled.functions.iter().map(row).collect())
 }
 
-fn held_against(doubt: ImbalanceCaveat) -> &'static str {
-    match doubt {
-        ImbalanceCaveat::SomeOnly => "Only some processes were watched: what others did with these CPUs is not in it.",
+fn caveat_text(caveat: ImbalanceCaveat) -> &'static str {
+    match caveat {
+        ImbalanceCaveat::SomeOnly => "Only some processes were recorded, so the CPUs may have been busier.",
         ImbalanceCaveat::Short => {
-            "It was recorded for less than two seconds: one pause of the machine would change the answer."
+            "The recording is shorter than two seconds, so one pause of the machine would change the result."
         }
-        ImbalanceCaveat::Lost => "Records were lost: for a part of the time nobody knows what ran.",
-        ImbalanceCaveat::Close => "A share is nearer to a limit (half, or nine tenths) than its error.",
+        ImbalanceCaveat::Lost => "Records were lost, so for a part of the time it is unknown what ran.",
+        ImbalanceCaveat::Close => "A busy share is closer to a limit (50 % or 90 %) than its error.",
         ImbalanceCaveat::InterruptsUnseen => {
-            "The clock that samples is an interrupt: what runs while interrupts are off, such as their handlers, is counted to what comes after."
+            "Samples cannot show code that runs with interrupts off, such as interrupt handlers. Its time counts for the code that follows."
         }
         ImbalanceCaveat::KernelUnnamed => {
-            "The kernel's functions have no names here, so interrupts are not told from system calls."
+            "Kernel functions have no names here, so interrupts and system calls look alike."
         }
-        ImbalanceCaveat::NoStacks => {
-            "There are no samples of what ran on the busiest CPU, so its functions are not known."
-        }
-        ImbalanceCaveat::SilentCpus => "CPUs without a busy share left no trace: they idled, or nobody watched them.",
+        ImbalanceCaveat::NoStacks => "The busiest CPU has no samples with stacks, so its functions are unknown.",
+        ImbalanceCaveat::SilentCpus => "CPUs without a busy share have no records: they were idle or not recorded.",
     }
 }

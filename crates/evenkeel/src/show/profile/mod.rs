@@ -1,4 +1,4 @@
-//! The pages of `evenkeel profile`, one file a question.
+//! The pages of `evenkeel profile`, one file for each question.
 
 pub(crate) mod diff;
 pub(crate) mod imbalance;

@@ -7,56 +7,63 @@ use serde::Serialize;
 use crate::show::blocks::Block;
 use crate::show::units::quantity;
 
-/// Rows that are shown; all are in the JSON answer.
+/// The most rows on the page. JSON has all.
 const ROWS_MAX: usize = 40;
 
-/// How long a CPU is given for, and who says so.
+/// The quantum and its source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Quantum {
     /// In nanoseconds.
     pub(crate) quantum_ns: u64,
-    /// Who says so.
+    /// Its source.
     pub(crate) quantum_from: From,
 }
 
-/// Who says how long a CPU is given for.
+/// Where the quantum comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum From {
-    /// An argument.
+    /// The command line.
     Given,
-    /// The server, which measured it.
+    /// The server's own measurement.
     Telemetry,
-    /// The server measured, and found that its CPU is not taken away; the usual one.
+    /// The default, because the server measured that nothing takes its CPU away.
     Whole,
-    /// Nobody; the usual one.
+    /// The default, because nothing measured it.
     Assumed,
 }
 
 pub(crate) fn blocks(long: &Long, quantum: Quantum) -> Vec<Block> {
     let ns = |ns: u64| quantity(ns, Unit::Ns);
     let from = match quantum.quantum_from {
-        From::Given => "as given",
-        From::Telemetry => "as the server measured it",
-        From::Whole => "assumed: the server measured that its CPU is not taken away; --quantum-ms says another",
-        From::Assumed => "assumed: nobody measured it; --quantum-ms says another, evenkeel measure quantum measures it",
+        From::Given => "from --quantum-ms",
+        From::Telemetry => "measured by the server",
+        From::Whole => {
+            "assumed, because the server measured that nothing takes its CPU away; to change it: --quantum-ms"
+        }
+        From::Assumed => "assumed; measure it with evenkeel measure quantum, and pass it with --quantum-ms",
     };
     let which = match long.which {
-        Which::Leaf => "that have no other one inside",
+        Which::Leaf => "without inner scopes",
         Which::All => "of all depths",
     };
     let mut blocks = vec![
         Block::heading("Scopes that keep the CPU for longer than half a quantum"),
         Block::row("quantum", format!("{}, {from}", ns(quantum.quantum_ns))),
-        Block::row("long", format!("over {}, less the time switched out", ns(long.over_ns))),
-        Block::row("looked at", format!("{} scopes {which}, in {}", long.scopes, ns(long.length_ns))),
-        Block::row("switched out", format!("told by a recording for {} of them", long.covered)),
+        Block::row("long", format!("over {} on the CPU", ns(long.over_ns))),
+        Block::row("examined", format!("{} scopes {which}, in {}", long.scopes, ns(long.length_ns))),
+        Block::row("switched out", format!("known from the recording for {} of them", long.covered)),
     ];
     if long.rows.is_empty() {
         let unjudged = long.unjudged.switched_out + long.unjudged.unknown + long.unjudged.cut;
-        let none = if unjudged == 0 { "None was long." } else { "None of those that can be judged was long." };
+        let none = if unjudged == 0 { "Good: no scope was long." } else { "No scope that can be judged was long." };
         blocks.push(Block::Note(none.to_owned()));
     } else {
+        let count: u64 = long.rows.iter().map(|row| row.count).sum();
+        blocks.push(Block::Note(format!(
+            "{count} of {} scopes were long. They are likely to be interrupted; a server without long scopes has 0. Divide this work, or move it.",
+            long.scopes
+        )));
         let seconds = (long.length_ns as f64 / 1e9).max(1e-9);
         let row = |row: &Row| {
             let rate = format!("{:.2}/s", row.count as f64 / seconds);
@@ -70,7 +77,7 @@ pub(crate) fn blocks(long: &Long, quantum: Quantum) -> Vec<Block> {
         blocks.push(Block::table(header, long.rows.iter().take(ROWS_MAX).map(row).collect()));
     }
     if long.rows.len() > ROWS_MAX {
-        blocks.push(Block::Note(format!("{ROWS_MAX} of {} rows; the others are in --json.", long.rows.len())));
+        blocks.push(Block::Note(format!("These are {ROWS_MAX} of {} rows; --json has all.", long.rows.len())));
     }
     blocks.extend(not_judged(long));
     blocks
@@ -81,16 +88,16 @@ fn not_judged(long: &Long) -> Vec<Block> {
     let table = [
         (
             unjudged.switched_out,
-            "were longer, but their thread was switched out for nobody knows how long: record its switches meanwhile, and give --recording",
+            "scopes in which the thread was switched out for an unknown time. Record switches at the same time, and pass --recording",
         ),
         (
             unjudged.unknown,
-            "were longer, and whether their thread was switched out is not known: record its switches meanwhile, and give --recording",
+            "scopes in which the thread may have been switched out. Record switches at the same time, and pass --recording",
         ),
-        (unjudged.cut, "were longer, and what was inside them may have been overwritten: give threads longer rings"),
+        (unjudged.cut, "scopes whose inner scopes may have been overwritten. Use longer rings"),
         (
             long.overwritten,
-            "older ones were overwritten before they were read: give threads longer rings, or read them sooner",
+            "older scopes, which were overwritten before they were read. Use longer rings, or read them more often",
         ),
     ];
     let counts = table.into_iter().filter(|(count, _)| *count > 0);

@@ -2,51 +2,52 @@
 
 use evenkeel_measure::Unit;
 use evenkeel_profile::graph;
-use evenkeel_profile::offcpu::Faults;
 use evenkeel_profile::offcpu::table::{Report, Row, Share, Strip, Thread, Wait};
+use evenkeel_profile::offcpu::{Faults, Reason};
 
 use crate::show::blocks::Block;
-use crate::show::units::quantity;
+use crate::show::units::{part, percent, quantity};
 
-/// Threads with a table of their own: those that had a CPU longest. JSON has more.
+/// The most threads with a table, those with most CPU time first. JSON has more.
 const TABLES_MAX: usize = 8;
-/// Threads with a line in the timeline.
+/// The most lines of the timeline.
 const LINES_MAX: usize = 24;
 const FAULTS_MAX: usize = 12;
-/// Waits that are told one by one; JSON and the page have more.
+/// The most waits in the list. JSON and the HTML page have more.
 const WAITS_MAX: usize = 8;
 
 pub(crate) fn blocks(report: &Report, steal_ns: Option<u64>, unseen: &[String], written: Option<&str>) -> Vec<Block> {
     let mut blocks = vec![
         Block::heading("Why threads had no CPU"),
+        Block::Note(summary(report)),
         Block::row("recorded", quantity(report.recorded_ns, Unit::Ns)),
         Block::row("threads", (report.threads.len() as u64 + report.threads_left_out).to_string()),
     ];
-    blocks.extend(steal_ns.map(|ns| Block::row("stolen", quantity(ns, Unit::Ns))));
+    blocks.extend(steal_ns.map(|ns| Block::row("steal time", quantity(ns, Unit::Ns))));
     for thread in report.threads.iter().take(TABLES_MAX) {
         blocks.extend(of_thread(thread));
     }
     let left_out = report.threads.len().saturating_sub(TABLES_MAX);
     if left_out > 0 {
         let words =
-            format!("{left_out} more threads had a CPU for less time: --json tells of them, --pid of one process.");
+            format!("{left_out} threads with less CPU time are not shown. Use --pid for one process, or --json.");
         blocks.push(Block::Note(words));
     }
     blocks.extend(faults(&report.faults));
     blocks.extend(longest(&report.longest_waits));
     blocks.extend(timeline(report));
     blocks.extend(written.map(|file| Block::row("written", file)));
-    blocks.extend(doubts(report, unseen).map(Block::Warning));
+    blocks.extend(caveats(report, unseen).map(Block::Warning));
     blocks
 }
 
-/// What is to be doubted, and what was not seen.
-pub(crate) fn doubts(report: &Report, unseen: &[String]) -> impl Iterator<Item = String> {
-    let doubts = report.doubts.iter().map(|caveat| sentence(&caveat.to_string()));
-    doubts.chain(unseen.iter().map(|unseen| format!("Not recorded: {unseen}.")))
+/// Caveats, and what was not recorded.
+pub(crate) fn caveats(report: &Report, unseen: &[String]) -> impl Iterator<Item = String> {
+    let caveats = report.caveats.iter().map(|caveat| sentence(&caveat.to_string()));
+    caveats.chain(unseen.iter().map(|unseen| format!("Not recorded: {unseen}.")))
 }
 
-/// The longest waits for the timeline's page.
+/// The longest waits, for the table of the HTML page.
 pub(crate) fn longest_rows(report: &Report) -> Vec<graph::Row> {
     let row = |wait: &Wait| graph::Row {
         tid: wait.interval.tid,
@@ -57,14 +58,31 @@ pub(crate) fn longest_rows(report: &Report) -> Vec<graph::Row> {
     report.longest_waits.iter().map(row).collect()
 }
 
+/// How long the busiest thread was ready to run and had no CPU.
+fn summary(report: &Report) -> String {
+    const FORCED: [Reason; 3] = [Reason::Preempted, Reason::Throttled, Reason::Steal];
+    let Some(thread) = report.threads.first() else { return "No thread ran.".to_owned() };
+    let rows = || thread.reasons.iter().filter(|row| FORCED.iter().any(|reason| reason.words() == row.reason));
+    let total_ns: u64 = rows().map(|row| row.total_ns).fold(0, u64::saturating_add);
+    let longest = rows().filter_map(|row| row.max_ns).max();
+    let longest = longest.map_or_else(String::new, |ns| format!(", at most {} at a time", quantity(ns, Unit::Ns)));
+    format!(
+        "The busiest thread, {} ({}), was ready but had no CPU for {} ({}){longest}. A thread with a CPU of its own has 0.",
+        name(thread),
+        thread.tid,
+        quantity(total_ns, Unit::Ns),
+        percent(part(total_ns, report.recorded_ns))
+    )
+}
+
 fn longest(waits: &[Wait]) -> Vec<Block> {
     if waits.is_empty() {
         return Vec::new();
     }
     vec![
-        Block::heading("The longest waits, less sleep and poll"),
+        Block::heading("Longest waits, without sleep and poll"),
         Block::table(
-            ["at", "length", "reason", "thread", "where, or who took the CPU"],
+            ["at", "length", "reason", "thread", "where, or which thread took the CPU"],
             waits.iter().take(WAITS_MAX).map(wait_cells).collect(),
         ),
     ]
@@ -88,13 +106,16 @@ fn of_thread(thread: &Thread) -> Vec<Block> {
     let rows = thread.reasons.iter().map(row).collect();
     vec![
         Block::heading(format!(
-            "{} ({}): {} on a CPU, {} without",
+            "{} ({}): {} on a CPU, {} off",
             name(thread),
             thread.tid,
             quantity(thread.on_cpu_ns, Unit::Ns),
             quantity(thread.off_cpu_ns, Unit::Ns)
         )),
-        Block::table(["reason", "count", "total", "p50", "p99", "longest", "where, or who took the CPU"], rows),
+        Block::table(
+            ["reason", "count", "total", "p50", "p99", "longest", "where, or which thread took the CPU"],
+            rows,
+        ),
     ]
 }
 
@@ -105,7 +126,9 @@ fn row(row: &Row) -> [String; 7] {
     notes.extend(row.taken_by.as_ref().map(|share| format!("by {}", shared(share))));
     notes.extend(row.place.as_ref().map(|share| format!("in {}", shared(share))));
     notes.extend(row.woken_by.as_ref().map(|share| format!("woken by {}", shared(share))));
-    notes.extend(row.woken_to_on_cpu_ns_max.map(|ns| format!("then {} to get a CPU at most", quantity(ns, Unit::Ns))));
+    notes.extend(
+        row.woken_to_on_cpu_ns_max.map(|ns| format!("then up to {} until it had a CPU", quantity(ns, Unit::Ns))),
+    );
     [
         row.reason.to_owned(),
         count,
@@ -117,7 +140,7 @@ fn row(row: &Row) -> [String; 7] {
     ]
 }
 
-/// What is so all the time needs no share.
+/// A share of 100 % is not printed.
 fn shared(share: &Share) -> String {
     let percent = share.share * 100.0;
     if percent >= 99.5 { share.name.clone() } else { format!("{} ({percent:.0} %)", share.name) }
@@ -131,8 +154,8 @@ fn faults(faults: &[Faults]) -> Vec<Block> {
         let mapped = match (&faults.mapped, faults.is_swap) {
             (Some(mapped), false) => mapped.clone(),
             (Some(mapped), true) => format!("{mapped}, from swap"),
-            (None, true) => "memory that had been written to swap".to_owned(),
-            (None, false) => "not told".to_owned(),
+            (None, true) => "memory in swap".to_owned(),
+            (None, false) => "unknown".to_owned(),
         };
         [
             mapped,
@@ -143,9 +166,9 @@ fn faults(faults: &[Faults]) -> Vec<Block> {
         ]
     };
     vec![
-        Block::heading("Page faults that had to wait"),
+        Block::heading("Page faults that waited for a disk"),
         Block::table(
-            ["mapped there", "process", "count", "waited", "longest"],
+            ["mapped file", "process", "count", "waited", "longest"],
             faults.iter().take(FAULTS_MAX).map(row).collect(),
         ),
     ]
@@ -163,14 +186,14 @@ fn timeline(report: &Report) -> Vec<Block> {
     said.dedup();
     let legend: Vec<String> = said.iter().map(|(letter, words)| format!("{letter} {words}")).collect();
     vec![
-        Block::heading(format!("Over {}, what took most of each part", quantity(report.recorded_ns, Unit::Ns))),
+        Block::heading(format!("Timeline of {}: the main state in each part", quantity(report.recorded_ns, Unit::Ns))),
         Block::table(["thread", "timeline"], rows.collect()),
         Block::Note(format!("{}.", legend.join(", "))),
     ]
 }
 
 fn name(thread: &Thread) -> &str {
-    thread.name.as_deref().unwrap_or("a thread without a name")
+    thread.name.as_deref().unwrap_or("unnamed thread")
 }
 
 fn sentence(words: &str) -> String {
@@ -230,7 +253,7 @@ mod tests {
             max_ns: 2_500_000,
             ..Faults::default()
         };
-        let doubts = vec![SwitchesCaveat::Lost { records: 7 }];
+        let caveats = vec![SwitchesCaveat::Lost { records: 7 }];
         let recorded_ns = 1_000_000_000;
         let interval = ListedInterval {
             tid: 11,
@@ -248,7 +271,7 @@ mod tests {
             threads: vec![thread],
             faults: vec![fault],
             longest_waits: vec![wait],
-            doubts,
+            caveats,
             ..Report::default()
         };
         let unseen = ["who wakes whom".to_owned()];
@@ -256,9 +279,10 @@ mod tests {
         let page = anstream::adapter::strip_str(&text(&blocks)).to_string();
         expect![[r#"
             Why threads had no CPU
+              X
               recorded          1.00 s
               threads           1
-              stolen            20.0 ms
+              steal time        20.0 ms
 
             tick (11): 900 ms on a CPU, 66.0 ms without
               reason     count        total    p50      p99      longest  where, or who took the CPU

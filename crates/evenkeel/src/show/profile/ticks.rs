@@ -10,41 +10,41 @@ use serde::Serialize;
 use crate::show::blocks::Block;
 use crate::show::units::{part, percent, quantity, real_quantity};
 
-/// Slow ticks that the page lists; JSON has a hundred.
+/// The most slow ticks on the page. JSON has a hundred.
 const LISTED: usize = 12;
 
 /// The answer.
 #[derive(Serialize)]
 pub(crate) struct Answer {
-    /// The thread; of several that share the tick, the one with most of its work.
+    /// The tick thread; if several threads share the tick, the one with most of its work.
     pub(crate) thread: Thread,
-    /// All threads that do the tick's work, that with the most first.
+    /// All threads that do the tick's work, most work first.
     pub(crate) threads: Vec<Thread>,
-    /// Ticks a second; none where they keep no time.
+    /// Ticks a second; none if they have no fixed rate.
     pub(crate) tick_hz: Option<f64>,
-    /// By what ticks are told apart.
+    /// How ticks were recognized.
     #[serde(flatten)]
     pub(crate) source: TickSource,
     /// What ends a tick.
     pub(crate) ends: Ends,
-    /// Ticks whose end was to be told and was not: they are left out.
+    /// Ticks without a recorded end, which are left out.
     pub(crate) unended_ticks: u64,
-    /// Ticks that were due and did not come.
+    /// Ticks that were due and did not run.
     pub(crate) missed_ticks: u64,
-    /// What makes slow ticks slow, in a sentence.
+    /// What makes slow ticks slow.
     pub(crate) verdict: String,
-    /// What it took to record; none of a file.
+    /// The cost of recording; none for a file.
     pub(crate) recorded: Option<Recorded>,
-    /// From when a tick was due, or began, until it was done.
+    /// From due, or begun, to done.
     pub(crate) length_ns: Samples,
-    /// Of that on a CPU.
+    /// Time on a CPU.
     pub(crate) ran_ns: Samples,
     /// How late it began.
     pub(crate) lateness_ns: Samples,
-    /// The slow ones beside the rest.
+    /// Slow ticks and the rest.
     #[serde(flatten)]
     pub(crate) comparison: Comparison,
-    /// Where the graph was written.
+    /// The file of the graph.
     pub(crate) written: Option<PathBuf>,
 }
 
@@ -69,7 +69,7 @@ impl TickSource {
     }
 }
 
-/// The thread that keeps the tick.
+/// A tick thread.
 #[derive(Serialize)]
 pub(crate) struct Thread {
     pub(crate) pid: u32,
@@ -77,18 +77,18 @@ pub(crate) struct Thread {
     pub(crate) name: Option<String>,
 }
 
-/// What it took to record.
+/// The cost of recording.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Recorded {
     /// How long, in nanoseconds.
     pub(crate) elapsed_ns: u64,
-    /// How often the clock was to come, in Hz.
+    /// The requested samples a second, in Hz.
     pub(crate) hz: u32,
-    /// Samples of all events: each costs the server some microseconds.
+    /// Samples of all events. Each costs the server a few microseconds.
     pub(crate) samples: u64,
-    /// What reading them took of a CPU, from 0 to 1.
+    /// The share of a CPU that reading them took, from 0 to 1.
     pub(crate) reader_cpu_share: f64,
-    /// What cannot be seen, and why.
+    /// What could not be recorded, and why.
     pub(crate) unseen: Vec<String>,
 }
 
@@ -97,16 +97,17 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let name = answer.thread.name.as_deref().unwrap_or("unknown");
     let others = match answer.threads.len() {
         0 | 1 => String::new(),
-        several => format!(", and {} more threads that share the tick", several - 1),
+        several => format!(", and {} more threads with the same tick", several - 1),
     };
     let mut blocks = vec![
-        Block::heading("Slow ticks beside the rest"),
+        Block::heading("Slow ticks compared with the rest"),
         Block::row("thread", format!("{name} ({}) of process {}{others}", answer.thread.tid, answer.thread.pid)),
     ];
     blocks.extend(answer.tick_hz.map(|hz| Block::row("tick rate", format!("{hz:.3} Hz"))));
-    blocks.push(Block::row("told by", source_words(answer)));
-    blocks.push(Block::row("ticks", format!("{} seen, {} missed", said.ticks, answer.missed_ticks)));
+    blocks.push(Block::row("ticks from", source_words(answer)));
+    blocks.push(Block::row("ticks", format!("{} recorded, {} missed", said.ticks, answer.missed_ticks)));
     blocks.push(Block::Note(format!("{}.", capital(&answer.verdict))));
+    blocks.extend(answer.tick_hz.and_then(|hz| budget(hz, &answer.length_ns)).map(Block::Note));
     let is_due_known = answer.source.is_due_known();
     let whole = match (is_due_known, answer.source.by) {
         (true, _) => "due to done",
@@ -116,26 +117,25 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let lateness = is_due_known.then_some(("lateness", &answer.lateness_ns));
     let lengths = [(whole, &answer.length_ns), ("on a CPU", &answer.ran_ns)].into_iter().chain(lateness);
     blocks.push(Block::table(["", "p50", "p90", "p99", "max"], lengths.map(spread).collect()));
-    blocks.push(Block::heading(format!("The mean of the slowest {}, and of the rest", said.slow_ticks)));
-    blocks.push(Block::table(["went to", "slow", "rest", "more"], said.growth.iter().map(growth).collect()));
-    blocks.push(Block::heading("The slowest"));
-    let header = ["tick", "at", "length", "most of it", "more", "in", "ended by"];
+    blocks.push(Block::heading(format!("Average of the slowest {} ticks, and of the rest", said.slow_ticks)));
+    blocks.push(Block::table(["time in", "slow", "rest", "difference"], said.growth.iter().map(growth).collect()));
+    blocks.push(Block::heading("The slowest ticks"));
+    let header = ["tick", "at", "length", "mainly", "difference", "in", "ended by"];
     blocks.push(Block::table(header, said.slow.iter().take(LISTED).map(slow).collect()));
-    blocks.extend(said.doubts.iter().map(|doubt| Block::Warning(doubted(doubt))));
+    blocks.extend(said.caveats.iter().map(|caveat| Block::Warning(caveat_text(caveat))));
     blocks.extend(answer.source.caveat.iter().map(|why| Block::Warning(format!("{}.", capital(why)))));
     if answer.unended_ticks > 0 {
-        blocks.push(Block::Warning(format!(
-            "{} ticks began and were not seen to end: they are left out.",
-            answer.unended_ticks
-        )));
+        blocks.push(Block::Warning(format!("{} ticks have no recorded end and are left out.", answer.unended_ticks)));
     }
     if answer.ends == Ends::AtNextBegin {
-        blocks.push(Block::Note("The thread does not wait between ticks: one ends where the next begins.".to_owned()));
+        blocks.push(Block::Note(
+            "The thread does not wait between ticks, so a tick ends where the next begins.".to_owned(),
+        ));
     }
     if let Some(recorded) = &answer.recorded {
-        blocks.extend(recorded.unseen.iter().map(|unseen| Block::Warning(format!("Not to be seen: {unseen}."))));
+        blocks.extend(recorded.unseen.iter().map(|unseen| Block::Warning(format!("Not recorded: {unseen}."))));
         blocks.push(Block::Note(format!(
-            "{} samples in {}, {} a second of CPU time; reading them took {} of one CPU.",
+            "{} samples in {}, at {} a second of CPU time. Reading them used {} of one CPU.",
             recorded.samples,
             quantity(recorded.elapsed_ns, Unit::Ns),
             recorded.hz,
@@ -146,28 +146,32 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     blocks
 }
 
-/// By what ticks were told apart.
+/// How ticks were recognized.
 fn source_words(answer: &Answer) -> String {
     let TickSource { by, begins_at, ends_at, .. } = &answer.source;
     match (*by, begins_at, ends_at) {
-        ("packets", _, _) => "the ends of its bursts of packets, no two closer than 1 ms".to_owned(),
-        ("library", _, _) => "the marks of evenkeel-rt: due, begun and done".to_owned(),
-        (_, Some(begin), Some(end)) => format!("{begin}, up to {end}"),
+        ("packets", _, _) => "bursts of packets, at least 1 ms apart".to_owned(),
+        ("library", _, _) => "the markers of evenkeel-rt".to_owned(),
+        (_, Some(begin), Some(end)) => format!("{begin} to {end}"),
         (_, Some(begin), None) if answer.ends == Ends::AtItsWait => {
-            format!("{begin}, up to the thread's wait")
+            format!("{begin} to the thread's wait")
         }
-        (_, Some(begin), None) => format!("{begin}, up to the next one"),
+        (_, Some(begin), None) => format!("{begin} to the next one"),
         (_, None, _) => "the thread's wake-ups".to_owned(),
     }
 }
 
-/// What makes slow ticks slow, in a sentence.
+/// What makes slow ticks slow.
 pub(crate) fn verdict(said: &Comparison) -> String {
     let share = percent(part(said.slow_ticks as u64, said.ticks as u64));
     let more = quantity(said.slow_mean_ns.saturating_sub(said.rest_mean_ns), Unit::Ns);
-    let whom = format!("the slowest {share} of ticks ({} of {}) take {more} longer", said.slow_ticks, said.ticks);
+    let whom = format!(
+        "the slowest {share} of ticks ({} of {}) take {more} longer than the rest",
+        said.slow_ticks, said.ticks
+    );
     let Some(top) = &said.top else { return whom };
-    let mut words = format!("{whom}: {}", top.spent.words());
+    let own = quantity(top.growth_ns, Unit::Ns);
+    let mut words = format!("{whom}, of which {own}: {}", top.spent.words());
     if let Some(function) = &top.function {
         words.push_str(&format!(" in {function}"));
     }
@@ -183,9 +187,21 @@ pub(crate) fn verdict(said: &Comparison) -> String {
     if let Some(thread) = &top.taken_by {
         words.push_str(&format!(", taken by thread {thread}"));
     }
-    let own = quantity(top.growth_ns, Unit::Ns);
-    words.push_str(&format!(" ({own} of it)"));
     words
+}
+
+/// Tick lengths compared with the time that the rate allows.
+fn budget(hz: f64, length_ns: &Samples) -> Option<String> {
+    let period_ns = (1e9 / hz) as u64;
+    let of = |share: f64| length_ns.histogram.quantile(share);
+    let (p99_ns, max_ns) = (of(0.99)?, of(1.0)?);
+    let verdict = match (p99_ns > period_ns, max_ns > period_ns) {
+        (true, _) => "more than one tick in a hundred overran",
+        (false, true) => "the longest overran, but 99 of 100 ticks were in time",
+        (false, false) => "every tick was in time",
+    };
+    let [period, p99, max] = [period_ns, p99_ns, max_ns].map(|ns| quantity(ns, Unit::Ns));
+    Some(format!("A tick has {period}. The p99 was {p99} and the longest {max}: {verdict}."))
 }
 
 fn capital(words: &str) -> String {
@@ -220,32 +236,30 @@ fn slow(slow: &Slow) -> [String; 7] {
     ]
 }
 
-fn doubted(doubt: &TicksCaveat) -> String {
-    match doubt {
+fn caveat_text(caveat: &TicksCaveat) -> String {
+    match caveat {
         TicksCaveat::FewTicks { enough } => {
-            format!("So few ticks have no slowest hundredth worth the name: record at least {enough} (--seconds).")
+            format!("There are too few ticks for a slowest hundredth. Record at least {enough} ticks (--seconds).")
         }
         TicksCaveat::Lost { records, samples } => {
-            format!(
-                "Not all was seen: {records} records and {samples} samples are lost, and ticks with them may be cut wrongly."
-            )
+            format!("{records} records and {samples} samples were lost, so some ticks may be divided wrongly.")
         }
         TicksCaveat::Coarse { period_ns, enough_hz } => {
             let seldom = period_ns.map_or_else(
-                || "There are hardly any samples".to_owned(),
-                |period| format!("One sample in {} of CPU time", quantity(period, Unit::Ns)),
+                || "There are almost no samples".to_owned(),
+                |period| format!("There is one sample for each {} of CPU time", quantity(period, Unit::Ns)),
             );
-            format!("{seldom} sees too little of one tick: record at {enough_hz} Hz or more.")
+            format!("{seldom}, too few to see into a tick. Record with --hz {enough_hz} or more.")
         }
         TicksCaveat::WaitsUnknown => {
-            "It is not known where the thread waits: a tick ends at its first sleep. Record switches with their stacks."
+            "The recording has no stacks of switches, so a tick ends at its first sleep. Record switches with stacks."
                 .to_owned()
         }
         TicksCaveat::Mixed => {
-            "Slow ticks are slow for several reasons: the first one is less than half of it.".to_owned()
+            "Slow ticks have several causes: the largest is less than half of the difference.".to_owned()
         }
         TicksCaveat::Alike => {
-            "The slowest ticks are hardly longer than the others: there is little to explain.".to_owned()
+            "The slowest ticks are hardly longer than the rest, so there is little to explain.".to_owned()
         }
     }
 }

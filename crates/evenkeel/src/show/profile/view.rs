@@ -7,35 +7,36 @@ use evenkeel_profile::symbols::NameCoverage;
 use serde::Serialize;
 
 use crate::show::blocks::Block;
-use crate::show::units::{percent, quantity};
+use crate::show::units::{part, percent, quantity};
 
-/// More CPUs than these are told by the JSON.
+/// The most CPUs on the page. JSON has all.
 const CPUS_MAX: usize = 64;
-/// Longer names are cut off here: a page has so many columns. The JSON has them whole.
+/// Longer names are cut off on the page. JSON has them whole.
 const NAME_COLUMNS: usize = 60;
 
-/// What a recording comes to.
+/// The answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answer {
     pub(crate) file: String,
-    /// Of a recording alone.
+    /// None for folded stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recording: Option<RecordingInfo>,
-    /// What weights count: `ns` of a CPU, or the name of what is counted.
+    /// The unit of weights: `ns` of CPU time, or the name of the event.
     pub(crate) unit: String,
     pub(crate) weight: u64,
     pub(crate) functions: Vec<FunctionRow>,
-    /// How many frames have a name, and why others have none; of a recording alone.
+    /// How many frames have a name, and why others have none; none for folded stacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) names: Option<NameCoverage>,
-    pub(crate) doubts: Vec<String>,
+    #[serde(rename = "doubts")]
+    pub(crate) caveats: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<String>,
     #[serde(skip)]
     pub(crate) quantity: Quantity,
 }
 
-/// What a recording tells beside its stacks.
+/// What a recording has besides stacks.
 #[derive(Debug, Serialize)]
 pub(crate) struct RecordingInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +64,7 @@ pub(crate) struct CpuRow {
     pub(crate) cpu: u32,
     pub(crate) samples: u64,
     pub(crate) weight: u64,
-    /// Of the time that was looked at, where weights are time.
+    /// The share of the selected time, if weights are time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sampled_share: Option<f64>,
     pub(crate) top_thread: String,
@@ -115,6 +116,7 @@ impl From<Lost> for LostRow {
 
 pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     let mut blocks = vec![Block::heading(format!("{}: {}", answer.file, answer.quantity.say(answer.weight)))];
+    blocks.extend(summary(answer).map(Block::Note));
     if let Some(info) = &answer.recording {
         blocks.extend(head(answer, info));
     }
@@ -122,11 +124,27 @@ pub(crate) fn blocks(answer: &Answer) -> Vec<Block> {
     if let Some(info) = &answer.recording {
         blocks.extend(cpus(info));
     }
-    blocks.extend(answer.doubts.iter().map(|doubt| Block::Warning(sentence(doubt))));
+    blocks.extend(answer.caveats.iter().map(|caveat| Block::Warning(sentence(caveat))));
     if let Some(file) = &answer.written {
         blocks.push(Block::row("written", file));
     }
     blocks
+}
+
+/// What took most, and how much of a CPU the busiest thread used.
+fn summary(answer: &Answer) -> Option<String> {
+    let top = answer.functions.first().filter(|top| top.own_weight > 0)?;
+    let mut words = format!("Most in one function: {}, {}.", short(&top.function), percent(top.own_share));
+    let info = answer.recording.as_ref().filter(|info| info.span_ns > 0 && answer.quantity == Quantity::CpuTime);
+    if let Some((info, thread)) = info.and_then(|info| Some((info, info.threads.iter().max_by_key(|row| row.weight)?)))
+    {
+        let used = percent(part(thread.weight, info.span_ns));
+        words += &format!(
+            " The busiest thread, {} ({}), used {used} of a CPU; at 100 % a thread limits the server.",
+            thread.name, thread.tid
+        );
+    }
+    Some(words)
 }
 
 fn head(answer: &Answer, info: &RecordingInfo) -> Vec<Block> {
@@ -141,7 +159,7 @@ fn head(answer: &Answer, info: &RecordingInfo) -> Vec<Block> {
     }
     let span = quantity(info.span_ns, Unit::Ns);
     rows.push(match answer.quantity {
-        Quantity::OffCpuTime => Block::row("intervals", format!("{} in {span}", info.samples)),
+        Quantity::OffCpuTime => Block::row("off-CPU intervals", format!("{} in {span}", info.samples)),
         _ => Block::row("samples", format!("{} of {} in {span}", info.samples, info.event)),
     });
     let others: Vec<String> = info
@@ -180,7 +198,7 @@ fn cpus(info: &RecordingInfo) -> Vec<Block> {
     });
     let mut blocks = vec![
         Block::heading("CPUs"),
-        Block::table(["cpu", "samples", "of its time", "most by thread", "most in function"], rows.collect()),
+        Block::table(["CPU", "samples", "busy", "main thread", "main function"], rows.collect()),
     ];
     if info.cpus.len() > CPUS_MAX {
         blocks.push(Block::Note(format!("{} more CPUs: see --json.", info.cpus.len() - CPUS_MAX)));
@@ -188,7 +206,7 @@ fn cpus(info: &RecordingInfo) -> Vec<Block> {
     blocks
 }
 
-/// A name that leaves room for others on its line.
+/// A name short enough for a table.
 pub(super) fn short(name: &str) -> String {
     if name.chars().count() <= NAME_COLUMNS {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! Which file of which process a place is in, and which byte of it.
+//! Finds the file and the offset of a place.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -14,17 +14,17 @@ use crate::binaries::{Lookup, NotFound, place, separate};
 use crate::live::already::{self, Map};
 use crate::symbols::elf::{Image, unpacked_max_bytes};
 
-/// More files of a process are not looked through for marks.
+/// The most files of a process that are searched for markers.
 const FILES_MAX: usize = 512;
-/// More marks of one name are not probed: one that was put into many places is many probes.
+/// The most markers of one name. A marker that was inlined in many places needs many probes.
 const SITES_MAX: usize = 8;
 
 /// A file that a process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Runs {
-    /// The path that opens just this file, even if another one has its name by now.
+    /// The path that opens exactly this file, even if another file has its name now.
     open: PathBuf,
-    /// As people know it.
+    /// Its display path.
     path: String,
 }
 
@@ -40,7 +40,7 @@ impl Runs {
     }
 }
 
-/// Where ticks begin and end, of these processes.
+/// The probes for the begin and end of ticks in these processes.
 ///
 /// # Errors
 /// [`NoPlace`].
@@ -50,7 +50,7 @@ pub fn beginning_and_end(asked: &PlaceSpec, until: &Until, pids: &[u32]) -> Resu
     let mut found = probed(&file, &sites, &event, asked)?;
     match until {
         Until::Wait => {}
-        // A mark is no function.
+        // A marker is not a function.
         Until::Return if matches!(asked.spot, Spot::Mark { .. }) => {}
         Until::Return => {
             if sites.iter().any(|site| site.is_gos) {
@@ -75,7 +75,7 @@ pub fn beginning_and_end(asked: &PlaceSpec, until: &Until, pids: &[u32]) -> Resu
     Ok(found)
 }
 
-/// The marks of `evenkeel-rt` in what these processes run: where ticks begin, and where they are done. None if there are none.
+/// The markers of `evenkeel-rt` in these processes, for begin and end of ticks. Empty if there are none.
 pub fn library_marks(pids: &[u32]) -> Option<Vec<Probed>> {
     for pid in pids {
         for file in runs(*pid).unwrap_or_default().iter().take(FILES_MAX) {
@@ -126,15 +126,13 @@ fn sites(asked: &PlaceSpec, pids: &[u32]) -> Result<(Runs, Vec<Site>), NoPlace> 
         Spot::Mark { provider, name } => {
             let found = marks(&image, provider, name);
             if let Some(counted) = found.iter().find(|note| note.semaphore != 0) {
-                let why = format!(
-                    "{}:{} waits for a counter to be raised, which is not done here",
-                    counted.provider, counted.name
-                );
+                let why =
+                    format!("{}:{} has a semaphore, which evenkeel does not support", counted.provider, counted.name);
                 return Err(odd(Odd(why)));
             }
             let sites: Vec<Site> = found.iter().filter_map(|note| site_of(&image, note)).collect();
             if sites.is_empty() {
-                return Err(odd(Odd("it has no such mark".to_owned())));
+                return Err(odd(Odd("it has no such marker".to_owned())));
             }
             sites
         }
@@ -142,7 +140,7 @@ fn sites(asked: &PlaceSpec, pids: &[u32]) -> Result<(Runs, Vec<Site>), NoPlace> 
     Ok((file, sites))
 }
 
-/// The byte of the file at which a function begins.
+/// The file offset of a function.
 fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>, name: &str) -> Result<u64, NoPlace> {
     let asked = || name.to_owned();
     let odd = |error: Odd| NoPlace::Odd { asked: asked(), file: file.path.clone(), why: error.0 };
@@ -156,11 +154,9 @@ fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>,
         Some(separate) => separate.all_functions(),
         None => image.all_functions_with(mini.as_ref()),
     };
-    // Addresses are the same in both, offsets of what was taken out are not.
+    // The debug file has the same addresses, but other offsets.
     let offset = |address: u64| {
-        image
-            .offset_of(address)
-            .ok_or_else(|| odd(Odd(format!("no part of the file is at {address:#x}, where it says it is"))))
+        image.offset_of(address).ok_or_else(|| odd(Odd(format!("its address {address:#x} is outside of the file"))))
     };
     match search::by_name(&functions.map_err(odd)?, name) {
         Near::Here(address) => offset(address),
@@ -176,7 +172,7 @@ fn function<'a, R: object::read::ReadRef<'a>>(file: &Runs, image: &Image<'a, R>,
     }
 }
 
-/// The marks of this name.
+/// The markers of this name.
 fn marks<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, provider: &str, name: &str) -> Vec<Note> {
     let section = image.section(notes::SECTION, &mut unpacked_max_bytes()).unwrap_or_default();
     let mut found = notes::parse_notes(&section);
@@ -186,7 +182,7 @@ fn marks<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, provider: &str,
 }
 
 fn site_of<'a, R: object::read::ReadRef<'a>>(image: &Image<'a, R>, note: &Note) -> Option<Site> {
-    // A program that moves files about before they are run moves this section along, and not what is said in the note.
+    // Tools that move sections (prelink) also move this one, but not the addresses in the note.
     let moved = image.section_address(notes::BASE_SECTION).map_or(0, |base| base.wrapping_sub(note.base));
     let registers = notes::registers_of(&note.arguments).unwrap_or_default();
     let registers = registers.into_iter().fold(0, |bits, register| bits | 1 << register);
@@ -202,7 +198,7 @@ fn probed(file: &Runs, sites: &[Site], event: &str, asked: &PlaceSpec) -> Result
     sites.iter().map(of).collect::<Result<_, Errno>>().map_err(odd)
 }
 
-/// As perf calls such events; in perf's own names a group is of letters and digits alone.
+/// perf's style of names, in which a group has only letters and digits.
 fn event_name(file: &Runs, asked: &PlaceSpec) -> String {
     let stem = file.name().split('.').next().unwrap_or_default();
     let group: String = stem.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect();
@@ -213,7 +209,7 @@ fn event_name(file: &Runs, asked: &PlaceSpec) -> String {
     }
 }
 
-/// The one file that is meant.
+/// The file that the user means.
 fn file_of(asked: &PlaceSpec, pids: &[u32]) -> Result<Runs, NoPlace> {
     let told = asked.to_string();
     if pids.is_empty() {
@@ -270,7 +266,7 @@ fn of_process(asked: &PlaceSpec, pid: u32) -> Result<Runs, NoPlace> {
     })
 }
 
-/// The files whose code a process runs, its own program first.
+/// The files that a process runs, its program first.
 fn runs(pid: u32) -> Result<Vec<Runs>, Errno> {
     let text = std::fs::read(format!("/proc/{pid}/maps")).map_err(|error| Errno::from(&error))?;
     let text = String::from_utf8_lossy(&text);
@@ -279,7 +275,7 @@ fn runs(pid: u32) -> Result<Vec<Runs>, Errno> {
     for map in maps.filter(|map: &Map<'_>| map.is_code && map.inode != 0 && map.path.starts_with('/')) {
         if found.len() < FILES_MAX && found.iter().all(|file| file.path != map.path) {
             let open = PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", map.start, map.end));
-            // Who may not look there takes the file of this name.
+            // Without permission for the link, the path is used.
             let open = if place::open(&open).is_ok() { open } else { PathBuf::from(map.path) };
             found.push(Runs { open, path: map.path.to_owned() });
         }

@@ -1,5 +1,4 @@
-//! Places in a program's code at which it is to be recorded each time that they are run: how they are asked for, and which byte of which
-//! file that is.
+//! Probes: how users name a place in a program, and which byte of which file it is.
 
 mod find;
 mod notes;
@@ -14,17 +13,17 @@ pub use find::{beginning_and_end, library_marks, processes_with};
 pub use notes::{Note, parse_notes};
 pub use search::Near;
 
-/// The provider and the names of what `evenkeel-rt` marks a tick's beginning and end with.
+/// The provider and names of the markers of `evenkeel-rt`.
 pub const LIBRARY: &str = "evenkeel";
 /// See [`LIBRARY`].
 pub const LIBRARY_BEGINS: &str = "tick_begin";
 /// See [`LIBRARY`].
 pub const LIBRARY_ENDS: &str = "tick_done";
 
-/// A place, as it is asked for: `SYMBOL`, `BINARY:SYMBOL`, `+0xOFFSET`, `BINARY+0xOFFSET`, `BINARY:%PROVIDER:NAME`.
+/// A place as the user wrote it: `SYMBOL`, `BINARY:SYMBOL`, `+0xOFFSET`, `BINARY+0xOFFSET`, `BINARY:%PROVIDER:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlaceSpec {
-    /// The file, by its path or by its name; none for the process's own program.
+    /// The path or name of the file; none for the process's program.
     pub binary: Option<String>,
     /// Where in it.
     pub spot: Spot,
@@ -37,7 +36,7 @@ pub enum Spot {
     Function(String),
     /// At this byte of the file.
     Offset(u64),
-    /// At a mark that the program was built with (USDT).
+    /// At a USDT marker.
     Mark {
         /// Whose.
         provider: String,
@@ -46,22 +45,22 @@ pub enum Spot {
     },
 }
 
-/// Longer is no name of a function.
+/// The longest name of a function.
 const ASKED_MAX: usize = 4096;
 
-/// A place, as people write it.
+/// Parses a place.
 ///
 /// # Errors
 /// What is wrong with it, in words.
 pub fn parse_place(text: &str) -> Result<PlaceSpec, String> {
-    const EXAMPLES: &str = "SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME is expected";
+    const EXAMPLES: &str = "expected SYMBOL, BINARY:SYMBOL, BINARY+0xOFFSET or %PROVIDER:NAME";
     let is_odd = text.len() > ASKED_MAX || text.chars().any(char::is_control);
     if is_odd || text.trim().is_empty() {
         return Err(EXAMPLES.to_owned());
     }
     let binary = |name: &str| (!name.is_empty()).then(|| name.to_owned());
     if let Some((before, digits)) = text.rsplit_once("+0x") {
-        let offset = u64::from_str_radix(digits, 16).map_err(|_| format!("0x{digits} is no offset: {EXAMPLES}"))?;
+        let offset = u64::from_str_radix(digits, 16).map_err(|_| format!("0x{digits} is not an offset: {EXAMPLES}"))?;
         let before = before.trim_end_matches(':');
         return Ok(PlaceSpec { binary: binary(before), spot: Spot::Offset(offset) });
     }
@@ -72,7 +71,7 @@ pub fn parse_place(text: &str) -> Result<PlaceSpec, String> {
     let spot = match spot.strip_prefix('%') {
         Some(mark) => {
             let parts = mark.split_once(':').filter(|(provider, name)| !provider.is_empty() && !name.is_empty());
-            let (provider, name) = parts.ok_or_else(|| format!("{spot} is no mark: {EXAMPLES}"))?;
+            let (provider, name) = parts.ok_or_else(|| format!("{spot} is not a marker: {EXAMPLES}"))?;
             Spot::Mark { provider: provider.to_owned(), name: name.to_owned() }
         }
         None if spot.trim().is_empty() => return Err(EXAMPLES.to_owned()),
@@ -81,7 +80,7 @@ pub fn parse_place(text: &str) -> Result<PlaceSpec, String> {
     Ok(PlaceSpec { binary: binary(before), spot })
 }
 
-/// The first colon that is none of two: `arena::tick` is a function, `arena:tick` one in a file.
+/// The first single colon: `arena::tick` is a function, `arena:tick` a function in a file.
 fn single_colon(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -108,76 +107,76 @@ impl fmt::Display for PlaceSpec {
     }
 }
 
-/// A place that was found, to be recorded.
+/// A place that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probed {
-    /// What its event is called, as perf calls such: `probe_server:tick`, `probe_server:tick__return`, `sdt_evenkeel:tick_begin`.
+    /// The event's name in the style of perf: `probe_server:tick`, `probe_server:tick__return`, `sdt_evenkeel:tick_begin`.
     pub event: String,
     /// Where it is.
     pub probe: Probe,
-    /// Which registers of user mode are copied with each of its samples (`PERF_REG_*`), one bit each: where it has what it is about.
+    /// The mask of user registers copied with each sample (`PERF_REG_*`), which hold a marker's arguments.
     pub registers: u64,
 }
 
-/// What its ticks end with.
+/// Where a tick ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The function's return.
     Return,
-    /// Nothing of its own: the thread's wait for the next one, or that one's beginning.
+    /// No place: the thread's wait, or the begin of the next tick.
     Wait,
     /// Another place.
     Place(PlaceSpec),
 }
 
-/// Why a place can't be recorded.
+/// Why a place can't be probed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
-    /// Nobody says in which process to look.
-    #[error("look for {0}: nobody says in which process (--pid), and it names no file by its path")]
+    /// Neither a process nor a path is given.
+    #[error("look for {0}: give a process (--pid), or the path of a file")]
     NoProcess(String),
     /// There is no such process.
     #[error("look for {asked} in process {pid}: there is no such process")]
     NoSuchProcess {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The process.
         pid: u32,
     },
-    /// The process may not be looked at, or is gone.
-    #[error("look for {asked}: read what process {pid} has mapped: {errno}")]
+    /// The process is not readable, or ended.
+    #[error("look for {asked}: read the mappings of process {pid}: {errno}")]
     Unreadable {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The process.
         pid: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// It runs no such file.
-    #[error("look for {asked}: process {pid} runs no code of {binary}; it runs {}", listed(runs))]
+    /// The process does not run this file.
+    #[error("look for {asked}: process {pid} does not run {binary}; it runs {}", listed(runs))]
     NotMapped {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The process.
         pid: u32,
         /// The file.
         binary: String,
-        /// What it runs.
+        /// The files that it runs.
         runs: Vec<String>,
     },
     /// The processes run different programs.
-    #[error("look for {asked}: the processes run different files, {}: name one of them, or one process", listed(files))]
+    #[error("look for {asked}: the processes run different files ({}). Name one file or one process", listed(files))]
     Several {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The files.
         files: Vec<String>,
     },
-    /// The file is none of the kind.
+    /// The file is unusable.
     #[error("look for {asked} in {file}: {why}")]
     Odd {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The file.
         file: String,
@@ -185,72 +184,72 @@ pub enum NoPlace {
         why: String,
     },
     /// No function of this name.
-    #[error("find {asked} in {file}: it has no function of that name{}", nearest(near))]
+    #[error("find {asked} in {file}: the file has no function of that name{}", nearest(near))]
     NoSymbol {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The file.
         file: String,
-        /// The names that are nearest.
+        /// Similar names.
         near: Vec<String>,
     },
-    /// Its names were taken out of it.
+    /// The file is stripped.
     #[error(
-        "find {asked} in {file}: the names of its functions were taken out of it (it was stripped); install its debug symbols, or name the \
-         function's first byte in the file ({file}+0xOFFSET)"
+        "find {asked} in {file}: the file is stripped. Install its debug symbols, or give the offset of the function's first byte \
+         ({file}+0xOFFSET)"
     )]
     Stripped {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The file.
         file: String,
     },
     /// Several functions of this name.
-    #[error("find {asked} in {file}: it has {} functions of that name: {}", near.len(), listed(near))]
+    #[error("find {asked} in {file}: the file has {} functions of that name: {}", near.len(), listed(near))]
     Ambiguous {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The file.
         file: String,
-        /// The ways to name each.
+        /// Each with its offset.
         near: Vec<String>,
     },
     /// Not where a function begins.
     #[error(
-        "probe {file}+{offset:#x}: no function begins there{}, and a probe elsewhere would break the program",
-        before.map_or_else(String::new, |before| format!(" (the one around it begins at {before:#x})"))
+        "probe {file}+{offset:#x}: no function begins there{}, and a probe inside a function could break the program",
+        before.map_or_else(String::new, |before| format!(" (the enclosing function begins at {before:#x})"))
     )]
     NoBeginning {
         /// The file.
         file: String,
         /// What was asked.
         offset: u64,
-        /// Where the function before begins.
+        /// The start of the function before.
         before: Option<u64>,
     },
-    /// The function's return can't be seen.
+    /// The function's return can't be detected.
     #[error(
-        "see {asked} return: {file} was built by Go, which moves its stacks: --until wait, or --until with another function"
+        "detect the return of {asked}: {file} is a Go program, and Go moves its stacks. Use --until wait, or --until with another function"
     )]
     NoReturn {
-        /// What is looked for.
+        /// The requested place.
         asked: String,
         /// The file.
         file: String,
     },
 }
 
-/// How many names a refusal tells.
+/// The most names in an error.
 const NAMES_MAX: usize = 8;
 
 fn listed(names: &[String]) -> String {
     let told: Vec<&str> = names.iter().take(NAMES_MAX).map(String::as_str).collect();
     let more = if names.len() > NAMES_MAX { ", …" } else { "" };
-    if told.is_empty() { "nothing that could be read".to_owned() } else { format!("{}{more}", told.join(", ")) }
+    if told.is_empty() { "nothing readable".to_owned() } else { format!("{}{more}", told.join(", ")) }
 }
 
 fn nearest(near: &[String]) -> String {
-    if near.is_empty() { String::new() } else { format!("; nearest are {}", listed(near)) }
+    if near.is_empty() { String::new() } else { format!("; similar names: {}", listed(near)) }
 }
 
 #[cfg(test)]
@@ -316,15 +315,15 @@ mod tests {
         let rows = [
             (
                 NoPlace::NoSymbol { asked: "tik".to_owned(), file: "/bin/server".to_owned(), near: near.clone() },
-                "find tik in /bin/server: it has no function of that name; nearest are tick, ticks",
+                "find tik in /bin/server: the file has no function of that name; similar names: tick, ticks",
             ),
             (
                 NoPlace::Ambiguous { asked: "tick".to_owned(), file: "/bin/server".to_owned(), near },
-                "find tick in /bin/server: it has 2 functions of that name: tick, ticks",
+                "find tick in /bin/server: the file has 2 functions of that name: tick, ticks",
             ),
             (
                 NoPlace::NoBeginning { file: "/bin/server".to_owned(), offset: 0x1234, before: Some(0x1200) },
-                "probe /bin/server+0x1234: no function begins there (the one around it begins at 0x1200), and a probe elsewhere would break the program",
+                "probe /bin/server+0x1234: no function begins there (the enclosing function begins at 0x1200), and a probe inside a function could break the program",
             ),
         ];
         for (refusal, text) in rows {

@@ -1,4 +1,4 @@
-//! Pages and graphs in a real browser, where there is one: that they are drawn, that a search finds, and that no name runs as a script.
+//! Pages and graphs in Chromium: they are drawn, the search works, and no name runs as a script. Skipped without a browser.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,12 +18,12 @@ fn browser() -> Option<PathBuf> {
             .find(|program| program.exists())
     });
     if found.is_none() {
-        skipped("there is no Chromium here to open pages with");
+        skipped("Chromium is not installed (Debian: chromium)");
     }
     found
 }
 
-/// What a page is after its script ran.
+/// The DOM after the page's script ran.
 fn dom(browser: &Path, folder: &Path, page: &str) -> String {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--virtual-time-budget=3000"])
@@ -50,7 +50,7 @@ fn pages_are_drawn_and_searched_and_no_name_is_run() {
     let boxes = page.matches("role=\"treeitem\"").count();
     assert_eq!(boxes, 16, "{page}");
     assert_eq!(page.matches(" match\"").count(), 1, "{page}");
-    assert!(page.contains("42.86 % in what matches or what it calls"), "{page}");
+    assert!(page.contains("42.86 % in matching functions and what they call"), "{page}");
     assert!(page.contains("class=\"drawn\""));
     let zoomed = dom(&browser, folder.path(), "small.html#zoom=3");
     assert!(zoomed.contains(" below\"") && zoomed.matches("role=\"treeitem\"").count() < boxes, "{zoomed}");
@@ -73,32 +73,35 @@ fn pages_are_drawn_and_searched_and_no_name_is_run() {
 }
 
 #[test]
-fn timelines_are_drawn_and_told_and_no_name_is_run() {
+fn timelines_are_drawn_with_details_and_no_name_is_run() {
     let Some(browser) = browser() else { return };
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("small.html", &timeline::small_page());
     let page = dom(&browser, folder.path(), "small.html");
     assert!(
-        page.contains("class=\"drawn\"") && page.contains("0.000 ms to 100.000 ms (100 ms): 4 stretches<"),
+        page.contains("class=\"drawn\"") && page.contains("0.000 ms to 100.000 ms (100 ms): 4 intervals<"),
         "{page}"
     );
     assert_eq!(page.matches("class=\"lane").count(), 2, "{page}");
-    for text in ["game (10)", ">ran<", "preempted<", "a tick, from due to done"] {
+    for text in ["game (10)", ">on a CPU<", "preempted<", "a tick, due to done"] {
         assert!(page.contains(text), "{text}: {page}");
     }
-    let told = dom(&browser, folder.path(), "small.html#from=20000000&to=40000000&lane=0&piece=1");
+    let detailed = dom(&browser, folder.path(), "small.html#from=20000000&to=40000000&lane=0&piece=1");
     let detail = "game (10): preempted, 9.00 ms from 22.000 ms, in &lt;u8: 8&gt;::hash 32; CPU 0 taken by net worker 2 (11); \
                   woken by net worker 2 (11), 1.00 ms before it had a CPU.";
-    assert!(told.contains("20.000 ms to 40.000 ms (20.0 ms)"), "{told}");
-    assert!(told.contains(detail) && told.contains(">&lt;u8: 8&gt;::hash 32 ← world::update ← game::tick"), "{told}");
+    assert!(detailed.contains("20.000 ms to 40.000 ms (20.0 ms)"), "{detailed}");
+    assert!(
+        detailed.contains(detail) && detailed.contains(">&lt;u8: 8&gt;::hash 32 ← world::update ← game::tick"),
+        "{detailed}"
+    );
 
     let (recording, names) = timeline::many(2, 50_000);
     write("many.html", &timeline::page_of(&recording, &names));
     let page = dom(&browser, folder.path(), "many.html");
     assert!(page.contains("100,000 narrower than 2 pixels, drawn together"), "{page}");
     let near = dom(&browser, folder.path(), "many.html#from=1000000&to=1050000");
-    assert!(near.contains("10 stretches<"), "{near}");
+    assert!(near.contains("10 intervals<"), "{near}");
 
     write("hostile.html", &timeline::hostile_page());
     let page = dom(&browser, folder.path(), "hostile.html#from=0&to=400&lane=0&piece=1");

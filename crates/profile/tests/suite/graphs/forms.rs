@@ -21,7 +21,13 @@ fn text(folded: &Folded) -> String {
 }
 
 fn style() -> Style {
-    Style { title: "game".into(), subtitle: "on vm".into(), quantity: Quantity::CpuTime, direction: Direction::Flame }
+    Style {
+        title: "game".into(),
+        subtitle: "70 samples".into(),
+        origin: "host vm".into(),
+        quantity: Quantity::CpuTime,
+        direction: Direction::Flame,
+    }
 }
 
 /// Each frame's title with its colour and width.
@@ -80,20 +86,28 @@ fn svg_has_each_frame_in_the_colour_of_its_kind() {
     let small = small::recording();
     let svg = graph::svg(&folded(&small, Base::Thread), &style());
     expect![[r#"
-        Main.run (10 ms of CPU, 14.29%) | rgb(144,204,244) | 14.2857%
-        game (50 ms of CPU, 71.43%) | rgb(149,210,114) | 71.4286%
-        main (50 ms of CPU, 71.43%) | rgb(144,223,129) | 71.4286%
-        game::tick (50 ms of CPU, 71.43%) | rgb(146,204,111) | 71.4286%
-        world::update (30 ms of CPU, 42.86%) | rgb(148,220,138) | 42.8571%
-        &lt;u8: 8&gt;::hash 32 (30 ms of CPU, 42.86%) | rgb(240,218,110) | 42.8571%
-        [libfoo.so.1] (10 ms of CPU, 14.29%) | rgb(200,200,200) | 14.2857%
-        all (70 ms of CPU, 100%) | rgb(224,224,216) | 100.0000%
-        net worker 2 (20 ms of CPU, 28.57%) | rgb(135,209,120) | 28.5714%
-        main (10 ms of CPU, 14.29%) | rgb(144,223,129) | 14.2857%
-        vfs_read (10 ms of CPU, 14.29%) | rgb(239,151,79) | 14.2857%
+        Main.run (10 ms of CPU, 14.29%) | rgb(96,141,215) | 14.2857%
+        game (50 ms of CPU, 71.43%) | rgb(61,149,57) | 71.4286%
+        main (50 ms of CPU, 71.43%) | rgb(53,141,64) | 71.4286%
+        game::tick (50 ms of CPU, 71.43%) | rgb(58,148,56) | 71.4286%
+        world::update (30 ms of CPU, 42.86%) | rgb(61,161,63) | 42.8571%
+        &lt;u8: 8&gt;::hash 32 (30 ms of CPU, 42.86%) | rgb(172,141,14) | 42.8571%
+        [libfoo.so.1] (10 ms of CPU, 14.29%) | rgb(133,133,133) | 14.2857%
+        all (70 ms of CPU, 100%) | rgb(145,145,145) | 100.0000%
+        net worker 2 (20 ms of CPU, 28.57%) | rgb(60,159,74) | 28.5714%
+        main (10 ms of CPU, 14.29%) | rgb(53,141,64) | 14.2857%
+        vfs_read (10 ms of CPU, 14.29%) | rgb(191,95,21) | 14.2857%
     "#]]
     .assert_eq(&frames(&svg));
-    for text in ["<?xml", ">game</text>", "on vm · colours", "id=\"search\"", "id=\"unzoom\""] {
+    for text in [
+        "<?xml",
+        ">game</text>",
+        ">70 samples</text>",
+        ">host vm</text>",
+        "Full width: 70.00 ms of CPU. Height: call depth. Green: program.",
+        "id=\"search\"",
+        "id=\"unzoom\"",
+    ] {
         assert!(svg.contains(text), "{text}");
     }
     let icicle = graph::svg(&folded(&small, Base::Thread), &Style { direction: Direction::Icicle, ..style() });
@@ -108,17 +122,18 @@ fn a_differential_graph_is_red_where_more_is_and_blue_where_less_is() {
     let after = Folded::parse("main;same 20\nmain;grows 40\nmain;shrinks 0\nmain;shrinks;x 0").unwrap();
     let svg = graph::differential(&before, &after, &Style { quantity: Quantity::Samples, ..style() });
     expect![[r#"
-        grows (40 samples, 66.67%; +50.00%) | rgb(255,100,100) | 66.6667%
-        all (60 samples, 100%) | rgb(250,250,250) | 100.0000%
-        main (60 samples, 100.00%; 0.00%) | rgb(250,250,250) | 100.0000%
-        same (20 samples, 33.33%; 0.00%) | rgb(250,250,250) | 33.3333%
+        grows (40 samples, 66.67%; +50.00%) | #f26166 | 66.6667%
+        all (60 samples, 100%) | #919191 | 100.0000%
+        main (60 samples, 100.00%; 0.00%) | #919191 | 100.0000%
+        same (20 samples, 33.33%; 0.00%) | #919191 | 33.3333%
     "#]]
     .assert_eq(&frames(&svg));
     let same = graph::differential(&before, &before, &style());
-    assert!(!frames(&same).contains("rgb(255,"), "{}", frames(&same));
+    let is_unchanged = |svg: &str| frames(svg).lines().all(|line| line.contains("| #919191 |"));
+    assert!(is_unchanged(&same), "{}", frames(&same));
     // Twice as much of all is no change.
     let double = Folded::parse("main;same 80\nmain;grows 40\nmain;shrinks 80\nmain;gone 40").unwrap();
-    assert!(!frames(&graph::differential(&before, &double, &style())).contains("rgb(255,"));
+    assert!(is_unchanged(&graph::differential(&before, &double, &style())));
 }
 
 /// A name such as `a b` sorts between `a` and `a;c`, and must not tear the frame of `a` in two.
@@ -136,7 +151,7 @@ fn nothing_is_a_graph_too() {
         graph::differential(&Folded::default(), &Folded::default(), &style()),
         graph::svg(&Folded::parse("a 0").unwrap(), &style()),
     ] {
-        assert!(svg.contains("Nothing was seen.") && svg.trim_end().ends_with("</svg>"), "{svg}");
+        assert!(svg.contains("There are no samples.") && svg.trim_end().ends_with("</svg>"), "{svg}");
     }
     assert!(graph::html(&Folded::default(), &style()).contains("</html>"));
 }
@@ -181,19 +196,19 @@ fn firefox_gets_ticks_as_marks_of_their_thread() {
     let profile: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(schema::check(&profile), Ok(()));
     let threads = profile["threads"].as_array().unwrap();
-    let told = |thread: &Value| -> Vec<String> {
+    let ticks = |thread: &Value| -> Vec<String> {
         let text = |at: &Value| thread["stringArray"][at.as_u64().unwrap() as usize].as_str().unwrap();
         let marks = &thread["markers"];
         let all = (0..marks["length"].as_u64().unwrap() as usize).map(|at| {
             let (start, end) = (&marks["startTime"][at], &marks["endTime"][at]);
             format!("{} {start}..{end} {}", text(&marks["name"][at]), text(&marks["data"][at]["text"]))
         });
-        all.filter(|told| told.starts_with("tick ")).collect()
+        all.filter(|ticks| ticks.starts_with("tick ")).collect()
     };
     let of = |tid: &str| threads.iter().find(|thread| thread["tid"] == tid && thread["pid"] == "10").unwrap();
     assert_eq!(
-        told(of("10")),
+        ticks(of("10")),
         ["tick 0.0..31.0 31.00 ms, begun on time", "tick 40.0..60.0 20.00 ms, begun 2.00 ms late"]
     );
-    assert!(told(of("11")).is_empty());
+    assert!(ticks(of("11")).is_empty());
 }

@@ -155,9 +155,11 @@ pub(crate) fn check(profile: &Value) -> Checked {
     }
     let mut tids = BTreeSet::new();
     for thread in list(profile, "threads")? {
-        let told = |why: String| format!("thread {} {}: {why}", thread["name"], thread["tid"]);
-        of_thread(thread, meta).map_err(told)?;
-        need(tids.insert((thread["pid"].to_string(), thread["tid"].to_string())), || told("it is there twice".into()))?;
+        let at_thread = |why: String| format!("thread {} {}: {why}", thread["name"], thread["tid"]);
+        of_thread(thread, meta).map_err(at_thread)?;
+        need(tids.insert((thread["pid"].to_string(), thread["tid"].to_string())), || {
+            at_thread("it is there twice".into())
+        })?;
     }
     Ok(())
 }

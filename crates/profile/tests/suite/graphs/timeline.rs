@@ -36,7 +36,7 @@ pub(crate) fn small_page() -> String {
     let ticks = [tick(0, 31), tick(1, 20)];
     let timeline = Timeline::of(&recording, &names, &intervals, |_| true, Some((10, &ticks)));
     let said =
-        PageHead { title: "game".into(), subtitle: "on vm".into(), doubts: vec!["1 < 2 records were lost.".into()] };
+        PageHead { title: "game".into(), subtitle: "on vm".into(), caveats: vec!["1 < 2 records were lost.".into()] };
     let cells = ["0.0220 s", "9.00 ms", "preempted", "game (10)", "by net worker 2 (11)"].map(str::to_owned);
     timeline_html(&timeline, &said, &[Row { tid: 10, at_ns: 22 * MS, length_ns: 9 * MS, cells }])
 }
@@ -105,7 +105,7 @@ pub(crate) fn hostile_page() -> String {
     }
     let timeline = Timeline::of(&recording, &names, &intervals, |_| true, None);
     let text = hostile::NAMES[1].to_owned();
-    let said = PageHead { title: text.clone(), subtitle: hostile::NAMES[2].into(), doubts: vec![text.clone()] };
+    let said = PageHead { title: text.clone(), subtitle: hostile::NAMES[2].into(), caveats: vec![text.clone()] };
     let cells = [0; 5].map(|_| text.clone());
     timeline_html(&timeline, &said, &[Row { tid: 1, at_ns: 1, length_ns: 1, cells }])
 }
@@ -120,14 +120,14 @@ fn what_a_page_has_no_room_for_is_merged_and_said() {
     assert!(pieces <= 250_000 && pieces > 50_000, "{pieces}");
     let merged = data["merged"].as_u64().unwrap();
     assert!(merged > 100_000, "{merged}");
-    assert!(page.contains(&format!("{merged} of 300000 stretches are merged")), "{}", &page[page.len() - 30_000..]);
+    assert!(page.contains(&format!("{merged} of 300000 intervals are merged")), "{}", &page[page.len() - 30_000..]);
     let several = |lane: &Value| -> u64 {
         let several = lane["several"].as_array().unwrap();
         let counted: u64 = several.iter().map(|one| one[1].as_u64().unwrap()).sum();
         counted + (lane["at"].as_array().unwrap().len() - several.len()) as u64
     };
     for lane in data["lanes"].as_array().unwrap() {
-        assert_eq!(several(lane), 100_000, "no stretch is gone");
+        assert_eq!(several(lane), 100_000, "no interval is dropped");
     }
 }
 

@@ -45,7 +45,7 @@ fn own_functions_of_a_stripped_program_are_named_by_its_mini_debug_info() {
     let [own, others] = ["hidden", "outer"].map(|name| program.recording(name, Some(&program.build_id)));
     let (found, symbols) = named(&own, program.settings());
     assert!(all_are(&found, "hidden"), "{found:?}");
-    assert_eq!(symbols.doubts().unnamed, []);
+    assert_eq!(symbols.coverage().unnamed, []);
     assert!(all_are(&named(&others, program.settings()).0, "outer"), "what others may see is not in it");
     // A damaged one is none, and takes nothing else with it.
     let mut bytes = std::fs::read(&program.path).unwrap();
@@ -56,6 +56,6 @@ fn own_functions_of_a_stripped_program_are_named_by_its_mini_debug_info() {
     std::fs::write(&program.path, bytes).unwrap();
     let (found, symbols) = named(&own, program.settings());
     assert!(found.iter().all(Vec::is_empty), "{found:?}");
-    assert_eq!(symbols.doubts().unnamed[0].why, Why::NoSymbols);
+    assert_eq!(symbols.coverage().unnamed[0].why, Why::NoSymbols);
     assert!(all_are(&named(&others, program.settings()).0, "outer"));
 }

@@ -114,8 +114,8 @@ fn what_was_put_into_a_function_is_told_with_its_line() {
     let recording = program.recording("outer", Some(&program.build_id));
     let (found, symbols) = named(&recording, program.settings());
     assert_inlined(&found);
-    assert_eq!(symbols.doubts().user.of_named(), Some(1.0));
-    assert_eq!(symbols.doubts().unnamed, []);
+    assert_eq!(symbols.coverage().user.of_named(), Some(1.0));
+    assert_eq!(symbols.coverage().unnamed, []);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_stripped_program_says_so_and_its_library_functions_keep_their_names() {
     assert!(found.iter().all(|functions| functions == &[Function::named("outer")]), "{found:?}");
     let (found, symbols) = named(&program.recording("hidden", None), program.settings());
     assert!(found.iter().all(Vec::is_empty), "{found:?}");
-    let unnamed = &symbols.doubts().unnamed;
+    let unnamed = &symbols.coverage().unnamed;
     assert_eq!((unnamed.len(), unnamed[0].why, unnamed[0].share), (1, Why::NoSymbols, 1.0));
 }
 
@@ -221,12 +221,12 @@ fn a_replaced_program_is_told_and_what_was_kept_of_it_stays() {
     run("objcopy", &["--remove-section=.note.gnu.build-id", program.path.to_str().unwrap()]);
     let (found, symbols) = named(&recording, program.settings());
     assert!(found.iter().all(Vec::is_empty), "another file's names would be wrong: {found:?}");
-    assert_eq!(symbols.doubts().unnamed[0].why, Why::Replaced);
+    assert_eq!(symbols.coverage().unnamed[0].why, Why::Replaced);
     assert_eq!(named(&recording, kept.clone()).0, first);
     std::fs::remove_file(&program.path).unwrap();
     let (found, symbols) = named(&recording, program.settings());
     assert!(found.iter().all(Vec::is_empty), "{found:?}");
-    assert_eq!(symbols.doubts().unnamed[0].why, Why::Gone);
+    assert_eq!(symbols.coverage().unnamed[0].why, Why::Gone);
     assert_eq!(named(&recording, kept.clone()).0, first);
     // A damaged entry is none.
     for entry in std::fs::read_dir(program.folder.path().join("cache")).unwrap() {
@@ -284,9 +284,9 @@ fn code_made_at_run_time_is_named_by_its_map_and_the_kernels_page_by_itself() {
     let (by_address, by_offset) = found[3..].split_at((end - start) as usize);
     assert_eq!(by_address, by_offset);
     assert!(by_address.iter().any(|functions| functions.iter().any(|one| one.name.contains("clock_gettime"))));
-    let why: Vec<Why> = symbols.doubts().unnamed.iter().map(|unnamed| unnamed.why).collect();
+    let why: Vec<Why> = symbols.coverage().unnamed.iter().map(|unnamed| unnamed.why).collect();
     assert!(why.contains(&Why::NoFramePointers), "nothing is mapped at one of them: {why:?}");
-    assert_eq!(symbols.doubts().nowhere, 1);
+    assert_eq!(symbols.coverage().nowhere, 1);
 }
 
 /// A map goes with its process, and so may a program that has no build id: what was found of them once stays with the recording.
@@ -313,7 +313,7 @@ fn what_only_one_recording_knows_is_kept_for_it_alone() {
     assert_eq!(found.last().unwrap(), &[Function::named("tick game.js:1")]);
     assert!(found.iter().all(|functions| !functions.is_empty()), "{found:?}");
     let (again, symbols) = named(&recording, settings());
-    assert_eq!((again, symbols.doubts().unnamed.as_slice()), (found, &[][..]));
+    assert_eq!((again, symbols.coverage().unnamed.as_slice()), (found, &[][..]));
     // Another recording may be of other code at these places.
     let mut other = recording.clone();
     other.span.end_ns += 1;
@@ -350,7 +350,7 @@ fn the_running_kernel_names_its_own_addresses() {
     }
     let (found, symbols) = named(&recorded(text, Some("4.4.0-other")), Settings::default());
     assert_eq!(found[0], []);
-    assert_eq!(symbols.doubts().unnamed[0].why, Why::OtherKernel);
+    assert_eq!(symbols.coverage().unnamed[0].why, Why::OtherKernel);
 }
 
 /// What a file says of itself may be anything: names may be missing or wrong then, and nothing else happens.
@@ -439,7 +439,7 @@ func main() { println((&World{}).findPath(10)) }
             let (found, symbols) = named(&recording, Settings::default());
             let is_it = |functions: &Vec<Function>| functions.len() == 1 && functions[0].name == name;
             // Up to the next function, Go fills up with code that never runs, which is the one's before it by the table.
-            assert!(found.iter().all(is_it), "{mode}: {name}: {:?}, {:?}", found.first(), symbols.doubts());
+            assert!(found.iter().all(is_it), "{mode}: {name}: {:?}, {:?}", found.first(), symbols.coverage());
         }
     }
 }

@@ -27,7 +27,7 @@ fn found(program: &Program) -> Vec<Vec<Function>> {
     named(&program.recording("outer", Some(&program.build_id)), program.settings()).0
 }
 
-/// Whether each place has its function and its line, and none is told to be in one that was put into it.
+/// Whether each place has its function and line, and no inlined function contains its caller.
 fn assert_outer_alone(found: &[Vec<Function>]) {
     let is_it = |functions: &Vec<Function>| functions.len() == 1 && functions[0].name == "outer";
     assert!(found.iter().all(is_it), "{found:?}");

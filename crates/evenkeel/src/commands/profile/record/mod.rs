@@ -145,7 +145,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut answer = Answer::of(args.output.clone(), args.hz, summary, dumps, ended);
     // A second Ctrl-C stops the search for names.
     stop.store(false, Ordering::Relaxed);
-    answer.names = named::keep(&files, out, &stop);
+    answer.names = named::store(&files, out, &stop);
     out.answer(&answer, || blocks::text(&answer.page()))?;
     Ok(exit::WELL)
 }

@@ -46,23 +46,23 @@ impl StoredNames {
 }
 
 /// Caches the names of these recordings; none with --no-cache. It never fails, because `profile view` looks for names again.
-pub(super) fn keep(files: &[PathBuf], out: &Out, stop: &AtomicBool) -> Option<StoredNames> {
+pub(super) fn store(files: &[PathBuf], out: &Out, stop: &AtomicBool) -> Option<StoredNames> {
     if !input::keeps_names() {
         return None;
     }
     let waiting = Waiting::new(out, "looking up function names");
     let until = Instant::now() + Duration::from_secs(SECONDS);
-    let mut kept = StoredNames::default();
+    let mut found = StoredNames::default();
     for file in files {
         match of_file(file, until, stop, &waiting) {
-            Ok(doubts) => {
-                add(&mut kept.user, doubts.user);
-                add(&mut kept.kernel, doubts.kernel);
+            Ok(coverage) => {
+                add(&mut found.user, coverage.user);
+                add(&mut found.kernel, coverage.kernel);
             }
-            Err(why) => kept.missed = kept.missed.or(Some(why)),
+            Err(why) => found.missed = found.missed.or(Some(why)),
         }
     }
-    Some(kept)
+    Some(found)
 }
 
 fn add(to: &mut Share, of: Share) {
@@ -80,7 +80,7 @@ fn of_file(file: &Path, until: Instant, stop: &AtomicBool, waiting: &Waiting) ->
     // A search that takes too long, for example on a network file system, is abandoned.
     let spawned = std::thread::Builder::new().name("names".to_owned()).spawn(move || {
         // The receiver may have stopped waiting.
-        let _ = say.send(input::open(&path).map(|opened| opened.doubts));
+        let _ = say.send(input::open(&path).map(|opened| opened.coverage));
     });
     spawned.map_err(|error| error.to_string())?;
     loop {
@@ -116,8 +116,8 @@ mod tests {
             (share(0, 0), share(0, 0), None, ""),
         ];
         for (user, kernel, missed, expected) in table {
-            let kept = StoredNames { user, kernel, missed: missed.map(str::to_owned) };
-            assert_eq!(kept.words(), expected);
+            let names = StoredNames { user, kernel, missed: missed.map(str::to_owned) };
+            assert_eq!(names.words(), expected);
         }
     }
 }
