@@ -23,15 +23,15 @@ use self::source::{Odd, Source, source};
 use crate::recording::{Machine, Mapping};
 use crate::stack::Module;
 
-/// What the kernel says at the end of the name of a file that has none any more.
+/// The kernel's suffix for deleted files.
 const DELETED: &str = " (deleted)";
 
-/// Where files are looked for.
+/// Where to look for files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// When the recording ended, if that is known: what was made later was not in it.
+    /// The end of the recording, if known. Later files were not in it.
     pub recorded_until: Option<SystemTime>,
-    /// Where separate files with debug information are.
+    /// The folders with debug files.
     pub debug_folders: Vec<PathBuf>,
 }
 
@@ -41,28 +41,28 @@ impl Default for Lookup {
     }
 }
 
-/// Why the file that ran can't be had.
+/// Why the file that ran is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
-    /// The recording does not tell its path.
+    /// The recording does not have its path.
     #[error("its path is unknown")]
     NotRecorded,
-    /// There is none.
+    /// It does not exist.
     #[error("its file does not exist here")]
     Gone,
-    /// It may not be read.
+    /// The user may not read it.
     #[error("you may not read its file")]
     Denied,
-    /// It was recorded on another machine, and has no build id that would tell it from a file of this one.
+    /// It was recorded on another machine, and has no build ID to verify a file here.
     #[error("it was recorded on another machine, and it has no build ID")]
     OtherMachine,
     /// Another file has its path now.
     #[error("another file now has its path{}", told(detail))]
     Replaced {
-        /// How it is known.
+        /// How evenkeel knows.
         detail: Option<String>,
     },
-    /// It can't be read, or is none of ours.
+    /// It is unreadable, or not a supported file.
     #[error("{0}")]
     Malformed(String),
 }
@@ -87,20 +87,19 @@ impl From<Odd> for NotFound {
     }
 }
 
-/// What tells a file from others, and which separate file belongs to it.
+/// The identity of a file, and of its debug file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Links {
     /// Its build id.
     pub(crate) build_id: Option<Vec<u8>>,
-    /// The name of the file with what was taken out of it, and that file's checksum.
+    /// The name and checksum of its debug file.
     pub(crate) debug_link: Option<(Vec<u8>, u32)>,
 }
 
 impl Links {
-    /// Those that a file tells.
+    /// Reads them from a file.
     ///
-    /// # Errors
-    /// If it is no program, or its heads can't be.
+    /// # Errors If it is not a program, or its headers are invalid.
     pub(crate) fn of(source: &Source) -> Result<Links, Odd> {
         let file = object::File::parse(source)?;
         let build_id = file.build_id()?.map(<[u8]>::to_vec);
@@ -109,17 +108,17 @@ impl Links {
     }
 }
 
-/// A file that ran, as the recording tells of it.
+/// A file that ran, from the recording.
 #[derive(Debug)]
 pub(crate) struct Sought<'r> {
     module: &'r Module,
-    /// Those that had it mapped and run still, and where.
+    /// Live processes that have it mapped, and where.
     live: Vec<(Live, Mapping)>,
     is_of_here: bool,
 }
 
 impl<'r> Sought<'r> {
-    /// One that these processes had mapped.
+    /// A file that these processes had mapped.
     pub(crate) fn new(machine: &Machine, mappings: &[Mapping], module: &'r Module, lookup: &Lookup) -> Sought<'r> {
         let here = rustix::system::uname();
         let is_other = |told: &Option<String>, here: &std::ffi::CStr| {
@@ -131,12 +130,12 @@ impl<'r> Sought<'r> {
         Sought { module, live: live.collect(), is_of_here }
     }
 
-    /// Whether some process had it in a root of its own.
+    /// Whether a process with its own root had it.
     pub(crate) fn is_of_container(&self) -> bool {
         self.live.iter().any(|(live, _)| live.has_own_root)
     }
 
-    /// Opens what the file names: a path of a container's is looked for in the container alone.
+    /// Opens a path that the file names; for a container, only inside the container.
     pub(crate) fn open_beside(&self, path: &Path) -> Option<File> {
         let mut of_containers = self.live.iter().map(|(live, _)| live).filter(|live| live.has_own_root).peekable();
         if of_containers.peek().is_none() {
@@ -146,7 +145,7 @@ impl<'r> Sought<'r> {
         of_containers.find_map(|live| Some(place::open_of(live, path).ok()?.file))
     }
 
-    /// Opens the file that ran, and tells its path. One that is another file, or may be one, is not opened.
+    /// Opens the file that ran, and returns its path. It never opens a file that is or may be another one.
     ///
     /// # Errors
     /// If there is none.
@@ -157,7 +156,7 @@ impl<'r> Sought<'r> {
         }
         let mut reason = None;
         let mut not = |why: NotFound| {
-            // What was found and is another file says more than that there is none.
+            // "Another file" is a better reason than "no file".
             if reason.as_ref().is_none_or(|known| *known == NotFound::Gone) {
                 reason = Some(why);
             }
@@ -169,7 +168,7 @@ impl<'r> Sought<'r> {
                 Err(why) => not(why),
             }
         }
-        // A path of a container's is another file here; only its build id could tell that it is the same.
+        // The host's file at a container's path is another file, unless its build ID matches.
         if !self.live.iter().all(|(live, _)| live.has_own_root)
             || self.live.is_empty()
             || self.module.build_id.is_some()
@@ -180,7 +179,7 @@ impl<'r> Sought<'r> {
                 Err(why) => not(why),
             }
         }
-        // A file that was replaced or deleted is still there for who has it mapped.
+        // A replaced or deleted file is still available from a process that has it mapped.
         for (live, Mapping { start, end, .. }) in &self.live {
             let held = format!("/proc/{}/map_files/{start:x}-{end:x}", live.pid);
             if let Ok(opened) = place::open(Path::new(&held))
@@ -213,17 +212,17 @@ impl<'r> Sought<'r> {
     }
 }
 
-/// A build id as people write it.
+/// A build ID as text.
 pub(crate) fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether two build ids are one.
+/// Whether two build IDs are equal.
 pub(crate) fn same_build(one: &[u8], other: &[u8]) -> bool {
     !one.is_empty() && bare(one) == bare(other)
 }
 
-/// A build id without the zeros that some writers fill it up with.
+/// A build ID without padding zeros.
 fn bare(id: &[u8]) -> &[u8] {
     let length = id.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     id.get(..length).unwrap_or(id)

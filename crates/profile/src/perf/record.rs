@@ -1,11 +1,11 @@
-//! `Record`: one record of perf_event_open(2), as it lies in the kernel's ring and in a `perf.data` file alike. Nothing is copied out of it.
+//! `Record`: one record of perf_event_open(2), in the format of the kernel's ring and of `perf.data` files. It is parsed without copying.
 
 use super::bytes::{Cursor, Malformed};
 use super::layout::{Layout, sample};
 
 pub use super::kind;
 
-/// Bytes of the head that each record begins with: what it is, `misc`, and its length.
+/// The length of the header of each record: kind, `misc` and length.
 pub const HEAD_BYTES: usize = 8;
 
 /// `misc`: the CPU was in user mode (`PERF_RECORD_MISC_USER`).
@@ -16,48 +16,48 @@ pub const MISC_MODE: u16 = 7;
 pub const MISC_KERNEL: u16 = 1;
 /// `misc`: the CPU ran a guest's kernel, or, with one more, a guest's user mode (`PERF_RECORD_MISC_GUEST_KERNEL`).
 pub const MISC_GUEST_KERNEL: u16 = 4;
-/// `misc`: a new name came with a new program.
+/// `misc`: the name changed by exec.
 pub const MISC_COMM_EXEC: u16 = 1 << 13;
-/// `misc`: the thread gave the CPU away.
+/// `misc`: a switch-out.
 pub const MISC_SWITCH_OUT: u16 = 1 << 13;
-/// `misc`: and could have run on.
+/// `misc`: the thread was runnable.
 pub const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-/// `misc`: the file is told by its build id.
+/// `misc`: the record has a build ID.
 pub const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
 
-/// Whose a record is, and when: what its event was asked to say of it. What it was not asked is zero.
+/// The thread and time of a record. Fields that the event does not record are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Id {
-    /// The process, as the field calls a group of threads; 0 of the idle one.
+    /// The process; 0 for idle.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// When, on the clock of the event.
+    /// The time on the event's clock.
     pub at_ns: u64,
     /// On which CPU.
     pub cpu: u32,
-    /// The event's own number.
+    /// The event's ID.
     pub id: u64,
 }
 
 /// A sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// Whose it is, and when.
+    /// Its thread and time.
     pub id: Id,
     /// Whether the CPU was in user mode.
     pub is_user: bool,
-    /// Whether it ran a guest, whose code nobody here knows.
+    /// Whether it ran a guest, whose code is unknown here.
     pub is_guest: bool,
-    /// Where the CPU was.
+    /// The instruction pointer.
     pub ip: u64,
     /// The address that the event is about, such as a page fault's.
     pub address: u64,
-    /// How much of what the event counts it stands for.
+    /// Its weight in the event's unit.
     pub period: u64,
-    /// The call chain, from the innermost on, as words of eight bytes; with the kernel's markers (`PERF_CONTEXT_*`) in it.
+    /// The call chain, innermost first, as 8-byte words, including the kernel's markers (`PERF_CONTEXT_*`).
     pub chain: &'a [u8],
-    /// A tracepoint's own bytes.
+    /// A tracepoint's data.
     pub raw: &'a [u8],
     /// The user's registers, in the order of the bits of [`Layout::user_registers`]; none if it had none.
     pub registers: &'a [u8],
@@ -65,28 +65,28 @@ pub struct Sample<'a> {
     pub stack: &'a [u8],
 }
 
-/// A file, or memory of no file, was mapped to be run.
+/// A new mapping, of a file or of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped<'a> {
-    /// Into which process; `u32::MAX` is the kernel's own.
+    /// Its process; `u32::MAX` is the kernel.
     pub pid: u32,
-    /// By which of its threads.
+    /// The thread that mapped it.
     pub tid: u32,
     /// Where it begins.
     pub start: u64,
     /// How long it is.
     pub length: u64,
-    /// Where in the file that is.
+    /// The offset in the file.
     pub file_offset: u64,
-    /// The file's build id, where it is told.
+    /// The file's build ID, if recorded.
     pub build_id: Option<&'a [u8]>,
-    /// The file, or what stands for one (`[vdso]`, `//anon`).
+    /// The file or pseudo-file (`[vdso]`, `//anon`).
     pub path: &'a [u8],
     /// Whether it is the kernel's.
     pub is_kernel: bool,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     /// A sample.
@@ -101,18 +101,18 @@ pub enum What<'a> {
         tid: u32,
         /// Its name.
         name: &'a [u8],
-        /// Whether it runs a new program: all that was mapped is gone.
+        /// Whether the process called exec, which removes all mappings.
         is_exec: bool,
     },
-    /// A thread was made, by another one.
+    /// A new thread.
     Forked {
         /// Its process.
         pid: u32,
-        /// The process of the one that made it.
+        /// The parent process.
         parent_pid: u32,
         /// The thread.
         tid: u32,
-        /// The one that made it.
+        /// The parent thread.
         parent_tid: u32,
     },
     /// A thread has ended.
@@ -122,57 +122,56 @@ pub enum What<'a> {
         /// The thread.
         tid: u32,
     },
-    /// The thread of [`Record::id`] was given the CPU, or gave it away.
+    /// A switch-in or switch-out of the thread of [`Record::id`].
     Switched {
-        /// Whether it gave it away.
+        /// Whether it is a switch-out.
         is_out: bool,
-        /// Whether it could have run on.
+        /// Whether the thread was runnable.
         is_preempted: bool,
-        /// The process and thread that ran before, or run now; told only to who watches whole CPUs.
+        /// The process and thread that ran before or run next; only if whole CPUs are recorded.
         other: Option<(u32, u32)>,
     },
-    /// So many records were lost, because nobody read in time.
+    /// The number of records that were not read in time.
     Lost(u64),
-    /// So many samples were lost by the hardware or the kernel.
+    /// The number of samples that the hardware or the kernel lost.
     LostSamples(u64),
-    /// The kernel stopped sampling, because it took too much of the CPU; or began again.
+    /// The kernel paused sampling, because it took too much CPU time, or resumed it.
     Throttled {
-        /// Whether it stopped.
+        /// Whether it paused.
         is_stopped: bool,
     },
-    /// Another one, of this kind.
+    /// Another kind of record.
     Other(u32),
 }
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Whose it is, and when; all zero where its event was not asked to say.
+    /// Its thread and time; zero if not recorded.
     pub id: Id,
     /// What it says.
     pub what: What<'a>,
 }
 
-/// A record's head.
+/// A record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it is (`PERF_RECORD_*`).
+    /// Its kind (`PERF_RECORD_*`).
     pub kind: u32,
-    /// More of it.
+    /// The `misc` flags.
     pub misc: u16,
-    /// How long the whole is, the head included.
+    /// The length including the header.
     pub length: usize,
 }
 
 impl Head {
-    /// The head at the beginning of `bytes`, which are at `offset` of the whole.
+    /// Parses the header at the start of `bytes`, which are at `offset` of the file.
     ///
-    /// # Errors
-    /// If a head is not there, or says a length that can't be.
+    /// # Errors If the header is incomplete, or its length is invalid.
     pub fn parse(bytes: &[u8], offset: u64) -> Result<Head, Malformed> {
         let mut at = Cursor::new(bytes, offset);
         let head = Head { kind: at.u32()?, misc: at.u16()?, length: usize::from(at.u16()?) };
-        // One of no length would never end.
+        // A record of length zero would cause an endless loop.
         if head.length < HEAD_BYTES {
             return Err(Malformed { what: format!("a record of {} bytes can't be", head.length), offset });
         }
@@ -180,10 +179,9 @@ impl Head {
     }
 }
 
-/// Takes apart a whole record, its head included, that lies at `offset` of the whole.
+/// Parses a whole record, which is at `offset` of the file.
 ///
-/// # Errors
-/// If it is shorter than what it says of itself.
+/// # Errors If it is shorter than its fields.
 pub fn parse<'a>(bytes: &'a [u8], layout: &Layout, offset: u64) -> Result<Record<'a>, Malformed> {
     let head = Head::parse(bytes, offset)?;
     let whole = bytes.get(..head.length).ok_or_else(|| Malformed {
@@ -195,7 +193,7 @@ pub fn parse<'a>(bytes: &'a [u8], layout: &Layout, offset: u64) -> Result<Record
         let sample = sample_of(&mut at, layout, head.misc)?;
         return Ok(Record { id: sample.id, what: What::Sample(sample) });
     }
-    // Records that the kernel did not write have no such thing at their end.
+    // Records that the kernel did not write have no trailing fields.
     let id = if head.kind < kind::FIRST_OF_USER { id_at_end(whole, layout, offset)? } else { Id::default() };
     let what = match head.kind {
         kind::MMAP | kind::MMAP2 if head.misc & MISC_MODE < MISC_GUEST_KERNEL => What::Mapped(mapped(&mut at, head)?),
@@ -309,7 +307,7 @@ fn sample_of<'a>(at: &mut Cursor<'a>, layout: &Layout, misc: u16) -> Result<Samp
     Ok(said)
 }
 
-/// A counter's value, which nobody here asks for.
+/// A counter's value, which is not used.
 fn skip_read(at: &mut Cursor<'_>, layout: &Layout) -> Result<(), Malformed> {
     const TIME_ENABLED: u64 = 1;
     const TIME_RUNNING: u64 = 2;
@@ -327,7 +325,7 @@ fn skip_read(at: &mut Cursor<'_>, layout: &Layout) -> Result<(), Malformed> {
     at.words(words).map(|_| ())
 }
 
-/// What stands at the end of each record that is no sample (`struct sample_id`).
+/// The trailing fields of records other than samples (`struct sample_id`).
 fn id_at_end(whole: &[u8], layout: &Layout, offset: u64) -> Result<Id, Malformed> {
     const FIELDS: [u64; 6] =
         [sample::TID, sample::TIME, sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];

@@ -1,5 +1,5 @@
-//! `PerfWriter`: whole `perf.data` files, which `perf report` and `perf script` open as we do. Records come first and what describes them
-//! last, since an event that begins late has a number that nobody knows before.
+//! `PerfWriter`: writes `perf.data` files that `perf report` and `perf script` can open. Records come first and their description last, because
+//! late events have IDs that are unknown before.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -9,9 +9,9 @@ use crate::recording::Machine;
 
 const MAGIC: &[u8; 8] = b"PERFILE2";
 const HEAD_OF_FILE_BYTES: u64 = 104;
-/// Where in the head the bits of the features begin.
+/// The offset of the feature bits in the header.
 const FEATURE_BYTES: usize = 32;
-/// Texts are filled up with zeros to a multiple of this (`NAME_ALIGN`).
+/// Texts are padded with zeros to a multiple of this (`NAME_ALIGN`).
 const TEXT_ALIGN: usize = 64;
 /// `HEADER_*`: the features that are written, by their bits.
 mod feature {
@@ -29,15 +29,15 @@ mod feature {
 /// An event of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenEvent {
-    /// As perf has it: `cpu-clock`, `sched:sched_waking`.
+    /// Its name in perf: `cpu-clock`, `sched:sched_waking`.
     pub name: String,
     /// Its `struct perf_event_attr`; of one length in all events of a file.
     pub attributes: Vec<u8>,
-    /// The numbers that its records carry: one a CPU, or one a thread and CPU.
+    /// The IDs in its records: one for each CPU, or for each thread and CPU.
     pub ids: Vec<u64>,
 }
 
-/// Which build of a file ran.
+/// The build of a file that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildId {
     /// The file's path; `[kernel.kallsyms]` of the kernel's own.
@@ -48,20 +48,20 @@ pub struct BuildId {
     pub is_kernel: bool,
 }
 
-/// What a file says of its records.
+/// The description of the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
-    /// Where it was recorded.
+    /// The recorded machine.
     pub machine: Machine,
-    /// How many CPUs there are, those that are offline too.
+    /// The number of CPUs, including offline ones.
     pub cpus_present: Option<u32>,
     /// What recorded it.
     pub version: String,
     /// Its events.
     pub events: Vec<WrittenEvent>,
-    /// The builds of files that were mapped, as far as they are known.
+    /// The known build IDs of mapped files.
     pub build_ids: Vec<BuildId>,
-    /// What the kernel says of its tracepoints, as `perf` keeps it; nothing where there are none.
+    /// The descriptions of tracepoints in perf's format; empty without tracepoints.
     pub tracing_data: Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ pub struct PerfWriter<W> {
 }
 
 impl<W: Write + Seek> PerfWriter<W> {
-    /// Begins one. Until it is finished, it says that it has no records.
+    /// Starts a file. Until it is finished, its header declares no records.
     ///
     /// # Errors
     /// Of writing.
@@ -82,7 +82,7 @@ impl<W: Write + Seek> PerfWriter<W> {
         Ok(PerfWriter { into, records_bytes: 0 })
     }
 
-    /// How many bytes of records it has.
+    /// The bytes of records so far.
     pub fn records_bytes(&self) -> u64 {
         self.records_bytes
     }
@@ -97,13 +97,13 @@ impl<W: Write + Seek> PerfWriter<W> {
         Ok(())
     }
 
-    /// Writes what describes them, and ends the file.
+    /// Writes the description, and completes the file.
     ///
     /// # Errors
     /// Of writing.
     pub fn finish(mut self, described: &Described) -> io::Result<W> {
         let records = Section { offset: HEAD_OF_FILE_BYTES, length: self.records_bytes };
-        // perf looks for the features right behind the records.
+        // perf expects the features directly after the records.
         let mut offset = records.end();
         let features = features(described);
         let mut bits = [0_u8; FEATURE_BYTES];
@@ -161,7 +161,7 @@ fn head(attributes: &Section, each_bytes: u64, records: &Section, features: &[u8
     head.extend(each_bytes.to_ne_bytes());
     head.extend(attributes.bytes());
     head.extend(records.bytes());
-    // Types of events: nobody writes them any more.
+    // Event types, which are obsolete.
     head.extend(Section::default().bytes());
     head.extend(features);
     head
@@ -216,7 +216,7 @@ fn build_ids(all: &[BuildId]) -> Vec<u8> {
     let mut body = Vec::new();
     for one in all.iter().filter(|one| one.id.len() <= ID_BYTES) {
         let path_bytes = (one.path.len() + 1).next_multiple_of(TEXT_ALIGN);
-        // Longer ones than a record can be are none that could be opened.
+        // Longer paths than a record can't be opened.
         let Ok(length) = u16::try_from(HEAD_BYTES + 4 + ROOM_BYTES + path_bytes) else { continue };
         let whose = if one.is_kernel { MISC_KERNEL } else { MISC_USER };
         body.extend(0_u32.to_ne_bytes());
@@ -244,8 +244,7 @@ fn text(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A record of kind `kind` with this body, of no event and no time: what was before the recording. `fields` are those that each record of
-/// the recording ends with.
+/// A record of this kind and body without event and time, for the state before the recording. `fields` are the trailing fields of all records.
 ///
 /// None if it would be longer than a record can be.
 pub fn record(kind: u32, misc: u16, body: &[u8], layout: &Layout) -> Option<Vec<u8>> {
@@ -260,7 +259,7 @@ pub fn record(kind: u32, misc: u16, body: &[u8], layout: &Layout) -> Option<Vec<
     Some(bytes)
 }
 
-/// How many bytes each record ends with that is no sample: whose it is, and when.
+/// The length of the trailing fields of records other than samples.
 pub fn id_bytes(layout: &Layout) -> usize {
     const FIELDS: [u64; 6] =
         [sample::TID, sample::TIME, sample::ID, sample::STREAM_ID, sample::CPU, sample::IDENTIFIER];

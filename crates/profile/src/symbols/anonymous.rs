@@ -1,4 +1,4 @@
-//! Code of no file: what compilers at run time have made, by the map that they write, and the kernel's own page (`[vdso]`).
+//! Names code without a file: code generated at run time, from `/tmp/perf-PID.map`, and the vDSO.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
@@ -17,12 +17,12 @@ use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::{Frame, ModuleId};
 
-/// No more of a map is read.
+/// The most bytes of a map.
 const MAP_MAX_BYTES: u64 = 256 << 20;
-/// The kernel's page for programs has some eight thousand bytes.
+/// The most bytes of the vDSO, which has about 8 KiB.
 const VDSO_MAX_BYTES: u64 = 1 << 20;
 
-/// Names the places of one process. What its map says is kept for this recording: the map goes when the process does.
+/// Names the addresses of one process. The names are cached for this recording, because the map goes with the process.
 pub(super) fn resolve(
     (settings, cache): (&Settings, &Cache),
     (recording, mapped): (&Recording, &Mapped),
@@ -67,7 +67,7 @@ pub(super) fn resolve(
     }
 }
 
-/// Names the places of the kernel's page where a recording tells them by their offsets in it.
+/// Names the vDSO if the recording has offsets in it.
 pub(super) fn vdso_file(recording: &Recording, id: ModuleId, offsets: &BTreeSet<u64>, finding: &mut Finding) {
     let places: Vec<(u64, u64)> = offsets.iter().map(|offset| (*offset, *offset)).collect();
     let functions = of_vdso(recording, &places);
@@ -77,7 +77,7 @@ pub(super) fn vdso_file(recording: &Recording, id: ModuleId, offsets: &BTreeSet<
     }
 }
 
-/// The map that a process wrote. One that somebody else owns is not believed: whoever may write to `/tmp` could name anything.
+/// The map that a process wrote. A map of another user is not trusted, because anyone may write to `/tmp`.
 fn map(settings: &Settings, pid: u32) -> Result<PerfMap, Reason> {
     let live = place::live(pid, settings.recorded_until);
     let opened = match &live {
@@ -98,8 +98,7 @@ fn map(settings: &Settings, pid: u32) -> Result<PerfMap, Reason> {
     Ok(parse_perf_map(&String::from_utf8_lossy(&bytes)))
 }
 
-/// The functions of the kernel's page at these offsets, each with the address that it was asked for, if this is the kernel that ran: its own
-/// process has the same page.
+/// The vDSO functions at these offsets, each with its requested address, if this is the recorded kernel. This process has the same vDSO.
 fn of_vdso(recording: &Recording, places: &[(u64, u64)]) -> Option<HashMap<u64, Function>> {
     let release = rustix::system::uname().release().to_str().ok()?.to_owned();
     if recording.machine.kernel.as_ref().is_some_and(|kernel| *kernel != release) {

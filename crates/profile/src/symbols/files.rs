@@ -1,4 +1,4 @@
-//! The functions of a file that ran: what it and its separate debug information say.
+//! Finds the functions of a file, from the file and its debug file.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::{Frame, Module, ModuleId};
 
-/// Names the places of one file.
+/// Names the offsets of one file.
 pub(super) fn resolve(
     (settings, cache): (&Settings, &Cache),
     (recording, mapped): (&Recording, &Mapped),
@@ -73,7 +73,7 @@ pub(super) fn resolve(
     }
 }
 
-/// Whether there is better now than what was kept: separate debug information that was installed since.
+/// Whether better names exist than the cached ones: a debug file that was installed since.
 fn is_outdone(kept: &CachedNames, module: &Module, lookup: &Lookup) -> bool {
     let id = module.build_id.as_deref().unwrap_or_default();
     let package = split::package_path(Path::new(&module.path));
@@ -99,13 +99,13 @@ impl From<NotFound> for Reason {
     }
 }
 
-/// What is kept of a file: only a build id says that it is the same one.
+/// The cached names of a file. Only a build ID identifies it.
 fn key<'r>(sought: &Sought<'_>, module: &'r Module) -> Option<Key<'r>> {
     let scope = if sought.is_of_container() { Scope::Container } else { Scope::Here };
     module.build_id.as_deref().map(|build_id| Key { build_id, path: &module.path, scope })
 }
 
-/// Names these places of a file.
+/// Names these offsets.
 fn names_of(sought: &Sought<'_>, offsets: &BTreeSet<u64>, lookup: &Lookup) -> Result<CachedNames, Reason> {
     let (opened, path) = sought.open(lookup)?;
     let source = source(opened.file)?;
@@ -114,7 +114,7 @@ fn names_of(sought: &Sought<'_>, offsets: &BTreeSet<u64>, lookup: &Lookup) -> Re
     named(&image, (&path, &open), offsets, lookup)
 }
 
-/// Names the places of an image, with its separate debug information where there is some.
+/// Names the offsets of an image, with its debug file if there is one.
 fn named<'a, R: ReadRef<'a>>(
     image: &Image<'a, R>,
     (path, open): (&Path, split::Open<'_>),
@@ -140,7 +140,7 @@ fn named<'a, R: ReadRef<'a>>(
     };
     let places: Vec<(u64, u64)> =
         offsets.iter().filter_map(|offset| Some((*offset, image.address_of(*offset)?))).collect();
-    // Lines that contradict themselves are none: the names stay.
+    // Inconsistent lines are ignored; the names stay.
     let sections = match &separate {
         Some(separate) if separate.has_lines() => Sections::of(separate, shared.as_ref(), split).ok(),
         _ if image.has_lines() => Sections::of(image, None, split).ok(),
@@ -151,7 +151,7 @@ fn named<'a, R: ReadRef<'a>>(
     let go_table = if with_names.is_none() && !has_own_names { GoTable::of(image) } else { None };
     let go = go_table.as_ref().and_then(GoTable::functions);
     let of_go = |address| go.as_ref().and_then(|go| go.at(address)).map(|name| demangle(&name));
-    // What calls into libraries is in the program itself, never in what was taken out of it.
+    // PLT entries are in the program, never in its debug file.
     let calls = image.calls().map(BTreeMap::from_iter).unwrap_or_default();
     let mut found: BTreeMap<u64, Vec<Function>> = offsets.iter().map(|offset| (*offset, Vec::new())).collect();
     for (offset, address) in places {
@@ -175,7 +175,7 @@ fn named<'a, R: ReadRef<'a>>(
     Ok(CachedNames { grade, places: found })
 }
 
-/// The names that Go's runtime needs itself, in a program that was stripped of others.
+/// The names that Go's runtime keeps in a stripped program.
 struct GoTable<'a> {
     bytes: Cow<'a, [u8]>,
     text_start: u64,
@@ -206,7 +206,7 @@ fn name_of(symbol: &Symbol<'_>) -> String {
     demangle(&String::from_utf8_lossy(symbol.name))
 }
 
-/// The file with what an image shares with others of its package.
+/// The file that an image shares with others of its package (dwz).
 fn shared<'a, R: ReadRef<'a>>(image: &Image<'a, R>, path: &Path, lookup: &Lookup) -> Option<Source> {
     let (name, id) = image.shared_link?;
     if let Some((source, _)) = by_build_id(id, lookup) {

@@ -1,4 +1,4 @@
-//! What the search for names works on: its settings, the places that have no name yet, and the names that were found.
+//! The state of a search for names: settings, frames to name, and results.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
@@ -11,20 +11,20 @@ use crate::names::Function;
 use crate::recording::{Mapping, Recording};
 use crate::stack::{Frame, ModuleId};
 
-/// More processes are not asked for one file.
+/// The most processes tried for one file.
 const PROCESSES_MAX: usize = 8;
 
-/// What recordings call the kernel's page for programs.
+/// The name of the vDSO in recordings.
 pub(super) const VDSO: &str = "[vdso]";
 
-/// How names are looked for.
+/// The settings of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// When the recording ended, if that is known: what was made later was not in it.
+    /// The end of the recording, if known. Later files were not in it.
     pub recorded_until: Option<SystemTime>,
-    /// Where names that were found are kept for the next time; none keeps nothing, and looks at nothing that was kept.
+    /// The folder of the name cache; `None` neither reads nor writes it.
     pub cache_folder: Option<PathBuf>,
-    /// Where separate files with debug information are.
+    /// The folders with debug files.
     pub debug_folders: Vec<PathBuf>,
 }
 
@@ -36,38 +36,38 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Where files are looked for.
+    /// Where to look for files.
     pub fn lookup(&self) -> Lookup {
         Lookup { recorded_until: self.recorded_until, debug_folders: self.debug_folders.clone() }
     }
 }
 
-/// What was found of a recording's frames.
+/// The results for a recording.
 #[derive(Default)]
 pub(super) struct Finding {
     pub(super) functions: HashMap<Frame, Vec<Function>>,
     pub(super) files: HashMap<ModuleId, Reason>,
     pub(super) kernel: Option<Reason>,
     pub(super) processes: HashMap<u32, Reason>,
-    /// Frames where nothing that could be run was mapped.
+    /// Frames without mapped code.
     pub(super) nowhere: HashSet<Frame>,
 }
 
-/// Places that have to be named.
+/// The frames to name.
 #[derive(Default)]
 pub(super) struct FramesToName {
     pub(super) files: BTreeMap<usize, (ModuleId, BTreeSet<u64>)>,
     pub(super) anonymous: BTreeMap<u32, BTreeSet<u64>>,
 }
 
-/// What was mapped where, as it is asked for here.
+/// The mappings, indexed for the search.
 #[derive(Default)]
 pub(super) struct Mapped {
-    /// By file: one place in each of the first few processes that had it.
+    /// By file: one mapping in each of the first few processes.
     pub(super) by_file: HashMap<ModuleId, Vec<Mapping>>,
-    /// By process: code from where up to where, in the order of addresses; each with the furthest end up to it.
+    /// By process: code ranges sorted by start, each with the furthest end so far.
     pub(super) by_process: HashMap<u32, Vec<(u64, u64)>>,
-    /// Where each process has the kernel's page for programs.
+    /// The vDSO of each process.
     pub(super) vdso: HashMap<u32, Vec<(u64, u64)>>,
 }
 
@@ -99,7 +99,7 @@ impl Mapped {
         mapped
     }
 
-    /// Whether a process had anything mapped there at any time.
+    /// Whether a process ever had a mapping there.
     pub(super) fn contains(&self, pid: u32, address: u64) -> bool {
         let Some(places) = self.by_process.get(&pid) else { return false };
         let behind = places.partition_point(|(start, _)| *start <= address);
@@ -107,7 +107,7 @@ impl Mapped {
     }
 }
 
-/// What tells a recording from others: when it began and ended, on a clock of nanoseconds, and how much is in it.
+/// The identity of a recording: start and end in nanoseconds, and number of samples.
 pub(super) fn identity(recording: &Recording) -> [u8; 20] {
     let count = recording.samples.len() as u32;
     let words = [recording.span.start_ns.to_le_bytes(), recording.span.end_ns.to_le_bytes()].concat();
@@ -118,13 +118,13 @@ pub(super) fn identity(recording: &Recording) -> [u8; 20] {
     identity
 }
 
-/// What is kept for one recording alone; nothing of what was recorded just now, and will not be read again.
+/// The cache key for one recording; none for a recording in memory, which is not read again.
 pub(super) fn of_recording<'k>(identity: &'k [u8], path: &'k str, settings: &Settings) -> Option<Key<'k>> {
     settings.recorded_until.map(|_| Key { build_id: identity, path, scope: Scope::Recording })
 }
 
 impl FramesToName {
-    /// The places of a recording's frames.
+    /// The frames of a recording to name.
     pub(super) fn of(recording: &Recording) -> FramesToName {
         let mut asked = FramesToName::default();
         for frame in recording.stacks.frames() {

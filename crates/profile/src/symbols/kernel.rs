@@ -1,5 +1,5 @@
-//! `Kernel`: the functions of the kernel that runs here (`/proc/kallsyms`), and where they were when a recording was made. An address means
-//! nothing without its kernel: one that was started anew lies elsewhere, another build has other functions.
+//! `Kernel`: the functions of the running kernel (`/proc/kallsyms`), moved to the addresses of the recording. Addresses change at each boot, and
+//! with each build.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,9 +12,9 @@ use crate::names::Function;
 use crate::recording::Recording;
 use crate::stack::Frame;
 
-/// More functions than any kernel has.
+/// The most functions.
 const SYMBOLS_MAX: usize = 4_000_000;
-/// The last function of the kernel or of a module goes no further than this.
+/// The assumed length of the last function of the kernel or of a module.
 const LAST_MAX_BYTES: u64 = 1 << 20;
 
 /// A function of the kernel.
@@ -28,12 +28,12 @@ pub struct KernelSymbol {
     pub module: Option<String>,
 }
 
-/// What `/proc/kallsyms` says.
+/// The contents of `/proc/kallsyms`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kallsyms {
-    /// In the order of addresses, one for each.
+    /// Sorted, one for each address.
     symbols: Vec<KernelSymbol>,
-    /// Where those names are that recordings tell the kernel's place by.
+    /// The addresses of the symbols by which recordings locate the kernel.
     marks: HashMap<String, u64>,
 }
 
@@ -54,7 +54,7 @@ pub fn parse_kallsyms(text: &str) -> Option<Kallsyms> {
         }
         found.symbols.push(KernelSymbol { start, name: name.to_owned(), module });
     }
-    // The sort keeps the order of what is at one address, and of those the last one is taken: `perf report` does so too.
+    // The sort is stable, and of several names at one address the last is used, as in `perf report`.
     found.symbols.sort_by_key(|symbol| symbol.start);
     found.symbols.reverse();
     found.symbols.dedup_by_key(|symbol| symbol.start);
@@ -68,46 +68,46 @@ impl Kallsyms {
         let behind = self.symbols.partition_point(|symbol| symbol.start <= address);
         let symbol = self.symbols.get(behind.checked_sub(1)?)?;
         let next = self.symbols.get(behind);
-        // Behind the last one of the kernel or of a module lies nothing, up to the next module.
+        // After the last function of the kernel or of a module there is no code until the next module.
         let is_last = next.is_none_or(|next| next.module != symbol.module);
         (!is_last || address - symbol.start < LAST_MAX_BYTES).then_some(symbol)
     }
 
-    /// Where `_text` or `_stext` is.
+    /// The address of `_text` or `_stext`.
     pub fn mark(&self, name: &str) -> Option<u64> {
         self.marks.get(name).copied()
     }
 }
 
-/// What a recording, and what this machine, says of a kernel.
+/// The identity of a kernel, from a recording or from this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// As `uname -r` has it.
+    /// The release, as in `uname -r`.
     pub release: Option<String>,
     /// Its build id.
     pub build_id: Option<Vec<u8>>,
-    /// The name and the address of what tells its place.
+    /// The symbol that locates it, and its address.
     pub mark: Option<(String, u64)>,
 }
 
-/// How the kernel of a recording and the one that runs here are to each other.
+/// The relation of the recording's kernel and the running one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// The same, at the same place.
+    /// The same kernel at the same address.
     Same,
-    /// The same, at another place: so much has to be added to an address of the recording. Its modules are anywhere.
+    /// The same kernel at another address: add this to an address of the recording. The addresses of modules are unknown.
     Moved(u64),
-    /// Another one.
+    /// A different kernel.
     Other,
 }
 
-/// Compares the two. What is told of both decides: the build id before the release.
+/// Compares the two, by build ID if both have one, else by release.
 pub(crate) fn relation(recorded: &Identity, here: &Identity, kallsyms: &Kallsyms) -> Relation {
     let is_same = match (&recorded.build_id, &here.build_id) {
         (Some(one), Some(other)) => same_build(one, other),
         _ => match (&recorded.release, &here.release) {
             (Some(one), Some(other)) => one == other,
-            // Nothing is told but the place of a mark: kernels of two boots have it at one place by chance alone.
+            // Only the address is known. It is equal in two boots only by chance.
             _ => recorded.mark.as_ref().is_some_and(|(name, at)| kallsyms.mark(name) == Some(*at)),
         },
     };
@@ -120,7 +120,7 @@ pub(crate) fn relation(recorded: &Identity, here: &Identity, kallsyms: &Kallsyms
     }
 }
 
-/// Names the kernel's places of a recording.
+/// Names the kernel frames of a recording.
 pub(super) fn resolve((recording, mapped): (&Recording, &Mapped), cache: &Cache, finding: &mut Finding) {
     let wanted = recording.stacks.frames().iter().filter_map(|frame| match frame {
         Frame::Kernel { address, .. } => Some((*frame, *address)),
@@ -164,7 +164,7 @@ fn function(symbol: &KernelSymbol) -> Function {
 /// A frame with its address, and its function.
 type Found = ((Frame, u64), KernelSymbol);
 
-/// The functions by the kernel that runs here, if it is the one that ran.
+/// The functions from the running kernel, if it is the recorded one.
 fn of_here(recorded: &Identity, wanted: &[(Frame, u64)]) -> Result<Vec<Found>, Reason> {
     let text = std::fs::read("/proc/kallsyms").map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let kallsyms = text.ok().as_deref().and_then(parse_kallsyms).ok_or(Why::KernelHidden)?;
@@ -182,7 +182,7 @@ fn of_here(recorded: &Identity, wanted: &[(Frame, u64)]) -> Result<Vec<Found>, R
         }
     };
     let named = wanted.iter().filter_map(|(frame, address)| {
-        // A kernel that lies elsewhere now has its modules anywhere.
+        // After a reboot, the addresses of modules are unknown.
         let symbol = kallsyms.at(address.wrapping_add(shift));
         let symbol = symbol.filter(|symbol| shift == 0 || symbol.module.is_none())?;
         Some(((*frame, *address), symbol.clone()))
@@ -191,7 +191,7 @@ fn of_here(recorded: &Identity, wanted: &[(Frame, u64)]) -> Result<Vec<Found>, R
 }
 
 impl Identity {
-    /// As a recording tells it: `perf` names the kernel's mapping `[kernel.kallsyms]_text`, after what its place is told by.
+    /// From a recording: `perf` names the kernel's mapping `[kernel.kallsyms]_text`, after the symbol that locates it.
     fn recorded(recording: &Recording, mapped: &Mapped) -> Identity {
         let mut found = Identity { release: recording.machine.kernel.clone(), ..Identity::default() };
         for (id, module) in recording.modules.iter() {

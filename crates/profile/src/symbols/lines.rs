@@ -1,4 +1,4 @@
-//! `Lines`: which source a place in code is of, and which functions the compiler put into which (DWARF).
+//! `Lines`: source lines and inlined functions from DWARF.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,12 +17,12 @@ use super::split::{self, Reader, Split, Units};
 use crate::binaries::source::Odd;
 use crate::names::Function;
 
-/// No more functions than this are told to lie within one.
+/// The most inlined functions at one address.
 const INLINED_MAX: usize = 64;
-/// No more names, and the same for paths, than so many letters.
+/// The longest name or path, in characters.
 const PATH_MAX: usize = 1024;
 
-/// What is known of lines, unpacked.
+/// The sections for lines, decompressed.
 pub(crate) struct Sections<'a> {
     own: DwarfSections<Cow<'a, [u8]>>,
     shared: Option<DwarfSections<Cow<'a, [u8]>>>,
@@ -32,7 +32,7 @@ pub(crate) struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    /// Of an image, of what it shares with others where that is in a file of its own, and of what is split off.
+    /// Reads the sections of an image, of its shared file (dwz), and of its split units.
     ///
     /// # Errors
     /// If they are not where the file says, or too long.
@@ -45,12 +45,12 @@ impl<'a> Sections<'a> {
         let own = DwarfSections::load(|id| wanted(id, image, &mut left_bytes))?;
         let shared = shared.map(|image| DwarfSections::load(|id| wanted(id, image, &mut left_bytes))).transpose()?;
         let endian = if image.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-        // One that is damaged, or too long, is none: what is not split off is known all the same.
+        // A damaged package is ignored; the rest is still known.
         let package = split.package.and_then(|image| split::packed(image, &mut left_bytes).ok());
         Ok(Sections { own, shared, package, units: Units::new(split), endian })
     }
 
-    /// Ready to be asked.
+    /// Prepares the lookup.
     ///
     /// # Errors
     /// If they contradict themselves.
@@ -59,13 +59,13 @@ impl<'a> Sections<'a> {
         let nothing = EndianSlice::new(&[], self.endian);
         let package = self.package.as_ref();
         let package = package.map(|package| package.borrow(|section| EndianSlice::new(section, self.endian), nothing));
-        // One whose list contradicts itself is none.
+        // A package with an inconsistent index is ignored.
         let package = package.and_then(Result::ok);
         Ok(Lines { context: Context::from_dwarf(dwarf)?, package, sections: self, units: RefCell::default() })
     }
 }
 
-/// What is asked for lines and functions; the others stay in the file.
+/// The sections that lookups need.
 fn wanted<'a, R: ReadRef<'a>>(id: SectionId, image: &Image<'a, R>, left: &mut u64) -> Result<Cow<'a, [u8]>, Odd> {
     match id {
         SectionId::DebugMacinfo
@@ -78,24 +78,24 @@ fn wanted<'a, R: ReadRef<'a>>(id: SectionId, image: &Image<'a, R>, left: &mut u6
     }
 }
 
-/// Lines, ready to be asked.
+/// Lines, ready for lookups.
 pub(crate) struct Lines<'a> {
     context: Context<Reader<'a>>,
     package: Option<DwarfPackage<Reader<'a>>>,
     sections: &'a Sections<'a>,
-    /// Units that were split off and asked for, by their number.
+    /// Requested split units, by number.
     units: RefCell<HashMap<u64, Option<Unit<'a>>>>,
 }
 
 type Unit<'a> = Arc<Dwarf<Reader<'a>>>;
 
 impl<'a> Lines<'a> {
-    /// Whether anything was found that was split off.
+    /// Whether any split unit was found.
     pub(crate) fn has_split(&self) -> bool {
         self.units.borrow().values().any(Option::is_some)
     }
 
-    /// What was split off, from the package or a file of its own.
+    /// A split unit, from the package or its own file.
     fn unit(&self, wanted: &SplitDwarfLoad<Reader<'a>>) -> Option<Unit<'a>> {
         let find = || {
             let packed =
@@ -105,14 +105,14 @@ impl<'a> Lines<'a> {
         self.units.borrow_mut().entry(wanted.dwo_id.0).or_insert_with(find).clone()
     }
 
-    /// The functions at an address, from the outermost on, each but the first put into the one before it; none where nothing is told. The first
-    /// has its name only where it is told; each has the line that it was at.
+    /// The functions at an address, outermost first, each inlined into the one before; none if unknown. The first may lack a name; each has its
+    /// line.
     pub(crate) fn at(&self, address: u64) -> Vec<Function> {
         let mut asked = self.context.find_frames(address);
         let frames = loop {
             asked = match asked {
                 LookupResult::Output(frames) => break frames,
-                // Without it the line is told all the same.
+                // The line is known without it.
                 LookupResult::Load { load, continuation } => continuation.resume(self.unit(&load)),
             };
         };

@@ -1,16 +1,16 @@
-//! What would give names to what has none: one command.
+//! Suggests a command that would give names to code without names.
 
 use std::path::Path;
 
 use super::why::Why;
 use crate::binaries::place;
 
-/// More packages than any machine has.
+/// The most packages.
 const PACKAGES_MAX: usize = 100_000;
-/// No list of a package's files is longer.
+/// The longest list of a package's files.
 const LIST_MAX_BYTES: u64 = 32 << 20;
 
-/// The command that mends it, where there is one.
+/// The command that helps, if there is one.
 pub(super) fn command(file: &str, why: Why) -> Option<String> {
     match why {
         Why::NoSymbols => {
@@ -26,7 +26,7 @@ pub(super) fn command(file: &str, why: Why) -> Option<String> {
     }
 }
 
-/// What shows the kernel's addresses: both settings have a say, unless root asks.
+/// The command that shows the kernel's addresses. Both settings matter, except for root.
 fn kernel(settings: &[Option<String>; 2]) -> String {
     let [restrict, paranoid] = settings.each_ref().map(|text| text.as_ref()?.trim().parse::<i64>().ok());
     let mut command = "sudo sysctl".to_owned();
@@ -39,15 +39,15 @@ fn kernel(settings: &[Option<String>; 2]) -> String {
     command
 }
 
-/// Debian's package with what was taken out of the files of this one.
+/// Debian's debug package for a package.
 fn debug_package(package: &str) -> String {
     let name = package.split(':').next().unwrap_or(package);
     if name == "libc6" { "libc6-dbg".to_owned() } else { format!("{name}-dbgsym") }
 }
 
-/// Debian's package that a file came with, by the lists of what each has brought.
+/// The Debian package of a file, from dpkg's lists.
 fn package_of(lists: &Path, file: &str) -> Option<String> {
-    // `/lib` became a link to `/usr/lib`, and packages still say the one or the other.
+    // `/lib` is a link to `/usr/lib`, and packages list either.
     let other = match file.strip_prefix("/usr") {
         Some(rest) => rest.to_owned(),
         None => format!("/usr{file}"),

@@ -1,13 +1,13 @@
-//! `GoFunctions`: the table by which Go's own runtime names its functions (`.gopclntab`). It stays in programs that were stripped of all other
-//! names. Versions 1.18 and 1.20 of its form are read, which Go 1.18 and all later ones write.
+//! `GoFunctions`: the function table of Go's runtime (`.gopclntab`), which stripped programs keep. It reads the formats 1.18 and 1.20, which Go
+//! 1.18 and later write.
 
 use std::borrow::Cow;
 
-/// The magic numbers of the two forms; what is read of them lies alike.
+/// The magic numbers of the two formats, whose used fields are at the same places.
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
-/// No name is longer; a longer one is cut off.
+/// Longer names are cut off.
 const NAME_BYTES_MAX: usize = 4096;
-/// An entry: how far from the beginning of the code, and where the function is described.
+/// An entry: the function's offset in the code, and the offset of its description.
 const ENTRY_BYTES: usize = 8;
 
 /// The functions of a program.
@@ -16,13 +16,12 @@ pub struct GoFunctions<'a> {
     is_little: bool,
     text_start: u64,
     count: usize,
-    /// The list of functions, and their descriptions: those are told by how far behind the list's beginning they are.
+    /// The list of functions and their descriptions, which have offsets from the start of the list.
     list: &'a [u8],
     names: &'a [u8],
 }
 
-/// Reads it. `text_start` is where Go's code begins: of what later versions of Go write, the table no longer tells it. None if it is no such
-/// table, or one that can't be.
+/// Reads it. `text_start` is the start of Go's code, which tables of later Go versions lack. None if the table is invalid.
 pub fn parse_pclntab(table: &[u8], text_start: u64) -> Option<GoFunctions<'_>> {
     let magic: [u8; 4] = table.get(..4)?.try_into().ok()?;
     let is_little = MAGICS.contains(&u32::from_le_bytes(magic));
@@ -45,7 +44,7 @@ pub fn parse_pclntab(table: &[u8], text_start: u64) -> Option<GoFunctions<'_>> {
     let part = |at: usize| table.get(usize::try_from(word(at)?).ok()?..);
     let (told_start, names, list) = (word(2)?, part(3)?, part(7)?);
     let count = usize::try_from(word(0)?).ok()?;
-    // Behind the last one stands where it ends.
+    // The last entry is followed by its end.
     let list_bytes = count.checked_mul(ENTRY_BYTES)?.checked_add(4)?;
     list.get(..list_bytes).filter(|_| count > 0)?;
     let text_start = if told_start == 0 { text_start } else { told_start };
@@ -66,7 +65,7 @@ impl<'a> GoFunctions<'a> {
             return None;
         }
         let described = usize::try_from(self.number(entry + 4)?).ok()?;
-        // Its beginning, once more, then where its name is.
+        // The start again, then the offset of the name.
         let name = usize::try_from(self.number(described.checked_add(4)?)?).ok()?;
         let name = self.names.get(name..)?;
         let name = name.get(..name.len().min(NAME_BYTES_MAX))?.split(|byte| *byte == 0).next()?;
@@ -79,8 +78,8 @@ impl<'a> GoFunctions<'a> {
     }
 }
 
-/// Where Go's code begins, by the runtime's own description of the program (`moduledata`, which has a section `.go.module` from Go 1.26 on).
-/// None if it can't be: what tells is not there, or is filled in when the program is loaded.
+/// The start of Go's code, from the runtime's `moduledata` (section `.go.module` from Go 1.26 on). None if it is missing, or filled in when the
+/// program is loaded.
 pub(super) fn parse_text_start(module: &[u8], table_at: u64, text: (u64, u64)) -> Option<u64> {
     /// Words before it: the address of the table, six slices of three, another address, the first place and the last.
     const WORDS: usize = 22;

@@ -1,5 +1,5 @@
-//! `Split`: what is known of lines in files of their own (split DWARF): one for each unit of a program (`.dwo`), or all of them packed beside it
-//! (`PROGRAM.dwp`). The program names them with a number that is made of what is in them, and only what has this number is used.
+//! `Split`: split DWARF: a file for each unit of a program (`.dwo`), or one package for all (`PROGRAM.dwp`). The program names each unit by an ID,
+//! and only a unit with that ID is used.
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -15,31 +15,31 @@ use object::read::ReadRef;
 use super::elf::{Image, unpacked_max_bytes};
 use crate::binaries::source::{Odd, Source, source};
 
-/// No more files of units are tried for one program.
+/// The most unit files of one program.
 const FILES_MAX: usize = 4096;
-/// No file of a unit is longer: they have some hundred kilobytes.
+/// The longest unit file. Usual ones have some hundred kilobytes.
 const FILE_MAX_BYTES: u64 = 256 << 20;
-/// The kernel takes no longer path.
+/// The kernel's limit for paths.
 const PATH_MAX_BYTES: usize = 4096;
 
-/// Reads sections of debug information, wherever they lie.
+/// Reads sections of debug information.
 pub(super) type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
 
-/// Opens a file where the program that names it is: on this machine, or in a container.
+/// Opens a file next to the program: on this machine, or in a container.
 pub(super) type Open<'o> = &'o dyn Fn(&Path) -> Option<File>;
 
-/// Where a program's units are.
+/// The units of a program.
 #[derive(Clone, Copy)]
 pub(super) struct Split<'o, 'a> {
-    /// All of them in one file.
+    /// The package with all units.
     pub(super) package: Option<&'a Image<'a, &'a Source>>,
-    /// What opens files of single ones.
+    /// Opens single unit files.
     pub(super) open: Open<'o>,
     /// The program.
     pub(super) program: &'o Path,
 }
 
-/// The file with all units of a program; of its own name, or of that with its separate debug information.
+/// The package of a program, named after the program or its debug file.
 pub(super) fn package(open: Open<'_>, programs: &[&Path]) -> Option<Source> {
     programs.iter().find_map(|program| {
         let source = source(open(&package_path(program))?).ok()?;
@@ -47,17 +47,16 @@ pub(super) fn package(open: Open<'_>, programs: &[&Path]) -> Option<Source> {
     })
 }
 
-/// What it is called.
+/// The name of the package.
 pub(super) fn package_path(program: &Path) -> PathBuf {
     let mut name = program.as_os_str().to_owned();
     name.push(".dwp");
     name.into()
 }
 
-/// What is packed in one. All sections that its list tells of have to be there: where a unit lies in each is looked up together.
+/// Reads a package. All sections in its index must exist, because the places of a unit are looked up together.
 ///
-/// # Errors
-/// If they are not where the file says, or too long.
+/// # Errors If a section is missing or too long.
 pub(super) fn packed<'a, R: ReadRef<'a>>(
     image: &Image<'a, R>,
     left_bytes: &mut u64,
@@ -69,14 +68,14 @@ fn section<'a, R: ReadRef<'a>>(id: SectionId, image: &Image<'a, R>, left: &mut u
     id.dwo_name().map_or(Ok(Cow::Borrowed(&[])), |name| image.section(name, left))
 }
 
-/// Where what was read of one file stays.
+/// The sections of one unit file.
 type Place = OnceCell<DwarfSections<Vec<u8>>>;
 
-/// The files of single units, each read when it is first asked for, and closed again: there may be more than a process may hold open.
+/// Unit files, read on demand and closed at once, because there may be more than a process may open.
 pub(super) struct Units<'o> {
     open: Open<'o>,
     beside: PathBuf,
-    /// A place for each, which does not move while others are read.
+    /// A slot for each, which does not move while others are read.
     read: OnceCell<Box<[Place]>>,
     left_files: Cell<usize>,
     left_bytes: Cell<u64>,
@@ -93,7 +92,7 @@ impl<'o> Units<'o> {
         }
     }
 
-    /// The unit that is asked for; none if there is no file with it.
+    /// The requested unit; none if it has no file.
     pub(super) fn load<'s>(
         &'s self,
         wanted: &SplitDwarfLoad<Reader<'s>>,
@@ -107,7 +106,7 @@ impl<'o> Units<'o> {
         Some(unit)
     }
 
-    /// Where it was written when the program was built; and beside the program, where it may have been brought with it.
+    /// Looks where the build wrote it, and next to the program.
     fn paths(&self, wanted: &SplitDwarfLoad<Reader<'_>>) -> Vec<PathBuf> {
         let path = |bytes: &Reader<'_>| PathBuf::from(OsStr::from_bytes(bytes.slice()));
         let Some(name) = wanted.path.as_ref().map(path) else { return Vec::new() };
@@ -131,7 +130,7 @@ impl<'o> Units<'o> {
     }
 }
 
-/// Whether it is the unit of this number.
+/// Whether it is the unit with this ID.
 fn is_of(sections: &DwarfSections<Vec<u8>>, id: DwoId, endian: RunTimeEndian) -> bool {
     let dwarf = borrowed(sections, endian);
     let head = dwarf.units().next().ok().flatten();
