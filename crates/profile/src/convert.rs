@@ -1,5 +1,5 @@
-//! `Converter`: from records to a [`Recording`], whether they come from the kernel's rings or out of a file. It follows which process has
-//! which file mapped where, so that an address becomes a place in a file.
+//! `Converter`: makes a [`Recording`] of records from the kernel's rings or from a file. It tracks the mappings of each process, to convert
+//! addresses to places in files.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -17,31 +17,31 @@ const FIRST_MARKER: u64 = -4095_i64 as u64;
 const MARK_KERNEL: u64 = -128_i64 as u64;
 /// What follows is the user's (`PERF_CONTEXT_USER`).
 const MARK_USER: u64 = -512_i64 as u64;
-/// The name of the kernel's own code in records, which goes on with the symbol that it begins at.
+/// The prefix of the kernel's name in records; the symbol at its start follows.
 const KERNEL: &str = "[kernel.kallsyms]";
-/// As many mappings of parents are copied for their children in all; a child that maps nothing before it runs a program costs none.
+/// The most mappings copied from parents to children in all. A child that maps nothing before exec costs none.
 const COPIES_MAX: usize = 1 << 20;
-/// More caveats than this are not told.
+/// The most caveats of a recording.
 const DOUBTS_MAX: usize = 16;
 
-/// The last chains of so many processes are kept.
+/// The last call chain is kept for this many processes.
 const CHAINS_MAX: usize = 1024;
 
-/// A call chain's last block from the outermost place on, and the stack up to each.
+/// The last block of a call chain, outermost first, with the stack up to each frame.
 #[derive(Debug, Default)]
 struct Chain {
     is_kernel: bool,
     frames: Vec<(u64, StackId)>,
 }
 
-/// Makes a recording of records that come in the order of time.
+/// Makes a recording of records that are sorted by time.
 pub struct Converter<'u> {
     recording: Recording,
     maps: HashMap<u32, Rc<Maps>>,
     /// How many mappings were copied so far.
     copies: usize,
     build_ids: HashMap<String, Vec<u8>>,
-    /// The call chain that each process was in last: most of the next one is the same.
+    /// The last call chain of each process, because most of the next one is the same.
     last: HashMap<u32, Chain>,
     unwind: &'u mut dyn Unwind,
 }
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Converter<'_> {
 }
 
 impl<'u> Converter<'u> {
-    /// Of these events on this machine. Where a sample carries a piece of the user's stack, `unwind` follows it.
+    /// A converter for these events and this machine. `unwind` follows copied user stacks.
     pub fn new(machine: Machine, events: Vec<Event>, unwind: &'u mut dyn Unwind) -> Converter<'u> {
         let recording = Recording { machine, events, ..Recording::default() };
         Converter {
@@ -69,19 +69,19 @@ impl<'u> Converter<'u> {
         }
     }
 
-    /// Files whose records do not tell their build id have these, by path.
+    /// Sets build IDs by path, for records without one.
     pub fn build_ids(&mut self, by_path: HashMap<String, Vec<u8>>) {
         self.build_ids = by_path;
     }
 
-    /// That what comes out is to be caveat_text.
+    /// Adds a caveat to the recording.
     pub fn caveat(&mut self, caveat: RecordingCaveat) {
         if self.recording.caveats.len() < DOUBTS_MAX {
             self.recording.caveats.push(caveat);
         }
     }
 
-    /// Takes the next record, which is of `event`.
+    /// Adds the next record, of `event`.
     pub fn take(&mut self, record: &Record<'_>, event: EventId, layout: &Layout) {
         let at_ns = record.id.at_ns;
         self.recording.clock = self.recording.clock.or(layout.clock_id());
@@ -131,7 +131,7 @@ impl<'u> Converter<'u> {
         }
     }
 
-    /// Counts a record that could not be used.
+    /// Counts an invalid record.
     pub fn odd(&mut self) {
         self.recording.lost.odd += 1;
     }
@@ -148,7 +148,7 @@ impl<'u> Converter<'u> {
         self.recording
     }
 
-    /// One of no time was there before.
+    /// A record without a time is from before the recording.
     fn lived(&mut self, life: Life) {
         if life.at_ns != 0 {
             self.recording.lives.push(life);
@@ -160,7 +160,7 @@ impl<'u> Converter<'u> {
             self.last.remove(&pid);
             match self.maps.get(&parent_pid).cloned() {
                 Some(maps) => self.maps.insert(pid, maps),
-                // The number was another process's before.
+                // Another process had this number before.
                 None => self.maps.remove(&pid),
             };
         }
@@ -203,13 +203,12 @@ impl<'u> Converter<'u> {
         self.recording.stacks.of(frames.into_iter().rev())
     }
 
-    /// The stack of a call chain that needs nothing but what is mapped. Its outermost frames are most often those of the process's last
-    /// one, which are then not looked up again.
+    /// The stack of a call chain, by mappings only. Its outer frames mostly equal those of the process's last chain, which are then reused.
     fn stack_of_chain(&mut self, sample: &record::Sample<'_>) -> Option<StackId> {
         let words = sample.chain.as_chunks::<8>().0;
         let word = |at: usize| words.get(at).map_or(u64::MAX, |word| u64::from_ne_bytes(*word));
         let marker = (0..words.len()).rev().find(|at| word(*at) >= FIRST_MARKER)?;
-        // The first place of a block is one that was being run; those behind it were returned to.
+        // The first address of a block was executing; the others are return addresses.
         let begin = marker + 2;
         if begin > words.len() || words.len() > FRAMES_MAX || self.last.len() > CHAINS_MAX {
             self.last.clear();
@@ -234,7 +233,7 @@ impl<'u> Converter<'u> {
             stack = Some(on);
         }
         self.last.insert(pid, chain);
-        // What is left is innermost, and of the blocks before.
+        // The rest is further inside, in earlier blocks.
         let inner = record::Sample { chain: &sample.chain[..begin * 8], ..*sample };
         for frame in self.chain(&inner).into_iter().rev() {
             stack = Some(self.recording.stacks.on(stack, frame));
@@ -242,7 +241,7 @@ impl<'u> Converter<'u> {
         stack
     }
 
-    /// The maps of a process alone: those that it has from its parent are copied, as long as that stays in bounds.
+    /// The mappings of a process, copied from its parent within the limit.
     fn maps_to_change(&mut self, pid: u32) -> &mut Maps {
         let maps = self.maps.entry(pid).or_default();
         if Rc::strong_count(maps) > 1 {
@@ -258,7 +257,7 @@ impl<'u> Converter<'u> {
     }
 
     fn sample(&mut self, sample: &record::Sample<'_>, event: EventId, layout: &Layout) {
-        // Registers without a stack are what the event is asked for: a place's arguments.
+        // Registers without a stack are a probe's arguments.
         let arguments = if layout.has(field::STACK_USER) { &[] } else { sample.registers };
         let sample =
             &record::Sample { registers: if arguments.is_empty() { sample.registers } else { &[] }, ..*sample };
@@ -269,7 +268,7 @@ impl<'u> Converter<'u> {
         let which = layout.user_registers.to_ne_bytes();
         let raw = if arguments.is_empty() { [&[], sample.raw] } else { [&which, arguments] };
         let bytes = raw[0].len() + raw[1].len();
-        // What does not fit into the numbers is passed over: that is after four gigabytes.
+        // Data beyond 4 GiB is skipped, because offsets have 32 bits.
         let raw = u32::try_from(recording.raw.len() + bytes).map_or((0, 0), |end| {
             raw.iter().for_each(|part| recording.raw.extend_from_slice(part));
             (end - bytes as u32, bytes as u32)
@@ -289,7 +288,7 @@ impl<'u> Converter<'u> {
         });
     }
 
-    /// All that is known of what a guest ran.
+    /// The only frame of code in a guest.
     fn guest(&mut self) -> Vec<Frame> {
         vec![Frame::Named {
             name: self.recording.stacks.text("[guest]"),
@@ -299,11 +298,11 @@ impl<'u> Converter<'u> {
         }]
     }
 
-    /// Its call chain, from the innermost frame on.
+    /// Its call chain, innermost first.
     fn chain(&self, sample: &record::Sample<'_>) -> Vec<Frame> {
         let mut frames = Vec::new();
         let mut is_kernel = !sample.is_user;
-        // A place that is called from lies before the one that is returned to.
+        // The call is before the return address.
         let mut is_first = true;
         for word in sample.chain.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)) {
             if word >= FIRST_MARKER {
@@ -326,7 +325,7 @@ impl<'u> Converter<'u> {
         frames
     }
 
-    /// In place of the user's part of the chain, what its stack says; unless that ends too early, and the frame pointers led further.
+    /// Replaces the user part of the chain with the unwound stack, unless the frame pointers led further.
     fn unwound(&mut self, sample: &record::Sample<'_>, layout: &Layout, frames: &mut Vec<Frame>) {
         let pid = sample.id.pid;
         let none = Rc::default();
@@ -388,7 +387,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is kept of the chain before changes nothing but the time that it takes.
+        /// Reuse of the previous chain does not change the result.
         #[test]
         fn a_chain_is_the_same_whatever_came_before_it(chains in prop::collection::vec(chain(), 1..20)) {
             let event = Event { name: "cpu-clock".to_owned(), unit: Unit::Nanoseconds };
@@ -402,7 +401,7 @@ mod tests {
                 let sample = record::Sample { id, is_user: *is_user, ip: 7, chain: &chain, ..record::Sample::default() };
                 let record = Record { id, what: What::Sample(sample) };
                 kept.take(&record, 0, &layout);
-                // By frames alone, as a sample with registers is.
+                // By single frames, like a sample with registers.
                 fresh.last.clear();
                 let stack = fresh.stack_of_frames(&sample, &layout);
                 let of = |converter: &Converter<'_>, stack| -> Vec<Frame> {

@@ -1,5 +1,5 @@
-//! A recording for the Firefox Profiler (profiler.firefox.com, which keeps what it is given in the browser): its threads with their samples, a
-//! track for each CPU, and marks for stretches of time, such as those without a CPU.
+//! Exports a recording for the Firefox Profiler (profiler.firefox.com, which keeps files in the browser): threads with samples, a track for each
+//! CPU, and markers such as off-CPU intervals.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,27 +17,27 @@ use crate::stack::{FrameId, StackId};
 use crate::ticks::Tick;
 use crate::tree::{Kind, clean};
 
-/// More marks than these make a browser slow; the longest are kept.
+/// The most markers, because more make a browser slow. The longest are kept.
 const MARKS_MAX: usize = 200_000;
-/// Where the recording does not say how often it sampled.
+/// The sampling interval if the recording has none.
 const INTERVAL_NS: u64 = 10_101_010;
 
-/// A stretch of a thread's time that is to be seen on its track.
+/// A marker on a thread's track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The process.
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// From when to when.
+    /// Start and end.
     pub span: Span,
-    /// What it is: those of the same name share a row.
+    /// Its name. Markers of one name share a row.
     pub name: String,
-    /// What is to be known beside it.
+    /// Details.
     pub text: String,
 }
 
-/// Stretches in which threads had no CPU, by their reason.
+/// Markers of off-CPU intervals, named by reason.
 pub fn interval_marks(recording: &Recording, intervals: &[OffCpuInterval]) -> Vec<Mark> {
     let name = |tid| thread_name(recording, tid);
     intervals
@@ -55,7 +55,7 @@ pub fn interval_marks(recording: &Recording, intervals: &[OffCpuInterval]) -> Ve
         .collect()
 }
 
-/// The ticks of a thread, from when each was due until it was done.
+/// Markers of ticks, from due to done.
 pub fn tick_marks(recording: &Recording, tid: u32, ticks: &[Tick]) -> Vec<Mark> {
     let pid = recording.threads.get(&tid).map_or(tid, |thread| thread.pid);
     let ms = |ns: u64| format!("{:.2} ms", ns as f64 / 1e6);
@@ -68,7 +68,7 @@ pub fn tick_marks(recording: &Recording, tid: u32, ticks: &[Tick]) -> Vec<Mark> 
     ticks.iter().map(mark).collect()
 }
 
-/// The recording as JSON, with `marks` on its threads' tracks. Of its samples those are in it that are given, in the order of time.
+/// The recording as JSON, with `marks` on the threads' tracks. It has the given samples, which are sorted by time.
 pub fn json(
     title: &str,
     recording: &Recording,
@@ -133,7 +133,7 @@ impl Categories {
     }
 }
 
-/// What a stack stands on: its track, and a label below its outermost function.
+/// The track of a stack, and a label below its outermost function.
 type TrackBase = (ThreadHandle, Option<StringHandle>);
 
 struct Maker<'a> {
@@ -144,9 +144,9 @@ struct Maker<'a> {
     start_ns: u64,
     processes: BTreeMap<u32, ProcessHandle>,
     threads: BTreeMap<(u32, u32), ThreadHandle>,
-    /// The functions of each frame, from the outermost on.
+    /// The functions of each frame, outermost first.
     frames: HashMap<FrameId, Vec<(StringHandle, CategoryHandle)>>,
-    /// Those that were made already.
+    /// The stacks made so far.
     stacks: HashMap<(TrackBase, StackId), StackHandle>,
 }
 
@@ -189,7 +189,7 @@ impl Maker<'_> {
         self.profile.add_sample(base.0, self.at(sample.at_ns), stack, cpu, 1);
     }
 
-    /// A stack's frames on what it stands on. Each is made once, however often it was seen.
+    /// Adds a stack's frames on its track. Each stack is added once.
     fn stack(&mut self, base: TrackBase, stack: StackId) -> Option<StackHandle> {
         let mut above: Vec<(StackId, FrameId)> = Vec::new();
         let mut next = Some(stack);
@@ -276,7 +276,7 @@ impl Maker<'_> {
         self.profile.add_marker(thread, timing, marker);
     }
 
-    /// A track for each CPU: what was seen on it, above the thread's name, and who had it when.
+    /// A track for each CPU: its samples, above the thread's name, and the thread that had it.
     fn cpus(&mut self, samples: &[&Sample]) {
         let start = self.at(self.start_ns);
         let mut cpus: Vec<u32> = samples.iter().map(|sample| sample.cpu).collect();
@@ -311,7 +311,7 @@ impl Maker<'_> {
     }
 }
 
-/// Which thread had which CPU when, less the idle one.
+/// Which thread had which CPU when, without idle.
 fn turns(recording: &Recording) -> Vec<(u32, u32, Span)> {
     let mut on: HashMap<u32, &Switch> = HashMap::new();
     let mut turns = Vec::new();
@@ -324,7 +324,7 @@ fn turns(recording: &Recording) -> Vec<(u32, u32, Span)> {
     turns
 }
 
-/// A mark with a text.
+/// A marker with a text.
 #[derive(Clone, Debug)]
 struct TextMark {
     name: StringHandle,

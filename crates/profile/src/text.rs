@@ -1,6 +1,6 @@
 //! What `perf script` prints, read back: for recordings of other machines, whose names it has found already.
 //!
-//! A sample is a line of whose it is, and a line for each frame, from the innermost on:
+//! A sample is a header line, and a line for each frame, innermost first:
 //!
 //! ```text
 //! my server 4711/4713 [001] 12.345678:    1000000 cpu-clock:pppH:
@@ -9,7 +9,7 @@
 //!                    4ac38 main+0x28 (/usr/bin/my server)
 //! ```
 //!
-//! Everything but the name, the number and the event may be missing; without call chains the only frame stands at the end of the line.
+//! Everything except name, thread and event may be missing. Without call chains, the only frame is at the end of the line.
 
 mod head;
 
@@ -27,17 +27,16 @@ use crate::unwind::FRAMES_MAX;
 pub struct BadLine {
     /// What is wrong.
     pub what: &'static str,
-    /// Which line, from 1 on.
+    /// The line's number, from 1.
     pub line: usize,
 }
 
-/// More events are added up as the last one.
+/// The most events. Further ones count as the last.
 const EVENTS_MAX: usize = 4096;
 
-/// Reads what `perf script` printed. Lines that are none of its are passed over, and told as a caveat.
+/// Reads the output of `perf script`. Other lines are skipped and reported as a caveat.
 ///
-/// # Errors
-/// If no line is one of a sample or a switch, with the first line that says something else.
+/// # Errors If no line is a sample or a switch. It has the first such line.
 pub fn parse(bytes: &[u8]) -> Result<Recording, BadLine> {
     let mut reader = Reader::default();
     for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -50,10 +49,10 @@ pub fn parse(bytes: &[u8]) -> Result<Recording, BadLine> {
 struct Reader {
     recording: Recording,
     events: HashMap<String, EventId>,
-    /// The sample whose frames come now.
+    /// The sample whose frames follow.
     open: Option<Sample>,
     frames: Vec<Frame>,
-    /// The first line that nobody could read, and how many there are.
+    /// The first unreadable line, and their number.
     odd: Option<(usize, u64)>,
 }
 
@@ -64,7 +63,7 @@ impl Reader {
         } else if let Some(comment) = line.strip_prefix('#') {
             self.comment(comment);
         } else if self.open.is_some() && (line.starts_with('\t') || line.starts_with(' ') && Head::of(line).is_none()) {
-            // perf begins frames with a tab; what copied its text may have made blanks of it, with which names are padded.
+            // perf begins frames with a tab. A copy of the text may have spaces instead, which also pad names.
             self.frame(line);
         } else if let Some(head) = Head::of(line) {
             self.close();
@@ -76,7 +75,7 @@ impl Reader {
         }
     }
 
-    /// What `perf script --header` says of the machine.
+    /// The machine, from `perf script --header`.
     fn comment(&mut self, comment: &str) {
         let Some((what, said)) = comment.split_once(" : ") else { return };
         let (machine, said) = (&mut self.recording.machine, said.trim());
@@ -107,7 +106,7 @@ impl Reader {
                 let weight = period.unwrap_or(1);
                 let stack = self.recording.stacks.of(std::iter::empty());
                 self.open = Some(Sample { event, at_ns, cpu, pid, tid, stack, weight, address: 0, raw: (0, 0) });
-                // A tracepoint has its own text there, which is no frame.
+                // A tracepoint has its text there, which is not a frame.
                 if rest.ends_with(')') && rest.split(' ').next().is_some_and(is_address) {
                     self.frame(rest);
                 }
@@ -146,7 +145,7 @@ impl Reader {
             _ => (None, line),
         };
         let (function, file) = split_file(rest);
-        // The place in the source, which `-F +srcline` puts below each frame, is no frame.
+        // The source line, which `-F +srcline` prints below each frame, is not a frame.
         if self.frames.len() >= FRAMES_MAX || (address.is_none() && file.is_none()) {
             return;
         }
@@ -166,14 +165,14 @@ impl Reader {
         self.frames.push(Frame::Named { name, module, is_kernel, is_inlined });
     }
 
-    /// Takes in the sample that is open, whose frames are all there.
+    /// Adds the current sample, whose frames are complete.
     fn close(&mut self) {
         let frames = std::mem::take(&mut self.frames);
         if let Some(sample) = self.open.take() {
             let stack = self.recording.stacks.of(frames.iter().rev().copied());
             self.recording.samples.push(Sample { stack, ..sample });
         }
-        // Its room is of use to the next one.
+        // Reuses its buffer for the next sample.
         self.frames = frames;
         self.frames.clear();
     }
@@ -194,12 +193,12 @@ impl Reader {
     }
 }
 
-/// Whether a word is an address: perf pads them, so that a short one is a function whose name has such letters only.
+/// Whether a word is an address. perf pads addresses, so a short hexadecimal word is a function name.
 fn is_address(word: &str) -> bool {
     (1..=16).contains(&word.len()) && word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether an address is of the upper half, which is the kernel's.
+/// Whether an address is in the upper half, which is the kernel's.
 fn is_of_kernel(address: &str) -> bool {
     u64::from_str_radix(address, 16).is_ok_and(|address| address >> 63 == 1)
 }
@@ -210,11 +209,11 @@ fn is_kernel_file(file: &str) -> bool {
     is_module || (file.starts_with('[') && !OF_USERS.contains(&file) && !file.starts_with("[anon"))
 }
 
-/// A function and the file behind it, in brackets; the file's name may have blanks and brackets of its own.
+/// A function and its file in brackets. The file's name may contain spaces and brackets.
 fn split_file(text: &str) -> (&str, Option<&str>) {
     let Some(inner) = text.strip_suffix(')') else { return (text, None) };
     let name = inner.strip_suffix(" (deleted)").unwrap_or(inner);
-    // A path begins with a slash, and what is none has no brackets.
+    // A path begins with a slash; other names contain no brackets.
     let begin = name.rfind(" (/").or_else(|| name.rfind(" (")).map(|at| at + 2);
     match begin.or_else(|| name.starts_with('(').then_some(1)) {
         Some(at) => (text[..at - 1].trim_end(), Some(&inner[at..])),
@@ -266,7 +265,7 @@ mod tests {
             ("  ffffffffc005a2b4 nft_do_chain+0xa4 ([nf_tables])", "nft_do_chain_[k]"),
             ("  ffffffffc005a2b4 [unknown] (/lib/modules/6.1/kernel/x.ko)", "[kernel]_[k]"),
             ("  main+0x28 (/usr/bin/x)", "main"),
-            // The place in the source is no frame, so that none is left.
+            // The source line is not a frame, so none is left.
             ("  main.c:17", "[cut off]"),
         ];
         for (line, expected) in cases {

@@ -1,8 +1,8 @@
-//! The first line of a sample: whose it is, where, when, and of what.
+//! Parses the first line of a sample: thread, CPU, time and event.
 
 use crate::recording::Turn;
 
-/// What the line says.
+/// The parsed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     pub(super) name: &'a str,
@@ -13,10 +13,10 @@ pub(super) struct Head<'a> {
     pub(super) kind: LineKind<'a>,
 }
 
-/// What it is of.
+/// The kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineKind<'a> {
-    /// A sample, with what stands behind the event.
+    /// A sample, with the text after the event.
     Sample { event: &'a str, period: Option<u64>, rest: &'a str },
     /// A switch (`--show-switch-events`).
     Switched { turn: Turn, other: Option<(u32, u32)> },
@@ -24,12 +24,12 @@ pub(super) enum LineKind<'a> {
     Other,
 }
 
-/// As many words of a line are tried as the thread's number: its name has fifteen letters.
+/// The most words that are tried as the thread's number. A name has at most fifteen characters.
 const TRIES_MAX: usize = 10;
 
 impl<'a> Head<'a> {
-    /// Takes a line apart; none if it is no first line. The name may have blanks and numbers in it, so that the first number with which the rest
-    /// of the line makes sense is the thread's.
+    /// Parses a line; none if it is not a first line. Names may contain spaces and numbers, so the thread's number is the first one for which the
+    /// rest of the line parses.
     pub(super) fn of(line: &'a str) -> Option<Head<'a>> {
         let line = line.trim_start();
         let mut at = word(line)?.len();
@@ -49,7 +49,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// CPU, time, period and event, of which the event must be there.
+/// CPU, time, period and event. Only the event is required.
 fn behind_numbers(text: &str) -> Option<(Option<u32>, Option<u64>, LineKind<'_>)> {
     let mut rest = text.trim_start();
     let mut next = |take: &dyn Fn(&str) -> bool| {
@@ -84,7 +84,7 @@ fn numbers(word: &str) -> Option<(Option<u32>, u32)> {
     }
 }
 
-/// A thread that is gone has -1.
+/// An ended thread has -1.
 fn number(text: &str) -> Option<u32> {
     if text == "-1" {
         Some(u32::MAX)

@@ -1,16 +1,16 @@
-//! `Stretch`: a time in which a thread worked, from one sleep to the next.
+//! `Stretch`: a time of work, from one sleep to the next.
 
 use crate::offcpu::{OffCpuInterval, Reason};
 
-/// A stretch between two borders.
+/// A time of work between two waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) ran_ns: u64,
-    /// How long the interval before it was.
+    /// The length of the wait before.
     pub(super) waited_ns: u64,
-    /// The interval that it begins after.
+    /// The wait before.
     pub(super) after: usize,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn stretches(life: &[OffCpuInterval], is_border: impl Fn(&OffCpuInter
     found
 }
 
-/// Whether a thread may wait so for its next tick. It was not its own will where it lost the CPU, or memory was not there.
+/// Whether a thread may wait in this way for its next tick. Preemptions and page faults are involuntary.
 pub(super) fn sleeps(reason: Reason) -> bool {
     match reason {
         Reason::Futex

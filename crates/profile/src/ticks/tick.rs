@@ -1,4 +1,4 @@
-//! `Tick`, and what its time was spent on.
+//! `Tick`, and the kinds of its time.
 
 use serde::{Serialize, Serializer};
 
@@ -8,11 +8,11 @@ use crate::recording::Span;
 /// A tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// Its number: how many periods after the first, where it keeps time; else its place.
+    /// Its number: periods since the first tick if it has a fixed rate, else its index.
     pub number: u64,
-    /// From when it was due, or began where that is not known, until it was done.
+    /// From due, or begun if the due time is unknown, to done.
     pub span: Span,
-    /// When it was given the CPU.
+    /// When it got the CPU.
     pub begun_ns: u64,
 }
 
@@ -23,28 +23,28 @@ impl Tick {
     }
 }
 
-/// What a stretch of a tick's time went to.
+/// A kind of a tick's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Spent {
-    /// It ran, at a place that samples tell.
+    /// It ran, at a sampled place.
     Ran,
-    /// It ran, and the kernel got it memory that was not there.
+    /// It ran in a page fault.
     Faulted,
-    /// It had a CPU, and no sample tells where it was.
+    /// It had a CPU, but no samples.
     Unsampled,
     /// It had no CPU.
     Without(Reason),
-    /// It was due and had not begun.
+    /// It was due but had not begun.
     Late,
 }
 
 impl Spent {
-    /// Of which kind it is: a page fault is one cause, whether the CPU or the disk works for it.
+    /// The cause. A page fault is one cause, whether it uses the CPU or waits for a disk.
     pub fn kind(self) -> Spent {
         if self == Spent::Faulted { Spent::Without(Reason::PageFault) } else { self }
     }
 
-    /// A word or two for it, as JSON and the frames of graphs have it.
+    /// Its name in JSON and graphs.
     pub fn name(self) -> &'static str {
         match self {
             Spent::Ran => "on a CPU",
@@ -55,7 +55,7 @@ impl Spent {
         }
     }
 
-    /// The same for people, as the beginning of what is said of a stall.
+    /// Its name in sentences.
     pub fn words(self) -> &'static str {
         match self {
             Spent::Ran => "work on a CPU",

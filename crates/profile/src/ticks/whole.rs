@@ -1,5 +1,5 @@
-//! The whole server in a recording: its threads as one [`Stream`], in which the tick is looked for by the same code as on a live server; and,
-//! where a runtime moves the tick between threads, these threads as if they were one.
+//! The whole server of a recording: its threads as one [`Stream`], so that the code for live servers finds the tick. If a runtime moves the tick
+//! between threads, these threads count as one.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::stretch::{Stretch, sleeps, stretches};
 use crate::offcpu::OffCpuInterval;
 use crate::recording::{Recording, Span};
 
-/// What these threads did, as far as their intervals without a CPU say it.
+/// The stream of these threads, from their off-CPU intervals.
 pub fn stream<'a>(recording: &Recording, lives: impl Iterator<Item = (&'a u32, &'a Vec<OffCpuInterval>)>) -> Stream {
     let wake = |one: &Stretch| Wake {
         start_ns: one.start_ns,
@@ -39,7 +39,7 @@ pub fn stream<'a>(recording: &Recording, lives: impl Iterator<Item = (&'a u32, &
     Stream { from_ns, to_ns, threads, ..Stream::default() }
 }
 
-/// The intervals of a thread; of several threads those in which none had a CPU.
+/// The intervals of a thread, or of several threads the times in which none had a CPU.
 pub fn merged_or_own(lives: &BTreeMap<u32, Vec<OffCpuInterval>>, tids: &[u32]) -> Vec<OffCpuInterval> {
     match tids {
         [tid] => lives.get(tid).cloned().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! `Image`: the parts of a program's or library's file that say how to leave its functions. Of a file on disk only these parts are read. Files
-//! are anybody's: each part has a bound, and what can't be is an error.
+//! `Image`: the unwind tables of a program or library. Only these parts of a file are read. Files are untrusted: each part has a size limit, and
+//! invalid ones are errors.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
@@ -11,11 +11,11 @@ use crate::binaries::NotFound;
 type Header = FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
 
-/// The tables of the largest programs are a tenth of this.
+/// The longest part. The tables of the largest programs are a tenth of this.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
-/// More than is ever unpacked.
+/// The most bytes after decompression.
 const MINI_BYTES_MAX: u64 = 32 << 20;
-/// More parts than a linked program has. The name of each is read.
+/// The most sections, because the name of each is read.
 const SECTIONS_MAX: usize = 4096;
 const SEGMENTS_MAX: usize = 4096;
 /// A build id is of 20 bytes, mostly; notes with one are short.
@@ -24,16 +24,16 @@ const NOTES_BYTES_MAX: u64 = 1 << 20;
 /// A file that can't be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// Nobody has it here.
+    /// The file was not found.
     #[error(transparent)]
     NotFound(#[from] NotFound),
-    /// It is none.
+    /// It is not an ELF file.
     #[error("it is not a 64-bit ELF file of this byte order")]
     NoElf,
-    /// A part of it lies.
+    /// A part of it is invalid.
     #[error("its {0} is unreadable")]
     Part(&'static str),
-    /// It has more of something than can be.
+    /// A part of it is too large.
     #[error("its {0} is implausibly large")]
     TooLarge(&'static str),
     /// It has no table.
@@ -41,7 +41,7 @@ pub enum Unusable {
     NoTable,
 }
 
-/// A piece of the file, as it is mapped to be run.
+/// A segment of the file with code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     offset: u64,
@@ -58,13 +58,13 @@ pub(super) struct Part {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What is of use of a file.
+/// The parts of a file for unwinding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Image {
     segments: Vec<Segment>,
     /// `.eh_frame`.
     pub(super) eh_frame: Option<Part>,
-    /// `.eh_frame_hdr`, which finds in it.
+    /// `.eh_frame_hdr`, its index.
     pub(super) eh_frame_hdr: Option<Part>,
     /// `.debug_frame`.
     pub(super) debug_frame: Option<Part>,
@@ -141,7 +141,7 @@ impl Image {
                 }
                 _ => continue,
             };
-            // Packed ones are of debug information of languages that keep frame pointers.
+            // Compressed ones occur only for languages that keep frame pointers.
             let is_packed = section.sh_flags(ENDIAN).contains(elf::SHF_COMPRESSED);
             if section.sh_type(ENDIAN) == elf::SHT_NOBITS || is_packed {
                 continue;
@@ -171,7 +171,7 @@ impl Image {
         self
     }
 
-    /// Whether anything in it says how to leave a function.
+    /// Whether it has any unwind table.
     pub(super) fn has_table(&self) -> bool {
         self.eh_frame.is_some() || self.debug_frame.is_some()
     }

@@ -1,5 +1,4 @@
-//! What says how to leave the functions of a recorded program or library: its file, its separate debug information, and the kernel's own piece
-//! of every program, which is in no file.
+//! Finds the unwind tables of a recorded program or library: in its file, in its debug file, and in the vDSO, which has no file.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -10,12 +9,12 @@ use crate::binaries::{Links, Lookup, NotFound, Sought, mini_debug_info, separate
 use crate::recording::{Machine, Mapping};
 use crate::stack::Module;
 
-/// The kernel's own piece of every program: code that reads clocks.
+/// The name of the vDSO.
 pub(super) const VDSO: &str = "[vdso]";
-/// It has two pages.
+/// The most bytes of the vDSO, which has two pages.
 const VDSO_BYTES_MAX: u64 = 1 << 20;
 
-/// The image of a module, that a process has mapped there.
+/// The image of a module that a process has mapped.
 ///
 /// # Errors
 /// If it is nowhere, or of no use.
@@ -30,7 +29,7 @@ pub(super) fn image(module: &Module, mapping: Mapping, machine: &Machine, lookup
     if image.has_table() {
         return Ok(image);
     }
-    // What one has been stripped of is mapped nowhere.
+    // A debug file has no mapping.
     let links = Links::of(&source).map_err(NotFound::from)?;
     let separate = separate(&links, &path, lookup).and_then(|(separate, _)| Image::parse(&separate).ok());
     image.debug_frame = separate.and_then(|separate| separate.debug_frame).or_else(|| {
@@ -40,7 +39,7 @@ pub(super) fn image(module: &Module, mapping: Mapping, machine: &Machine, lookup
     if image.has_table() { Ok(image) } else { Err(Unusable::NoTable) }
 }
 
-/// Of our own process: it is the same in all, as long as the kernel is.
+/// The vDSO of this process, which is the same in all processes of one kernel.
 fn vdso(machine: &Machine) -> Result<Image, Unusable> {
     let here = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|_| NotFound::Gone)?;
     let is_here = machine.kernel.as_ref().is_none_or(|kernel| kernel == here.trim_end())
@@ -51,7 +50,7 @@ fn vdso(machine: &Machine) -> Result<Image, Unusable> {
     Image::parse(own_vdso()?.as_slice())
 }
 
-/// What our own process has of it.
+/// This process's vDSO.
 pub(super) fn own_vdso() -> Result<Vec<u8>, Unusable> {
     let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| NotFound::Gone)?;
     let (start, end) = maps.lines().find_map(vdso_of).ok_or(NotFound::Gone)?;
@@ -62,7 +61,7 @@ pub(super) fn own_vdso() -> Result<Vec<u8>, Unusable> {
     Ok(bytes)
 }
 
-/// From where up to where it is, if a line of `/proc/PID/maps` is of it.
+/// Its address range, if this line of `/proc/PID/maps` is the vDSO.
 fn vdso_of(line: &str) -> Option<(u64, u64)> {
     let (start, end) = line.strip_suffix(VDSO)?.split_whitespace().next()?.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))

@@ -1,12 +1,11 @@
-//! Following stacks of code without frame pointers, by the registers and the top of the stack that a sample carries.
+//! Unwinds stacks of code without frame pointers, from the registers and the top of the stack in a sample.
 //!
-//! The tables that compilers write for exceptions (`.eh_frame`, `.debug_frame`) say for each address where the caller's registers are. They are
-//! read by `gimli`, one row where an address is first seen; the row, made small, is kept by file and serves every process that has it mapped.
-//! So a process's maps may change as they like, and nothing is built anew. `framehop` does much of this, and is not used: on x86-64 it does not
-//! get through a signal's frame, it guesses by the frame pointer where a table can't be read and does not say so, and an expression in a hostile
-//! file that jumps back never ends.
+//! The tables that compilers write for exceptions (`.eh_frame`, `.debug_frame`) give for each address the place of the caller's registers. `gimli`
+//! reads a row when an address first occurs. The row is cached by file in a compact form for all processes, so changes of mappings cost nothing.
+//! `framehop` does much of this, but is not used: on x86-64 it does not unwind signal frames, it silently guesses by the frame pointer if a table
+//! is unreadable, and an expression of a hostile file may loop forever.
 //!
-//! The kernel's own part of a stack needs none of it: the kernel follows that itself, by its own tables, when it takes the sample.
+//! The kernel unwinds its own part of a stack when it takes the sample.
 
 mod elf;
 mod find;
@@ -23,21 +22,21 @@ use crate::maps::Maps;
 use crate::recording::Machine;
 use crate::stack::Modules;
 
-/// A stack with more frames is cut off: recursion without an end has as many as it is given.
+/// The most frames of a stack, because endless recursion has any number.
 pub const FRAMES_MAX: usize = 1024;
 
-/// What a sample has of a thread in user mode.
+/// The user state of a thread in a sample.
 #[derive(Clone, Copy, Debug)]
 pub struct SampledStack<'a> {
-    /// Where it was recorded.
+    /// The recorded machine.
     pub machine: &'a Machine,
     /// Its process.
     pub pid: u32,
-    /// Its registers, as words, in the order of the bits of `which`.
+    /// Its registers as words, in the order of the bits of `which`.
     pub registers: &'a [u8],
-    /// Which registers (`PERF_REG_X86_*`, `PERF_REG_ARM64_*`).
+    /// The mask of registers (`PERF_REG_X86_*`, `PERF_REG_ARM64_*`).
     pub which: u64,
-    /// Its stack from the stack pointer on, as much as was copied.
+    /// The copied part of its stack, from the stack pointer on.
     pub stack: &'a [u8],
 }
 
@@ -46,18 +45,18 @@ pub struct SampledStack<'a> {
 pub enum End {
     /// Up to its outermost frame.
     Outermost,
-    /// It goes on, and nobody knows where.
+    /// The stack continues, but could not be followed.
     CutOff,
 }
 
-/// Follows stacks.
+/// Unwinds stacks.
 pub trait Unwind {
-    /// Puts the addresses that it was at into `into`, from the innermost on: the first is where it was, each other one lies in the call that
-    /// it has not come back from. None if it can't say.
+    /// Appends the addresses of a stack to `into`, innermost first: the instruction pointer, then an address inside each call. Appends nothing if
+    /// it can't unwind.
     fn unwind(&mut self, sampled: &SampledStack<'_>, maps: &Maps, modules: &Modules, into: &mut Vec<u64>) -> End;
 }
 
-/// Follows none.
+/// Unwinds nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoUnwind;
 

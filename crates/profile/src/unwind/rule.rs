@@ -1,71 +1,71 @@
-//! `Rule`: how to get from a frame's registers to its caller's, as one row of a table says it.
+//! `Rule`: computes the caller's registers from a frame's, by one row of a table.
 
 use gimli::{EndianSlice, EvaluationResult, Expression, LittleEndian, Location, Value};
 
 use super::registers::{Memory, Registers};
 
-/// An expression with more steps than this is not evaluated further: one that jumps back would never end.
+/// The most steps of an expression, which could loop forever.
 const STEPS_MAX: u32 = 256;
 
-/// An expression: where it is in its section, and how long.
+/// An expression: its offset in the section, and its length.
 pub(super) type Place = (usize, usize);
 
-/// How to leave a frame.
+/// How to unwind a frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Rule {
-    /// Where the stack pointer was before the call (the canonical frame address).
+    /// The stack pointer before the call (the canonical frame address).
     pub(super) base: Base,
-    /// Where each register is that is not as it was.
+    /// The place of each saved register.
     pub(super) registers: Vec<(u16, Held)>,
-    /// Where to return to is not said: no call led here.
+    /// There is no return address: this is the outermost frame.
     pub(super) is_outermost: bool,
-    /// The caller was interrupted, it did not call: it is where it was, not behind a call.
+    /// The caller was interrupted, so its address is not a return address.
     pub(super) is_signal: bool,
 }
 
-/// What the stack pointer was.
+/// The rule for the stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Base {
-    /// A register, and so many bytes.
+    /// A register plus an offset.
     Register(u16, i64),
-    /// What an expression gives.
+    /// The value of an expression.
     Expression(Place),
 }
 
-/// Where a caller's register is.
+/// The place of a caller's register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Held {
     /// Lost.
     Nowhere,
-    /// In memory, so far from the base.
+    /// In memory, at this offset from the base.
     At(i64),
-    /// It is the base, and so many bytes.
+    /// The base plus an offset.
     Base(i64),
     /// In another register.
     In(u16),
-    /// In memory, where an expression says.
+    /// In memory, at the value of an expression.
     AtExpression(Place),
-    /// What an expression gives.
+    /// The value of an expression.
     Expression(Place),
     /// This.
     Constant(u64),
 }
 
-/// How a frame was left.
+/// The result of unwinding a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// To its caller, behind the call.
+    /// At its caller, after the call.
     Called,
-    /// To one that it had interrupted.
+    /// At a frame that was interrupted.
     Interrupted,
-    /// Nowhere: it was the outermost.
+    /// It was the outermost frame.
     Outermost,
-    /// To one that nobody knows.
+    /// The caller is unknown.
     Lost,
 }
 
 impl Rule {
-    /// Makes of a frame's registers its caller's, if it has one. `section` is what its expressions are in.
+    /// Replaces a frame's registers with its caller's, if it has one. `section` has the expressions.
     pub(super) fn leave(&self, registers: &mut Registers, memory: Memory<'_>, section: &[u8]) -> Left {
         if self.is_outermost {
             return Left::Outermost;
@@ -87,7 +87,7 @@ impl Rule {
         let architecture = registers.architecture;
         let mut left = *registers;
         left.set(architecture.stack_pointer, base);
-        // Where nothing is said of it, it is still in its register, if it has one: the function has called none yet.
+        // Without a rule, the return address is still in its register, if there is one: the function has made no call yet.
         let mut returns_to = registers.link();
         for (number, held) in &self.registers {
             let value = match *held {
@@ -104,7 +104,7 @@ impl Rule {
             }
             match (value, held) {
                 (Some(value), _) => left.set(*number, value),
-                // What lies below the stack pointer is not copied: of a register that was just given back, a table may say that it is still there.
+                // Memory below the stack pointer is not copied, but a table may still place a just-restored register there.
                 (None, Held::At(offset)) if base.saturating_add_signed(*offset) < memory.start => {}
                 (None, _) => left.forget(*number),
             }

@@ -1,4 +1,4 @@
-//! `Table`: the rules of one file, each made when its address is first asked for.
+//! `Table`: the rules of one file, each computed at the first lookup of its address.
 
 use std::collections::HashMap;
 
@@ -12,26 +12,26 @@ use super::rule::{Base, Held, Rule};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The description of one function in the largest programs has some thousands of bytes: a longer one is made to take time.
+/// The longest description of a function. In the largest programs it has some thousand bytes; a longer one is hostile.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
-/// More addresses than this are not remembered: a recording has fewer in one file.
+/// The most cached addresses; a recording has fewer in one file.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// Which section a rule's expressions are in.
+/// The section of a rule's expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     EhFrame,
     DebugFrame,
 }
 
-/// What is known of an address: the number of its rule, and the section that it is from.
+/// A cached address: its rule's number and section.
 type Known = Option<(u32, Which)>;
 
 /// The rules of a file.
 #[derive(Debug)]
 pub(super) struct Table {
     image: Image,
-    /// Where each function's description is, where the file has no list of them: by the function's first address.
+    /// The descriptions by function address, for files without an index.
     listed: Vec<(u64, usize)>,
     listed_of: Which,
     context: Box<UnwindContext<usize>>,
@@ -66,7 +66,7 @@ impl Table {
         &self.image
     }
 
-    /// The rule at an address of the file, and the section that its expressions are in.
+    /// The rule at an address of the file, and the section of its expressions.
     pub(super) fn rule(&mut self, address: u64) -> Option<(&Rule, &[u8])> {
         let known = match self.known.get(&address) {
             Some(known) => *known,
@@ -158,7 +158,7 @@ fn list_of(part: &Part) -> Option<&[[u8; 8]]> {
     head.starts_with(&FORM).then_some(list.as_chunks().0)?.get(..count)
 }
 
-/// Where in `.eh_frame` the description of an address's function is, if it has one.
+/// The offset of a function's description in `.eh_frame`, if it has one.
 fn offset_in_list(list: &Part, eh_frame: &Part, address: u64) -> Option<usize> {
     let half = |[a, b, c, d]: [u8; 4]| list.address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into());
     let entries = list_of(list)?;
@@ -167,7 +167,7 @@ fn offset_in_list(list: &Part, eh_frame: &Part, address: u64) -> Option<usize> {
     usize::try_from(half([a, b, c, d]).checked_sub(eh_frame.address)?).ok()
 }
 
-/// Where each function's description is, in the order of the functions. What can't be read ends it: lengths lead from one to the next.
+/// The descriptions sorted by function. Damage ends the list, because each length leads to the next.
 fn listed<'a, S: UnwindSection<Slice<'a>>>(section: S, bases: &BaseAddresses) -> Vec<(u64, usize)> {
     let mut found = Vec::new();
     let mut entries = section.entries(bases);
@@ -182,7 +182,7 @@ fn listed<'a, S: UnwindSection<Slice<'a>>>(section: S, bases: &BaseAddresses) ->
     found
 }
 
-/// The row of an address in the description of its function.
+/// The row for an address in its function's description.
 fn row<'a, S: UnwindSection<Slice<'a>>>(
     section: &S,
     entry: &FrameDescriptionEntry<Slice<'a>>,

@@ -1,4 +1,4 @@
-//! `Unwinder`: goes from frame to frame up to the outermost.
+//! `Unwinder`: unwinds from frame to frame up to the outermost.
 
 use std::collections::HashMap;
 
@@ -12,30 +12,30 @@ use crate::maps::{Map, Maps};
 use crate::recording::Mapping;
 use crate::stack::{Module, ModuleId, Modules};
 
-/// A file is not looked for by more processes.
+/// The most processes tried for one file.
 const PROCESSES_MAX: usize = 8;
 
-/// Follows the stacks of one recording: files are known by their numbers there.
+/// Unwinds the stacks of one recording, which numbers the files.
 #[derive(Debug, Default)]
 pub struct Unwinder {
     lookup: Lookup,
     pub(super) tables: HashMap<ModuleId, Result<Table, Unusable>>,
-    /// The processes by which a file was looked for, and not found: another one may have it still.
+    /// Processes through which a file was not found. Another process may still have it.
     tried: HashMap<ModuleId, Vec<u32>>,
 }
 
 impl Unwinder {
-    /// One that knows no file yet.
+    /// An unwinder without files.
     pub fn new() -> Unwinder {
         Unwinder::default()
     }
 
-    /// One that looks for files there.
+    /// An unwinder with this file lookup.
     pub fn looking(lookup: Lookup) -> Unwinder {
         Unwinder { lookup, ..Unwinder::default() }
     }
 
-    /// The files that stacks led through and that can't say how to leave their functions, and why; in the order of their numbers.
+    /// The files without usable tables, with the reasons, sorted by number.
     pub fn unusable(&self) -> Vec<(ModuleId, &Unusable)> {
         let mut found: Vec<_> =
             self.tables.iter().filter_map(|(module, table)| Some((*module, table.as_ref().err()?))).collect();
@@ -43,7 +43,7 @@ impl Unwinder {
         found
     }
 
-    /// Goes to the caller.
+    /// Unwinds to the caller.
     fn leave(&mut self, place: &Place<'_>, registers: &mut Registers, memory: Memory<'_>) -> Left {
         let Some(map) = place.maps.at(place.at) else { return Left::Lost };
         let Some((rule, section)) = self.table(map, place).and_then(|(table, address)| table.rule(address)) else {
@@ -51,13 +51,13 @@ impl Unwinder {
         };
         let before = registers.stack_pointer();
         let left = rule.leave(registers, memory, section);
-        // Each call goes down the stack, so leaving goes up: by at least the return address, where that is on it. A handler of signals may have
-        // a stack of its own, anywhere.
+        // The stack grows down, so the caller's stack pointer is higher, by at least the return address if that is on the stack. A signal handler
+        // may have a stack elsewhere.
         let is_up = registers.stack_pointer() > before || place.is_innermost && registers.stack_pointer() == before;
         if left == Left::Called && !is_up { Left::Lost } else { left }
     }
 
-    /// The table of the file that is mapped there, and the address in it.
+    /// The table of the mapped file, and the address in it.
     fn table(&mut self, map: &Map, place: &Place<'_>) -> Option<(&mut Table, u64)> {
         let module = place.modules.get(map.module)?;
         let is_vdso = module.path == find::VDSO;
@@ -73,7 +73,7 @@ impl Unwinder {
 }
 
 impl Unwinder {
-    /// Looks for the file that is mapped there, unless it was found or sought by this process before.
+    /// Looks for the mapped file, unless it was found, or not found through this process, before.
     fn find(&mut self, map: &Map, module: &Module, sampled: &SampledStack<'_>) {
         if matches!(self.tables.get(&map.module), Some(Ok(_))) {
             return;
@@ -89,13 +89,13 @@ impl Unwinder {
     }
 }
 
-/// Where a stack is being followed.
+/// The state while unwinding a stack.
 struct Place<'a> {
     sampled: &'a SampledStack<'a>,
     maps: &'a Maps,
     modules: &'a Modules,
     at: u64,
-    /// It has called nobody: it ran, or was interrupted.
+    /// The innermost frame, or an interrupted one: its address is not a return address.
     is_innermost: bool,
 }
 
@@ -107,13 +107,13 @@ impl Unwind for Unwinder {
         into.push(place.at);
         while into.len() < FRAMES_MAX {
             match self.leave(&place, &mut registers, memory) {
-                // What is called from lies before what is returned to, which may be of the next function already.
+                // The call is before the return address, which may already belong to the next function.
                 Left::Called => (place.at, place.is_innermost) = (registers.counter.wrapping_sub(1), false),
                 Left::Interrupted => (place.at, place.is_innermost) = (registers.counter, true),
                 Left::Outermost => return End::Outermost,
                 Left::Lost => return End::CutOff,
             }
-            // No code is there: what was taken for a return address is none.
+            // There is no code, so this was not a return address.
             if maps.at(place.at).is_none() {
                 return End::CutOff;
             }
@@ -123,7 +123,8 @@ impl Unwind for Unwinder {
     }
 }
 
-/// Code without a table, as compilers make it at run time: most keep a frame pointer, which points to the caller's, below the return address.
+/// Code without a table, such as code generated at run time. Most of it keeps a frame pointer, which points to the caller's, below the return
+/// address.
 fn by_frame_pointer(registers: &mut Registers, memory: Memory<'_>) -> Left {
     let architecture = registers.architecture;
     let Some(frame) = registers.get(architecture.frame_pointer) else { return Left::Lost };
