@@ -1,5 +1,4 @@
-//! Scopes of a thread that works, sleeps and waits, beside a recording of its switches: what is told must be what the thread's own CPU
-//! time says.
+//! Scopes of a thread that works, sleeps and waits, with a recording of its switches. The answer must match the thread's own CPU time.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,17 +17,16 @@ static CUT: Scope = Scope::new("work, sleep, work");
 static SLEEP: Scope = Scope::new("sleep");
 
 const MS: u64 = 1_000_000;
-/// Times that each scope is entered.
+/// How often each scope is entered.
 const TURNS: u64 = 25;
-/// A pause of the machine spoils some of them, and a whole run now and then.
+/// Pauses of the machine disturb some of them, and sometimes a whole run.
 const RUNS: usize = 3;
 
-/// What a thread itself counted.
+/// The thread's own counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     cpu_ns: u64,
-    /// What a hypervisor took meanwhile and the kernel left out of the CPU time, as some do: then a recording of switches can't tell it from
-    /// running.
+    /// Steal time that the kernel does not count as CPU time. A recording of switches shows it as running.
     stolen_ns: u64,
 }
 
@@ -39,7 +37,7 @@ impl Counted {
     }
 }
 
-/// Works for so much CPU time. Gives the time besides in which the thread did not wait for a CPU either, where the kernel counts that.
+/// Works for this much CPU time. Returns the additional time in which the thread also did not wait for a CPU, if the kernel counts that.
 fn work(ns: u64) -> u64 {
     let delay = RunDelay::of_this_thread().ok();
     let waited_ns = || Some(delay.as_ref()?.read().ok()?.run_delay_ns);
@@ -54,7 +52,7 @@ fn work(ns: u64) -> u64 {
     }
 }
 
-/// What the thread itself counted in a scope, whose body gives what was stolen in it.
+/// The thread's own counts of a scope, whose body returns the steal time.
 fn counted(scope: &'static Scope, body: impl FnOnce() -> u64) -> Counted {
     let _entered = scope.enter();
     let start_ns = thread_cpu_ns();
@@ -82,7 +80,7 @@ fn server() -> [Counted; 2] {
     sums
 }
 
-/// What `body` gives, with a recording of this process's switches meanwhile. None where that can't be recorded: then the check is not judged.
+/// Runs `body` and records this process's switches. None if that is not possible: the check is then not judged.
 fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
     let wishes = Wishes {
         targets: Targets::Processes(vec![std::process::id()]),
@@ -93,12 +91,12 @@ fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
     let (mut memory, mut worker) = (Memory::new(1 << 26), None);
     let mut is_done_since_ns = None;
     let mut goes_on = |_: &Status| {
-        // Begun when the recording has: it is to cover all scopes.
+        // Starts after the recording, which must cover all scopes.
         let running = worker.get_or_insert_with(|| std::thread::spawn(body));
         if running.is_finished() {
             is_done_since_ns.get_or_insert(monotonic_ns());
         }
-        // And a moment more, so that it tells of something after the last scope.
+        // Continues for a moment, so that the recording extends beyond the last scope.
         is_done_since_ns.is_none_or(|since_ns| monotonic_ns() < since_ns + 50 * MS)
     };
     match live::record(&wishes, &mut goes_on, &mut memory) {
@@ -121,13 +119,13 @@ fn row<'a>(answer: &'a Value, scope: &str) -> Option<&'a Value> {
     answer["rows"].as_array()?.iter().find(|row| row["scope"] == scope)
 }
 
-/// Whether what was told is what the thread counted.
+/// Whether the answer matches the thread's counts.
 fn judge(answer: &Value, [worked, cut]: [Counted; 2]) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("{what}: {answer:#}"));
     for (scope, counted) in [("work", worked), ("work, sleep, work", cut)] {
         let Some(row) = row(answer, scope) else { return wrong(scope) };
         let told_ns = row["long"]["total_ns"].as_u64().unwrap_or(0) as f64;
-        // What the hypervisor took is told as running, whether or not it is CPU time to the kernel.
+        // Steal time counts as running, whether or not the kernel counts it as CPU time.
         let most_ns = (counted.cpu_ns + counted.stolen_ns) as f64;
         let is_near = told_ns >= 0.97 * counted.cpu_ns as f64 && told_ns <= 1.03 * most_ns;
         if row["count"] != TURNS || !is_near {
@@ -153,11 +151,11 @@ fn scopes_beside_a_recording_keep_what_their_thread_counted() {
         let Some((sums, bytes)) = recorded(server) else { return Ok(()) };
         std::fs::write(&data, bytes).unwrap();
         let mut recording = scope::recording().unwrap();
-        // What earlier runs recorded is not covered by this one's recording.
+        // Scopes of earlier runs are outside of this recording.
         recording.threads.drain(..runs.next().unwrap());
         std::fs::write(&json, recording.chrome_json()).unwrap();
         let beside = told(&[&json, Path::new("--recording"), &data]);
-        // Without a recording nobody knows how long the thread was away.
+        // Without a recording, the time switched out is unknown.
         let alone = told(&[&json]);
         assert!(alone["covered"] == 0 && row(&alone, "work, sleep, work").is_none(), "{alone:#}");
         let unjudged = ["switched_out", "unknown"].map(|why| alone["unjudged"][why].as_u64().expect(why));

@@ -1,5 +1,4 @@
-//! Ticks of a server on `evenkeel-rt`, told by the marks that the library leaves: this process is the server, and knows which of its ticks
-//! were planted.
+//! Ticks of a server on `evenkeel-rt`, by the library's markers. This process is the server, and knows which slow ticks it planted.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +14,7 @@ const PERIOD: Duration = Duration::from_millis(10);
 /// One tick of so many is planted.
 const EVERY: u64 = 50;
 const PLANTED: u64 = 25;
-/// A machine that is busy elsewhere spoils a run now and then.
+/// A busy machine sometimes disturbs a run.
 const RUNS: usize = 3;
 
 fn work(ns: u64) {
@@ -25,22 +24,22 @@ fn work(ns: u64) {
     }
 }
 
-/// What the server itself saw of the ticks that nothing was planted into.
+/// The server's own counts of ordinary ticks.
 #[derive(Default)]
 struct Ordinary {
     ticks: AtomicU64,
-    /// Those that the machine kept from being done in time.
+    /// Ticks that the machine delayed.
     kept: AtomicU64,
 }
 
 impl Ordinary {
-    /// Whether more than one of twenty was, since this was asked last: nothing is told rightly then.
+    /// Whether more than one in twenty was delayed since the last call. The answer is then not reliable.
     fn were_kept(&self) -> bool {
         self.kept.swap(0, Ordering::Relaxed) * 20 > self.ticks.swap(0, Ordering::Relaxed)
     }
 }
 
-/// Ticks until told to stop.
+/// Ticks until stopped.
 fn server(stop: &AtomicBool, ordinary: &Ordinary) {
     let mut clock =
         TickClock::start(TickSettings { period: PERIOD, align: Align::Never, ..TickSettings::default() }).unwrap();
@@ -58,7 +57,7 @@ fn server(stop: &AtomicBool, ordinary: &Ordinary) {
     }
 }
 
-/// Stops the server however a test ends.
+/// Stops the server when the test ends, also by a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -67,7 +66,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What `profile ticks` says of this process, or that it found no tick. None where it can't be recorded: then the check is not judged.
+/// The answer of `profile ticks` for this process, or that it found no tick. None if recording is not possible: the check is then not judged.
 fn said(more: &[&str]) -> Option<Result<Value, String>> {
     let pid = std::process::id().to_string();
     let mut program = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
@@ -85,14 +84,14 @@ fn said(more: &[&str]) -> Option<Result<Value, String>> {
     Some(Ok(serde_json::from_slice(&output.stdout).unwrap()))
 }
 
-/// Whether most of the ticks that are said to be slow are those that were planted, by the numbers that the server gave them.
+/// Whether most of the reported slow ticks are planted ones, by their numbers.
 fn are_planted(said: &Value) -> Result<(), String> {
     let slow = said["slow"].as_array().unwrap();
     let planted = slow.iter().filter(|tick| tick["number"].as_u64().unwrap() % EVERY == PLANTED).count();
     if planted * 2 > slow.len() { Ok(()) } else { Err(format!("{planted} of {}: {slow:?}", slow.len())) }
 }
 
-/// Fails if what is said is wrong in several runs in which the machine did not keep the server from its time.
+/// Fails if the answer is wrong in several runs in which the machine did not delay the server.
 fn holds(ordinary: &Ordinary, more: &[&str], judge: impl Fn(&Value) -> Result<(), String>) {
     fitness::holds(RUNS, || {
         ordinary.were_kept();
@@ -104,7 +103,7 @@ fn holds(ordinary: &Ordinary, more: &[&str], judge: impl Fn(&Value) -> Result<()
 }
 
 #[test]
-fn a_servers_own_marks_tell_its_ticks() {
+fn the_librarys_markers_give_the_ticks() {
     let _host = HostLock::take();
     let (stop, ordinary) = (AtomicBool::new(false), Ordinary::default());
     std::thread::scope(|scope| {
@@ -117,7 +116,7 @@ fn a_servers_own_marks_tell_its_ticks() {
             assert_eq!(said["ends"].as_str(), Some("at-its-end"));
             are_planted(said)
         };
-        // Its wake-ups tell the same thread, and no mark is looked at.
+        // Wake-ups show the same thread, without markers.
         let by_wakes = |said: &Value| {
             assert_eq!((said["by"].as_str(), said["begins_at"].as_str()), (Some("wakes"), None), "{said}");
             Ok(())

@@ -1,4 +1,4 @@
-//! `profile view` and `profile diff`: of a recording as `perf script` prints it, and of folded stacks.
+//! `profile view` and `profile diff` of `perf script` output and of folded stacks.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -113,7 +113,7 @@ fn files_are_written_by_their_ending_and_over_nothing_unasked() {
 }
 
 #[test]
-fn what_is_no_recording_is_told_with_its_place() {
+fn an_invalid_recording_is_refused_with_the_position() {
     let scene = scene();
     scene.write("bad.folded", "main;f 3\nmain;g x\n");
     scene.write("empty", "");
@@ -123,7 +123,7 @@ fn what_is_no_recording_is_told_with_its_place() {
     }
 }
 
-/// A pipe can be read once: what is in it is not asked for a second time to know what it is.
+/// A pipe can be read only once, so its format must be recognized without a second read.
 #[test]
 fn what_comes_through_a_pipe_is_read_as_the_file_is() {
     let scene = scene();
@@ -139,7 +139,7 @@ fn what_comes_through_a_pipe_is_read_as_the_file_is() {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            // It may be refused before all of it is read; what it says then tells.
+            // evenkeel may refuse it before reading all of it, so the write may fail.
             let _ = piped.stdin.take().unwrap().write_all(scene.read(file).as_bytes());
             let of_pipe = Seen::from(piped.wait_with_output().unwrap());
             assert_eq!(of_pipe.code, 0, "{question} of {file}: {of_pipe}");
@@ -148,9 +148,9 @@ fn what_comes_through_a_pipe_is_read_as_the_file_is() {
     }
 }
 
-/// A table of nothing would say that the process did nothing.
+/// An empty table would look like an idle process.
 #[test]
-fn a_process_that_is_not_there_is_told() {
+fn a_missing_process_is_an_error() {
     let scene = scene();
     let no_such = "4194300: there is no such process";
     let table = [
@@ -172,7 +172,7 @@ fn a_process_that_is_not_there_is_told() {
 }
 
 #[test]
-fn what_is_wrong_with_a_recording_is_said_by_every_question() {
+fn every_question_reports_the_caveats_of_a_recording() {
     let scene = scene();
     let text = scene.read("a.txt");
     scene.write("odd.txt", format!("this is no sample\n{text}"));

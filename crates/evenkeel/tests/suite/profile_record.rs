@@ -1,4 +1,4 @@
-//! `profile record` from outside: what it leaves behind when it is killed, and how a program that is gone is named.
+//! `profile record` as a process: what it leaves when it is killed, and the names of a program that no longer exists.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::wait::{cpu_ns, until};
 
-/// Works for 60 ms of CPU time in a function of its own.
+/// A program that works for 60 ms of CPU time in one function.
 const PROGRAM: &str = r#"
 #include <time.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ fn evenkeel(folder: &Path) -> Command {
     program
 }
 
-/// None where this user may not record, which is recorded as a skip.
+/// None if the user may not record, which counts as a skip.
 fn answer(output: &Output) -> Option<Value> {
     if output.status.code() == Some(3) {
         skipped(String::from_utf8_lossy(&output.stderr));
@@ -52,7 +52,7 @@ fn compiled(folder: &Path, flags: &[&str]) {
     assert!(made.unwrap().success());
 }
 
-/// The share of the function that all its time is in, as `profile view` shows it.
+/// The share of the working function in `profile view`.
 fn share(folder: &Path, options: &[&str]) -> f64 {
     let output = evenkeel(folder).args(["profile", "view", "x.data", "--json"]).args(options).output().unwrap();
     let answer = answer(&output).unwrap();
@@ -63,7 +63,7 @@ fn share(folder: &Path, options: &[&str]) -> f64 {
 
 #[test]
 fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
-    // With a build id, and known by the recording alone.
+    // With a build ID, and without one, where the cache knows only this recording.
     for flags in [["-g", "-Wl,--build-id"], ["-g", "-Wl,--build-id=none"]] {
         let folder = tempfile::tempdir().unwrap();
         compiled(folder.path(), &flags);
@@ -85,12 +85,12 @@ fn a_program_that_is_gone_is_named_by_what_was_kept_at_the_end() {
 fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     compiled(folder.path(), &["-g", "-Wl,--build-id"]);
-    // It is mapped before the recording begins: the kernel tells nothing of it.
+    // It is mapped before the recording begins, so the kernel writes no record of it.
     let program = Running(Command::new("./program").arg("on").current_dir(folder.path()).spawn().unwrap());
     until("the program is at work", || cpu_ns(program.0.id()) > 10_000_000);
     let pid = program.0.id();
     let mut is_recorded = false;
-    // The first samples come a little after the file is there, so a machine that stands still may miss them all.
+    // The first samples come shortly after the file exists, so a pause of the machine may lose them all.
     until("something is recorded", || match recorded_for_a_moment(folder.path(), pid) {
         None => true,
         Some(answer) => {
@@ -107,7 +107,7 @@ fn a_program_that_was_built_anew_is_not_named_by_the_new_one() {
     assert!(before > 0.5, "{before}");
     let (recorded, path) = (folder.path().join("x.data"), folder.path().join("program"));
     compiled(folder.path(), &["-g", "-Wl,--build-id", "-DOTHER", "-fno-pie", "-no-pie"]);
-    // However old it says that it is.
+    // Whatever its modification time.
     let long_ago = std::fs::metadata(&recorded).unwrap().modified().unwrap() - Duration::from_secs(3600);
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
     assert_eq!(share(folder.path(), &["--no-cache"]), 0.0);
@@ -124,14 +124,13 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail where it has ended already.
+        // Both fail if it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A recording of a process that works, until it has had some CPU time and a signal ends the recording. None where this user may not
-/// record.
+/// Records a working process until it has used some CPU time, and ends the recording by a signal. None if the user may not record.
 fn recorded_for_a_moment(folder: &Path, pid: u32) -> Option<Value> {
     let record = ["profile", "record", "--hz", "1000", "--output", "x.data", "--json", "--no-cache", "--pid"];
     let recorder = recorder(folder, &record, pid);

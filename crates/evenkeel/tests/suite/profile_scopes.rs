@@ -1,4 +1,4 @@
-//! `profile scopes` without a recording beside it: nobody knows how long the thread was away, and none of it is made up.
+//! `profile scopes` without a recording: the time switched out is unknown, and evenkeel does not guess it.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ static CUT: Scope = Scope::new("work, sleep, work");
 static SLEEP: Scope = Scope::new("sleep");
 
 const MS: u64 = 1_000_000;
-/// Times that each scope is entered.
+/// How often each scope is entered.
 const TURNS: u64 = 6;
 
 fn work(ns: u64) {
