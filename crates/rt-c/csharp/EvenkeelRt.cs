@@ -19,7 +19,7 @@ namespace Evenkeel
         /// </summary>
         public const uint EVENKEEL_ABI_VERSION = 2;
         /// <summary>
-        ///  In a field of EvenkeelThreadConfig whose zero means a default: ask for nothing.
+        ///  For a field of EvenkeelThreadConfig whose zero means a default: request nothing.
         /// </summary>
         public const ulong EVENKEEL_DO_NOT_ASK = 9223372036854775807;
         /// <summary>
@@ -49,9 +49,9 @@ namespace Evenkeel
 
 
         /// <summary>
-        ///  Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+        ///  Starts to report to the sidecar. The sidecar may start later. EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
         ///
-        ///  Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+        ///  Threads: any; best before evenkeel_thread_new, because a new thread inherits the CPUs of the thread that starts it.
         ///  Free it with evenkeel_agones_free.
         ///
         ///  # Safety
@@ -61,7 +61,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_new(EvenkeelAgonesSettings* asked, EvenkeelAgones** agones);
 
         /// <summary>
-        ///  A tick begins: some nanoseconds. Until the first one no sign of health is given.
+        ///  Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
         ///
         ///  Threads: the one that ticks.
         /// </summary>
@@ -69,7 +69,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_tick(EvenkeelAgones* agones);
 
         /// <summary>
-        ///  Players may come. Comes back at once; the sidecar is asked until it says yes.
+        ///  The server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -77,7 +77,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_ready(EvenkeelAgones* agones);
 
         /// <summary>
-        ///  The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+        ///  Asks Agones to shut the game server down. It returns at once; the thread repeats the request until the sidecar accepts it, and
+        ///  evenkeel_agones_free sends it once more.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -85,7 +86,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_shutdown(EvenkeelAgones* agones);
 
         /// <summary>
-        ///  What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+        ///  Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
         ///
         ///  Threads: any but the one that ticks.
         ///
@@ -96,7 +97,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_game_server(EvenkeelAgones* agones, EvenkeelGameServer* game_server);
 
         /// <summary>
-        ///  How it goes.
+        ///  The state of all requests.
         ///
         ///  Threads: any, at any time.
         ///
@@ -107,7 +108,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_report(EvenkeelAgones* agones, EvenkeelAgonesReport* report);
 
         /// <summary>
-        ///  Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+        ///  Ends its thread and frees it, after two timeouts at the latest. EVENKEEL_STATUS_BUSY while another thread uses it.
         ///
         ///  Threads: any but the one that ticks.
         /// </summary>
@@ -115,10 +116,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_free(EvenkeelAgones* agones);
 
         /// <summary>
-        ///  Starts a clock: the first tick is due a period from here.
+        ///  Starts a clock. The first tick is due one period later.
         ///
-        ///  Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
-        ///  second one that comes meanwhile is told EVENKEEL_STATUS_BUSY, and changes nothing.
+        ///  Threads: any. Free it with evenkeel_clock_free. Unless a function says otherwise, a clock is for one thread at a time: a second
+        ///  thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
         ///
         ///  # Safety
         ///  `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
@@ -127,16 +128,16 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_new(EvenkeelClockSettings* asked, EvenkeelClock** clock);
 
         /// <summary>
-        ///  Frees a clock, and the thread that it took.
+        ///  Frees a clock and the thread handle that it took.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it, and then it is not freed.
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_free(EvenkeelClock* clock);
 
         /// <summary>
-        ///  Gives a thread's set-up into the clock's care: where it is real-time, it becomes an ordinary one for as long as its ticks take
-        ///  more than nine tenths of the time, so that somebody can still log in and stop the server. The thread's handle is none from here on.
+        ///  Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
+        ///  time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
         ///
         ///  Threads: the one that was set up, and that ticks.
         /// </summary>
@@ -144,7 +145,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_take_thread(EvenkeelClock* clock, EvenkeelThread* thread);
 
         /// <summary>
-        ///  What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NO_DATA where it took none.
+        ///  Which settings of the clock's thread are active now. EVENKEEL_STATUS_NO_DATA if it took no thread.
         ///
         ///  Threads: one at a time.
         ///
@@ -155,7 +156,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_thread_report(EvenkeelClock* clock, EvenkeelThreadReport* report);
 
         /// <summary>
-        ///  Waits until the next tick is due, and begins it. A tick that was not said to be done ends here.
+        ///  Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
         ///
         ///  Threads: one at a time; the one that ticks.
         ///
@@ -166,8 +167,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_wait(EvenkeelClock* clock, EvenkeelTick* tick);
 
         /// <summary>
-        ///  For engines that own their loop: begins the next tick if it is due, and EVENKEEL_STATUS_WOULD_BLOCK else; it never waits.
-        ///  evenkeel_clock_next_due tells when to ask.
+        ///  For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
+        ///  evenkeel_clock_next_due returns when to call it.
         ///
         ///  Threads: one at a time; the one that ticks.
         ///
@@ -189,7 +190,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_next_due(EvenkeelClock* clock, ulong* due_ns);
 
         /// <summary>
-        ///  The tick's work is done. EVENKEEL_STATUS_NO_DATA where no tick has begun.
+        ///  Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
         ///  Threads: one at a time; the one that ticks.
         ///
@@ -200,7 +201,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_done(EvenkeelClock* clock, EvenkeelDone* done);
 
         /// <summary>
-        ///  From the next tick on, another period, in nanoseconds: 1,000 to 3,600,000,000,000.
+        ///  Sets another period, from the next tick on, in nanoseconds: 1,000 to 3,600,000,000,000.
         ///
         ///  Threads: one at a time.
         /// </summary>
@@ -208,7 +209,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_set_period(EvenkeelClock* clock, ulong period_ns);
 
         /// <summary>
-        ///  Moves all ticks to come by so many nanoseconds, later or earlier, up to an hour: to where the CPU is ours.
+        ///  Shifts all later ticks by this many nanoseconds, later or earlier, up to an hour.
         ///
         ///  Threads: one at a time.
         /// </summary>
@@ -227,7 +228,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_report(EvenkeelClock* clock, EvenkeelClockReport* report);
 
         /// <summary>
-        ///  From due to begun. EVENKEEL_STATUS_NO_DATA where no tick has begun.
+        ///  From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
         ///  Threads: one at a time.
         ///
@@ -238,7 +239,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_lateness(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  From due to done: what players feel. EVENKEEL_STATUS_NO_DATA where no tick was done.
+        ///  From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: one at a time.
         ///
@@ -249,7 +250,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_due_to_done(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  From begun to done. EVENKEEL_STATUS_NO_DATA where no tick was done.
+        ///  From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: one at a time.
         ///
@@ -260,7 +261,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_work(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  What a status means, in a few English words. A number that is none has a text too.
+        ///  Returns a short English text for a status; also for a number that is not one.
         ///
         ///  Threads: any, at any time. The text lives as long as the library is loaded.
         /// </summary>
@@ -268,8 +269,7 @@ namespace Evenkeel
         public static extern byte* evenkeel_status_text(uint status);
 
         /// <summary>
-        ///  What the last call of the calling thread that was not done said beyond its status: into `buffer`, cut to `size` bytes with its zero.
-        ///  Empty where there is nothing to add.
+        ///  Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if the status says it all.
         ///
         ///  Threads: any; each has its own.
         ///
@@ -280,7 +280,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_last_error(byte* buffer, System.UIntPtr size);
 
         /// <summary>
-        ///  Starts the workers. All memory is taken here.
+        ///  Starts the workers. It allocates all memory here.
         ///
         ///  Threads: any. Free it with evenkeel_jobs_free.
         ///
@@ -293,16 +293,16 @@ namespace Evenkeel
         /// <summary>
         ///  Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_free(EvenkeelJobs* jobs);
 
         /// <summary>
-        ///  Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait: their functions are never called. How
-        ///  many these were into `dropped`. The handle is freed.
+        ///  Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. `dropped`
+        ///  is how many these were. It also frees the handle.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
         ///
         ///  # Safety
         ///  `dropped` is null or may be written.
@@ -311,7 +311,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_discard(EvenkeelJobs* jobs, System.UIntPtr* dropped);
 
         /// <summary>
-        ///  Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+        ///  Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done. This thread runs jobs until then.
         ///
         ///  Threads: one at a time. `body` is called on this one.
         ///
@@ -322,7 +322,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_frame(EvenkeelJobs* jobs, evenkeel_jobs_frame_body_delegate body, void* context);
 
         /// <summary>
-        ///  What the last frame took.
+        ///  The counters of the last frame.
         ///
         ///  Threads: one at a time.
         ///
@@ -333,8 +333,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_last_frame(EvenkeelJobs* jobs, EvenkeelFrameCounters* counters);
 
         /// <summary>
-        ///  What a worker has of its wishes, by its number from 0 on: first those of EvenkeelJobSettings.workers, then the asynchronous ones, then its
-        ///  own_workers. EVENKEEL_STATUS_OUT_OF_RANGE where there are not so many.
+        ///  Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
+        ///  own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
         ///
         ///  Threads: one at a time.
         ///
@@ -345,8 +345,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_worker_report(EvenkeelJobs* jobs, System.UIntPtr number, EvenkeelThreadReport* report);
 
         /// <summary>
-        ///  Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
-        ///  not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+        ///  Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist
+        ///  or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
         ///
         ///  Threads: the one that the frame was given on.
         ///
@@ -357,9 +357,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_frame_push(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_job_delegate job, void* context);
 
         /// <summary>
-        ///  Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
-        ///  EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
-        ///  jobs already.
+        ///  Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
+        ///  EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
         ///
         ///  Threads: the one that the frame was given on.
         ///
@@ -371,9 +370,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_frame_push_after(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_after_job_delegate job, void* context, uint* others, System.UIntPtr others_count, uint* number);
 
         /// <summary>
-        ///  Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
-        ///  beneath it on the stack: there it is EVENKEEL_STATUS_WOULD_BLOCK at once where the other is not done; push what comes after it instead.
-        ///  EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+        ///  Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
+        ///  the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there.
+        ///  EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
         ///
         ///  Threads: the one that the frame was given on.
         /// </summary>
@@ -381,7 +380,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_frame_wait(EvenkeelFrame* frame, uint number);
 
         /// <summary>
-        ///  Whether the job of this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+        ///  Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
         ///
         ///  Threads: the one that the frame was given on.
         ///
@@ -392,8 +391,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_frame_is_done(EvenkeelFrame* frame, uint number, uint* is_done);
 
         /// <summary>
-        ///  Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
-        ///  queue; comes back when all are done.
+        ///  Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
+        ///  when all calls have returned.
         ///
         ///  Threads: the one that the frame was given on.
         ///
@@ -404,7 +403,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_frame_for_each(EvenkeelFrame* frame, uint queue_number, System.UIntPtr count, System.UIntPtr chunk, evenkeel_frame_for_each_each_delegate each, void* context);
 
         /// <summary>
-        ///  Makes what pushes asynchronous jobs.
+        ///  Creates a handle that pushes asynchronous jobs.
         ///
         ///  Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
         ///
@@ -419,7 +418,7 @@ namespace Evenkeel
         ///  system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
         ///  evenkeel_jobs_run_asynchronous does.
         ///
-        ///  Threads: any, at any time; in jobs too.
+        ///  Threads: any, at any time, also in jobs.
         ///
         ///  # Safety
         ///  `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
@@ -428,7 +427,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_asynchronous_push(EvenkeelAsynchronous* asynchronous, uint queue_number, evenkeel_asynchronous_push_job_delegate job, void* context);
 
         /// <summary>
-        ///  Frees what pushes asynchronous jobs; those that were pushed stay.
+        ///  Frees the handle. Jobs that were pushed stay.
         ///
         ///  Threads: any.
         /// </summary>
@@ -436,8 +435,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_asynchronous_free(EvenkeelAsynchronous* asynchronous);
 
         /// <summary>
-        ///  Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
-        ///  there were into `ran`.
+        ///  Runs up to `at_most` asynchronous jobs that no worker takes, for servers without workers, in the time that a tick has left. `ran` is how many it
+        ///  ran. EvenkeelJobSettings.caller_runs_asynchronous allows such jobs.
         ///
         ///  Threads: one at a time.
         ///
@@ -456,8 +455,7 @@ namespace Evenkeel
         public static extern byte* evenkeel_version();
 
         /// <summary>
-        ///  The highest version of structs that the library understands: what the program runs with, as EVENKEEL_ABI_VERSION is what it was
-        ///  compiled with.
+        ///  The ABI version of the running library. EVENKEEL_ABI_VERSION is that of the header that the program was compiled with.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -465,8 +463,8 @@ namespace Evenkeel
         public static extern uint evenkeel_abi_version();
 
         /// <summary>
-        ///  Prepares a struct of this library: all zero, which means defaults, but for its size (in bytes, as the caller's compiler knows it)
-        ///  and version. EVENKEEL_INIT(&amp;structure) does this with the right size.
+        ///  Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&amp;structure) calls it with the
+        ///  right size.
         ///
         ///  Threads: any; the struct is the caller's.
         ///
@@ -477,7 +475,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_init(void* structure, System.UIntPtr size);
 
         /// <summary>
-        ///  The monotonic clock (CLOCK_MONOTONIC) in nanoseconds, which all times of this library are on.
+        ///  The monotonic clock (CLOCK_MONOTONIC), in nanoseconds. All times of this library are on this clock.
         ///
         ///  Threads: any, at any time.
         ///
@@ -754,8 +752,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_event_destroy(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
-        ///  report, and no error.
+        ///  Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is no error but
+        ///  in the report.
         ///
         ///  Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
         ///
@@ -766,7 +764,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_new(EvenkeelMemoryConfig* asked, EvenkeelMemory** memory);
 
         /// <summary>
-        ///  Tells what became of each wish.
+        ///  Returns which settings are active.
         ///
         ///  Threads: one at a time.
         ///
@@ -777,8 +775,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_report(EvenkeelMemory* memory, EvenkeelMemoryReport* report);
 
         /// <summary>
-        ///  For each wish that did not come true a line on what to do about it, into `buffer`; empty where all is well. How many bytes that takes,
-        ///  with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+        ///  Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
+        ///  with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
         ///
         ///  Threads: one at a time. Takes memory: not in a tick.
         ///
@@ -789,8 +787,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_advice(EvenkeelMemory* memory, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
-        ///  EVENKEEL_STATUS_NO_DATA where no tick was done.
+        ///  Call it after each evenkeel_clock_done. Returns the page faults of that tick, for one system call (about 0.3 us), and once a second a
+        ///  read of a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: the one that ticks.
         ///
@@ -801,10 +799,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_after(EvenkeelMemory* memory, EvenkeelClock* clock, EvenkeelTickMemory* tick);
 
         /// <summary>
-        ///  Brings in the pages of some memory that a tick will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and
-        ///  where there is no room.
+        ///  Loads the pages of memory that ticks will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and without
+        ///  free memory.
         ///
-        ///  Threads: any; nobody else writes there meanwhile.
+        ///  Threads: any, while no other thread writes there.
         ///
         ///  # Safety
         ///  `memory` is null or points to `bytes` bytes that may be written.
@@ -813,15 +811,15 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_prefault(void* memory, System.UIntPtr bytes);
 
         /// <summary>
-        ///  Frees it. What was locked stays locked.
+        ///  Frees it. Locked pages stay locked.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_memory_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_memory_free(EvenkeelMemory* memory);
 
         /// <summary>
-        ///  Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+        ///  Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
         ///
         ///  Threads: one at a time; the one that ticks.
         /// </summary>
@@ -829,7 +827,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_checkpoint(EvenkeelClock* clock);
 
         /// <summary>
-        ///  How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+        ///  How the CPU is taken away from the tick's thread, as far as the clock has detected it, and what the clock does about it.
         ///
         ///  Threads: one at a time.
         ///
@@ -840,9 +838,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_quantum(EvenkeelClock* clock, EvenkeelQuantum* quantum);
 
         /// <summary>
-        ///  Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+        ///  Opens the files that it reads, and allocates all memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
         ///
-        ///  Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+        ///  Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
         ///
         ///  # Safety
         ///  `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
@@ -851,7 +849,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_new(EvenkeelRateSettings* asked, EvenkeelRate** rate);
 
         /// <summary>
-        ///  The period that is chosen now, in nanoseconds: to start a clock with.
+        ///  The current period, in nanoseconds, to start a clock with.
         ///
         ///  Threads: one at a time.
         ///
@@ -862,10 +860,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_period(EvenkeelRate* rate, ulong* period_ns);
 
         /// <summary>
-        ///  After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
-        ///  now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NO_DATA where no tick was done.
+        ///  Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
+        ///  clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
-        ///  Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+        ///  Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
         ///
         ///  # Safety
         ///  `period_ns` is null or may be written.
@@ -874,7 +872,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_after(EvenkeelRate* rate, EvenkeelClock* clock, ulong* period_ns);
 
         /// <summary>
-        ///  Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+        ///  Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The clock's period moves into that range at once.
         ///
         ///  Threads: the one that ticks.
         /// </summary>
@@ -882,16 +880,16 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_enter(EvenkeelRate* rate, EvenkeelClock* clock, ulong fastest_ns, ulong slowest_ns);
 
         /// <summary>
-        ///  Tells the rate how the clock's CPU is given in turns, as far as the clock knows by now: the ladder's rungs become multiples of the turns'
-        ///  period, and the clock's period follows. Best after each evenkeel_rate_after.
+        ///  Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
+        ///  follows. Call it after each evenkeel_rate_after.
         ///
         ///  Threads: the one that ticks.
         /// </summary>
-        [DllImport(__DllName, EntryPoint = "evenkeel_rate_take_turns", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_rate_take_turns(EvenkeelRate* rate, EvenkeelClock* clock);
+        [DllImport(__DllName, EntryPoint = "evenkeel_rate_take_slices", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_rate_take_slices(EvenkeelRate* rate, EvenkeelClock* clock);
 
         /// <summary>
-        ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA before the first is over.
+        ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second.
         ///
         ///  Threads: one at a time.
         ///
@@ -902,9 +900,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_load(EvenkeelRate* rate, double* load);
 
         /// <summary>
-        ///  The last change of the period, and why. EVENKEEL_STATUS_NO_DATA where it never changed.
+        ///  The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
         ///
         ///  # Safety
         ///  `change` is null or points to a struct prepared by evenkeel_init.
@@ -915,14 +913,15 @@ namespace Evenkeel
         /// <summary>
         ///  Frees it; the clock keeps its period.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_free(EvenkeelRate* rate);
 
         /// <summary>
-        ///  Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
-        ///  memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+        ///  Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
+        ///  it before the first tick; the first call of a process takes up to 0.3 s. A second call of a thread changes nothing. Once a thread records,
+        ///  every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already.
         ///
         ///  Threads: the one that enters scopes.
         ///
@@ -933,8 +932,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_start_thread(byte* name, System.UIntPtr scopes);
 
         /// <summary>
-        ///  The number of the scope with this name of 1 to 128 bytes: the same one for the same name. Takes a lock and memory, so at the start,
-        ///  not in a tick. EVENKEEL_STATUS_NO_ROOM where 4,096 names are known.
+        ///  Returns the number of the scope with this name of 1 to 128 bytes; the same number for the same name. It takes a lock and allocates, so call it at
+        ///  the start, not in a tick. EVENKEEL_STATUS_NO_ROOM if there are 4,096 names already.
         ///
         ///  Threads: any, at any time.
         ///
@@ -945,8 +944,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_register(byte* name, uint* scope);
 
         /// <summary>
-        ///  Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
-        ///  scopes already; then there is nothing to leave.
+        ///  Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number of no scope, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do not
+        ///  leave it.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -954,8 +953,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_enter(uint scope);
 
         /// <summary>
-        ///  Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
-        ///  nothing is recorded.
+        ///  Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
         ///
         ///  Threads: the one that entered it.
         /// </summary>
@@ -963,10 +961,11 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_leave(uint scope);
 
         /// <summary>
-        ///  What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
-        ///  into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.
+        ///  Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
+        ///  end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads continue meanwhile, so call again with more than `needed`.
+        ///  EVENKEEL_STATUS_NO_DATA if no thread records.
         ///
-        ///  Threads: any, at any time. Takes memory: not in a tick.
+        ///  Threads: any, at any time, but not in a tick: it allocates.
         ///
         ///  # Safety
         ///  `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -975,9 +974,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_chrome_json(byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  The same into a file, which is made or emptied first.
+        ///  Writes the same to a file, which it creates or replaces.
         ///
-        ///  Threads: any, at any time. Takes memory and writes: not in a tick.
+        ///  Threads: any, at any time, but not in a tick: it allocates and writes a file.
         ///
         ///  # Safety
         ///  `path` is null or a text that ends with a zero.
@@ -986,9 +985,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_write_chrome_json(byte* path);
 
         /// <summary>
-        ///  From now on each innermost scope is logged that keeps the CPU for longer than this, in nanoseconds, in threads that
-        ///  evenkeel_scope_start_thread knows. Half the quantum of a sliced CPU is a good beginning. It costs two more readings of the thread's CPU
-        ///  time a scope, about 0.7 us: for finding out, not for every day. Takes the memory that it needs.
+        ///  Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
+        ///  quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -996,7 +994,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_log_long(ulong over_ns);
 
         /// <summary>
-        ///  No scope is logged from now on. Those that were can still be taken.
+        ///  Logs no more scopes. Those in the log can still be taken.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1004,10 +1002,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_stop_long();
 
         /// <summary>
-        ///  Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-        ///  EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
+        ///  Takes the oldest scope of the log. `lost` is how many were lost for lack of room since the last call.
+        ///  EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
         ///
-        ///  Threads: any, at any time. Takes a lock and memory: not in a tick.
+        ///  Threads: any, at any time, but not in a tick: it takes a lock and allocates.
         ///
         ///  # Safety
         ///  `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
@@ -1016,8 +1014,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_take_long(EvenkeelLongScope* long_scope, ulong* lost);
 
         /// <summary>
-        ///  Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
-        ///  EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+        ///  Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
+        ///  EVENKEEL_STATUS_REFUSED if no folder accepts it, or this process has such a session already.
         ///
         ///  Threads: any. Free it with evenkeel_telemetry_free.
         ///
@@ -1029,7 +1027,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_new(EvenkeelTelemetrySettings* asked, EvenkeelTelemetry** telemetry);
 
         /// <summary>
-        ///  Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NO_DATA where none was done.
+        ///  Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: the one that ticks. Takes less than a microsecond.
         /// </summary>
@@ -1037,8 +1035,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_after(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
 
         /// <summary>
-        ///  How the clock's CPU is given, as far as the clock knows by now, is on the page from the next entry on. Best before each
-        ///  evenkeel_telemetry_after.
+        ///  Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
         ///
         ///  Threads: the one that ticks.
         /// </summary>
@@ -1046,7 +1043,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_quantum(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
 
         /// <summary>
-        ///  What a tick cost in memory, as evenkeel_memory_after told, is on the page with the next entry. Before evenkeel_telemetry_after.
+        ///  Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
         ///
         ///  Threads: the one that ticks.
         ///
@@ -1057,7 +1054,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_memory(EvenkeelTelemetry* telemetry, EvenkeelTickMemory* tick);
 
         /// <summary>
-        ///  Counts more of something (EvenkeelCount).
+        ///  Adds to a counter (EvenkeelCount).
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1065,7 +1062,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_add(EvenkeelTelemetry* telemetry, uint what, ulong more);
 
         /// <summary>
-        ///  Says how many there are now (EvenkeelCount): players.
+        ///  Sets a counter (EvenkeelCount), such as players.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1073,7 +1070,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_set(EvenkeelTelemetry* telemetry, uint what, ulong now);
 
         /// <summary>
-        ///  Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+        ///  Writes the path of the page to `path`. `needed` is the number of bytes, with the zero at the end.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1084,7 +1081,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_path(EvenkeelTelemetry* telemetry, byte* path, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+        ///  Writes the page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
         ///
         ///  Threads: any, at any time. Takes memory: not in a tick.
         ///
@@ -1095,9 +1092,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_prometheus(EvenkeelTelemetry* telemetry, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  The pages of all sessions that run on this machine and may be read, as one text for Prometheus, into `text`, and how many bytes that takes,
-        ///  with its zero, into `needed`: one server answers for all. `folder` is where they are; empty: each place where pages are put that were
-        ///  given none. EVENKEEL_STATUS_TOO_SMALL where it does not fit: sessions come and go, so ask with some more than was needed.
+        ///  Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes, with the
+        ///  zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
+        ///  go, so call again with more than `needed`.
         ///
         ///  Threads: any, at any time. Takes memory and reads files: not in a tick.
         ///
@@ -1109,17 +1106,17 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_prometheus_of_all(byte* folder, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Takes the page away.
+        ///  Removes the page.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_free(EvenkeelTelemetry* telemetry);
 
         /// <summary>
-        ///  Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
+        ///  Applies the settings to the calling thread. A setting that the kernel refuses is no error but in the report.
         ///
-        ///  Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
+        ///  Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
         ///
         ///  # Safety
         ///  `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
@@ -1128,7 +1125,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_thread_new(EvenkeelThreadConfig* wishes, EvenkeelThread** thread);
 
         /// <summary>
-        ///  Tells what became of each wish.
+        ///  Returns which settings are active.
         ///
         ///  Threads: any.
         ///
@@ -1139,7 +1136,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_thread_report(EvenkeelThread* thread, EvenkeelThreadReport* report);
 
         /// <summary>
-        ///  Frees it: idle latency is no longer held. What the kernel was told of the thread stays.
+        ///  Frees it, and ends dma_latency_us. The thread's other settings stay.
         ///
         ///  Threads: any.
         /// </summary>
@@ -1328,8 +1325,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_forget_failures(EvenkeelUdp* udp);
 
         /// <summary>
-        ///  From now on every wait for a lock or an event of this library is logged that takes longer than this, in nanoseconds. Half the quantum of
-        ///  a sliced CPU is a good beginning. Takes the memory that it needs; a lock that is free costs no more than before.
+        ///  Logs every wait for a lock or an event of this library that takes longer than this, in nanoseconds, from now on. Start with half the quantum of
+        ///  a sliced CPU. It allocates the log. A lock that is free costs no more than before.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1337,7 +1334,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_waits_log_over(ulong over_ns);
 
         /// <summary>
-        ///  No wait is logged from now on. Those that were can still be taken.
+        ///  Logs no more waits. Those in the log can still be taken.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1345,10 +1342,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_waits_stop_log();
 
         /// <summary>
-        ///  Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-        ///  EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
+        ///  Takes the oldest wait of the log. `lost` is how many were lost for lack of room since the last call.
+        ///  EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
         ///
-        ///  Threads: any, at any time. Takes a lock and memory: not in a tick.
+        ///  Threads: any, at any time, but not in a tick: it takes a lock and allocates.
         ///
         ///  # Safety
         ///  `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
@@ -1360,7 +1357,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Tells the sidecar from a thread of its own.
+    ///  Reports to the sidecar from a thread of its own.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelAgones
@@ -1368,8 +1365,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
-    ///  two seconds without a tick.
+    ///  Settings for Agones. All zero (EVENKEEL_INIT): the port from the environment, and a health message every two seconds, except after two seconds
+    ///  without a tick.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelAgonesSettings
@@ -1387,21 +1384,21 @@ namespace Evenkeel
         /// </summary>
         public uint port;
         /// <summary>
-        ///  A request takes so long at most, in milliseconds, up to 60,000. 0: 1,000.
+        ///  The timeout of a request, in milliseconds, up to 60,000. 0: 1,000.
         /// </summary>
         public uint timeout_ms;
         /// <summary>
-        ///  From one sign of health to the next, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+        ///  The time between health messages, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
         /// </summary>
         public uint health_period_ms;
         /// <summary>
-        ///  Where no tick began for so long, in milliseconds, up to 3,600,000, health is withheld. 0: 2,000.
+        ///  Without a tick for this long, in milliseconds, up to 3,600,000, no health message is sent. 0: 2,000.
         /// </summary>
         public uint stall_ms;
     }
 
     /// <summary>
-    ///  How it goes.
+    ///  The state of all requests.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelAgonesReport
@@ -1415,11 +1412,11 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Signs of health that the sidecar took.
+        ///  Health messages that the sidecar accepted.
         /// </summary>
         public ulong health_sent;
         /// <summary>
-        ///  Signs of health that were withheld, since nothing ticked.
+        ///  Health messages that were not sent, because there was no tick.
         /// </summary>
         public ulong health_withheld;
         /// <summary>
@@ -1435,14 +1432,14 @@ namespace Evenkeel
         /// </summary>
         public uint shutdown;
         /// <summary>
-        ///  Why the last request failed that did, cut to what fits, with a zero at the end; empty where none did.
+        ///  The reason of the last failed request, cut to fit, with a zero at the end; empty if none failed.
         /// </summary>
         public fixed byte last_failure[256];
     }
 
     /// <summary>
-    ///  What the sidecar tells of the game server. Texts have a zero at the end, and are empty where it does not say; a text that does not fit is
-    ///  EVENKEEL_STATUS_TOO_SMALL.
+    ///  The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them. A text that does
+    ///  not fit is EVENKEEL_STATUS_TOO_SMALL.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelGameServer
@@ -1460,7 +1457,7 @@ namespace Evenkeel
         /// </summary>
         public fixed byte name[256];
         /// <summary>
-        ///  Its namespace, in two words since one is C++'s.
+        ///  Its namespace; two words, because `namespace` is a keyword of C++.
         /// </summary>
         public fixed byte name_space[256];
         /// <summary>
@@ -1468,11 +1465,11 @@ namespace Evenkeel
         /// </summary>
         public fixed byte state[64];
         /// <summary>
-        ///  Where players reach it.
+        ///  The address for players.
         /// </summary>
         public fixed byte address[256];
         /// <summary>
-        ///  At which port: its first one. 0 where it has none.
+        ///  Its first port; 0 if it has none.
         /// </summary>
         public uint port;
         /// <summary>
@@ -1490,7 +1487,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  How a clock ticks. All zero (EVENKEEL_INIT): 50 times a second, and what cannot be in time is skipped.
+    ///  Settings of a clock. All zero (EVENKEEL_INIT): 50 ticks a second, and missed ticks are skipped.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelClockSettings
@@ -1512,7 +1509,7 @@ namespace Evenkeel
         /// </summary>
         public uint overrun;
         /// <summary>
-        ///  The most ticks in a row that may be behind their time, for EvenkeelOverrun's CatchUp; else 0.
+        ///  The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
         /// </summary>
         public uint catch_up_at_most;
         /// <summary>
@@ -1540,7 +1537,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  How many came before it, those that were missed included.
+        ///  How many ticks came before it, missed ones included.
         /// </summary>
         public ulong number;
         /// <summary>
@@ -1552,7 +1549,7 @@ namespace Evenkeel
         /// </summary>
         public ulong began_ns;
         /// <summary>
-        ///  How many ticks right before it were missed.
+        ///  How many ticks were missed right before it.
         /// </summary>
         public ulong missed;
     }
@@ -1576,7 +1573,7 @@ namespace Evenkeel
         /// </summary>
         public ulong number;
         /// <summary>
-        ///  When its work was done, in nanoseconds.
+        ///  When its work ended, in nanoseconds.
         /// </summary>
         public ulong done_ns;
         /// <summary>
@@ -1588,7 +1585,7 @@ namespace Evenkeel
         /// </summary>
         public ulong work_ns;
         /// <summary>
-        ///  From due to done, in nanoseconds: what players feel.
+        ///  From due to done, in nanoseconds: the latency that players notice.
         /// </summary>
         public ulong due_to_done_ns;
     }
@@ -1624,13 +1621,13 @@ namespace Evenkeel
         /// </summary>
         public ulong next_due_ns;
         /// <summary>
-        ///  How long before a tick the clock wakes, in nanoseconds; 0 where it does not wait awake.
+        ///  How long before a tick the clock wakes and spins, in nanoseconds; 0 if it never spins.
         /// </summary>
         public ulong margin_ns;
     }
 
     /// <summary>
-    ///  Values in nanoseconds: quantiles within one in a hundred, the ends exact.
+    ///  A distribution in nanoseconds. Quantiles are accurate to 1 %, the smallest and largest values are exact.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelSummary
@@ -1644,7 +1641,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  How many values.
+        ///  The number of values.
         /// </summary>
         public ulong count;
         /// <summary>
@@ -1656,15 +1653,15 @@ namespace Evenkeel
         /// </summary>
         public ulong p50_ns;
         /// <summary>
-        ///  Nine of ten are at or below.
+        ///  The quantile 0.9.
         /// </summary>
         public ulong p90_ns;
         /// <summary>
-        ///  99 of a hundred are at or below.
+        ///  The quantile 0.99.
         /// </summary>
         public ulong p99_ns;
         /// <summary>
-        ///  999 of a thousand are at or below.
+        ///  The quantile 0.999.
         /// </summary>
         public ulong p999_ns;
         /// <summary>
@@ -1690,7 +1687,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A frame that is open: given to its body and to its jobs, each for as long as it runs, on the thread that it runs on.
+    ///  An open frame. Its body and its jobs get it, on their own thread and for as long as they run.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelFrame
@@ -1698,7 +1695,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What the last frame took.
+    ///  The counters of the last frame.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelFrameCounters
@@ -1712,46 +1709,47 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Jobs of the frame that were run.
+        ///  Jobs of the frame that ran.
         /// </summary>
         public ulong jobs;
         /// <summary>
-        ///  Of these, by the thread that opened it.
+        ///  Those that ran on the thread that opened the frame.
         /// </summary>
         public ulong by_caller;
         /// <summary>
-        ///  Of these, by workers.
+        ///  Those that ran on workers.
         /// </summary>
         public ulong by_workers;
         /// <summary>
-        ///  Asynchronous jobs that ended meanwhile.
+        ///  Asynchronous jobs that ended during the frame.
         /// </summary>
         public ulong asynchronous;
         /// <summary>
-        ///  Jobs for which there was no room.
+        ///  Jobs that found their queue full.
         /// </summary>
         public ulong full;
         /// <summary>
-        ///  Threads that were woken.
+        ///  Threads that the caller and workers woke.
         /// </summary>
         public ulong wakes;
         /// <summary>
-        ///  What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
+        ///  How long the thread that opened the frame slept because the remaining jobs ran on other threads, in nanoseconds.
         /// </summary>
         public ulong waited_ns;
         /// <summary>
-        ///  What the jobs took together, by the clock, in nanoseconds.
+        ///  The sum of the jobs' durations, in nanoseconds.
         /// </summary>
         public ulong busy_ns;
         /// <summary>
-        ///  What the longest took, by the clock, in nanoseconds.
+        ///  The duration of the longest job, in nanoseconds.
         /// </summary>
         public ulong longest_job_ns;
     }
 
     /// <summary>
-    ///  What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
-    ///  opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
+    ///  Settings of a job system. All zero (EVENKEEL_INIT): one frame queue, one asynchronous queue, and no workers, so that the thread that opens a
+    ///  frame runs its jobs. Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next
+    ///  number.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelJobSettings
@@ -1765,39 +1763,39 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Threads that take from the frames' queues in their order, and then asynchronous jobs.
+        ///  Threads that take from the frame queues in their order, and then from the asynchronous queue.
         /// </summary>
         public uint workers;
         /// <summary>
-        ///  Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
+        ///  Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 with the others.
         /// </summary>
         public uint asynchronous_workers;
         /// <summary>
-        ///  Queues for frames, up to 8. 0: 1.
+        ///  Frame queues, up to 8. 0: 1.
         /// </summary>
         public uint frame_queues;
         /// <summary>
-        ///  Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
+        ///  The capacity of each frame queue, up to 1,048,576. 0: 1,024.
         /// </summary>
         public uint frame_capacity;
         /// <summary>
-        ///  Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
+        ///  The capacity of the asynchronous queue, up to 1,048,576. 0: 256. A job that does not fit is refused.
         /// </summary>
         public uint asynchronous_capacity;
         /// <summary>
-        ///  Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
+        ///  How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0: 1,024.
         /// </summary>
         public uint linked_max;
         /// <summary>
-        ///  For how many others these may wait together, up to 1,048,576. 0: 4,096.
+        ///  How many dependencies these may have together, up to 1,048,576. 0: 4,096.
         /// </summary>
         public uint waits_max;
         /// <summary>
-        ///  A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
+        ///  A job whose frame queue is full: 0, the pushing thread runs it at once; 1, it is refused.
         /// </summary>
         public uint refuses_when_full;
         /// <summary>
-        ///  A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
+        ///  A thread that finds no job: 0, looks for another for some microseconds if the process has CPUs to spare; 1, sleeps at once.
         /// </summary>
         public uint sleeps_at_once;
         /// <summary>
@@ -1806,18 +1804,18 @@ namespace Evenkeel
         /// </summary>
         public uint caller_runs_asynchronous;
         /// <summary>
-        ///  Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
-        ///  settings. Null where there are none.
+        ///  More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the workers
+        ///  above. Null if there are none.
         /// </summary>
         public EvenkeelWorkerSettings** own_workers;
         /// <summary>
-        ///  How many; with all others up to 63.
+        ///  How many; at most 63 with all others.
         /// </summary>
         public System.UIntPtr own_workers_count;
     }
 
     /// <summary>
-    ///  A worker with queues and a set-up of its own.
+    ///  A worker with its own queues and thread settings.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelWorkerSettings
@@ -1831,7 +1829,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The numbers of the queues that it takes jobs from: of the first that has one, each time.
+        ///  The numbers of the queues that it takes jobs from; each time from the first one that has a job.
         /// </summary>
         public fixed uint queues[9];
         /// <summary>
@@ -1839,7 +1837,7 @@ namespace Evenkeel
         /// </summary>
         public uint queues_count;
         /// <summary>
-        ///  What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
+        ///  The kernel settings of its thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
         /// </summary>
         public EvenkeelThreadConfig* thread;
     }
@@ -1894,7 +1892,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Memory that was set up.
+    ///  Memory settings that are applied.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelMemory
@@ -1902,7 +1900,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
+    ///  Memory settings. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelMemoryConfig
@@ -1924,18 +1922,18 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  Brings in so many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+        ///  Loads this many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
         /// </summary>
         public ulong stack_bytes;
         /// <summary>
-        ///  Brings in so many bytes for the heap, and has glibc keep what is freed, in the whole process: for servers that allocate later on.
+        ///  Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. It is for servers that allocate later.
         ///  0: none.
         /// </summary>
         public ulong heap_bytes;
     }
 
     /// <summary>
-    ///  What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
+    ///  Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelMemoryReport
@@ -1949,7 +1947,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Whether what is mapped now stays in memory.
+        ///  Whether pages that are mapped now stay in memory.
         /// </summary>
         public uint present;
         /// <summary>
@@ -1957,7 +1955,7 @@ namespace Evenkeel
         /// </summary>
         public int present_errno;
         /// <summary>
-        ///  Whether what is mapped later stays. Not asked of the kernel where a limit would make later allocations fail.
+        ///  Whether pages that are mapped later stay. The library does not request it if a limit would make later allocations fail.
         /// </summary>
         public uint future;
         /// <summary>
@@ -1981,13 +1979,13 @@ namespace Evenkeel
         /// </summary>
         public int heap_errno;
         /// <summary>
-        ///  How many bytes this process may lock; UINT64_MAX where nothing limits it.
+        ///  How many bytes this process may lock; UINT64_MAX without a limit.
         /// </summary>
         public ulong lock_limit_bytes;
     }
 
     /// <summary>
-    ///  What a tick cost in memory.
+    ///  Page faults of a tick.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelTickMemory
@@ -2001,22 +1999,22 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Page faults of the tick's thread since the tick before was done that needed no disk; UINT64_MAX where the kernel does not tell.
+        ///  Page faults of the tick's thread without disk access, since the previous tick ended; UINT64_MAX if the kernel does not report them.
         /// </summary>
         public ulong minor_faults;
         /// <summary>
-        ///  Those that waited for a disk; UINT64_MAX where the kernel does not tell.
+        ///  Page faults that waited for a disk; UINT64_MAX if the kernel does not report them.
         /// </summary>
         public ulong major_faults;
         /// <summary>
-        ///  Pages that the whole system read back from swap since the start, brought up to date once a second; UINT64_MAX where the kernel does
-        ///  not tell.
+        ///  Pages that the whole system read back from swap since the start, updated once a second; UINT64_MAX if the kernel does not report
+        ///  them.
         /// </summary>
         public ulong swapped_in;
     }
 
     /// <summary>
-    ///  How the CPU is taken away, and what is done about it.
+    ///  How the CPU is taken away, and what the clock does about it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelQuantum
@@ -2038,19 +2036,19 @@ namespace Evenkeel
         /// </summary>
         public uint alignment;
         /// <summary>
-        ///  At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
+        ///  The period of the slices or of the limit, in nanoseconds; 0 if there is none.
         /// </summary>
         public ulong period_ns;
         /// <summary>
-        ///  How much of the CPU is ours, up to 1; below 0 where that is not known.
+        ///  This machine's or server's share of the CPU, up to 1; below 0 if it is not known.
         /// </summary>
         public double share;
         /// <summary>
-        ///  How often ticks were put elsewhere.
+        ///  How often the clock shifted ticks.
         /// </summary>
         public ulong moves;
         /// <summary>
-        ///  Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
+        ///  Gaps from outside this machine's threads: a hypervisor, or an interrupt.
         /// </summary>
         public ulong gaps_foreign;
         /// <summary>
@@ -2058,20 +2056,19 @@ namespace Evenkeel
         /// </summary>
         public ulong gaps_preempted;
         /// <summary>
-        ///  Gaps of which nobody can say.
+        ///  Gaps with an unknown cause.
         /// </summary>
         public ulong gaps_unknown;
         /// <summary>
-        ///  How often the clock woke in idle time to look; a wake costs some 5 us of CPU time.
+        ///  How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
         /// </summary>
         public ulong probes;
         /// <summary>
-        ///  With slots, a moment at which ours began, in nanoseconds of evenkeel_now_ns's clock: a late one of those that were seen. 0 where there
-        ///  are none.
+        ///  With slices, when a recent one began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are none.
         /// </summary>
         public ulong phase_ns;
         /// <summary>
-        ///  With slots, how sure that is, from 0 to 1; below 0 where there are none.
+        ///  With slices, the confidence in them, from 0 to 1; below 0 if there are none.
         /// </summary>
         public double confidence;
     }
@@ -2099,7 +2096,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  How many changes there were since the start, this one included.
+        ///  The number of changes since the start, this one included.
         /// </summary>
         public ulong changes;
         /// <summary>
@@ -2111,7 +2108,7 @@ namespace Evenkeel
         /// </summary>
         public ulong to_ns;
         /// <summary>
-        ///  One of EvenkeelRateWhy.
+        ///  One of EvenkeelRateReason.
         /// </summary>
         public uint why;
         /// <summary>
@@ -2121,7 +2118,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
+    ///  Settings of a rate. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms; 10 ms only for a phase that requests it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelRateSettings
@@ -2151,17 +2148,17 @@ namespace Evenkeel
         /// </summary>
         public ulong slowest_ns;
         /// <summary>
-        ///  Work over the tick's share of the period that can go on for ever, 0.05 to 1. 0: 0.75.
+        ///  The highest sustainable load: work over the tick's share of the period, 0.05 to 1. 0: 0.75.
         /// </summary>
         public double sustainable;
         /// <summary>
-        ///  With one CPU, the share of it that the system keeps, up to 0.95. 0: 0.5; below 0: none.
+        ///  With one CPU, the share that is left to the system, up to 0.95. 0: 0.5; below 0: none.
         /// </summary>
         public double system_share;
     }
 
     /// <summary>
-    ///  A scope that kept the CPU for long.
+    ///  A scope that used the CPU for long.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelLongScope
@@ -2175,11 +2172,11 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Its name, cut to what fits, with a zero at the end.
+        ///  Its name, cut to fit, with a zero at the end.
         /// </summary>
         public fixed byte name[136];
         /// <summary>
-        ///  Who ran it: the kernel's number of the thread.
+        ///  The kernel's id of the thread that ran it.
         /// </summary>
         public uint thread;
         /// <summary>
@@ -2191,7 +2188,7 @@ namespace Evenkeel
         /// </summary>
         public ulong end_ns;
         /// <summary>
-        ///  The CPU time that it took, in nanoseconds. What a hypervisor took meanwhile is in it where the kernel does not know of that.
+        ///  Its CPU time, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
         /// </summary>
         public ulong cpu_ns;
     }
@@ -2205,7 +2202,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Where a session's page is, and who may read it.
+    ///  Settings of a session's page.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelTelemetrySettings
@@ -2223,7 +2220,7 @@ namespace Evenkeel
         /// </summary>
         public byte* session;
         /// <summary>
-        ///  The folder to put it in. Null: /dev/shm, or $XDG_RUNTIME_DIR where that can't be written to.
+        ///  The folder of the page. Null: /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
         /// </summary>
         public byte* folder;
         /// <summary>
@@ -2237,7 +2234,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A thread that was set up. Some of what it holds ends when it is freed.
+    ///  A thread whose settings are applied. Freeing it ends dma_latency_us; the other settings stay.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelThread
@@ -2245,7 +2242,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
+    ///  Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) helps everywhere and needs no privileges.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelThreadConfig
@@ -2259,28 +2256,28 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Run on these CPUs only, written as the kernel writes lists: "2-3,6". Null: wherever the kernel likes.
+        ///  Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
         /// </summary>
         public byte* cpus;
         /// <summary>
-        ///  The scheduler gives the thread the CPU for so long at a time, in nanoseconds (Linux 6.12 and later). 0: 100,000.
+        ///  The scheduler's time slice, in nanoseconds (Linux 6.12 and later). 0: 100,000.
         /// </summary>
         public ulong slice_ns;
         /// <summary>
-        ///  How much later than asked for the kernel may end a sleep, in nanoseconds. 0: 1.
+        ///  How late the kernel may end a sleep, in nanoseconds. 0: 1.
         /// </summary>
         public ulong timer_slack_ns;
         /// <summary>
-        ///  Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: do not ask.
+        ///  Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: not requested.
         /// </summary>
         public uint fifo_priority;
         /// <summary>
-        ///  Not 0: no CPU goes to sleep so deeply that waking takes longer than dma_latency_us, for as long as the thread is not freed. Costs
-        ///  power; needs a right to /dev/cpu_dma_latency.
+        ///  Not 0: keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed. It costs power, and
+        ///  needs write access to /dev/cpu_dma_latency.
         /// </summary>
         public uint asks_dma_latency;
         /// <summary>
-        ///  In microseconds, 0 to 2,000,000,000; looked at where asks_dma_latency is not 0.
+        ///  In microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
         /// </summary>
         public int dma_latency_us;
         /// <summary>
@@ -2290,7 +2287,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
+    ///  Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelThreadReport
@@ -2312,7 +2309,7 @@ namespace Evenkeel
         /// </summary>
         public int cpus_errno;
         /// <summary>
-        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; a real-time thread has none.
+        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; not requested for a real-time thread.
         /// </summary>
         public uint slice;
         /// <summary>
@@ -2525,11 +2522,11 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
+        ///  What the receive buffer needs for the players that were filled, in bytes; EVENKEEL_UNKNOWN where none were.
         /// </summary>
         public ulong buffer_needed_bytes;
         /// <summary>
-        ///  What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were told.
+        ///  What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were filled.
         /// </summary>
         public ulong buffer_got_bytes;
         /// <summary>
@@ -2607,7 +2604,7 @@ namespace Evenkeel
         public int buffer_forced_errno;
         /// <summary>
         ///  What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
-        ///  that could not be read, or no players were told.
+        ///  that could not be read, or no players were filled.
         /// </summary>
         public ulong rmem_max_bytes;
         /// <summary>
@@ -2818,11 +2815,11 @@ namespace Evenkeel
         /// </summary>
         public uint kind;
         /// <summary>
-        ///  Who waited: the kernel's number of the thread.
+        ///  The kernel's id of the thread that waited.
         /// </summary>
         public uint thread;
         /// <summary>
-        ///  Which lock: the same number for the same one while it lives.
+        ///  The lock's address.
         /// </summary>
         public ulong @lock;
         /// <summary>
@@ -2834,58 +2831,58 @@ namespace Evenkeel
         /// </summary>
         public ulong length_ns;
         /// <summary>
-        ///  For how long the wait was over but the CPU another's, in nanoseconds; UINT64_MAX where the kernel does not count it, and length_ns
-        ///  has it.
+        ///  How long the lock was free but the waiter had no CPU, in nanoseconds; UINT64_MAX if the kernel does not count it, and length_ns
+        ///  includes it.
         /// </summary>
         public ulong no_cpu_ns;
     }
 
 
     /// <summary>
-    ///  How far something is that was asked for.
+    ///  The state of a request.
     /// </summary>
     public enum EvenkeelProgress : uint
     {
         /// <summary>
-        ///  It was not.
+        ///  Not requested.
         /// </summary>
         NotRequested = 0,
         /// <summary>
-        ///  The sidecar has not said yes yet: it is asked again and again.
+        ///  The sidecar has not accepted it yet; the thread repeats it.
         /// </summary>
         Asked = 1,
         /// <summary>
-        ///  The sidecar said yes.
+        ///  The sidecar accepted it.
         /// </summary>
         Done = 2,
     }
 
     /// <summary>
-    ///  What becomes of deadlines that passed while a tick was late: EvenkeelClockSettings.overrun.
+    ///  What happens to deadlines that pass while a tick is late: EvenkeelClockSettings.overrun.
     /// </summary>
     public enum EvenkeelOverrun : uint
     {
         /// <summary>
-        ///  They are missed: the next tick is at the first deadline still to come, and knows how many were missed.
+        ///  They are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
         /// </summary>
         Skip = 0,
         /// <summary>
-        ///  Up to EvenkeelClockSettings.catch_up_at_most are caught up with, one right after another.
+        ///  Up to EvenkeelClockSettings.catch_up_at_most late ticks run right after one another.
         /// </summary>
         CatchUp = 1,
         /// <summary>
-        ///  Time stretches: the next tick is a period after the late one began.
+        ///  Time stretches: the next tick is one period after the late one began.
         /// </summary>
         SlowDown = 2,
     }
 
     /// <summary>
-    ///  Whether the last microseconds before a tick, at most 100, are waited out awake: EvenkeelClockSettings.spinning.
+    ///  Whether the clock spins for the last microseconds before a tick, at most 100: EvenkeelClockSettings.spinning.
     /// </summary>
     public enum EvenkeelSpinning : uint
     {
         /// <summary>
-        ///  Where the process has more than one CPU; little under a limit on its CPU time.
+        ///  If the process has more than one CPU; less under a CPU limit.
         /// </summary>
         WhereThereIsRoom = 0,
         /// <summary>
@@ -2893,22 +2890,22 @@ namespace Evenkeel
         /// </summary>
         Never = 1,
         /// <summary>
-        ///  Always: for a CPU that is known to be the server's own.
+        ///  Always: for a CPU that is reserved for the server.
         /// </summary>
         Always = 2,
     }
 
     /// <summary>
-    ///  Whether the clock may move its ticks in time, to where they are done soonest: EvenkeelClockSettings.align.
+    ///  Whether the clock may shift ticks to where they finish soonest: EvenkeelClockSettings.align.
     /// </summary>
     public enum EvenkeelAlign : uint
     {
         /// <summary>
-        ///  Where it was measured that they are done sooner there.
+        ///  If measurements show that they finish sooner there.
         /// </summary>
         Measured = 0,
         /// <summary>
-        ///  Never: they stay where they were first due.
+        ///  Never: ticks keep their phase.
         /// </summary>
         Never = 1,
     }
@@ -2994,24 +2991,24 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What stays in memory, in EvenkeelMemoryConfig.lock.
+    ///  Which pages stay in memory, in EvenkeelMemoryConfig.lock.
     /// </summary>
     public enum EvenkeelMemoryLock : uint
     {
         /// <summary>
-        ///  All that is mapped now or later, each page from its first touch on: costs no memory that is not used.
+        ///  All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
         /// </summary>
         AllOnFault = 0,
         /// <summary>
-        ///  What the kernel likes.
+        ///  None: the kernel decides.
         /// </summary>
         Nothing = 1,
         /// <summary>
-        ///  All that is mapped now, brought in at once.
+        ///  All that is mapped now, loaded at once.
         /// </summary>
         Present = 2,
         /// <summary>
-        ///  All that is mapped now or later, brought in at once: every thread's whole stack, too.
+        ///  All that is mapped now or later, loaded at once, with the whole stack of every thread.
         /// </summary>
         All = 3,
     }
@@ -3022,23 +3019,23 @@ namespace Evenkeel
     public enum EvenkeelQuantumModel : uint
     {
         /// <summary>
-        ///  Not known: it was not looked for, or not for long enough yet.
+        ///  Not known: the clock has not searched for long enough.
         /// </summary>
         Unknown = 0,
         /// <summary>
-        ///  It is ours.
+        ///  It is not taken away.
         /// </summary>
         None = 1,
         /// <summary>
-        ///  At set times, as a hypervisor does that gives each virtual CPU a slot.
+        ///  At fixed times, by a hypervisor that gives each virtual CPU a slice.
         /// </summary>
         FixedSlot = 2,
         /// <summary>
-        ///  When a budget has run out, until it is filled again.
+        ///  When a CPU limit's quota is used up, until its next period.
         /// </summary>
         TokenBucket = 3,
         /// <summary>
-        ///  At no times that could be told.
+        ///  At irregular times.
         /// </summary>
         Irregular = 4,
     }
@@ -3053,19 +3050,19 @@ namespace Evenkeel
         /// </summary>
         Free = 0,
         /// <summary>
-        ///  It wakes in idle time to see what is late.
+        ///  It searches for gaps in idle time.
         /// </summary>
         Looking = 1,
         /// <summary>
-        ///  It has ticks at several places, to see where they are done soonest.
+        ///  It runs ticks at several phases, to find where they finish soonest.
         /// </summary>
         Trying = 2,
         /// <summary>
-        ///  Ticks are held where they were done soonest.
+        ///  It keeps ticks at the best phase.
         /// </summary>
         Held = 3,
         /// <summary>
-        ///  There are slots, and no place among them: the period of the ticks does not fit theirs.
+        ///  There are slices, and the tick period does not fit theirs.
         /// </summary>
         NoMultiple = 4,
     }
@@ -3073,10 +3070,10 @@ namespace Evenkeel
     /// <summary>
     ///  Why a period changed, in EvenkeelRateChange.why.
     /// </summary>
-    public enum EvenkeelRateWhy : uint
+    public enum EvenkeelRateReason : uint
     {
         /// <summary>
-        ///  Ticks need more of their share of the period than can go on.
+        ///  Ticks need too much of their share of the period.
         /// </summary>
         Work = 0,
         /// <summary>
@@ -3088,19 +3085,19 @@ namespace Evenkeel
         /// </summary>
         Waited = 2,
         /// <summary>
-        ///  A limit on CPU time held the server up.
+        ///  A CPU limit stopped the server.
         /// </summary>
         Throttled = 3,
         /// <summary>
-        ///  Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
+        ///  Other threads of the server's control group waited for a CPU, and the ticks are part of the cause.
         /// </summary>
         Pressure = 4,
         /// <summary>
-        ///  The rest of the system waited for a CPU, and the ticks are a good part of why.
+        ///  The rest of the system waited for a CPU, and the ticks are part of the cause.
         /// </summary>
         Starved = 5,
         /// <summary>
-        ///  For long enough there was room for more.
+        ///  There was room for a shorter period for long enough.
         /// </summary>
         Calm = 6,
         /// <summary>
@@ -3108,34 +3105,34 @@ namespace Evenkeel
         /// </summary>
         Phase = 7,
         /// <summary>
-        ///  The CPU's turns were found, moved or gone.
+        ///  The time slices of the CPU changed.
         /// </summary>
         TimeSlices = 8,
     }
 
     /// <summary>
-    ///  What became of a wish, in the fields of EvenkeelThreadReport.
+    ///  Whether a setting is active, in the fields of EvenkeelThreadReport.
     /// </summary>
     public enum EvenkeelApplyStatus : uint
     {
         /// <summary>
-        ///  It was not wished.
+        ///  Not requested.
         /// </summary>
         NotRequested = 0,
         /// <summary>
-        ///  It is in force: read back where the kernel tells.
+        ///  Active; read back if the kernel allows that.
         /// </summary>
         Active = 1,
         /// <summary>
-        ///  The kernel refused, with the error number beside.
+        ///  The kernel refused it. The next field has the error number.
         /// </summary>
         Refused = 2,
         /// <summary>
-        ///  It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
+        ///  It was active, and is off for now: the tick used nearly all of its CPU, and the rest of the machine would have starved.
         /// </summary>
         Suspended = 3,
         /// <summary>
-        ///  The kernel took it and does nothing with it.
+        ///  The kernel accepted it without effect.
         /// </summary>
         NoEffect = 4,
     }
@@ -3173,7 +3170,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  What was waited for, in EvenkeelLongWait.kind.
+    ///  The kind of the lock, in EvenkeelLongWait.kind.
     /// </summary>
     public enum EvenkeelWaitKind : uint
     {

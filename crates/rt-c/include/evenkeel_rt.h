@@ -18,7 +18,7 @@
 // The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
 #define EVENKEEL_ABI_VERSION 2
 
-// In a field of EvenkeelThreadConfig whose zero means a default: ask for nothing.
+// For a field of EvenkeelThreadConfig whose zero means a default: request nothing.
 #define EVENKEEL_DO_NOT_ASK 9223372036854775807
 
 // A number that the kernel does not tell.
@@ -76,15 +76,15 @@ typedef uint32_t EvenkeelStatus;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Whether the clock may move its ticks in time, to where they are done soonest: EvenkeelClockSettings.align.
+// Whether the clock may shift ticks to where they finish soonest: EvenkeelClockSettings.align.
 enum EvenkeelAlign
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // Where it was measured that they are done sooner there.
+    // If measurements show that they finish sooner there.
     EVENKEEL_ALIGN_MEASURED = 0,
-    // Never: they stay where they were first due.
+    // Never: ticks keep their phase.
     EVENKEEL_ALIGN_NEVER = 1,
 };
 #ifndef __cplusplus
@@ -103,13 +103,13 @@ enum EvenkeelAlignment
  {
     // Nothing.
     EVENKEEL_ALIGNMENT_FREE = 0,
-    // It wakes in idle time to see what is late.
+    // It searches for gaps in idle time.
     EVENKEEL_ALIGNMENT_LOOKING = 1,
-    // It has ticks at several places, to see where they are done soonest.
+    // It runs ticks at several phases, to find where they finish soonest.
     EVENKEEL_ALIGNMENT_TRYING = 2,
-    // Ticks are held where they were done soonest.
+    // It keeps ticks at the best phase.
     EVENKEEL_ALIGNMENT_HELD = 3,
-    // There are slots, and no place among them: the period of the ticks does not fit theirs.
+    // There are slices, and the tick period does not fit theirs.
     EVENKEEL_ALIGNMENT_NO_MULTIPLE = 4,
 };
 #ifndef __cplusplus
@@ -120,25 +120,25 @@ typedef uint32_t EvenkeelAlignment;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What is counted on a session's page.
+// The counters of a session's page.
 enum EvenkeelCount
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // Jobs that were run.
+    // Jobs that ran.
     EVENKEEL_COUNT_JOBS = 0,
-    // Datagrams that came.
+    // Datagrams received.
     EVENKEEL_COUNT_PACKETS_IN = 1,
-    // Datagrams that were sent.
+    // Datagrams sent.
     EVENKEEL_COUNT_PACKETS_OUT = 2,
-    // Bytes in those that came.
+    // Bytes received in datagrams.
     EVENKEEL_COUNT_BYTES_IN = 3,
-    // Bytes in those that were sent.
+    // Bytes sent in datagrams.
     EVENKEEL_COUNT_BYTES_OUT = 4,
-    // Datagrams that were lost for want of room, of either direction.
+    // Datagrams lost for lack of room, in either direction.
     EVENKEEL_COUNT_DROPS = 5,
-    // Players that are there now; it goes up and down.
+    // Players in the session now; it goes up and down.
     EVENKEEL_COUNT_PLAYERS = 6,
 };
 #ifndef __cplusplus
@@ -149,21 +149,21 @@ typedef uint32_t EvenkeelCount;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What became of a wish, in the fields of EvenkeelThreadReport.
+// Whether a setting is active, in the fields of EvenkeelThreadReport.
 enum EvenkeelApplyStatus
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // It was not wished.
+    // Not requested.
     EVENKEEL_APPLY_STATUS_NOT_REQUESTED = 0,
-    // It is in force: read back where the kernel tells.
+    // Active; read back if the kernel allows that.
     EVENKEEL_APPLY_STATUS_ACTIVE = 1,
-    // The kernel refused, with the error number beside.
+    // The kernel refused it. The next field has the error number.
     EVENKEEL_APPLY_STATUS_REFUSED = 2,
-    // It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
+    // It was active, and is off for now: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     EVENKEEL_APPLY_STATUS_SUSPENDED = 3,
-    // The kernel took it and does nothing with it.
+    // The kernel accepted it without effect.
     EVENKEEL_APPLY_STATUS_NO_EFFECT = 4,
 };
 #ifndef __cplusplus
@@ -174,19 +174,19 @@ typedef uint32_t EvenkeelApplyStatus;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What stays in memory, in EvenkeelMemoryConfig.lock.
+// Which pages stay in memory, in EvenkeelMemoryConfig.lock.
 enum EvenkeelMemoryLock
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // All that is mapped now or later, each page from its first touch on: costs no memory that is not used.
+    // All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
     EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT = 0,
-    // What the kernel likes.
+    // None: the kernel decides.
     EVENKEEL_MEMORY_LOCK_NOTHING = 1,
-    // All that is mapped now, brought in at once.
+    // All that is mapped now, loaded at once.
     EVENKEEL_MEMORY_LOCK_PRESENT = 2,
-    // All that is mapped now or later, brought in at once: every thread's whole stack, too.
+    // All that is mapped now or later, loaded at once, with the whole stack of every thread.
     EVENKEEL_MEMORY_LOCK_ALL = 3,
 };
 #ifndef __cplusplus
@@ -197,17 +197,17 @@ typedef uint32_t EvenkeelMemoryLock;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What becomes of deadlines that passed while a tick was late: EvenkeelClockSettings.overrun.
+// What happens to deadlines that pass while a tick is late: EvenkeelClockSettings.overrun.
 enum EvenkeelOverrun
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // They are missed: the next tick is at the first deadline still to come, and knows how many were missed.
+    // They are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
     EVENKEEL_OVERRUN_SKIP = 0,
-    // Up to EvenkeelClockSettings.catch_up_at_most are caught up with, one right after another.
+    // Up to EvenkeelClockSettings.catch_up_at_most late ticks run right after one another.
     EVENKEEL_OVERRUN_CATCH_UP = 1,
-    // Time stretches: the next tick is a period after the late one began.
+    // Time stretches: the next tick is one period after the late one began.
     EVENKEEL_OVERRUN_SLOW_DOWN = 2,
 };
 #ifndef __cplusplus
@@ -218,17 +218,17 @@ typedef uint32_t EvenkeelOverrun;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// How far something is that was asked for.
+// The state of a request.
 enum EvenkeelProgress
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // It was not.
+    // Not requested.
     EVENKEEL_PROGRESS_NOT_REQUESTED = 0,
-    // The sidecar has not said yes yet: it is asked again and again.
+    // The sidecar has not accepted it yet; the thread repeats it.
     EVENKEEL_PROGRESS_ASKED = 1,
-    // The sidecar said yes.
+    // The sidecar accepted it.
     EVENKEEL_PROGRESS_DONE = 2,
 };
 #ifndef __cplusplus
@@ -245,15 +245,15 @@ enum EvenkeelQuantumModel
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // Not known: it was not looked for, or not for long enough yet.
+    // Not known: the clock has not searched for long enough.
     EVENKEEL_QUANTUM_MODEL_UNKNOWN = 0,
-    // It is ours.
+    // It is not taken away.
     EVENKEEL_QUANTUM_MODEL_NONE = 1,
-    // At set times, as a hypervisor does that gives each virtual CPU a slot.
+    // At fixed times, by a hypervisor that gives each virtual CPU a slice.
     EVENKEEL_QUANTUM_MODEL_FIXED_SLOT = 2,
-    // When a budget has run out, until it is filled again.
+    // When a CPU limit's quota is used up, until its next period.
     EVENKEEL_QUANTUM_MODEL_TOKEN_BUCKET = 3,
-    // At no times that could be told.
+    // At irregular times.
     EVENKEEL_QUANTUM_MODEL_IRREGULAR = 4,
 };
 #ifndef __cplusplus
@@ -265,49 +265,49 @@ typedef uint32_t EvenkeelQuantumModel;
 #endif // __cplusplus
 
 // Why a period changed, in EvenkeelRateChange.why.
-enum EvenkeelRateWhy
+enum EvenkeelRateReason
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // Ticks need more of their share of the period than can go on.
-    EVENKEEL_RATE_WHY_WORK = 0,
+    // Ticks need too much of their share of the period.
+    EVENKEEL_RATE_REASON_WORK = 0,
     // Ticks were missed.
-    EVENKEEL_RATE_WHY_MISSED = 1,
+    EVENKEEL_RATE_REASON_MISSED = 1,
     // The tick's thread waited for a CPU too long.
-    EVENKEEL_RATE_WHY_WAITED = 2,
-    // A limit on CPU time held the server up.
-    EVENKEEL_RATE_WHY_THROTTLED = 3,
-    // Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
-    EVENKEEL_RATE_WHY_PRESSURE = 4,
-    // The rest of the system waited for a CPU, and the ticks are a good part of why.
-    EVENKEEL_RATE_WHY_STARVED = 5,
-    // For long enough there was room for more.
-    EVENKEEL_RATE_WHY_CALM = 6,
+    EVENKEEL_RATE_REASON_WAITED = 2,
+    // A CPU limit stopped the server.
+    EVENKEEL_RATE_REASON_THROTTLED = 3,
+    // Other threads of the server's control group waited for a CPU, and the ticks are part of the cause.
+    EVENKEEL_RATE_REASON_PRESSURE = 4,
+    // The rest of the system waited for a CPU, and the ticks are part of the cause.
+    EVENKEEL_RATE_REASON_STARVED = 5,
+    // There was room for a shorter period for long enough.
+    EVENKEEL_RATE_REASON_CALM = 6,
     // Another phase of the game.
-    EVENKEEL_RATE_WHY_PHASE = 7,
-    // The CPU's turns were found, moved or gone.
-    EVENKEEL_RATE_WHY_TIME_SLICES = 8,
+    EVENKEEL_RATE_REASON_PHASE = 7,
+    // The time slices of the CPU changed.
+    EVENKEEL_RATE_REASON_TIME_SLICES = 8,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
-typedef enum EvenkeelRateWhy EvenkeelRateWhy;
+typedef enum EvenkeelRateReason EvenkeelRateReason;
 #else
-typedef uint32_t EvenkeelRateWhy;
+typedef uint32_t EvenkeelRateReason;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Whether the last microseconds before a tick, at most 100, are waited out awake: EvenkeelClockSettings.spinning.
+// Whether the clock spins for the last microseconds before a tick, at most 100: EvenkeelClockSettings.spinning.
 enum EvenkeelSpinning
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // Where the process has more than one CPU; little under a limit on its CPU time.
+    // If the process has more than one CPU; less under a CPU limit.
     EVENKEEL_SPINNING_WHERE_THERE_IS_ROOM = 0,
     // Never.
     EVENKEEL_SPINNING_NEVER = 1,
-    // Always: for a CPU that is known to be the server's own.
+    // Always: for a CPU that is reserved for the server.
     EVENKEEL_SPINNING_ALWAYS = 2,
 };
 #ifndef __cplusplus
@@ -318,7 +318,7 @@ typedef uint32_t EvenkeelSpinning;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What was waited for, in EvenkeelLongWait.kind.
+// The kind of the lock, in EvenkeelLongWait.kind.
 enum EvenkeelWaitKind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -371,7 +371,7 @@ typedef uint32_t EvenkeelIoBackend;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// Tells the sidecar from a thread of its own.
+// Reports to the sidecar from a thread of its own.
 typedef struct EvenkeelAgones EvenkeelAgones;
 
 // Pushes asynchronous jobs, from any thread.
@@ -380,13 +380,13 @@ typedef struct EvenkeelAsynchronous EvenkeelAsynchronous;
 // Ticks at absolute times.
 typedef struct EvenkeelClock EvenkeelClock;
 
-// A frame that is open: given to its body and to its jobs, each for as long as it runs, on the thread that it runs on.
+// An open frame. Its body and its jobs get it, on their own thread and for as long as they run.
 typedef struct EvenkeelFrame EvenkeelFrame;
 
 // Workers and their queues.
 typedef struct EvenkeelJobs EvenkeelJobs;
 
-// Memory that was set up.
+// Memory settings that are applied.
 typedef struct EvenkeelMemory EvenkeelMemory;
 
 // Chooses the period of a clock.
@@ -395,14 +395,14 @@ typedef struct EvenkeelRate EvenkeelRate;
 // A session's page.
 typedef struct EvenkeelTelemetry EvenkeelTelemetry;
 
-// A thread that was set up. Some of what it holds ends when it is freed.
+// A thread whose settings are applied. Freeing it ends dma_latency_us; the other settings stay.
 typedef struct EvenkeelThread EvenkeelThread;
 
 // A server's socket.
 typedef struct EvenkeelUdp EvenkeelUdp;
 
-// How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
-// two seconds without a tick.
+// Settings for Agones. All zero (EVENKEEL_INIT): the port from the environment, and a health message every two seconds, except after two seconds
+// without a tick.
 typedef struct EvenkeelAgonesSettings {
     // Of this struct, in bytes.
     uint32_t size;
@@ -410,16 +410,16 @@ typedef struct EvenkeelAgonesSettings {
     uint32_t version;
     // The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
     uint32_t port;
-    // A request takes so long at most, in milliseconds, up to 60,000. 0: 1,000.
+    // The timeout of a request, in milliseconds, up to 60,000. 0: 1,000.
     uint32_t timeout_ms;
-    // From one sign of health to the next, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+    // The time between health messages, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
     uint32_t health_period_ms;
-    // Where no tick began for so long, in milliseconds, up to 3,600,000, health is withheld. 0: 2,000.
+    // Without a tick for this long, in milliseconds, up to 3,600,000, no health message is sent. 0: 2,000.
     uint32_t stall_ms;
 } EvenkeelAgonesSettings;
 
-// What the sidecar tells of the game server. Texts have a zero at the end, and are empty where it does not say; a text that does not fit is
-// EVENKEEL_STATUS_TOO_SMALL.
+// The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them. A text that does
+// not fit is EVENKEEL_STATUS_TOO_SMALL.
 typedef struct EvenkeelGameServer {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
@@ -427,27 +427,27 @@ typedef struct EvenkeelGameServer {
     uint32_t version;
     // Its name.
     char name[256];
-    // Its namespace, in two words since one is C++'s.
+    // Its namespace; two words, because `namespace` is a keyword of C++.
     char name_space[256];
     // Such as "Ready" or "Allocated".
     char state[64];
-    // Where players reach it.
+    // The address for players.
     char address[256];
-    // At which port: its first one. 0 where it has none.
+    // Its first port; 0 if it has none.
     uint32_t port;
     // How many ports it has.
     uint32_t ports_count;
 } EvenkeelGameServer;
 
-// How it goes.
+// The state of all requests.
 typedef struct EvenkeelAgonesReport {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Signs of health that the sidecar took.
+    // Health messages that the sidecar accepted.
     uint64_t health_sent;
-    // Signs of health that were withheld, since nothing ticked.
+    // Health messages that were not sent, because there was no tick.
     uint64_t health_withheld;
     // Requests of any kind that failed.
     uint64_t failures;
@@ -455,11 +455,11 @@ typedef struct EvenkeelAgonesReport {
     uint32_t ready;
     // EvenkeelProgress of evenkeel_agones_shutdown.
     uint32_t shutdown;
-    // Why the last request failed that did, cut to what fits, with a zero at the end; empty where none did.
+    // The reason of the last failed request, cut to fit, with a zero at the end; empty if none failed.
     char last_failure[256];
 } EvenkeelAgonesReport;
 
-// How a clock ticks. All zero (EVENKEEL_INIT): 50 times a second, and what cannot be in time is skipped.
+// Settings of a clock. All zero (EVENKEEL_INIT): 50 ticks a second, and missed ticks are skipped.
 typedef struct EvenkeelClockSettings {
     // Of this struct, in bytes.
     uint32_t size;
@@ -469,7 +469,7 @@ typedef struct EvenkeelClockSettings {
     uint64_t period_ns;
     // One of EvenkeelOverrun.
     uint32_t overrun;
-    // The most ticks in a row that may be behind their time, for EvenkeelOverrun's CatchUp; else 0.
+    // The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
     uint32_t catch_up_at_most;
     // One of EvenkeelSpinning.
     uint32_t spinning;
@@ -477,7 +477,7 @@ typedef struct EvenkeelClockSettings {
     uint32_t align;
 } EvenkeelClockSettings;
 
-// What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
+// Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
 typedef struct EvenkeelThreadReport {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
@@ -487,7 +487,7 @@ typedef struct EvenkeelThreadReport {
     uint32_t cpus;
     // Its errno.
     int32_t cpus_errno;
-    // EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; a real-time thread has none.
+    // EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; not requested for a real-time thread.
     uint32_t slice;
     // Its errno.
     int32_t slice_errno;
@@ -511,13 +511,13 @@ typedef struct EvenkeelTick {
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // How many came before it, those that were missed included.
+    // How many ticks came before it, missed ones included.
     uint64_t number;
     // When it was due, in nanoseconds.
     uint64_t due_ns;
     // When it began, in nanoseconds.
     uint64_t began_ns;
-    // How many ticks right before it were missed.
+    // How many ticks were missed right before it.
     uint64_t missed;
 } EvenkeelTick;
 
@@ -529,13 +529,13 @@ typedef struct EvenkeelDone {
     uint32_t version;
     // The tick's number.
     uint64_t number;
-    // When its work was done, in nanoseconds.
+    // When its work ended, in nanoseconds.
     uint64_t done_ns;
     // From due to begun, in nanoseconds.
     uint64_t lateness_ns;
     // From begun to done, in nanoseconds.
     uint64_t work_ns;
-    // From due to done, in nanoseconds: what players feel.
+    // From due to done, in nanoseconds: the latency that players notice.
     uint64_t due_to_done_ns;
 } EvenkeelDone;
 
@@ -553,135 +553,136 @@ typedef struct EvenkeelClockReport {
     uint64_t period_ns;
     // When the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
     uint64_t next_due_ns;
-    // How long before a tick the clock wakes, in nanoseconds; 0 where it does not wait awake.
+    // How long before a tick the clock wakes and spins, in nanoseconds; 0 if it never spins.
     uint64_t margin_ns;
 } EvenkeelClockReport;
 
-// Values in nanoseconds: quantiles within one in a hundred, the ends exact.
+// A distribution in nanoseconds. Quantiles are accurate to 1 %, the smallest and largest values are exact.
 typedef struct EvenkeelSummary {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // How many values.
+    // The number of values.
     uint64_t count;
     // The smallest.
     uint64_t min_ns;
     // The median.
     uint64_t p50_ns;
-    // Nine of ten are at or below.
+    // The quantile 0.9.
     uint64_t p90_ns;
-    // 99 of a hundred are at or below.
+    // The quantile 0.99.
     uint64_t p99_ns;
-    // 999 of a thousand are at or below.
+    // The quantile 0.999.
     uint64_t p999_ns;
     // The largest.
     uint64_t max_ns;
 } EvenkeelSummary;
 
-// What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
+// Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) helps everywhere and needs no privileges.
 typedef struct EvenkeelThreadConfig {
     // Of this struct, in bytes.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Run on these CPUs only, written as the kernel writes lists: "2-3,6". Null: wherever the kernel likes.
+    // Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
     const char *cpus;
-    // The scheduler gives the thread the CPU for so long at a time, in nanoseconds (Linux 6.12 and later). 0: 100,000.
+    // The scheduler's time slice, in nanoseconds (Linux 6.12 and later). 0: 100,000.
     uint64_t slice_ns;
-    // How much later than asked for the kernel may end a sleep, in nanoseconds. 0: 1.
+    // How late the kernel may end a sleep, in nanoseconds. 0: 1.
     uint64_t timer_slack_ns;
-    // Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: do not ask.
+    // Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: not requested.
     uint32_t fifo_priority;
-    // Not 0: no CPU goes to sleep so deeply that waking takes longer than dma_latency_us, for as long as the thread is not freed. Costs
-    // power; needs a right to /dev/cpu_dma_latency.
+    // Not 0: keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed. It costs power, and
+    // needs write access to /dev/cpu_dma_latency.
     uint32_t asks_dma_latency;
-    // In microseconds, 0 to 2,000,000,000; looked at where asks_dma_latency is not 0.
+    // In microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
     int32_t dma_latency_us;
     // 0.
     uint32_t reserved;
 } EvenkeelThreadConfig;
 
-// A worker with queues and a set-up of its own.
+// A worker with its own queues and thread settings.
 typedef struct EvenkeelWorkerSettings {
     // Of this struct, in bytes.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The numbers of the queues that it takes jobs from: of the first that has one, each time.
+    // The numbers of the queues that it takes jobs from; each time from the first one that has a job.
     uint32_t queues[9];
     // How many of these numbers there are, 1 to 9.
     uint32_t queues_count;
-    // What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
+    // The kernel settings of its thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
     const struct EvenkeelThreadConfig *thread;
 } EvenkeelWorkerSettings;
 
-// What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
-// opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
+// Settings of a job system. All zero (EVENKEEL_INIT): one frame queue, one asynchronous queue, and no workers, so that the thread that opens a
+// frame runs its jobs. Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next
+// number.
 typedef struct EvenkeelJobSettings {
     // Of this struct, in bytes.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Threads that take from the frames' queues in their order, and then asynchronous jobs.
+    // Threads that take from the frame queues in their order, and then from the asynchronous queue.
     uint32_t workers;
-    // Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
+    // Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 with the others.
     uint32_t asynchronous_workers;
-    // Queues for frames, up to 8. 0: 1.
+    // Frame queues, up to 8. 0: 1.
     uint32_t frame_queues;
-    // Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
+    // The capacity of each frame queue, up to 1,048,576. 0: 1,024.
     uint32_t frame_capacity;
-    // Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
+    // The capacity of the asynchronous queue, up to 1,048,576. 0: 256. A job that does not fit is refused.
     uint32_t asynchronous_capacity;
-    // Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
+    // How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0: 1,024.
     uint32_t linked_max;
-    // For how many others these may wait together, up to 1,048,576. 0: 4,096.
+    // How many dependencies these may have together, up to 1,048,576. 0: 4,096.
     uint32_t waits_max;
-    // A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
+    // A job whose frame queue is full: 0, the pushing thread runs it at once; 1, it is refused.
     uint32_t refuses_when_full;
-    // A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
+    // A thread that finds no job: 0, looks for another for some microseconds if the process has CPUs to spare; 1, sleeps at once.
     uint32_t sleeps_at_once;
     // A job that is pushed to the asynchronous queue if no worker takes from it: 0, the push fails; 1, it waits until
     // evenkeel_jobs_run_asynchronous runs it.
     uint32_t caller_runs_asynchronous;
-    // Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
-    // settings. Null where there are none.
+    // More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the workers
+    // above. Null if there are none.
     const struct EvenkeelWorkerSettings *const *own_workers;
-    // How many; with all others up to 63.
+    // How many; at most 63 with all others.
     size_t own_workers_count;
 } EvenkeelJobSettings;
 
-// A job, or the body of a frame: gets the frame (null in an asynchronous job) and the context that it was pushed with. It must come back:
-// no exception and no longjmp may leave it.
+// A job, or the body of a frame. It gets the frame (null in an asynchronous job) and the context that it was pushed with. It must return: no
+// exception and no longjmp may leave it.
 typedef void (*EvenkeelJob)(struct EvenkeelFrame *frame, void *context);
 
-// What the last frame took.
+// The counters of the last frame.
 typedef struct EvenkeelFrameCounters {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Jobs of the frame that were run.
+    // Jobs of the frame that ran.
     uint64_t jobs;
-    // Of these, by the thread that opened it.
+    // Those that ran on the thread that opened the frame.
     uint64_t by_caller;
-    // Of these, by workers.
+    // Those that ran on workers.
     uint64_t by_workers;
-    // Asynchronous jobs that ended meanwhile.
+    // Asynchronous jobs that ended during the frame.
     uint64_t asynchronous;
-    // Jobs for which there was no room.
+    // Jobs that found their queue full.
     uint64_t full;
-    // Threads that were woken.
+    // Threads that the caller and workers woke.
     uint64_t wakes;
-    // What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
+    // How long the thread that opened the frame slept because the remaining jobs ran on other threads, in nanoseconds.
     uint64_t waited_ns;
-    // What the jobs took together, by the clock, in nanoseconds.
+    // The sum of the jobs' durations, in nanoseconds.
     uint64_t busy_ns;
-    // What the longest took, by the clock, in nanoseconds.
+    // The duration of the longest job, in nanoseconds.
     uint64_t longest_job_ns;
 } EvenkeelFrameCounters;
 
-// A piece of a loop: gets the number and the context.
+// One step of a loop. It gets the number and the context.
 typedef void (*EvenkeelEach)(size_t number, void *context);
 
 // A lock, in the caller's storage. evenkeel_mutex_init prepares it. Do not copy or move it, and do not lock it twice in one thread.
@@ -709,7 +710,7 @@ typedef struct EvenkeelEvent {
     uint64_t opaque[2];
 } EvenkeelEvent;
 
-// What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
+// Memory settings. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
 typedef struct EvenkeelMemoryConfig {
     // Of this struct, in bytes.
     uint32_t size;
@@ -719,24 +720,24 @@ typedef struct EvenkeelMemoryConfig {
     uint32_t lock;
     // 0.
     uint32_t reserved;
-    // Brings in so many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+    // Loads this many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
     uint64_t stack_bytes;
-    // Brings in so many bytes for the heap, and has glibc keep what is freed, in the whole process: for servers that allocate later on.
+    // Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. It is for servers that allocate later.
     // 0: none.
     uint64_t heap_bytes;
 } EvenkeelMemoryConfig;
 
-// What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
+// Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
 typedef struct EvenkeelMemoryReport {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Whether what is mapped now stays in memory.
+    // Whether pages that are mapped now stay in memory.
     uint32_t present;
     // Its errno.
     int32_t present_errno;
-    // Whether what is mapped later stays. Not asked of the kernel where a limit would make later allocations fail.
+    // Whether pages that are mapped later stay. The library does not request it if a limit would make later allocations fail.
     uint32_t future;
     // Its errno.
     int32_t future_errno;
@@ -748,26 +749,26 @@ typedef struct EvenkeelMemoryReport {
     uint32_t heap;
     // Its errno.
     int32_t heap_errno;
-    // How many bytes this process may lock; UINT64_MAX where nothing limits it.
+    // How many bytes this process may lock; UINT64_MAX without a limit.
     uint64_t lock_limit_bytes;
 } EvenkeelMemoryReport;
 
-// What a tick cost in memory.
+// Page faults of a tick.
 typedef struct EvenkeelTickMemory {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Page faults of the tick's thread since the tick before was done that needed no disk; UINT64_MAX where the kernel does not tell.
+    // Page faults of the tick's thread without disk access, since the previous tick ended; UINT64_MAX if the kernel does not report them.
     uint64_t minor_faults;
-    // Those that waited for a disk; UINT64_MAX where the kernel does not tell.
+    // Page faults that waited for a disk; UINT64_MAX if the kernel does not report them.
     uint64_t major_faults;
-    // Pages that the whole system read back from swap since the start, brought up to date once a second; UINT64_MAX where the kernel does
-    // not tell.
+    // Pages that the whole system read back from swap since the start, updated once a second; UINT64_MAX if the kernel does not report
+    // them.
     uint64_t swapped_in;
 } EvenkeelTickMemory;
 
-// How the CPU is taken away, and what is done about it.
+// How the CPU is taken away, and what the clock does about it.
 typedef struct EvenkeelQuantum {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
@@ -777,28 +778,27 @@ typedef struct EvenkeelQuantum {
     uint32_t model;
     // One of EvenkeelAlignment.
     uint32_t alignment;
-    // At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
+    // The period of the slices or of the limit, in nanoseconds; 0 if there is none.
     uint64_t period_ns;
-    // How much of the CPU is ours, up to 1; below 0 where that is not known.
+    // This machine's or server's share of the CPU, up to 1; below 0 if it is not known.
     double share;
-    // How often ticks were put elsewhere.
+    // How often the clock shifted ticks.
     uint64_t moves;
-    // Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
+    // Gaps from outside this machine's threads: a hypervisor, or an interrupt.
     uint64_t gaps_foreign;
     // Gaps in which another thread had the CPU.
     uint64_t gaps_preempted;
-    // Gaps of which nobody can say.
+    // Gaps with an unknown cause.
     uint64_t gaps_unknown;
-    // How often the clock woke in idle time to look; a wake costs some 5 us of CPU time.
+    // How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
     uint64_t probes;
-    // With slots, a moment at which ours began, in nanoseconds of evenkeel_now_ns's clock: a late one of those that were seen. 0 where there
-    // are none.
+    // With slices, when a recent one began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are none.
     uint64_t phase_ns;
-    // With slots, how sure that is, from 0 to 1; below 0 where there are none.
+    // With slices, the confidence in them, from 0 to 1; below 0 if there are none.
     double confidence;
 } EvenkeelQuantum;
 
-// How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
+// Settings of a rate. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms; 10 ms only for a phase that requests it.
 typedef struct EvenkeelRateSettings {
     // Of this struct, in bytes.
     uint32_t size;
@@ -812,9 +812,9 @@ typedef struct EvenkeelRateSettings {
     uint64_t fastest_ns;
     // The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
     uint64_t slowest_ns;
-    // Work over the tick's share of the period that can go on for ever, 0.05 to 1. 0: 0.75.
+    // The highest sustainable load: work over the tick's share of the period, 0.05 to 1. 0: 0.75.
     double sustainable;
-    // With one CPU, the share of it that the system keeps, up to 0.95. 0: 0.5; below 0: none.
+    // With one CPU, the share that is left to the system, up to 0.95. 0: 0.5; below 0: none.
     double system_share;
 } EvenkeelRateSettings;
 
@@ -824,37 +824,37 @@ typedef struct EvenkeelRateChange {
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // How many changes there were since the start, this one included.
+    // The number of changes since the start, this one included.
     uint64_t changes;
     // The period before, in nanoseconds.
     uint64_t from_ns;
     // The period after, in nanoseconds.
     uint64_t to_ns;
-    // One of EvenkeelRateWhy.
+    // One of EvenkeelRateReason.
     uint32_t why;
     // 0.
     uint32_t reserved;
 } EvenkeelRateChange;
 
-// A scope that kept the CPU for long.
+// A scope that used the CPU for long.
 typedef struct EvenkeelLongScope {
     // Of this struct, in bytes; after a call, as many as were filled.
     uint32_t size;
     // Of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Its name, cut to what fits, with a zero at the end.
+    // Its name, cut to fit, with a zero at the end.
     char name[136];
-    // Who ran it: the kernel's number of the thread.
+    // The kernel's id of the thread that ran it.
     uint32_t thread;
     // 0.
     uint32_t reserved;
     // When it ended, in nanoseconds of evenkeel_now_ns's clock.
     uint64_t end_ns;
-    // The CPU time that it took, in nanoseconds. What a hypervisor took meanwhile is in it where the kernel does not know of that.
+    // Its CPU time, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
     uint64_t cpu_ns;
 } EvenkeelLongScope;
 
-// Where a session's page is, and who may read it.
+// Settings of a session's page.
 typedef struct EvenkeelTelemetrySettings {
     // Of this struct, in bytes.
     uint32_t size;
@@ -862,7 +862,7 @@ typedef struct EvenkeelTelemetrySettings {
     uint32_t version;
     // The session's name, 1 to 64 bytes: any text.
     const char *session;
-    // The folder to put it in. Null: /dev/shm, or $XDG_RUNTIME_DIR where that can't be written to.
+    // The folder of the page. Null: /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
     const char *folder;
     // Not 0: the server's group may read it too, not only its user.
     uint32_t is_for_group;
@@ -1001,9 +1001,9 @@ typedef struct EvenkeelUdpReport {
     uint32_t send_backend;
     // 0.
     uint32_t reserved;
-    // What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
+    // What the receive buffer needs for the players that were filled, in bytes; EVENKEEL_UNKNOWN where none were.
     uint64_t buffer_needed_bytes;
-    // What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were told.
+    // What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were filled.
     uint64_t buffer_got_bytes;
     // Packets that came.
     uint64_t packets_in;
@@ -1043,7 +1043,7 @@ typedef struct EvenkeelUdpReport {
     // Its errno.
     int32_t buffer_forced_errno;
     // What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
-    // that could not be read, or no players were told.
+    // that could not be read, or no players were filled.
     uint64_t rmem_max_bytes;
     // Bytes of the packets that came, without headers.
     uint64_t bytes_in;
@@ -1108,16 +1108,16 @@ typedef struct EvenkeelLongWait {
     uint32_t version;
     // One of EvenkeelWaitKind.
     uint32_t kind;
-    // Who waited: the kernel's number of the thread.
+    // The kernel's id of the thread that waited.
     uint32_t thread;
-    // Which lock: the same number for the same one while it lives.
+    // The lock's address.
     uint64_t lock;
     // When it began, in nanoseconds of CLOCK_MONOTONIC.
     uint64_t start_ns;
     // How long it took, in nanoseconds, without no_cpu_ns.
     uint64_t length_ns;
-    // For how long the wait was over but the CPU another's, in nanoseconds; UINT64_MAX where the kernel does not count it, and length_ns
-    // has it.
+    // How long the lock was free but the waiter had no CPU, in nanoseconds; UINT64_MAX if the kernel does not count it, and length_ns
+    // includes it.
     uint64_t no_cpu_ns;
 } EvenkeelLongWait;
 
@@ -1130,14 +1130,13 @@ extern "C" {
 // Threads: any, at any time. The text lives as long as the library is loaded.
 const char *evenkeel_version(void);
 
-// The highest version of structs that the library understands: what the program runs with, as EVENKEEL_ABI_VERSION is what it was
-// compiled with.
+// The ABI version of the running library. EVENKEEL_ABI_VERSION is that of the header that the program was compiled with.
 //
 // Threads: any, at any time.
 uint32_t evenkeel_abi_version(void);
 
-// Prepares a struct of this library: all zero, which means defaults, but for its size (in bytes, as the caller's compiler knows it)
-// and version. EVENKEEL_INIT(&structure) does this with the right size.
+// Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&structure) calls it with the
+// right size.
 //
 // Threads: any; the struct is the caller's.
 //
@@ -1146,7 +1145,7 @@ uint32_t evenkeel_abi_version(void);
 EvenkeelStatus evenkeel_init(void *structure,
                              size_t size);
 
-// The monotonic clock (CLOCK_MONOTONIC) in nanoseconds, which all times of this library are on.
+// The monotonic clock (CLOCK_MONOTONIC), in nanoseconds. All times of this library are on this clock.
 //
 // Threads: any, at any time.
 //
@@ -1154,9 +1153,9 @@ EvenkeelStatus evenkeel_init(void *structure,
 // `now_ns` is null or may be written.
 EvenkeelStatus evenkeel_now_ns(uint64_t *now_ns);
 
-// Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+// Starts to report to the sidecar. The sidecar may start later. EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
 //
-// Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+// Threads: any; best before evenkeel_thread_new, because a new thread inherits the CPUs of the thread that starts it.
 // Free it with evenkeel_agones_free.
 //
 // # Safety
@@ -1164,22 +1163,23 @@ EvenkeelStatus evenkeel_now_ns(uint64_t *now_ns);
 EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
                                    struct EvenkeelAgones **agones);
 
-// A tick begins: some nanoseconds. Until the first one no sign of health is given.
+// Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
 //
 // Threads: the one that ticks.
 EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
 
-// Players may come. Comes back at once; the sidecar is asked until it says yes.
+// The server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_agones_ready(const struct EvenkeelAgones *agones);
 
-// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+// Asks Agones to shut the game server down. It returns at once; the thread repeats the request until the sidecar accepts it, and
+// evenkeel_agones_free sends it once more.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
 
-// What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+// Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
 //
 // Threads: any but the one that ticks.
 //
@@ -1188,7 +1188,7 @@ EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
 EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
                                            struct EvenkeelGameServer *game_server);
 
-// How it goes.
+// The state of all requests.
 //
 // Threads: any, at any time.
 //
@@ -1196,34 +1196,34 @@ EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_agones_report(const struct EvenkeelAgones *agones, struct EvenkeelAgonesReport *report);
 
-// Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+// Ends its thread and frees it, after two timeouts at the latest. EVENKEEL_STATUS_BUSY while another thread uses it.
 //
 // Threads: any but the one that ticks.
 EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
 
-// Starts a clock: the first tick is due a period from here.
+// Starts a clock. The first tick is due one period later.
 //
-// Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
-// second one that comes meanwhile is told EVENKEEL_STATUS_BUSY, and changes nothing.
+// Threads: any. Free it with evenkeel_clock_free. Unless a function says otherwise, a clock is for one thread at a time: a second
+// thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
 //
 // # Safety
 // `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
 EvenkeelStatus evenkeel_clock_new(const struct EvenkeelClockSettings *asked,
                                   struct EvenkeelClock **clock);
 
-// Frees a clock, and the thread that it took.
+// Frees a clock and the thread handle that it took.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it, and then it is not freed.
+// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
 EvenkeelStatus evenkeel_clock_free(struct EvenkeelClock *clock);
 
-// Gives a thread's set-up into the clock's care: where it is real-time, it becomes an ordinary one for as long as its ticks take
-// more than nine tenths of the time, so that somebody can still log in and stop the server. The thread's handle is none from here on.
+// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
+// time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
 //
 // Threads: the one that was set up, and that ticks.
 EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
                                           struct EvenkeelThread *thread);
 
-// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NO_DATA where it took none.
+// Which settings of the clock's thread are active now. EVENKEEL_STATUS_NO_DATA if it took no thread.
 //
 // Threads: one at a time.
 //
@@ -1231,7 +1231,7 @@ EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, struct EvenkeelThreadReport *report);
 
-// Waits until the next tick is due, and begins it. A tick that was not said to be done ends here.
+// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
 //
 // Threads: one at a time; the one that ticks.
 //
@@ -1239,8 +1239,8 @@ EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, s
 // `tick` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_wait(struct EvenkeelClock *clock, struct EvenkeelTick *tick);
 
-// For engines that own their loop: begins the next tick if it is due, and EVENKEEL_STATUS_WOULD_BLOCK else; it never waits.
-// evenkeel_clock_next_due tells when to ask.
+// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
+// evenkeel_clock_next_due returns when to call it.
 //
 // Threads: one at a time; the one that ticks.
 //
@@ -1257,7 +1257,7 @@ EvenkeelStatus evenkeel_clock_poll(struct EvenkeelClock *clock,
 // `due_ns` is null or may be written.
 EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64_t *due_ns);
 
-// The tick's work is done. EVENKEEL_STATUS_NO_DATA where no tick has begun.
+// Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
 // Threads: one at a time; the one that ticks.
 //
@@ -1265,12 +1265,12 @@ EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64
 // `done` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_done(struct EvenkeelClock *clock, struct EvenkeelDone *done);
 
-// From the next tick on, another period, in nanoseconds: 1,000 to 3,600,000,000,000.
+// Sets another period, from the next tick on, in nanoseconds: 1,000 to 3,600,000,000,000.
 //
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t period_ns);
 
-// Moves all ticks to come by so many nanoseconds, later or earlier, up to an hour: to where the CPU is ours.
+// Shifts all later ticks by this many nanoseconds, later or earlier, up to an hour.
 //
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
@@ -1283,7 +1283,7 @@ EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct EvenkeelClockReport *report);
 
-// From due to begun. EVENKEEL_STATUS_NO_DATA where no tick has begun.
+// From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
 // Threads: one at a time.
 //
@@ -1291,7 +1291,7 @@ EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct E
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
 
-// From due to done: what players feel. EVENKEEL_STATUS_NO_DATA where no tick was done.
+// From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: one at a time.
 //
@@ -1299,7 +1299,7 @@ EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
 
-// From begun to done. EVENKEEL_STATUS_NO_DATA where no tick was done.
+// From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: one at a time.
 //
@@ -1307,13 +1307,12 @@ EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock, str
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_work(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
 
-// What a status means, in a few English words. A number that is none has a text too.
+// Returns a short English text for a status; also for a number that is not one.
 //
 // Threads: any, at any time. The text lives as long as the library is loaded.
 const char *evenkeel_status_text(uint32_t status);
 
-// What the last call of the calling thread that was not done said beyond its status: into `buffer`, cut to `size` bytes with its zero.
-// Empty where there is nothing to add.
+// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if the status says it all.
 //
 // Threads: any; each has its own.
 //
@@ -1322,7 +1321,7 @@ const char *evenkeel_status_text(uint32_t status);
 EvenkeelStatus evenkeel_last_error(char *buffer,
                                    size_t size);
 
-// Starts the workers. All memory is taken here.
+// Starts the workers. It allocates all memory here.
 //
 // Threads: any. Free it with evenkeel_jobs_free.
 //
@@ -1333,28 +1332,30 @@ EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked,
 
 // Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
 
-// Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait: their functions are never called. How
-// many these were into `dropped`. The handle is freed.
+// Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. `dropped`
+// is how many these were. It also frees the handle.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 //
 // # Safety
 // `dropped` is null or may be written.
 EvenkeelStatus evenkeel_jobs_discard(struct EvenkeelJobs *jobs,
                                      size_t *dropped);
 
-// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+// Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done. This thread runs jobs until then.
 //
 // Threads: one at a time. `body` is called on this one.
 //
 // # Safety
 // `body` is null or a function that takes this context.
-EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs, EvenkeelJob body, void *context);
+EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs,
+                                   EvenkeelJob body,
+                                   void *context);
 
-// What the last frame took.
+// The counters of the last frame.
 //
 // Threads: one at a time.
 //
@@ -1362,8 +1363,8 @@ EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs, EvenkeelJob body, 
 // `counters` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
 
-// What a worker has of its wishes, by its number from 0 on: first those of EvenkeelJobSettings.workers, then the asynchronous ones, then its
-// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE where there are not so many.
+// Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
+// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
 //
 // Threads: one at a time.
 //
@@ -1373,8 +1374,8 @@ EvenkeelStatus evenkeel_jobs_worker_report(struct EvenkeelJobs *jobs,
                                            size_t number,
                                            struct EvenkeelThreadReport *report);
 
-// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
-// not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist
+// or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
 //
 // Threads: the one that the frame was given on.
 //
@@ -1385,9 +1386,8 @@ EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
                                    EvenkeelJob job,
                                    void *context);
 
-// Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
-// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
-// jobs already.
+// Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
+// EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
 //
 // Threads: the one that the frame was given on.
 //
@@ -1402,26 +1402,24 @@ EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
                                          size_t others_count,
                                          uint32_t *number);
 
-// Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
-// beneath it on the stack: there it is EVENKEEL_STATUS_WOULD_BLOCK at once where the other is not done; push what comes after it instead.
-// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+// Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
+// the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there.
+// EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
 //
 // Threads: the one that the frame was given on.
 EvenkeelStatus evenkeel_frame_wait(struct EvenkeelFrame *frame,
                                    uint32_t number);
 
-// Whether the job of this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+// Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
 //
 // Threads: the one that the frame was given on.
 //
 // # Safety
 // `is_done` is null or may be written.
-EvenkeelStatus evenkeel_frame_is_done(struct EvenkeelFrame *frame,
-                                      uint32_t number,
-                                      uint32_t *is_done);
+EvenkeelStatus evenkeel_frame_is_done(struct EvenkeelFrame *frame, uint32_t number, uint32_t *is_done);
 
-// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
-// queue; comes back when all are done.
+// Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
+// when all calls have returned.
 //
 // Threads: the one that the frame was given on.
 //
@@ -1434,7 +1432,7 @@ EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
                                        EvenkeelEach each,
                                        void *context);
 
-// Makes what pushes asynchronous jobs.
+// Creates a handle that pushes asynchronous jobs.
 //
 // Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
 //
@@ -1446,7 +1444,7 @@ EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct Evenk
 // system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
 // evenkeel_jobs_run_asynchronous does.
 //
-// Threads: any, at any time; in jobs too.
+// Threads: any, at any time, also in jobs.
 //
 // # Safety
 // `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
@@ -1455,13 +1453,13 @@ EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asy
                                           EvenkeelJob job,
                                           void *context);
 
-// Frees what pushes asynchronous jobs; those that were pushed stay.
+// Frees the handle. Jobs that were pushed stay.
 //
 // Threads: any.
 EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchronous);
 
-// Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
-// there were into `ran`.
+// Runs up to `at_most` asynchronous jobs that no worker takes, for servers without workers, in the time that a tick has left. `ran` is how many it
+// ran. EvenkeelJobSettings.caller_runs_asynchronous allows such jobs.
 //
 // Threads: one at a time.
 //
@@ -1666,8 +1664,8 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event,
 // `event` is null or points to storage of the caller's that may be read and written.
 EvenkeelStatus evenkeel_event_destroy(struct EvenkeelEvent *event);
 
-// Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
-// report, and no error.
+// Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is no error but
+// in the report.
 //
 // Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
 //
@@ -1676,7 +1674,7 @@ EvenkeelStatus evenkeel_event_destroy(struct EvenkeelEvent *event);
 EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryConfig *asked,
                                    struct EvenkeelMemory **memory);
 
-// Tells what became of each wish.
+// Returns which settings are active.
 //
 // Threads: one at a time.
 //
@@ -1684,8 +1682,8 @@ EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryConfig *asked,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_memory_report(struct EvenkeelMemory *memory, struct EvenkeelMemoryReport *report);
 
-// For each wish that did not come true a line on what to do about it, into `buffer`; empty where all is well. How many bytes that takes,
-// with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+// Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
+// with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 //
 // Threads: one at a time. Takes memory: not in a tick.
 //
@@ -1696,8 +1694,8 @@ EvenkeelStatus evenkeel_memory_advice(struct EvenkeelMemory *memory,
                                       size_t size,
                                       size_t *needed);
 
-// After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
-// EVENKEEL_STATUS_NO_DATA where no tick was done.
+// Call it after each evenkeel_clock_done. Returns the page faults of that tick, for one system call (about 0.3 us), and once a second a
+// read of a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: the one that ticks.
 //
@@ -1707,44 +1705,45 @@ EvenkeelStatus evenkeel_memory_after(struct EvenkeelMemory *memory,
                                      struct EvenkeelClock *clock,
                                      struct EvenkeelTickMemory *tick);
 
-// Brings in the pages of some memory that a tick will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and
-// where there is no room.
+// Loads the pages of memory that ticks will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and without
+// free memory.
 //
-// Threads: any; nobody else writes there meanwhile.
+// Threads: any, while no other thread writes there.
 //
 // # Safety
 // `memory` is null or points to `bytes` bytes that may be written.
 EvenkeelStatus evenkeel_memory_prefault(void *memory,
                                         size_t bytes);
 
-// Frees it. What was locked stays locked.
+// Frees it. Locked pages stay locked.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_memory_free(struct EvenkeelMemory *memory);
 
-// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+// Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
 //
 // Threads: one at a time; the one that ticks.
 EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
 
-// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+// How the CPU is taken away from the tick's thread, as far as the clock has detected it, and what the clock does about it.
 //
 // Threads: one at a time.
 //
 // # Safety
 // `quantum` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock, struct EvenkeelQuantum *quantum);
+EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock,
+                                      struct EvenkeelQuantum *quantum);
 
-// Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+// Opens the files that it reads, and allocates all memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
 //
-// Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+// Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
 //
 // # Safety
 // `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
 EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
                                  struct EvenkeelRate **rate);
 
-// The period that is chosen now, in nanoseconds: to start a clock with.
+// The current period, in nanoseconds, to start a clock with.
 //
 // Threads: one at a time.
 //
@@ -1752,10 +1751,10 @@ EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
 // `period_ns` is null or may be written.
 EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
 
-// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
-// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NO_DATA where no tick was done.
+// Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
+// clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
-// Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+// Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
 //
 // # Safety
 // `period_ns` is null or may be written.
@@ -1763,7 +1762,7 @@ EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
                                    struct EvenkeelClock *clock,
                                    uint64_t *period_ns);
 
-// Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The clock's period moves into that range at once.
 //
 // Threads: the one that ticks.
 EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
@@ -1771,14 +1770,14 @@ EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
                                    uint64_t fastest_ns,
                                    uint64_t slowest_ns);
 
-// Tells the rate how the clock's CPU is given in turns, as far as the clock knows by now: the ladder's rungs become multiples of the turns'
-// period, and the clock's period follows. Best after each evenkeel_rate_after.
+// Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
+// follows. Call it after each evenkeel_rate_after.
 //
 // Threads: the one that ticks.
-EvenkeelStatus evenkeel_rate_take_turns(struct EvenkeelRate *rate,
-                                        struct EvenkeelClock *clock);
+EvenkeelStatus evenkeel_rate_take_slices(struct EvenkeelRate *rate,
+                                         struct EvenkeelClock *clock);
 
-// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA before the first is over.
+// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second.
 //
 // Threads: one at a time.
 //
@@ -1787,9 +1786,9 @@ EvenkeelStatus evenkeel_rate_take_turns(struct EvenkeelRate *rate,
 EvenkeelStatus evenkeel_rate_load(struct EvenkeelRate *rate,
                                   double *load);
 
-// The last change of the period, and why. EVENKEEL_STATUS_NO_DATA where it never changed.
+// The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 //
 // # Safety
 // `change` is null or points to a struct prepared by evenkeel_init.
@@ -1797,11 +1796,12 @@ EvenkeelStatus evenkeel_rate_last_change(const struct EvenkeelRate *rate, struct
 
 // Frees it; the clock keeps its period.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
 
-// Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
-// memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+// Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
+// it before the first tick; the first call of a process takes up to 0.3 s. A second call of a thread changes nothing. Once a thread records,
+// every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already.
 //
 // Threads: the one that enters scopes.
 //
@@ -1810,8 +1810,8 @@ EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
 EvenkeelStatus evenkeel_scope_start_thread(const char *name,
                                            size_t scopes);
 
-// The number of the scope with this name of 1 to 128 bytes: the same one for the same name. Takes a lock and memory, so at the start,
-// not in a tick. EVENKEEL_STATUS_NO_ROOM where 4,096 names are known.
+// Returns the number of the scope with this name of 1 to 128 bytes; the same number for the same name. It takes a lock and allocates, so call it at
+// the start, not in a tick. EVENKEEL_STATUS_NO_ROOM if there are 4,096 names already.
 //
 // Threads: any, at any time.
 //
@@ -1820,22 +1820,22 @@ EvenkeelStatus evenkeel_scope_start_thread(const char *name,
 EvenkeelStatus evenkeel_scope_register(const char *name,
                                        uint32_t *scope);
 
-// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
-// scopes already; then there is nothing to leave.
+// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number of no scope, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do not
+// leave it.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
 
-// Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
-// nothing is recorded.
+// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
 //
 // Threads: the one that entered it.
 EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
 
-// What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
-// into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.
+// Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
+// end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads continue meanwhile, so call again with more than `needed`.
+// EVENKEEL_STATUS_NO_DATA if no thread records.
 //
-// Threads: any, at any time. Takes memory: not in a tick.
+// Threads: any, at any time, but not in a tick: it allocates.
 //
 // # Safety
 // `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -1843,38 +1843,36 @@ EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
                                           size_t size,
                                           size_t *needed);
 
-// The same into a file, which is made or emptied first.
+// Writes the same to a file, which it creates or replaces.
 //
-// Threads: any, at any time. Takes memory and writes: not in a tick.
+// Threads: any, at any time, but not in a tick: it allocates and writes a file.
 //
 // # Safety
 // `path` is null or a text that ends with a zero.
 EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
 
-// From now on each innermost scope is logged that keeps the CPU for longer than this, in nanoseconds, in threads that
-// evenkeel_scope_start_thread knows. Half the quantum of a sliced CPU is a good beginning. It costs two more readings of the thread's CPU
-// time a scope, about 0.7 us: for finding out, not for every day. Takes the memory that it needs.
+// Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
+// quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_log_long(uint64_t over_ns);
 
-// No scope is logged from now on. Those that were can still be taken.
+// Logs no more scopes. Those in the log can still be taken.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_stop_long(void);
 
-// Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-// EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
+// Takes the oldest scope of the log. `lost` is how many were lost for lack of room since the last call.
+// EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
 //
-// Threads: any, at any time. Takes a lock and memory: not in a tick.
+// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 //
 // # Safety
 // `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
-EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope,
-                                        uint64_t *lost);
+EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope, uint64_t *lost);
 
-// Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
-// EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+// Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
+// EVENKEEL_STATUS_REFUSED if no folder accepts it, or this process has such a session already.
 //
 // Threads: any. Free it with evenkeel_telemetry_free.
 //
@@ -1884,20 +1882,18 @@ EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope,
 EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
                                       struct EvenkeelTelemetry **telemetry);
 
-// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NO_DATA where none was done.
+// Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: the one that ticks. Takes less than a microsecond.
 EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
                                         const struct EvenkeelClock *clock);
 
-// How the clock's CPU is given, as far as the clock knows by now, is on the page from the next entry on. Best before each
-// evenkeel_telemetry_after.
+// Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
 //
 // Threads: the one that ticks.
-EvenkeelStatus evenkeel_telemetry_quantum(const struct EvenkeelTelemetry *telemetry,
-                                          const struct EvenkeelClock *clock);
+EvenkeelStatus evenkeel_telemetry_quantum(const struct EvenkeelTelemetry *telemetry, const struct EvenkeelClock *clock);
 
-// What a tick cost in memory, as evenkeel_memory_after told, is on the page with the next entry. Before evenkeel_telemetry_after.
+// Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
 //
 // Threads: the one that ticks.
 //
@@ -1906,17 +1902,17 @@ EvenkeelStatus evenkeel_telemetry_quantum(const struct EvenkeelTelemetry *teleme
 EvenkeelStatus evenkeel_telemetry_memory(const struct EvenkeelTelemetry *telemetry,
                                          const struct EvenkeelTickMemory *tick);
 
-// Counts more of something (EvenkeelCount).
+// Adds to a counter (EvenkeelCount).
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_telemetry_add(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t more);
 
-// Says how many there are now (EvenkeelCount): players.
+// Sets a counter (EvenkeelCount), such as players.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t now);
 
-// Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+// Writes the path of the page to `path`. `needed` is the number of bytes, with the zero at the end.
 //
 // Threads: any, at any time.
 //
@@ -1927,7 +1923,7 @@ EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry
                                        size_t size,
                                        size_t *needed);
 
-// The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+// Writes the page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
 //
 // Threads: any, at any time. Takes memory: not in a tick.
 //
@@ -1938,9 +1934,9 @@ EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *tel
                                              size_t size,
                                              size_t *needed);
 
-// The pages of all sessions that run on this machine and may be read, as one text for Prometheus, into `text`, and how many bytes that takes,
-// with its zero, into `needed`: one server answers for all. `folder` is where they are; empty: each place where pages are put that were
-// given none. EVENKEEL_STATUS_TOO_SMALL where it does not fit: sessions come and go, so ask with some more than was needed.
+// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes, with the
+// zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
+// go, so call again with more than `needed`.
 //
 // Threads: any, at any time. Takes memory and reads files: not in a tick.
 //
@@ -1952,21 +1948,21 @@ EvenkeelStatus evenkeel_telemetry_prometheus_of_all(const char *folder,
                                                     size_t size,
                                                     size_t *needed);
 
-// Takes the page away.
+// Removes the page.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
 
-// Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
+// Applies the settings to the calling thread. A setting that the kernel refuses is no error but in the report.
 //
-// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
+// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 //
 // # Safety
 // `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
 EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadConfig *wishes,
                                    struct EvenkeelThread **thread);
 
-// Tells what became of each wish.
+// Returns which settings are active.
 //
 // Threads: any.
 //
@@ -1974,7 +1970,7 @@ EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadConfig *wishes,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struct EvenkeelThreadReport *report);
 
-// Frees it: idle latency is no longer held. What the kernel was told of the thread stays.
+// Frees it, and ends dma_latency_us. The thread's other settings stay.
 //
 // Threads: any.
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
@@ -2133,26 +2129,25 @@ EvenkeelStatus evenkeel_udp_failure(const struct EvenkeelUdp *udp,
 // Threads: any; EVENKEEL_STATUS_BUSY while another receives or sends.
 EvenkeelStatus evenkeel_udp_forget_failures(struct EvenkeelUdp *udp);
 
-// From now on every wait for a lock or an event of this library is logged that takes longer than this, in nanoseconds. Half the quantum of
-// a sliced CPU is a good beginning. Takes the memory that it needs; a lock that is free costs no more than before.
+// Logs every wait for a lock or an event of this library that takes longer than this, in nanoseconds, from now on. Start with half the quantum of
+// a sliced CPU. It allocates the log. A lock that is free costs no more than before.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_waits_log_over(uint64_t over_ns);
 
-// No wait is logged from now on. Those that were can still be taken.
+// Logs no more waits. Those in the log can still be taken.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_waits_stop_log(void);
 
-// Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-// EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
+// Takes the oldest wait of the log. `lost` is how many were lost for lack of room since the last call.
+// EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
 //
-// Threads: any, at any time. Takes a lock and memory: not in a tick.
+// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 //
 // # Safety
 // `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
-EvenkeelStatus evenkeel_waits_take(struct EvenkeelLongWait *wait,
-                                   uint64_t *lost);
+EvenkeelStatus evenkeel_waits_take(struct EvenkeelLongWait *wait, uint64_t *lost);
 
 #ifdef __cplusplus
 }  // extern "C"

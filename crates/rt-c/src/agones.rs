@@ -9,14 +9,14 @@ use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
 
-/// Tells the sidecar from a thread of its own.
+/// Reports to the sidecar from a thread of its own.
 #[derive(Debug)]
 pub struct EvenkeelAgones(());
 
 handles! { EvenkeelAgones, 16 of Agones; }
 
-/// How Agones is told. All zero (EVENKEEL_INIT): at the port that the environment names, a sign of health every two seconds, withheld after
-/// two seconds without a tick.
+/// Settings for Agones. All zero (EVENKEEL_INIT): the port from the environment, and a health message every two seconds, except after two seconds
+/// without a tick.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelAgonesSettings {
@@ -26,27 +26,27 @@ pub struct EvenkeelAgonesSettings {
     pub version: u32,
     /// The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
     pub port: u32,
-    /// A request takes so long at most, in milliseconds, up to 60,000. 0: 1,000.
+    /// The timeout of a request, in milliseconds, up to 60,000. 0: 1,000.
     pub timeout_ms: u32,
-    /// From one sign of health to the next, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+    /// The time between health messages, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
     pub health_period_ms: u32,
-    /// Where no tick began for so long, in milliseconds, up to 3,600,000, health is withheld. 0: 2,000.
+    /// Without a tick for this long, in milliseconds, up to 3,600,000, no health message is sent. 0: 2,000.
     pub stall_ms: u32,
 }
 
-/// How far something is that was asked for.
+/// The state of a request.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelProgress {
-    /// It was not.
+    /// Not requested.
     NotRequested = 0,
-    /// The sidecar has not said yes yet: it is asked again and again.
+    /// The sidecar has not accepted it yet; the thread repeats it.
     Asked = 1,
-    /// The sidecar said yes.
+    /// The sidecar accepted it.
     Done = 2,
 }
 
-/// How it goes.
+/// The state of all requests.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelAgonesReport {
@@ -54,9 +54,9 @@ pub struct EvenkeelAgonesReport {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Signs of health that the sidecar took.
+    /// Health messages that the sidecar accepted.
     pub health_sent: u64,
-    /// Signs of health that were withheld, since nothing ticked.
+    /// Health messages that were not sent, because there was no tick.
     pub health_withheld: u64,
     /// Requests of any kind that failed.
     pub failures: u64,
@@ -64,12 +64,12 @@ pub struct EvenkeelAgonesReport {
     pub ready: u32,
     /// EvenkeelProgress of evenkeel_agones_shutdown.
     pub shutdown: u32,
-    /// Why the last request failed that did, cut to what fits, with a zero at the end; empty where none did.
+    /// The reason of the last failed request, cut to fit, with a zero at the end; empty if none failed.
     pub last_failure: [c_char; 256],
 }
 
-/// What the sidecar tells of the game server. Texts have a zero at the end, and are empty where it does not say; a text that does not fit is
-/// EVENKEEL_STATUS_TOO_SMALL.
+/// The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them. A text that does
+/// not fit is EVENKEEL_STATUS_TOO_SMALL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelGameServer {
@@ -79,13 +79,13 @@ pub struct EvenkeelGameServer {
     pub version: u32,
     /// Its name.
     pub name: [c_char; 256],
-    /// Its namespace, in two words since one is C++'s.
+    /// Its namespace; two words, because `namespace` is a keyword of C++.
     pub name_space: [c_char; 256],
     /// Such as "Ready" or "Allocated".
     pub state: [c_char; 64],
-    /// Where players reach it.
+    /// The address for players.
     pub address: [c_char; 256],
-    /// At which port: its first one. 0 where it has none.
+    /// Its first port; 0 if it has none.
     pub port: u32,
     /// How many ports it has.
     pub ports_count: u32,
@@ -148,9 +148,9 @@ fn cut(place: &mut [c_char], text: &str) {
     let _ = whole(place, &text[..length]);
 }
 
-/// Starts telling the sidecar. That nobody listens yet is no error. EVENKEEL_STATUS_REFUSED where AGONES_SDK_HTTP_PORT is no port.
+/// Starts to report to the sidecar. The sidecar may start later. EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
 ///
-/// Threads: any; best one that was not set up by evenkeel_thread_new, since a thread begins with the CPUs of the one that starts it.
+/// Threads: any; best before evenkeel_thread_new, because a new thread inherits the CPUs of the thread that starts it.
 /// Free it with evenkeel_agones_free.
 ///
 /// # Safety
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn evenkeel_agones_new(
     })
 }
 
-/// A tick begins: some nanoseconds. Until the first one no sign of health is given.
+/// Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
 ///
 /// Threads: the one that ticks.
 #[unsafe(no_mangle)]
@@ -181,7 +181,7 @@ pub extern "C" fn evenkeel_agones_tick(agones: *const EvenkeelAgones) -> Evenkee
     })
 }
 
-/// Players may come. Comes back at once; the sidecar is asked until it says yes.
+/// The server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -194,7 +194,8 @@ pub extern "C" fn evenkeel_agones_ready(agones: *const EvenkeelAgones) -> Evenke
     })
 }
 
-/// The game server is to be taken away. Comes back at once; the sidecar is asked until it says yes, or once more by evenkeel_agones_free.
+/// Asks Agones to shut the game server down. It returns at once; the thread repeats the request until the sidecar accepts it, and
+/// evenkeel_agones_free sends it once more.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -207,7 +208,7 @@ pub extern "C" fn evenkeel_agones_shutdown(agones: *const EvenkeelAgones) -> Eve
     })
 }
 
-/// What is known of the game server. Blocks until it is answered or timed out; EVENKEEL_STATUS_REFUSED where the sidecar does not tell.
+/// Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
 ///
 /// Threads: any but the one that ticks.
 ///
@@ -220,7 +221,7 @@ pub unsafe extern "C" fn evenkeel_agones_game_server(
 ) -> EvenkeelStatus {
     caught(|| {
         let found = handle::shared(agones, |agones| Ok(agones.game_server()?))?;
-        let mut told = EvenkeelGameServer {
+        let mut filled = EvenkeelGameServer {
             size: 0,
             version: 0,
             name: [0; 256],
@@ -230,16 +231,16 @@ pub unsafe extern "C" fn evenkeel_agones_game_server(
             port: found.status.ports.first().and_then(|port| port.port).map_or(0, u32::from),
             ports_count: u32::try_from(found.status.ports.len()).unwrap_or(u32::MAX),
         };
-        whole(&mut told.name, found.object_meta.name.as_deref().unwrap_or_default())?;
-        whole(&mut told.name_space, found.object_meta.namespace.as_deref().unwrap_or_default())?;
-        whole(&mut told.state, found.status.state.as_deref().unwrap_or_default())?;
-        whole(&mut told.address, found.status.address.as_deref().unwrap_or_default())?;
+        whole(&mut filled.name, found.object_meta.name.as_deref().unwrap_or_default())?;
+        whole(&mut filled.name_space, found.object_meta.namespace.as_deref().unwrap_or_default())?;
+        whole(&mut filled.state, found.status.state.as_deref().unwrap_or_default())?;
+        whole(&mut filled.address, found.status.address.as_deref().unwrap_or_default())?;
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(game_server, told) }
+        unsafe { structs::fill(game_server, filled) }
     })
 }
 
-/// How it goes.
+/// The state of all requests.
 ///
 /// Threads: any, at any time.
 ///
@@ -257,7 +258,7 @@ pub unsafe extern "C" fn evenkeel_agones_report(
             Progress::Asked => EvenkeelProgress::Asked as u32,
             Progress::Done => EvenkeelProgress::Done as u32,
         };
-        let mut told = EvenkeelAgonesReport {
+        let mut filled = EvenkeelAgonesReport {
             size: 0,
             version: 0,
             health_sent: found.health_sent,
@@ -267,13 +268,13 @@ pub unsafe extern "C" fn evenkeel_agones_report(
             shutdown: progress(found.shutdown),
             last_failure: [0; 256],
         };
-        cut(&mut told.last_failure, found.last_failure.as_deref().unwrap_or_default());
+        cut(&mut filled.last_failure, found.last_failure.as_deref().unwrap_or_default());
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(report, told) }
+        unsafe { structs::fill(report, filled) }
     })
 }
 
-/// Ends its thread and frees it: after two time-outs at the latest. EVENKEEL_STATUS_BUSY while another thread is in a call with it.
+/// Ends its thread and frees it, after two timeouts at the latest. EVENKEEL_STATUS_BUSY while another thread uses it.
 ///
 /// Threads: any but the one that ticks.
 #[unsafe(no_mangle)]

@@ -7,7 +7,7 @@ use evenkeel_rt::{Align, Done, Overrun, Spinning, Summary, Tick, TickClock, Tick
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
-use crate::thread::{EvenkeelThread, EvenkeelThreadReport, told};
+use crate::thread::{EvenkeelThread, EvenkeelThreadReport, filled};
 
 /// Ticks at absolute times.
 #[derive(Debug)]
@@ -16,50 +16,50 @@ pub struct EvenkeelClock(());
 /// The value behind an [`EvenkeelClock`].
 pub(crate) struct Ticking {
     pub(crate) clock: TickClock,
-    /// The last tick that was done, for what looks at it afterwards.
+    /// The last tick that ended, for the calls that use it afterwards.
     pub(crate) last: Option<Done>,
 }
 
 handles! { EvenkeelClock, 256 of Ticking; }
 
-/// Shorter periods are no ticks of a server, longer ones a mistake: from a microsecond to an hour.
+/// From a microsecond to an hour: other periods are mistakes.
 const PERIOD_NS: std::ops::RangeInclusive<u64> = 1_000..=3_600_000_000_000;
 
-/// What becomes of deadlines that passed while a tick was late: EvenkeelClockSettings.overrun.
+/// What happens to deadlines that pass while a tick is late: EvenkeelClockSettings.overrun.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelOverrun {
-    /// They are missed: the next tick is at the first deadline still to come, and knows how many were missed.
+    /// They are missed. The next tick is at the next deadline, and EvenkeelTick.missed counts them.
     Skip = 0,
-    /// Up to EvenkeelClockSettings.catch_up_at_most are caught up with, one right after another.
+    /// Up to EvenkeelClockSettings.catch_up_at_most late ticks run right after one another.
     CatchUp = 1,
-    /// Time stretches: the next tick is a period after the late one began.
+    /// Time stretches: the next tick is one period after the late one began.
     SlowDown = 2,
 }
 
-/// Whether the last microseconds before a tick, at most 100, are waited out awake: EvenkeelClockSettings.spinning.
+/// Whether the clock spins for the last microseconds before a tick, at most 100: EvenkeelClockSettings.spinning.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelSpinning {
-    /// Where the process has more than one CPU; little under a limit on its CPU time.
+    /// If the process has more than one CPU; less under a CPU limit.
     WhereThereIsRoom = 0,
     /// Never.
     Never = 1,
-    /// Always: for a CPU that is known to be the server's own.
+    /// Always: for a CPU that is reserved for the server.
     Always = 2,
 }
 
-/// Whether the clock may move its ticks in time, to where they are done soonest: EvenkeelClockSettings.align.
+/// Whether the clock may shift ticks to where they finish soonest: EvenkeelClockSettings.align.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelAlign {
-    /// Where it was measured that they are done sooner there.
+    /// If measurements show that they finish sooner there.
     Measured = 0,
-    /// Never: they stay where they were first due.
+    /// Never: ticks keep their phase.
     Never = 1,
 }
 
-/// How a clock ticks. All zero (EVENKEEL_INIT): 50 times a second, and what cannot be in time is skipped.
+/// Settings of a clock. All zero (EVENKEEL_INIT): 50 ticks a second, and missed ticks are skipped.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelClockSettings {
@@ -71,7 +71,7 @@ pub struct EvenkeelClockSettings {
     pub period_ns: u64,
     /// One of EvenkeelOverrun.
     pub overrun: u32,
-    /// The most ticks in a row that may be behind their time, for EvenkeelOverrun's CatchUp; else 0.
+    /// The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
     pub catch_up_at_most: u32,
     /// One of EvenkeelSpinning.
     pub spinning: u32,
@@ -87,13 +87,13 @@ pub struct EvenkeelTick {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// How many came before it, those that were missed included.
+    /// How many ticks came before it, missed ones included.
     pub number: u64,
     /// When it was due, in nanoseconds.
     pub due_ns: u64,
     /// When it began, in nanoseconds.
     pub began_ns: u64,
-    /// How many ticks right before it were missed.
+    /// How many ticks were missed right before it.
     pub missed: u64,
 }
 
@@ -107,13 +107,13 @@ pub struct EvenkeelDone {
     pub version: u32,
     /// The tick's number.
     pub number: u64,
-    /// When its work was done, in nanoseconds.
+    /// When its work ended, in nanoseconds.
     pub done_ns: u64,
     /// From due to begun, in nanoseconds.
     pub lateness_ns: u64,
     /// From begun to done, in nanoseconds.
     pub work_ns: u64,
-    /// From due to done, in nanoseconds: what players feel.
+    /// From due to done, in nanoseconds: the latency that players notice.
     pub due_to_done_ns: u64,
 }
 
@@ -133,11 +133,11 @@ pub struct EvenkeelClockReport {
     pub period_ns: u64,
     /// When the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
     pub next_due_ns: u64,
-    /// How long before a tick the clock wakes, in nanoseconds; 0 where it does not wait awake.
+    /// How long before a tick the clock wakes and spins, in nanoseconds; 0 if it never spins.
     pub margin_ns: u64,
 }
 
-/// Values in nanoseconds: quantiles within one in a hundred, the ends exact.
+/// A distribution in nanoseconds. Quantiles are accurate to 1 %, the smallest and largest values are exact.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelSummary {
@@ -145,17 +145,17 @@ pub struct EvenkeelSummary {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// How many values.
+    /// The number of values.
     pub count: u64,
     /// The smallest.
     pub min_ns: u64,
     /// The median.
     pub p50_ns: u64,
-    /// Nine of ten are at or below.
+    /// The quantile 0.9.
     pub p90_ns: u64,
-    /// 99 of a hundred are at or below.
+    /// The quantile 0.99.
     pub p99_ns: u64,
-    /// 999 of a thousand are at or below.
+    /// The quantile 0.999.
     pub p999_ns: u64,
     /// The largest.
     pub max_ns: u64,
@@ -206,10 +206,10 @@ impl From<TickError> for Failure {
     }
 }
 
-/// Starts a clock: the first tick is due a period from here.
+/// Starts a clock. The first tick is due one period later.
 ///
-/// Threads: any. Free it with evenkeel_clock_free. Except where it is said otherwise, a clock is for one thread at a time: a
-/// second one that comes meanwhile is told EVENKEEL_STATUS_BUSY, and changes nothing.
+/// Threads: any. Free it with evenkeel_clock_free. Unless a function says otherwise, a clock is for one thread at a time: a second
+/// thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
 ///
 /// # Safety
 /// `asked` is null or points to a struct prepared by evenkeel_init; `clock` is null or may be written.
@@ -226,16 +226,16 @@ pub unsafe extern "C" fn evenkeel_clock_new(
     })
 }
 
-/// Frees a clock, and the thread that it took.
+/// Frees a clock and the thread handle that it took.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it, and then it is not freed.
+/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_clock_free(clock: *mut EvenkeelClock) -> EvenkeelStatus {
     caught(|| handle::take(clock).map(drop))
 }
 
-/// Gives a thread's set-up into the clock's care: where it is real-time, it becomes an ordinary one for as long as its ticks take
-/// more than nine tenths of the time, so that somebody can still log in and stop the server. The thread's handle is none from here on.
+/// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
+/// time, the clock makes it an ordinary thread, so that somebody can still log in and stop the server. The thread's handle is no longer valid.
 ///
 /// Threads: the one that was set up, and that ticks.
 #[unsafe(no_mangle)]
@@ -248,7 +248,7 @@ pub extern "C" fn evenkeel_clock_take_thread(clock: *mut EvenkeelClock, thread: 
     })
 }
 
-/// What the thread that the clock took has of its wishes now. EVENKEEL_STATUS_NO_DATA where it took none.
+/// Which settings of the clock's thread are active now. EVENKEEL_STATUS_NO_DATA if it took no thread.
 ///
 /// Threads: one at a time.
 ///
@@ -262,11 +262,11 @@ pub unsafe extern "C" fn evenkeel_clock_thread_report(
     caught(|| {
         let found = handle::shared(clock, |clock| Ok(clock.clock.thread()))?.ok_or(EvenkeelStatus::NoData)?;
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(report, told(found)) }
+        unsafe { structs::fill(report, filled(found)) }
     })
 }
 
-/// Waits until the next tick is due, and begins it. A tick that was not said to be done ends here.
+/// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
 ///
 /// Threads: one at a time; the one that ticks.
 ///
@@ -283,8 +283,8 @@ pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *m
     })
 }
 
-/// For engines that own their loop: begins the next tick if it is due, and EVENKEEL_STATUS_WOULD_BLOCK else; it never waits.
-/// evenkeel_clock_next_due tells when to ask.
+/// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
+/// evenkeel_clock_next_due returns when to call it.
 ///
 /// Threads: one at a time; the one that ticks.
 ///
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn evenkeel_clock_next_due(clock: *const EvenkeelClock, du
     })
 }
 
-/// The tick's work is done. EVENKEEL_STATUS_NO_DATA where no tick has begun.
+/// Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
 /// Threads: one at a time; the one that ticks.
 ///
@@ -361,7 +361,7 @@ impl From<Done> for EvenkeelDone {
     }
 }
 
-/// From the next tick on, another period, in nanoseconds: 1,000 to 3,600,000,000,000.
+/// Sets another period, from the next tick on, in nanoseconds: 1,000 to 3,600,000,000,000.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -372,7 +372,7 @@ pub extern "C" fn evenkeel_clock_set_period(clock: *mut EvenkeelClock, period_ns
     })
 }
 
-/// Moves all ticks to come by so many nanoseconds, later or earlier, up to an hour: to where the CPU is ours.
+/// Shifts all later ticks by this many nanoseconds, later or earlier, up to an hour.
 ///
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
@@ -447,7 +447,7 @@ unsafe fn summarised(
     })
 }
 
-/// From due to begun. EVENKEEL_STATUS_NO_DATA where no tick has begun.
+/// From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
 ///
 /// Threads: one at a time.
 ///
@@ -462,7 +462,7 @@ pub unsafe extern "C" fn evenkeel_clock_lateness(
     unsafe { summarised(clock, summary, |report| report.lateness_ns) }
 }
 
-/// From due to done: what players feel. EVENKEEL_STATUS_NO_DATA where no tick was done.
+/// From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: one at a time.
 ///
@@ -477,7 +477,7 @@ pub unsafe extern "C" fn evenkeel_clock_due_to_done(
     unsafe { summarised(clock, summary, |report| report.due_to_done_ns) }
 }
 
-/// From begun to done. EVENKEEL_STATUS_NO_DATA where no tick was done.
+/// From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: one at a time.
 ///

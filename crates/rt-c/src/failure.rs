@@ -1,5 +1,4 @@
-//! `EvenkeelStatus` and the way there: every function's body is a closure whose error, or panic, becomes a status and a text that the
-//! calling thread can ask for.
+//! `EvenkeelStatus`. Every function's body is a closure; its error or panic becomes a status, and a text for `evenkeel_last_error`.
 
 use std::cell::RefCell;
 use std::ffi::c_char;
@@ -71,7 +70,7 @@ const TEXTS: [(EvenkeelStatus, &str); 18] = [
     (EvenkeelStatus::NoWorker, "no thread runs the jobs of this queue\0"),
 ];
 
-/// What a status means, in a few English words. A number that is none has a text too.
+/// Returns a short English text for a status; also for a number that is not one.
 ///
 /// Threads: any, at any time. The text lives as long as the library is loaded.
 #[unsafe(no_mangle)]
@@ -81,16 +80,16 @@ pub extern "C" fn evenkeel_status_text(status: u32) -> *const c_char {
     known.map_or("no status of this library\0", |(_, text)| text).as_ptr().cast()
 }
 
-/// Why a call was not done.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: EvenkeelStatus,
-    /// Whether there is a text for the calling thread already: errors are small, since most of them are no surprise.
+    /// Whether the calling thread's text is set already.
     is_told: bool,
 }
 
 impl Failure {
-    /// With words of its own for [`evenkeel_last_error`].
+    /// With a text for [`evenkeel_last_error`].
     pub(crate) fn new(status: EvenkeelStatus, what: impl fmt::Display) -> Failure {
         let mut text = Text::default();
         // It never refuses: what does not fit is left out.
@@ -106,7 +105,7 @@ impl From<EvenkeelStatus> for Failure {
     }
 }
 
-/// A text of bounded length that takes no memory of its own: a tick that fails must not allocate.
+/// A text of bounded length, without an allocation: a call that fails in a tick must not allocate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text {
     bytes: [u8; 256],
@@ -142,7 +141,7 @@ thread_local! {
     static LAST: RefCell<Text> = const { RefCell::new(Text { bytes: [0; 256], length: 0 }) };
 }
 
-/// Runs a function's body. Neither an error nor a panic goes further than here.
+/// Runs a function's body, and turns its error or panic into a status.
 pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStatus {
     // What a panic leaves half-done is behind a lock that then says so: `handle`.
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
@@ -165,7 +164,7 @@ pub(crate) fn caught(body: impl FnOnce() -> Result<(), Failure>) -> EvenkeelStat
     failure.status
 }
 
-/// What the last call of this thread that failed said; nothing where it said nothing.
+/// The text of this thread's last failed call; empty if it had none.
 pub(crate) fn last() -> Text {
     LAST.try_with(|last| last.try_borrow().map(|last| *last).unwrap_or_default()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What went wrong last on a thread, in words.
+//! The text of a thread's last failure.
 
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,8 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::failure::{EvenkeelStatus, last};
 use crate::structs;
 
-/// What the last call of the calling thread that was not done said beyond its status: into `buffer`, cut to `size` bytes with its zero.
-/// Empty where there is nothing to add.
+/// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if the status says it all.
 ///
 /// Threads: any; each has its own.
 ///

@@ -10,8 +10,8 @@
 //! was freed, is of another kind, or was never given out is an error, and so is a second thread in the same clock. Pointers of the
 //! caller's are looked at as far as that goes: null and misaligned ones are errors, and so are structs that tell no size.
 //!
-//! **Structs grow.** Each begins with its size and version (`structs`). An older caller's shorter struct is read as if the rest were
-//! zero, which always means "as you think best", and filled as far as it goes; a newer caller's longer one is told how much was filled.
+//! **Structs grow.** Each begins with its size and version (`structs`). In an older caller's shorter struct, missing fields count as zero, which
+//! means the default. In a newer caller's longer struct, the size shows how much was filled.
 
 mod agones;
 mod clock;
@@ -59,8 +59,7 @@ pub extern "C" fn evenkeel_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// The highest version of structs that the library understands: what the program runs with, as EVENKEEL_ABI_VERSION is what it was
-/// compiled with.
+/// The ABI version of the running library. EVENKEEL_ABI_VERSION is that of the header that the program was compiled with.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -68,8 +67,8 @@ pub extern "C" fn evenkeel_abi_version() -> u32 {
     EVENKEEL_ABI_VERSION
 }
 
-/// Prepares a struct of this library: all zero, which means defaults, but for its size (in bytes, as the caller's compiler knows it)
-/// and version. EVENKEEL_INIT(&structure) does this with the right size.
+/// Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&structure) calls it with the
+/// right size.
 ///
 /// Threads: any; the struct is the caller's.
 ///
@@ -83,7 +82,7 @@ pub unsafe extern "C" fn evenkeel_init(structure: *mut c_void, size: usize) -> E
     })
 }
 
-/// The monotonic clock (CLOCK_MONOTONIC) in nanoseconds, which all times of this library are on.
+/// The monotonic clock (CLOCK_MONOTONIC), in nanoseconds. All times of this library are on this clock.
 ///
 /// Threads: any, at any time.
 ///

@@ -10,27 +10,27 @@ use crate::handle::{self, handles};
 use crate::structs::{self, structs};
 use crate::thread::{EVENKEEL_DO_NOT_ASK, got};
 
-/// Memory that was set up.
+/// Memory settings that are applied.
 #[derive(Debug)]
 pub struct EvenkeelMemory(());
 
 handles! { EvenkeelMemory, 256 of Memory; }
 
-/// What stays in memory, in EvenkeelMemoryConfig.lock.
+/// Which pages stay in memory, in EvenkeelMemoryConfig.lock.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelMemoryLock {
-    /// All that is mapped now or later, each page from its first touch on: costs no memory that is not used.
+    /// All that is mapped now or later, each page from its first use on. It costs no memory that is not used.
     AllOnFault = 0,
-    /// What the kernel likes.
+    /// None: the kernel decides.
     Nothing = 1,
-    /// All that is mapped now, brought in at once.
+    /// All that is mapped now, loaded at once.
     Present = 2,
-    /// All that is mapped now or later, brought in at once: every thread's whole stack, too.
+    /// All that is mapped now or later, loaded at once, with the whole stack of every thread.
     All = 3,
 }
 
-/// What is asked for. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
+/// Memory settings. All zero (EVENKEEL_INIT): EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT, and 256 KiB of stack.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelMemoryConfig {
@@ -42,14 +42,14 @@ pub struct EvenkeelMemoryConfig {
     pub lock: u32,
     /// 0.
     pub reserved: u32,
-    /// Brings in so many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+    /// Loads this many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
     pub stack_bytes: u64,
-    /// Brings in so many bytes for the heap, and has glibc keep what is freed, in the whole process: for servers that allocate later on.
+    /// Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. It is for servers that allocate later.
     /// 0: none.
     pub heap_bytes: u64,
 }
 
-/// What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
+/// Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelMemoryReport {
@@ -57,11 +57,11 @@ pub struct EvenkeelMemoryReport {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Whether what is mapped now stays in memory.
+    /// Whether pages that are mapped now stay in memory.
     pub present: u32,
     /// Its errno.
     pub present_errno: i32,
-    /// Whether what is mapped later stays. Not asked of the kernel where a limit would make later allocations fail.
+    /// Whether pages that are mapped later stay. The library does not request it if a limit would make later allocations fail.
     pub future: u32,
     /// Its errno.
     pub future_errno: i32,
@@ -73,11 +73,11 @@ pub struct EvenkeelMemoryReport {
     pub heap: u32,
     /// Its errno.
     pub heap_errno: i32,
-    /// How many bytes this process may lock; UINT64_MAX where nothing limits it.
+    /// How many bytes this process may lock; UINT64_MAX without a limit.
     pub lock_limit_bytes: u64,
 }
 
-/// What a tick cost in memory.
+/// Page faults of a tick.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelTickMemory {
@@ -85,12 +85,12 @@ pub struct EvenkeelTickMemory {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Page faults of the tick's thread since the tick before was done that needed no disk; UINT64_MAX where the kernel does not tell.
+    /// Page faults of the tick's thread without disk access, since the previous tick ended; UINT64_MAX if the kernel does not report them.
     pub minor_faults: u64,
-    /// Those that waited for a disk; UINT64_MAX where the kernel does not tell.
+    /// Page faults that waited for a disk; UINT64_MAX if the kernel does not report them.
     pub major_faults: u64,
-    /// Pages that the whole system read back from swap since the start, brought up to date once a second; UINT64_MAX where the kernel does
-    /// not tell.
+    /// Pages that the whole system read back from swap since the start, updated once a second; UINT64_MAX if the kernel does not report
+    /// them.
     pub swapped_in: u64,
 }
 
@@ -130,8 +130,8 @@ fn wishes(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig, Failure> {
     Ok(MemoryConfig { lock, stack_bytes, heap_bytes })
 }
 
-/// Does what can be done of the wishes, for the process (lock, heap) and for the calling thread (stack). What the kernel refuses is in the
-/// report, and no error.
+/// Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is no error but
+/// in the report.
 ///
 /// Threads: the one that ticks, before its first tick. Free it with evenkeel_memory_free.
 ///
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn evenkeel_memory_new(
     })
 }
 
-/// Tells what became of each wish.
+/// Returns which settings are active.
 ///
 /// Threads: one at a time.
 ///
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn evenkeel_memory_report(
         let found = handle::alone(memory, |memory| Ok(memory.report()))?;
         let [(present, present_errno), (future, future_errno)] = [found.present, found.future].map(got);
         let [(stack, stack_errno), (heap, heap_errno)]: [(u32, i32); 2] = [found.stack, found.heap].map(got);
-        let told = EvenkeelMemoryReport {
+        let filled = EvenkeelMemoryReport {
             size: 0,
             version: 0,
             present,
@@ -179,12 +179,12 @@ pub unsafe extern "C" fn evenkeel_memory_report(
             lock_limit_bytes: found.lock_limit_bytes.unwrap_or(u64::MAX),
         };
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(report, told) }
+        unsafe { structs::fill(report, filled) }
     })
 }
 
-/// For each wish that did not come true a line on what to do about it, into `buffer`; empty where all is well. How many bytes that takes,
-/// with its zero, into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit.
+/// Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,
+/// with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
 ///
 /// Threads: one at a time. Takes memory: not in a tick.
 ///
@@ -205,8 +205,8 @@ pub unsafe extern "C" fn evenkeel_memory_advice(
     })
 }
 
-/// After the clock's last tick is done: what it cost in memory. One system call of about 0.3 us, and once a second one file more.
-/// EVENKEEL_STATUS_NO_DATA where no tick was done.
+/// Call it after each evenkeel_clock_done. Returns the page faults of that tick, for one system call (about 0.3 us), and once a second a
+/// read of a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: the one that ticks.
 ///
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn evenkeel_memory_after(
     caught(|| {
         let done = handle::alone(clock, |clock| clock.last.ok_or_else(|| EvenkeelStatus::NoData.into()))?;
         let seen = handle::alone(memory, |memory| Ok(memory.after(&done)))?;
-        let told = EvenkeelTickMemory {
+        let filled = EvenkeelTickMemory {
             size: 0,
             version: 0,
             minor_faults: seen.faults.map_or(u64::MAX, |faults| faults.minor),
@@ -229,14 +229,14 @@ pub unsafe extern "C" fn evenkeel_memory_after(
             swapped_in: seen.swapped_in.unwrap_or(u64::MAX),
         };
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(tick, told) }
+        unsafe { structs::fill(tick, filled) }
     })
 }
 
-/// Brings in the pages of some memory that a tick will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and
-/// where there is no room.
+/// Loads the pages of memory that ticks will write to, and changes nothing in it. EVENKEEL_STATUS_REFUSED before Linux 5.14, and without
+/// free memory.
 ///
-/// Threads: any; nobody else writes there meanwhile.
+/// Threads: any, while no other thread writes there.
 ///
 /// # Safety
 /// `memory` is null or points to `bytes` bytes that may be written.
@@ -255,9 +255,9 @@ pub unsafe extern "C" fn evenkeel_memory_prefault(memory: *mut c_void, bytes: us
     })
 }
 
-/// Frees it. What was locked stays locked.
+/// Frees it. Locked pages stay locked.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_memory_free(memory: *mut EvenkeelMemory) -> EvenkeelStatus {
     caught(|| handle::take(memory).map(drop))

@@ -11,15 +11,15 @@ use crate::structs::{self, structs};
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelQuantumModel {
-    /// Not known: it was not looked for, or not for long enough yet.
+    /// Not known: the clock has not searched for long enough.
     Unknown = 0,
-    /// It is ours.
+    /// It is not taken away.
     None = 1,
-    /// At set times, as a hypervisor does that gives each virtual CPU a slot.
+    /// At fixed times, by a hypervisor that gives each virtual CPU a slice.
     FixedSlot = 2,
-    /// When a budget has run out, until it is filled again.
+    /// When a CPU limit's quota is used up, until its next period.
     TokenBucket = 3,
-    /// At no times that could be told.
+    /// At irregular times.
     Irregular = 4,
 }
 
@@ -29,17 +29,17 @@ pub enum EvenkeelQuantumModel {
 pub enum EvenkeelAlignment {
     /// Nothing.
     Free = 0,
-    /// It wakes in idle time to see what is late.
+    /// It searches for gaps in idle time.
     Looking = 1,
-    /// It has ticks at several places, to see where they are done soonest.
+    /// It runs ticks at several phases, to find where they finish soonest.
     Trying = 2,
-    /// Ticks are held where they were done soonest.
+    /// It keeps ticks at the best phase.
     Held = 3,
-    /// There are slots, and no place among them: the period of the ticks does not fit theirs.
+    /// There are slices, and the tick period does not fit theirs.
     NoMultiple = 4,
 }
 
-/// How the CPU is taken away, and what is done about it.
+/// How the CPU is taken away, and what the clock does about it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelQuantum {
@@ -51,24 +51,23 @@ pub struct EvenkeelQuantum {
     pub model: u32,
     /// One of EvenkeelAlignment.
     pub alignment: u32,
-    /// At which period the CPU comes and goes, in nanoseconds; 0 where there is none.
+    /// The period of the slices or of the limit, in nanoseconds; 0 if there is none.
     pub period_ns: u64,
-    /// How much of the CPU is ours, up to 1; below 0 where that is not known.
+    /// This machine's or server's share of the CPU, up to 1; below 0 if it is not known.
     pub share: f64,
-    /// How often ticks were put elsewhere.
+    /// How often the clock shifted ticks.
     pub moves: u64,
-    /// Gaps that nobody inside the machine made: a hypervisor, or an interrupt.
+    /// Gaps from outside this machine's threads: a hypervisor, or an interrupt.
     pub gaps_foreign: u64,
     /// Gaps in which another thread had the CPU.
     pub gaps_preempted: u64,
-    /// Gaps of which nobody can say.
+    /// Gaps with an unknown cause.
     pub gaps_unknown: u64,
-    /// How often the clock woke in idle time to look; a wake costs some 5 us of CPU time.
+    /// How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
     pub probes: u64,
-    /// With slots, a moment at which ours began, in nanoseconds of evenkeel_now_ns's clock: a late one of those that were seen. 0 where there
-    /// are none.
+    /// With slices, when a recent one began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are none.
     pub phase_ns: u64,
-    /// With slots, how sure that is, from 0 to 1; below 0 where there are none.
+    /// With slices, the confidence in them, from 0 to 1; below 0 if there are none.
     pub confidence: f64,
 }
 
@@ -79,7 +78,7 @@ structs! {
     }
 }
 
-/// Says that the tick's work has come so far, for some 50 ns: with calls at every step of the work, gaps within it are seen too.
+/// Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
 ///
 /// Threads: one at a time; the one that ticks.
 #[unsafe(no_mangle)]
@@ -92,7 +91,7 @@ pub extern "C" fn evenkeel_clock_checkpoint(clock: *mut EvenkeelClock) -> Evenke
     })
 }
 
-/// How the CPU is taken away from the thread that ticks, as far as is known by now, and what is done about it.
+/// How the CPU is taken away from the tick's thread, as far as the clock has detected it, and what the clock does about it.
 ///
 /// Threads: one at a time.
 ///
@@ -123,7 +122,7 @@ pub unsafe extern "C" fn evenkeel_clock_quantum(
             Quantum::FixedSlot(slot) => Some(slot),
             _ => None,
         };
-        let told = EvenkeelQuantum {
+        let filled = EvenkeelQuantum {
             size: 0,
             version: 0,
             model: model as u32,
@@ -139,6 +138,6 @@ pub unsafe extern "C" fn evenkeel_clock_quantum(
             confidence: slot.map_or(-1.0, |slot| slot.confidence),
         };
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(quantum, told) }
+        unsafe { structs::fill(quantum, filled) }
     })
 }

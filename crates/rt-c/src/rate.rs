@@ -20,7 +20,7 @@ pub(crate) struct Choosing {
     changes: Arc<Mutex<Changes>>,
 }
 
-/// What the rate told of its changes.
+/// The changes of the rate so far.
 #[derive(Default)]
 struct Changes {
     count: u64,
@@ -30,9 +30,9 @@ struct Changes {
 impl Choosing {
     fn start(settings: RateSettings) -> Result<Choosing, RateError> {
         let changes = Arc::new(Mutex::new(Changes::default()));
-        let told = Arc::clone(&changes);
+        let filled = Arc::clone(&changes);
         let rate = TickRate::start(settings)?.on_change(move |change| {
-            let mut changes = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut changes = filled.lock().unwrap_or_else(PoisonError::into_inner);
             changes.count = changes.count.saturating_add(1);
             changes.last = Some(change);
         });
@@ -50,23 +50,23 @@ handles! { EvenkeelRate, 256 of Choosing; }
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelRateReason {
-    /// Ticks need more of their share of the period than can go on.
+    /// Ticks need too much of their share of the period.
     Work = 0,
     /// Ticks were missed.
     Missed = 1,
     /// The tick's thread waited for a CPU too long.
     Waited = 2,
-    /// A limit on CPU time held the server up.
+    /// A CPU limit stopped the server.
     Throttled = 3,
-    /// Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
+    /// Other threads of the server's control group waited for a CPU, and the ticks are part of the cause.
     Pressure = 4,
-    /// The rest of the system waited for a CPU, and the ticks are a good part of why.
+    /// The rest of the system waited for a CPU, and the ticks are part of the cause.
     Starved = 5,
-    /// For long enough there was room for more.
+    /// There was room for a shorter period for long enough.
     Calm = 6,
     /// Another phase of the game.
     Phase = 7,
-    /// The CPU's turns were found, moved or gone.
+    /// The time slices of the CPU changed.
     TimeSlices = 8,
 }
 
@@ -78,7 +78,7 @@ pub struct EvenkeelRateChange {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// How many changes there were since the start, this one included.
+    /// The number of changes since the start, this one included.
     pub changes: u64,
     /// The period before, in nanoseconds.
     pub from_ns: u64,
@@ -90,7 +90,7 @@ pub struct EvenkeelRateChange {
     pub reserved: u32,
 }
 
-/// How a tick rate is chosen. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them.
+/// Settings of a rate. All zero (EVENKEEL_INIT): 10, 20, 30 and 50 ms; 10 ms only for a phase that requests it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelRateSettings {
@@ -106,9 +106,9 @@ pub struct EvenkeelRateSettings {
     pub fastest_ns: u64,
     /// The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
     pub slowest_ns: u64,
-    /// Work over the tick's share of the period that can go on for ever, 0.05 to 1. 0: 0.75.
+    /// The highest sustainable load: work over the tick's share of the period, 0.05 to 1. 0: 0.75.
     pub sustainable: f64,
-    /// With one CPU, the share of it that the system keeps, up to 0.95. 0: 0.5; below 0: none.
+    /// With one CPU, the share that is left to the system, up to 0.95. 0: 0.5; below 0: none.
     pub system_share: f64,
 }
 
@@ -147,9 +147,9 @@ fn settings(asked: EvenkeelRateSettings) -> RateSettings {
     }
 }
 
-/// Opens what it reads of the machine, and takes all memory that it needs. EVENKEEL_STATUS_OUT_OF_RANGE for a ladder or share that is none.
+/// Opens the files that it reads, and allocates all memory. EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
 ///
-/// Threads: the one that ticks, whose counts it reads. Free it with evenkeel_rate_free.
+/// Threads: the one that ticks, because it reads that thread's counters. Free it with evenkeel_rate_free.
 ///
 /// # Safety
 /// `asked` is null or points to a struct prepared by evenkeel_init; `rate` is null or may be written.
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn evenkeel_rate_new(
     })
 }
 
-/// The period that is chosen now, in nanoseconds: to start a clock with.
+/// The current period, in nanoseconds, to start a clock with.
 ///
 /// Threads: one at a time.
 ///
@@ -185,7 +185,7 @@ fn nanoseconds(period: Duration) -> u64 {
     u64::try_from(period.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Where the rate changes, the clock changes with it.
+/// If the rate changes, sets the clock's period.
 fn follow(
     rate: *const EvenkeelRate,
     clock: &mut Ticking,
@@ -197,10 +197,10 @@ fn follow(
     Ok(())
 }
 
-/// After the clock's last tick is done: where that calls for another period, the clock has it from the next tick on. The clock's period
-/// now, in nanoseconds, into `period_ns`. EVENKEEL_STATUS_NO_DATA where no tick was done.
+/// Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
+/// clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
-/// Threads: the one that ticks. Looks at the system about once a second, for some microseconds, in a tick that leaves time for that.
+/// Threads: the one that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
 ///
 /// # Safety
 /// `period_ns` is null or may be written.
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn evenkeel_rate_after(
     })
 }
 
-/// Another phase of the game begins, which may tick from `fastest_ns` to `slowest_ns`: the clock's period moves into its range at once.
+/// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The clock's period moves into that range at once.
 ///
 /// Threads: the one that ticks.
 #[unsafe(no_mangle)]
@@ -242,8 +242,8 @@ pub extern "C" fn evenkeel_rate_enter(
     })
 }
 
-/// Tells the rate how the clock's CPU is given in turns, as far as the clock knows by now: the ladder's rungs become multiples of the turns'
-/// period, and the clock's period follows. Best after each evenkeel_rate_after.
+/// Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
+/// follows. Call it after each evenkeel_rate_after.
 ///
 /// Threads: the one that ticks.
 #[unsafe(no_mangle)]
@@ -256,7 +256,7 @@ pub extern "C" fn evenkeel_rate_take_slices(rate: *mut EvenkeelRate, clock: *mut
     })
 }
 
-/// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA before the first is over.
+/// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second.
 ///
 /// Threads: one at a time.
 ///
@@ -272,9 +272,9 @@ pub unsafe extern "C" fn evenkeel_rate_load(rate: *mut EvenkeelRate, load: *mut 
     })
 }
 
-/// The last change of the period, and why. EVENKEEL_STATUS_NO_DATA where it never changed.
+/// The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 ///
 /// # Safety
 /// `change` is null or points to a struct prepared by evenkeel_init.
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn evenkeel_rate_last_change(
             let changes = rate.changes.lock().unwrap_or_else(PoisonError::into_inner);
             Ok((changes.count, changes.last.ok_or(EvenkeelStatus::NoData)?))
         })?;
-        let told = EvenkeelRateChange {
+        let filled = EvenkeelRateChange {
             size: 0,
             version: 0,
             changes,
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn evenkeel_rate_last_change(
             reserved: 0,
         };
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(change, told) }
+        unsafe { structs::fill(change, filled) }
     })
 }
 
@@ -318,7 +318,7 @@ fn why(why: RateReason) -> EvenkeelRateReason {
 
 /// Frees it; the clock keeps its period.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_rate_free(rate: *mut EvenkeelRate) -> EvenkeelStatus {
     caught(|| handle::take(rate).map(drop))

@@ -1,4 +1,4 @@
-//! The profiler: where the time of a tick went.
+//! The profiler: shows where the time of a tick goes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -55,8 +55,9 @@ impl From<ScopeError> for Failure {
     }
 }
 
-/// Gives the calling thread a ring of its last scopes (up to a million; rounded up to a power of two), under a name. Takes the ring's
-/// memory, so once a thread, before its first tick; the first call of a process takes up to 0.3 s. A second call changes nothing. EVENKEEL_STATUS_NO_ROOM where 256 threads have one.
+/// Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
+/// it before the first tick; the first call of a process takes up to 0.3 s. A second call of a thread changes nothing. Once a thread records,
+/// every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already.
 ///
 /// Threads: the one that enters scopes.
 ///
@@ -75,8 +76,8 @@ pub unsafe extern "C" fn evenkeel_scope_start_thread(name: *const c_char, scopes
     })
 }
 
-/// The number of the scope with this name of 1 to 128 bytes: the same one for the same name. Takes a lock and memory, so at the start,
-/// not in a tick. EVENKEEL_STATUS_NO_ROOM where 4,096 names are known.
+/// Returns the number of the scope with this name of 1 to 128 bytes; the same number for the same name. It takes a lock and allocates, so call it at
+/// the start, not in a tick. EVENKEEL_STATUS_NO_ROOM if there are 4,096 names already.
 ///
 /// Threads: any, at any time.
 ///
@@ -102,8 +103,8 @@ pub unsafe extern "C" fn evenkeel_scope_register(name: *const c_char, scope: *mu
     })
 }
 
-/// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number that was never given out, EVENKEEL_STATUS_NO_ROOM where the thread is in 128
-/// scopes already; then there is nothing to leave.
+/// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE for a number of no scope, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do not
+/// leave it.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -120,8 +121,7 @@ pub extern "C" fn evenkeel_scope_enter(scope: u32) -> EvenkeelStatus {
     })
 }
 
-/// Leaves a scope: the innermost one of this number. EVENKEEL_STATUS_BAD_HANDLE where the thread is in none. Without a ring of the thread
-/// nothing is recorded.
+/// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in none.
 ///
 /// Threads: the one that entered it.
 #[unsafe(no_mangle)]
@@ -135,10 +135,11 @@ pub extern "C" fn evenkeel_scope_leave(scope: u32) -> EvenkeelStatus {
     })
 }
 
-/// What all rings hold, as JSON that opens in Perfetto and chrome://tracing, into `buffer`; how many bytes that takes, with its zero,
-/// into `needed`. EVENKEEL_STATUS_TOO_SMALL where it does not fit: threads go on meanwhile, so ask with some more than was needed.
+/// Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
+/// end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads continue meanwhile, so call again with more than `needed`.
+/// EVENKEEL_STATUS_NO_DATA if no thread records.
 ///
-/// Threads: any, at any time. Takes memory: not in a tick.
+/// Threads: any, at any time, but not in a tick: it allocates.
 ///
 /// # Safety
 /// `buffer` is null or points to `size` bytes that may be written; `needed` is null or may be written.
@@ -155,9 +156,9 @@ pub unsafe extern "C" fn evenkeel_scope_chrome_json(
     })
 }
 
-/// The same into a file, which is made or emptied first.
+/// Writes the same to a file, which it creates or replaces.
 ///
-/// Threads: any, at any time. Takes memory and writes: not in a tick.
+/// Threads: any, at any time, but not in a tick: it allocates and writes a file.
 ///
 /// # Safety
 /// `path` is null or a text that ends with a zero.
@@ -171,7 +172,7 @@ pub unsafe extern "C" fn evenkeel_scope_write_chrome_json(path: *const c_char) -
     })
 }
 
-/// A scope that kept the CPU for long.
+/// A scope that used the CPU for long.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelLongScope {
@@ -179,15 +180,15 @@ pub struct EvenkeelLongScope {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Its name, cut to what fits, with a zero at the end.
+    /// Its name, cut to fit, with a zero at the end.
     pub name: [c_char; 136],
-    /// Who ran it: the kernel's number of the thread.
+    /// The kernel's id of the thread that ran it.
     pub thread: u32,
     /// 0.
     pub reserved: u32,
     /// When it ended, in nanoseconds of evenkeel_now_ns's clock.
     pub end_ns: u64,
-    /// The CPU time that it took, in nanoseconds. What a hypervisor took meanwhile is in it where the kernel does not know of that.
+    /// Its CPU time, in nanoseconds. It includes time that a hypervisor took without the kernel's knowledge.
     pub cpu_ns: u64,
 }
 
@@ -205,9 +206,8 @@ struct Long {
 
 static LONG: Mutex<Long> = Mutex::new(Long { scopes: VecDeque::new(), lost: 0 });
 
-/// From now on each innermost scope is logged that keeps the CPU for longer than this, in nanoseconds, in threads that
-/// evenkeel_scope_start_thread knows. Half the quantum of a sliced CPU is a good beginning. It costs two more readings of the thread's CPU
-/// time a scope, about 0.7 us: for finding out, not for every day. Takes the memory that it needs.
+/// Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
+/// quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -218,7 +218,7 @@ pub extern "C" fn evenkeel_scope_log_long(over_ns: u64) -> EvenkeelStatus {
     })
 }
 
-/// No scope is logged from now on. Those that were can still be taken.
+/// Logs no more scopes. Those in the log can still be taken.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -229,10 +229,10 @@ pub extern "C" fn evenkeel_scope_stop_long() -> EvenkeelStatus {
     })
 }
 
-/// Takes the oldest scope that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-/// EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
+/// Takes the oldest scope of the log. `lost` is how many were lost for lack of room since the last call.
+/// EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
 ///
-/// Threads: any, at any time. Takes a lock and memory: not in a tick.
+/// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 ///
 /// # Safety
 /// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
@@ -264,8 +264,8 @@ pub unsafe extern "C" fn evenkeel_scope_take_long(
             *to = from as c_char;
         }
         let LongScope { thread, end_ns, cpu_ns, .. } = one;
-        let told = EvenkeelLongScope { size: 0, version: 0, name, thread, reserved: 0, end_ns, cpu_ns };
+        let filled = EvenkeelLongScope { size: 0, version: 0, name, thread, reserved: 0, end_ns, cpu_ns };
         // SAFETY: the same.
-        unsafe { structs::fill(long_scope, told) }
+        unsafe { structs::fill(long_scope, filled) }
     })
 }

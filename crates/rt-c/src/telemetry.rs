@@ -27,27 +27,27 @@ pub(crate) struct Page {
 
 handles! { EvenkeelTelemetry, 256 of Page; }
 
-/// What is counted on a session's page.
+/// The counters of a session's page.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelCount {
-    /// Jobs that were run.
+    /// Jobs that ran.
     Jobs = 0,
-    /// Datagrams that came.
+    /// Datagrams received.
     PacketsIn = 1,
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     PacketsOut = 2,
-    /// Bytes in those that came.
+    /// Bytes received in datagrams.
     BytesIn = 3,
-    /// Bytes in those that were sent.
+    /// Bytes sent in datagrams.
     BytesOut = 4,
-    /// Datagrams that were lost for want of room, of either direction.
+    /// Datagrams lost for lack of room, in either direction.
     Drops = 5,
-    /// Players that are there now; it goes up and down.
+    /// Players in the session now; it goes up and down.
     Players = 6,
 }
 
-/// Where a session's page is, and who may read it.
+/// Settings of a session's page.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelTelemetrySettings {
@@ -57,7 +57,7 @@ pub struct EvenkeelTelemetrySettings {
     pub version: u32,
     /// The session's name, 1 to 64 bytes: any text.
     pub session: *const c_char,
-    /// The folder to put it in. Null: /dev/shm, or $XDG_RUNTIME_DIR where that can't be written to.
+    /// The folder of the page. Null: /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
     pub folder: *const c_char,
     /// Not 0: the server's group may read it too, not only its user.
     pub is_for_group: u32,
@@ -79,8 +79,8 @@ fn locked(telemetry: &Mutex<Telemetry>) -> std::sync::MutexGuard<'_, Telemetry> 
     telemetry.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the page of a session, which anybody with the right reads while the server runs on; it goes away when it is freed.
-/// EVENKEEL_STATUS_REFUSED where it can be put nowhere, or this process has such a session already.
+/// Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
+/// EVENKEEL_STATUS_REFUSED if no folder accepts it, or this process has such a session already.
 ///
 /// Threads: any. Free it with evenkeel_telemetry_free.
 ///
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_new(
     })
 }
 
-/// Writes the entry of the clock's last tick that was done, with the clock's period. EVENKEEL_STATUS_NO_DATA where none was done.
+/// Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
 ///
 /// Threads: the one that ticks. Takes less than a microsecond.
 #[unsafe(no_mangle)]
@@ -136,8 +136,7 @@ pub extern "C" fn evenkeel_telemetry_after(
     })
 }
 
-/// How the clock's CPU is given, as far as the clock knows by now, is on the page from the next entry on. Best before each
-/// evenkeel_telemetry_after.
+/// Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
 ///
 /// Threads: the one that ticks.
 #[unsafe(no_mangle)]
@@ -154,7 +153,7 @@ pub extern "C" fn evenkeel_telemetry_quantum(
     })
 }
 
-/// What a tick cost in memory, as evenkeel_memory_after told, is on the page with the next entry. Before evenkeel_telemetry_after.
+/// Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
 ///
 /// Threads: the one that ticks.
 ///
@@ -184,7 +183,7 @@ fn count(number: u32) -> Result<Count, Failure> {
     known.ok_or_else(|| Failure::new(EvenkeelStatus::OutOfRange, format_args!("no EvenkeelCount: {number}")))
 }
 
-/// Counts more of something (EvenkeelCount).
+/// Adds to a counter (EvenkeelCount).
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -198,7 +197,7 @@ pub extern "C" fn evenkeel_telemetry_add(telemetry: *const EvenkeelTelemetry, wh
     })
 }
 
-/// Says how many there are now (EvenkeelCount): players.
+/// Sets a counter (EvenkeelCount), such as players.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -212,7 +211,7 @@ pub extern "C" fn evenkeel_telemetry_set(telemetry: *const EvenkeelTelemetry, wh
     })
 }
 
-/// Where the page is, into `path`, and how many bytes that takes, with its zero, into `needed`.
+/// Writes the path of the page to `path`. `needed` is the number of bytes, with the zero at the end.
 ///
 /// Threads: any, at any time.
 ///
@@ -233,7 +232,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_path(
     })
 }
 
-/// The page as text for Prometheus, into `text`, and how many bytes that takes, with its zero, into `needed`.
+/// Writes the page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
 ///
 /// Threads: any, at any time. Takes memory: not in a tick.
 ///
@@ -254,9 +253,9 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus(
     })
 }
 
-/// The pages of all sessions that run on this machine and may be read, as one text for Prometheus, into `text`, and how many bytes that takes,
-/// with its zero, into `needed`: one server answers for all. `folder` is where they are; empty: each place where pages are put that were
-/// given none. EVENKEEL_STATUS_TOO_SMALL where it does not fit: sessions come and go, so ask with some more than was needed.
+/// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes, with the
+/// zero at the end. `folder` is their folder; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Sessions come and
+/// go, so call again with more than `needed`.
 ///
 /// Threads: any, at any time. Takes memory and reads files: not in a tick.
 ///
@@ -296,9 +295,9 @@ pub unsafe extern "C" fn evenkeel_telemetry_prometheus_of_all(
     })
 }
 
-/// Takes the page away.
+/// Removes the page.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while another is in it.
+/// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_telemetry_free(telemetry: *mut EvenkeelTelemetry) -> EvenkeelStatus {
     caught(|| handle::take(telemetry).map(drop))

@@ -10,16 +10,16 @@ use crate::handle::{self, handles};
 use crate::structs::{self, structs};
 use crate::text;
 
-/// A thread that was set up. Some of what it holds ends when it is freed.
+/// A thread whose settings are applied. Freeing it ends dma_latency_us; the other settings stay.
 #[derive(Debug)]
 pub struct EvenkeelThread(());
 
 handles! { EvenkeelThread, 256 of TickThread; }
 
-/// In a field of EvenkeelThreadConfig whose zero means a default: ask for nothing.
+/// For a field of EvenkeelThreadConfig whose zero means a default: request nothing.
 pub const EVENKEEL_DO_NOT_ASK: u64 = 0x7fff_ffff_ffff_ffff;
 
-/// What a tick's thread asks of the kernel. All zero (EVENKEEL_INIT) is what helps everywhere and needs no right.
+/// Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) helps everywhere and needs no privileges.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelThreadConfig {
@@ -27,40 +27,40 @@ pub struct EvenkeelThreadConfig {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Run on these CPUs only, written as the kernel writes lists: "2-3,6". Null: wherever the kernel likes.
+    /// Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
     pub cpus: *const c_char,
-    /// The scheduler gives the thread the CPU for so long at a time, in nanoseconds (Linux 6.12 and later). 0: 100,000.
+    /// The scheduler's time slice, in nanoseconds (Linux 6.12 and later). 0: 100,000.
     pub slice_ns: u64,
-    /// How much later than asked for the kernel may end a sleep, in nanoseconds. 0: 1.
+    /// How late the kernel may end a sleep, in nanoseconds. 0: 1.
     pub timer_slack_ns: u64,
-    /// Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: do not ask.
+    /// Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: not requested.
     pub fifo_priority: u32,
-    /// Not 0: no CPU goes to sleep so deeply that waking takes longer than dma_latency_us, for as long as the thread is not freed. Costs
-    /// power; needs a right to /dev/cpu_dma_latency.
+    /// Not 0: keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed. It costs power, and
+    /// needs write access to /dev/cpu_dma_latency.
     pub asks_dma_latency: u32,
-    /// In microseconds, 0 to 2,000,000,000; looked at where asks_dma_latency is not 0.
+    /// In microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
     pub dma_latency_us: i32,
     /// 0.
     pub reserved: u32,
 }
 
-/// What became of a wish, in the fields of EvenkeelThreadReport.
+/// Whether a setting is active, in the fields of EvenkeelThreadReport.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelApplyStatus {
-    /// It was not wished.
+    /// Not requested.
     NotRequested = 0,
-    /// It is in force: read back where the kernel tells.
+    /// Active; read back if the kernel allows that.
     Active = 1,
-    /// The kernel refused, with the error number beside.
+    /// The kernel refused it. The next field has the error number.
     Refused = 2,
-    /// It was in force, and is not for now: the tick took nearly all of its CPU, and the rest of the machine would have starved.
+    /// It was active, and is off for now: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     Suspended = 3,
-    /// The kernel took it and does nothing with it.
+    /// The kernel accepted it without effect.
     NoEffect = 4,
 }
 
-/// What became of each wish: one of EvenkeelApplyStatus each, and the kernel's error number (errno) where it was refused, else 0.
+/// Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelThreadReport {
@@ -72,7 +72,7 @@ pub struct EvenkeelThreadReport {
     pub cpus: u32,
     /// Its errno.
     pub cpus_errno: i32,
-    /// EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; a real-time thread has none.
+    /// EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns; not requested for a real-time thread.
     pub slice: u32,
     /// Its errno.
     pub slice_errno: i32,
@@ -101,9 +101,9 @@ structs! {
     }
 }
 
-/// Sets the calling thread up. What the kernel refuses is in the report, and no error: the thread runs on without it.
+/// Applies the settings to the calling thread. A setting that the kernel refuses is no error but in the report.
 ///
-/// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or hand it to evenkeel_clock_take_thread.
+/// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 ///
 /// # Safety
 /// `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
@@ -157,7 +157,7 @@ pub(crate) unsafe fn asked(wishes: EvenkeelThreadConfig) -> Result<ThreadConfig,
     })
 }
 
-/// What became of a wish, and its errno.
+/// The status of a setting, and its errno.
 pub(crate) fn got(got: ApplyStatus) -> (u32, i32) {
     match got {
         ApplyStatus::NotRequested => (EvenkeelApplyStatus::NotRequested as u32, 0),
@@ -168,7 +168,7 @@ pub(crate) fn got(got: ApplyStatus) -> (u32, i32) {
     }
 }
 
-pub(crate) fn told(report: ThreadReport) -> EvenkeelThreadReport {
+pub(crate) fn filled(report: ThreadReport) -> EvenkeelThreadReport {
     let [(cpus, cpus_errno), (slice, slice_errno), (timer_slack, timer_slack_errno)] =
         [report.cpus, report.slice, report.timer_slack].map(got);
     let [(fifo, fifo_errno), (dma_latency, dma_latency_errno)] = [report.fifo, report.dma_latency].map(got);
@@ -188,7 +188,7 @@ pub(crate) fn told(report: ThreadReport) -> EvenkeelThreadReport {
     }
 }
 
-/// Tells what became of each wish.
+/// Returns which settings are active.
 ///
 /// Threads: any.
 ///
@@ -200,13 +200,13 @@ pub unsafe extern "C" fn evenkeel_thread_report(
     report: *mut EvenkeelThreadReport,
 ) -> EvenkeelStatus {
     caught(|| {
-        let found = handle::shared(thread, |thread| Ok(told(thread.report())))?;
+        let found = handle::shared(thread, |thread| Ok(filled(thread.report())))?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(report, found) }
     })
 }
 
-/// Frees it: idle latency is no longer held. What the kernel was told of the thread stays.
+/// Frees it, and ends dma_latency_us. The thread's other settings stay.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Waits for locks and events that took long: for who looks for what holds a server up.
+//! Logs long waits for locks and events, to find what delays a server.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,7 @@ struct Taken {
 
 static TAKEN: Mutex<Taken> = Mutex::new(Taken { waits: VecDeque::new(), lost: 0 });
 
-/// What was waited for, in EvenkeelLongWait.kind.
+/// The kind of the lock, in EvenkeelLongWait.kind.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvenkeelWaitKind {
@@ -44,16 +44,16 @@ pub struct EvenkeelLongWait {
     pub version: u32,
     /// One of EvenkeelWaitKind.
     pub kind: u32,
-    /// Who waited: the kernel's number of the thread.
+    /// The kernel's id of the thread that waited.
     pub thread: u32,
-    /// Which lock: the same number for the same one while it lives.
+    /// The lock's address.
     pub lock: u64,
     /// When it began, in nanoseconds of CLOCK_MONOTONIC.
     pub start_ns: u64,
     /// How long it took, in nanoseconds, without no_cpu_ns.
     pub length_ns: u64,
-    /// For how long the wait was over but the CPU another's, in nanoseconds; UINT64_MAX where the kernel does not count it, and length_ns
-    /// has it.
+    /// How long the lock was free but the waiter had no CPU, in nanoseconds; UINT64_MAX if the kernel does not count it, and length_ns
+    /// includes it.
     pub no_cpu_ns: u64,
 }
 
@@ -61,8 +61,8 @@ structs! {
     EvenkeelLongWait { kind: u32, thread: u32, lock: u64, start_ns: u64, length_ns: u64, no_cpu_ns: u64 }
 }
 
-/// From now on every wait for a lock or an event of this library is logged that takes longer than this, in nanoseconds. Half the quantum of
-/// a sliced CPU is a good beginning. Takes the memory that it needs; a lock that is free costs no more than before.
+/// Logs every wait for a lock or an event of this library that takes longer than this, in nanoseconds, from now on. Start with half the quantum of
+/// a sliced CPU. It allocates the log. A lock that is free costs no more than before.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -76,7 +76,7 @@ pub extern "C" fn evenkeel_waits_log_over(over_ns: u64) -> EvenkeelStatus {
     })
 }
 
-/// No wait is logged from now on. Those that were can still be taken.
+/// Logs no more waits. Those in the log can still be taken.
 ///
 /// Threads: any, at any time.
 #[unsafe(no_mangle)]
@@ -87,10 +87,10 @@ pub extern "C" fn evenkeel_waits_stop_log() -> EvenkeelStatus {
     })
 }
 
-/// Takes the oldest wait that was logged, and tells how many were lost for want of room since the last call, into `lost`.
-/// EVENKEEL_STATUS_NO_DATA where none is left; `lost` is told all the same.
+/// Takes the oldest wait of the log. `lost` is how many were lost for lack of room since the last call.
+/// EVENKEEL_STATUS_NO_DATA if none is left; `lost` is set too.
 ///
-/// Threads: any, at any time. Takes a lock and memory: not in a tick.
+/// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
 ///
 /// # Safety
 /// `wait` is null or points to a struct prepared by evenkeel_init; `lost` is null or may be written.
@@ -114,11 +114,11 @@ pub unsafe extern "C" fn evenkeel_waits_take(wait: *mut EvenkeelLongWait, lost: 
         taken.lost = 0;
         let one = taken.waits.pop_front().ok_or(EvenkeelStatus::NoData)?;
         // SAFETY: the same.
-        unsafe { structs::fill(wait, told(one)) }
+        unsafe { structs::fill(wait, filled(one)) }
     })
 }
 
-fn told(wait: LongWait) -> EvenkeelLongWait {
+fn filled(wait: LongWait) -> EvenkeelLongWait {
     let kind = match wait.kind {
         Kind::Mutex => EvenkeelWaitKind::Mutex,
         Kind::InheritMutex => EvenkeelWaitKind::InheritMutex,

@@ -12,7 +12,7 @@ use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, Jobs, JobsError, PushError,
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
-use crate::thread::{EvenkeelThreadReport, told as told_of_thread};
+use crate::thread::{EvenkeelThreadReport, filled as filled_thread};
 
 pub use settings::{EvenkeelJobSettings, EvenkeelWorkerSettings};
 
@@ -26,7 +26,7 @@ pub struct EvenkeelJobs(());
 #[derive(Debug)]
 pub struct EvenkeelAsynchronous(());
 
-/// A frame that is open: given to its body and to its jobs, each for as long as it runs, on the thread that it runs on.
+/// An open frame. Its body and its jobs get it, on their own thread and for as long as they run.
 #[derive(Debug)]
 pub struct EvenkeelFrame(());
 
@@ -42,14 +42,14 @@ handles! {
     EvenkeelAsynchronous, 64 of Mutex<Asynchronous>;
 }
 
-/// A job, or the body of a frame: gets the frame (null in an asynchronous job) and the context that it was pushed with. It must come back:
-/// no exception and no longjmp may leave it.
+/// A job, or the body of a frame. It gets the frame (null in an asynchronous job) and the context that it was pushed with. It must return: no
+/// exception and no longjmp may leave it.
 pub type EvenkeelJob = Option<unsafe extern "C" fn(frame: *mut EvenkeelFrame, context: *mut c_void)>;
 
-/// A piece of a loop: gets the number and the context.
+/// One step of a loop. It gets the number and the context.
 pub type EvenkeelEach = Option<unsafe extern "C" fn(number: usize, context: *mut c_void)>;
 
-/// What the last frame took.
+/// The counters of the last frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelFrameCounters {
@@ -57,23 +57,23 @@ pub struct EvenkeelFrameCounters {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Jobs of the frame that were run.
+    /// Jobs of the frame that ran.
     pub jobs: u64,
-    /// Of these, by the thread that opened it.
+    /// Those that ran on the thread that opened the frame.
     pub by_caller: u64,
-    /// Of these, by workers.
+    /// Those that ran on workers.
     pub by_workers: u64,
-    /// Asynchronous jobs that ended meanwhile.
+    /// Asynchronous jobs that ended during the frame.
     pub asynchronous: u64,
-    /// Jobs for which there was no room.
+    /// Jobs that found their queue full.
     pub full: u64,
-    /// Threads that were woken.
+    /// Threads that the caller and workers woke.
     pub wakes: u64,
-    /// What the thread that opened it slept, since all that was left was running elsewhere, in nanoseconds.
+    /// How long the thread that opened the frame slept because the remaining jobs ran on other threads, in nanoseconds.
     pub waited_ns: u64,
-    /// What the jobs took together, by the clock, in nanoseconds.
+    /// The sum of the jobs' durations, in nanoseconds.
     pub busy_ns: u64,
-    /// What the longest took, by the clock, in nanoseconds.
+    /// The duration of the longest job, in nanoseconds.
     pub longest_job_ns: u64,
 }
 
@@ -123,7 +123,7 @@ thread_local! {
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Tells frames apart, so that one that is over is not taken for another.
+/// Distinguishes frames, so that an ended frame is not taken for another.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs a job of the caller's with a frame that it can name.
@@ -181,7 +181,7 @@ fn within<R>(
     unsafe { work(&*open.frame, &*open.linked) }
 }
 
-/// Starts the workers. All memory is taken here.
+/// Starts the workers. It allocates all memory here.
 ///
 /// Threads: any. Free it with evenkeel_jobs_free.
 ///
@@ -207,16 +207,16 @@ pub unsafe extern "C" fn evenkeel_jobs_new(
 
 /// Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+/// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 #[unsafe(no_mangle)]
 pub extern "C" fn evenkeel_jobs_free(jobs: *mut EvenkeelJobs) -> EvenkeelStatus {
     caught(|| handle::take(jobs).map(drop))
 }
 
-/// Ends the workers as soon as the jobs that run are done, and drops the asynchronous jobs that wait: their functions are never called. How
-/// many these were into `dropped`. The handle is freed.
+/// Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. `dropped`
+/// is how many these were. It also frees the handle.
 ///
-/// Threads: any; EVENKEEL_STATUS_BUSY while a frame is open.
+/// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
 ///
 /// # Safety
 /// `dropped` is null or may be written.
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn evenkeel_jobs_discard(jobs: *mut EvenkeelJobs, dropped:
     })
 }
 
-/// Opens a frame: calls `body`, which pushes jobs, and comes back when all of them are done; helps until then.
+/// Opens a frame: calls `body`, which pushes jobs, and returns when all of them are done. This thread runs jobs until then.
 ///
 /// Threads: one at a time. `body` is called on this one.
 ///
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn evenkeel_jobs_frame(
     })
 }
 
-/// What the last frame took.
+/// The counters of the last frame.
 ///
 /// Threads: one at a time.
 ///
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn evenkeel_jobs_last_frame(
     caught(|| {
         let last =
             handle::alone(jobs, |work| Ok(work.get_mut().unwrap_or_else(PoisonError::into_inner).jobs.last_frame()))?;
-        let told = EvenkeelFrameCounters {
+        let filled = EvenkeelFrameCounters {
             size: 0,
             version: 0,
             jobs: last.jobs,
@@ -282,12 +282,12 @@ pub unsafe extern "C" fn evenkeel_jobs_last_frame(
             longest_job_ns: last.longest_job_ns,
         };
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(counters, told) }
+        unsafe { structs::fill(counters, filled) }
     })
 }
 
-/// What a worker has of its wishes, by its number from 0 on: first those of EvenkeelJobSettings.workers, then the asynchronous ones, then its
-/// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE where there are not so many.
+/// Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
+/// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
 ///
 /// Threads: one at a time.
 ///
@@ -306,12 +306,12 @@ pub unsafe extern "C" fn evenkeel_jobs_worker_report(
             work.jobs.workers().get(number).copied().ok_or_else(wrong)
         })?;
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(report, told_of_thread(found)) }
+        unsafe { structs::fill(report, filled_thread(found)) }
     })
 }
 
-/// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM where the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE for a queue that is
-/// not there or asynchronous, EVENKEEL_STATUS_BAD_HANDLE where the frame is not open on this thread.
+/// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and refuses, EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist
+/// or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
 ///
 /// Threads: the one that the frame was given on.
 ///
@@ -347,9 +347,8 @@ impl Linked {
     }
 }
 
-/// Pushes a job that others can wait for, and that begins when `others_count` others are done; its number for them into `number`.
-/// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame, EVENKEEL_STATUS_NO_ROOM where the frame has linked_max such
-/// jobs already.
+/// Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
+/// EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
 ///
 /// Threads: the one that the frame was given on.
 ///
@@ -413,9 +412,9 @@ pub unsafe extern "C" fn evenkeel_frame_push_after(
     })
 }
 
-/// Runs jobs until the one of this number, which evenkeel_frame_push_after gave, is done. A job can't wait so, since what it waits for may lie
-/// beneath it on the stack: there it is EVENKEEL_STATUS_WOULD_BLOCK at once where the other is not done; push what comes after it instead.
-/// EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+/// Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
+/// the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there.
+/// EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
 ///
 /// Threads: the one that the frame was given on.
 #[unsafe(no_mangle)]
@@ -428,7 +427,7 @@ pub extern "C" fn evenkeel_frame_wait(frame: *mut EvenkeelFrame, number: u32) ->
     })
 }
 
-/// Whether the job of this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number that was not given out in this frame.
+/// Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE for a number of no job of this frame.
 ///
 /// Threads: the one that the frame was given on.
 ///
@@ -454,8 +453,8 @@ fn by_number(linked: &Mutex<Vec<Handle<'static>>>, number: u32) -> Result<Handle
     known.copied().ok_or_else(|| EvenkeelStatus::BadHandle.into())
 }
 
-/// Calls `each` with every number from 0 to `count` (not included), `chunk` of them at a time, here and on workers that take from the
-/// queue; comes back when all are done.
+/// Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
+/// when all calls have returned.
 ///
 /// Threads: the one that the frame was given on.
 ///
@@ -489,7 +488,7 @@ pub unsafe extern "C" fn evenkeel_frame_for_each(
     })
 }
 
-/// Makes what pushes asynchronous jobs.
+/// Creates a handle that pushes asynchronous jobs.
 ///
 /// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
 ///
@@ -512,7 +511,7 @@ pub unsafe extern "C" fn evenkeel_asynchronous_new(
 /// system was freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and the settings do not say that
 /// evenkeel_jobs_run_asynchronous does.
 ///
-/// Threads: any, at any time; in jobs too.
+/// Threads: any, at any time, also in jobs.
 ///
 /// # Safety
 /// `job` is null or a function that takes this context on any thread, at any time until the job system is freed.
@@ -532,7 +531,7 @@ pub unsafe extern "C" fn evenkeel_asynchronous_push(
     })
 }
 
-/// Frees what pushes asynchronous jobs; those that were pushed stay.
+/// Frees the handle. Jobs that were pushed stay.
 ///
 /// Threads: any.
 #[unsafe(no_mangle)]
@@ -540,8 +539,8 @@ pub extern "C" fn evenkeel_asynchronous_free(asynchronous: *mut EvenkeelAsynchro
     caught(|| handle::take(asynchronous).map(drop))
 }
 
-/// Runs up to `at_most` asynchronous jobs that no worker takes: in the time that a tick has left, on a server without workers. How many
-/// there were into `ran`.
+/// Runs up to `at_most` asynchronous jobs that no worker takes, for servers without workers, in the time that a tick has left. `ran` is how many it
+/// ran. EvenkeelJobSettings.caller_runs_asynchronous allows such jobs.
 ///
 /// Threads: one at a time.
 ///

@@ -1,4 +1,4 @@
-//! What a job system is made of.
+//! Settings of a job system.
 
 use evenkeel_rt::jobs::{Idling, JobSettings, Queue, QueueSettings, WhenFull, WorkerSettings};
 
@@ -6,8 +6,9 @@ use crate::failure::{EvenkeelStatus, Failure};
 use crate::structs::{self, structs};
 use crate::thread::{EvenkeelThreadConfig, asked as wished};
 
-/// What a job system is made of. All zero (EVENKEEL_INIT): one queue for frames, one for asynchronous jobs, and no workers, so that whoever
-/// opens a frame runs its jobs. Queues for frames are numbered from 0, the first ones first; the asynchronous queue comes behind them.
+/// Settings of a job system. All zero (EVENKEEL_INIT): one frame queue, one asynchronous queue, and no workers, so that the thread that opens a
+/// frame runs its jobs. Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next
+/// number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelJobSettings {
@@ -15,35 +16,35 @@ pub struct EvenkeelJobSettings {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// Threads that take from the frames' queues in their order, and then asynchronous jobs.
+    /// Threads that take from the frame queues in their order, and then from the asynchronous queue.
     pub workers: u32,
-    /// Threads that take asynchronous jobs alone, so that long ones do not hold a frame up. With the others up to 63.
+    /// Threads that take asynchronous jobs only, so that long ones do not delay a frame. At most 63 with the others.
     pub asynchronous_workers: u32,
-    /// Queues for frames, up to 8. 0: 1.
+    /// Frame queues, up to 8. 0: 1.
     pub frame_queues: u32,
-    /// Jobs that each of these has room for, up to 1,048,576. 0: 1,024.
+    /// The capacity of each frame queue, up to 1,048,576. 0: 1,024.
     pub frame_capacity: u32,
-    /// Jobs that the asynchronous queue has room for, up to 1,048,576. 0: 256. One that does not fit is refused.
+    /// The capacity of the asynchronous queue, up to 1,048,576. 0: 256. A job that does not fit is refused.
     pub asynchronous_capacity: u32,
-    /// Jobs of a frame that may wait for others or be waited for, up to 1,048,576. 0: 1,024.
+    /// How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0: 1,024.
     pub linked_max: u32,
-    /// For how many others these may wait together, up to 1,048,576. 0: 4,096.
+    /// How many dependencies these may have together, up to 1,048,576. 0: 4,096.
     pub waits_max: u32,
-    /// A job that its frame's queue has no room for: 0, who pushes it runs it at once; 1, it is refused.
+    /// A job whose frame queue is full: 0, the pushing thread runs it at once; 1, it is refused.
     pub refuses_when_full: u32,
-    /// A thread that finds no job: 0, sleeps as the machine is; 1, sleeps at once.
+    /// A thread that finds no job: 0, looks for another for some microseconds if the process has CPUs to spare; 1, sleeps at once.
     pub sleeps_at_once: u32,
     /// A job that is pushed to the asynchronous queue if no worker takes from it: 0, the push fails; 1, it waits until
     /// evenkeel_jobs_run_asynchronous runs it.
     pub caller_runs_asynchronous: u32,
-    /// Workers with queues and a set-up of their own, beside those above and behind them by number: `own_workers_count` pointers to their
-    /// settings. Null where there are none.
+    /// More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the workers
+    /// above. Null if there are none.
     pub own_workers: *const *const EvenkeelWorkerSettings,
-    /// How many; with all others up to 63.
+    /// How many; at most 63 with all others.
     pub own_workers_count: usize,
 }
 
-/// A worker with queues and a set-up of its own.
+/// A worker with its own queues and thread settings.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EvenkeelWorkerSettings {
@@ -51,11 +52,11 @@ pub struct EvenkeelWorkerSettings {
     pub size: u32,
     /// Of this struct: EVENKEEL_ABI_VERSION.
     pub version: u32,
-    /// The numbers of the queues that it takes jobs from: of the first that has one, each time.
+    /// The numbers of the queues that it takes jobs from; each time from the first one that has a job.
     pub queues: [u32; 9],
     /// How many of these numbers there are, 1 to 9.
     pub queues_count: u32,
-    /// What it asks of the kernel, such as CPUs of its own; prepared by evenkeel_init. Null: what helps everywhere.
+    /// The kernel settings of its thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
     pub thread: *const EvenkeelThreadConfig,
 }
 
@@ -68,7 +69,7 @@ structs! {
     EvenkeelWorkerSettings { queues: [u32; 9], queues_count: u32, thread: *const EvenkeelThreadConfig }
 }
 
-/// What the library is asked for.
+/// The settings in the form of the Rust library.
 ///
 /// # Safety
 /// `own_workers` is null or points to as many pointers, each null or to a struct prepared by evenkeel_init, whose `thread` is null or such a

@@ -35,7 +35,7 @@ pub(super) fn parsed(text: &str) -> Result<SocketAddr, Failure> {
     text.parse().map_err(|_| Failure::new(EvenkeelStatus::BadText, format_args!("no address: {text}")))
 }
 
-pub(super) fn told(address: SocketAddr) -> EvenkeelAddress {
+pub(super) fn filled(address: SocketAddr) -> EvenkeelAddress {
     let mut ip = [0; 16];
     let (is_ipv6, scope_id) = match address {
         SocketAddr::V4(v4) => {
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn evenkeel_address_parse(text: *const c_char, address: *m
         // SAFETY: as this function's caller promises.
         let found = parsed(unsafe { text::text(text) }?)?;
         // SAFETY: the same.
-        unsafe { structs::fill(address, told(found)) }
+        unsafe { structs::fill(address, filled(found)) }
     })
 }
 
@@ -121,7 +121,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<EvenkeelAddress, EvenkeelStatus> {
         let text = std::ffi::CString::new(text).unwrap();
-        let mut address = told(SocketAddr::from(([0; 4], 1)));
+        let mut address = filled(SocketAddr::from(([0; 4], 1)));
         // SAFETY: the text ends with a zero, and the struct is one.
         match unsafe { evenkeel_address_parse(text.as_ptr(), &raw mut address) } {
             EvenkeelStatus::Ok => Ok(address),
@@ -144,7 +144,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_an_address_or_a_status(ip: [u8; 16], port: u32, is_ipv6 in 0_u32..3, scope_id: u32) {
-            let head = told(SocketAddr::from(([0; 4], 1)));
+            let head = filled(SocketAddr::from(([0; 4], 1)));
             let address = EvenkeelAddress { ip, port, is_ipv6, scope_id, ..head };
             match text_of(&address) {
                 Ok(text) => {

@@ -19,7 +19,7 @@ pub use address::*;
 pub use report::*;
 pub use settings::{EvenkeelIoBackend, EvenkeelUdpSettings};
 
-use address::{meant, told};
+use address::{filled, meant};
 use settings::settings;
 
 /// A server's socket.
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn evenkeel_udp_receive(
                 let packet = EvenkeelPacket {
                     size: size_of::<EvenkeelPacket>() as u32,
                     version: crate::EVENKEEL_ABI_VERSION,
-                    from: told(packet.from),
+                    from: filled(packet.from),
                     bytes: packet.bytes.as_ptr(),
                     bytes_count: packet.bytes.len(),
                     waited_ns: packet.waited_ns.unwrap_or(EVENKEEL_UNKNOWN),
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn evenkeel_udp_local_address(
     caught(|| {
         let found = handle::shared(udp, |udp| Ok(udp.address))?;
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(address, told(found)) }
+        unsafe { structs::fill(address, filled(found)) }
     })
 }
 

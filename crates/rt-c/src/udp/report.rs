@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use evenkeel_rt::udp::{BackendRefusal, Half, IoBackend};
 
-use super::address::{EvenkeelAddress, told};
+use super::address::{EvenkeelAddress, filled};
 use super::settings::number;
 use super::{EVENKEEL_UNKNOWN, EvenkeelUdp, half};
 use crate::clock::{EvenkeelSummary, summary};
@@ -30,9 +30,9 @@ pub struct EvenkeelUdpReport {
     pub send_backend: u32,
     /// 0.
     pub reserved: u32,
-    /// What the receive buffer needs for the players that were told, in bytes; EVENKEEL_UNKNOWN where none were.
+    /// What the receive buffer needs for the players that were filled, in bytes; EVENKEEL_UNKNOWN where none were.
     pub buffer_needed_bytes: u64,
-    /// What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were told.
+    /// What it has, in bytes; EVENKEEL_UNKNOWN where that could not be read, or no players were filled.
     pub buffer_got_bytes: u64,
     /// Packets that came.
     pub packets_in: u64,
@@ -72,7 +72,7 @@ pub struct EvenkeelUdpReport {
     /// Its errno.
     pub buffer_forced_errno: i32,
     /// What the system allows an ordinary process to ask for (net.core.rmem_max), in bytes, which the kernel doubles; EVENKEEL_UNKNOWN where
-    /// that could not be read, or no players were told.
+    /// that could not be read, or no players were filled.
     pub rmem_max_bytes: u64,
     /// Bytes of the packets that came, without headers.
     pub bytes_in: u64,
@@ -296,16 +296,16 @@ pub unsafe extern "C" fn evenkeel_udp_failure(
             let found = outgoing.failures().iter().chain(incoming.failures()).nth(number).copied();
             found.ok_or_else(|| EvenkeelStatus::NoData.into())
         })?;
-        let told = EvenkeelUdpFailure {
+        let filled = EvenkeelUdpFailure {
             size: 0,
             version: 0,
-            to: told(found.to),
+            to: filled(found.to),
             why_errno: found.why.raw(),
             reserved: 0,
             packets: found.packets,
         };
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(failure, told) }
+        unsafe { structs::fill(failure, filled) }
     })
 }
 

@@ -105,16 +105,16 @@ pub(super) fn number(way: IoBackend) -> u32 {
     }
 }
 
-/// An address as text, if it is told.
+/// An address from a text; none if it is null.
 ///
 /// # Safety
-/// `told` is null or a text that ends with a zero.
-unsafe fn optional_address(told: *const c_char) -> Result<Option<SocketAddr>, Failure> {
-    if told.is_null() {
+/// `text` is null or a text that ends with a zero.
+unsafe fn optional_address(text: *const c_char) -> Result<Option<SocketAddr>, Failure> {
+    if text.is_null() {
         return Ok(None);
     }
     // SAFETY: as the caller promises.
-    unsafe { text::text(told) }.and_then(address::parsed).map(Some)
+    unsafe { text::text(text) }.and_then(address::parsed).map(Some)
 }
 
 /// What the library is asked for.

@@ -1,5 +1,5 @@
-//! `Quantum`: whether the CPU that ticks run on is taken away by the clock, and how; and `Aligner`, which puts the ticks where that costs
-//! least. A tick that begins where the CPU has just come back is done in a third of the time of one that begins where it goes.
+//! `Quantum`: whether and how the CPU is taken away at fixed times. `Aligner` shifts ticks to where that costs least: a tick that begins as the
+//! CPU comes back can finish in a third of the time.
 //!
 //! | step | where |
 //! |---|---|
@@ -11,8 +11,7 @@
 //! | who took the CPU: the kernel's mark on a preempted thread, or its count of waiting | `own` |
 //! | all of it in a [`TickClock`](crate::TickClock) | `keeper` |
 //!
-//! What is written down is not guessed: under a limit of its control group nothing is looked for, and the places to try are those of
-//! the limit's own period.
+//! Under a CPU limit of its control group, the clock does not search: it reads the limit, and tries phases of the limit's period.
 
 mod aligner;
 mod finder;
@@ -29,35 +28,35 @@ use std::fmt;
 
 pub(crate) use keeper::Keeper;
 
-/// Whether the clock may move its ticks in time, to where they are done soonest.
+/// Whether the clock may shift ticks to where they finish soonest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// Where it was measured that they are done sooner there. It is looked for where the period is 4 ms or more: for five seconds at the
-    /// start, and again when ticks are late or long.
+    /// If measurements show that they finish sooner there. The clock searches if the period is 4 ms or more: for five seconds at the start, and
+    /// again when ticks are late or long.
     #[default]
     Measured,
-    /// Never: they stay where they were first due.
+    /// Never: ticks keep their phase.
     Never,
 }
 
 /// How the CPU is taken away from the thread that ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Quantum {
-    /// Not known: it was not looked for, or not for long enough yet.
+    /// Not known: the clock has not searched for long enough.
     #[default]
     Unknown,
-    /// It is ours.
+    /// It is not taken away.
     None,
-    /// At set times, as a hypervisor does that gives each virtual CPU a slot.
+    /// At fixed times, by a hypervisor that gives each virtual CPU a slice.
     FixedSlot(Slot),
-    /// When a budget has run out, until it is filled again: a limit of the thread's control group.
+    /// When the quota of a CPU limit is used up, until its next period.
     TokenBucket {
-        /// CPU time in each period, in nanoseconds.
+        /// The quota: CPU time in each period, in nanoseconds.
         quota_ns: u64,
-        /// From one refill to the next, in nanoseconds.
+        /// The period of the limit, in nanoseconds.
         period_ns: u64,
     },
-    /// At no times that could be told.
+    /// At irregular times.
     Irregular,
 }
 
@@ -82,21 +81,21 @@ impl fmt::Display for Quantum {
     }
 }
 
-/// Slots of a fixed place in time.
+/// Time slices at fixed times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
-    /// From one beginning of our share to the next, in nanoseconds.
+    /// From the start of one slice to the start of the next, in nanoseconds.
     pub period_ns: f64,
-    /// How much of the period is ours, from 0 to 1.
+    /// The share of the period with the CPU, from 0 to 1.
     pub share: f64,
-    /// A moment at which our share begins, on the monotonic clock in nanoseconds: a late one of those that were seen.
+    /// When a recent slice began, in nanoseconds of the monotonic clock.
     pub phase_ns: u64,
-    /// How sure it is, from 0 to 1.
+    /// The confidence in it, from 0 to 1.
     pub confidence: f64,
 }
 
 impl Quantum {
-    /// The period in nanoseconds at which the CPU comes and goes, where there is one: what a period of ticks is best a multiple of.
+    /// The period of the slices or of the limit, in nanoseconds, if there is one. Tick periods should be multiples of it.
     pub fn period_ns(&self) -> Option<u64> {
         match self {
             Quantum::FixedSlot(slot) => Some(slot.period_ns.round() as u64),
@@ -105,7 +104,7 @@ impl Quantum {
         }
     }
 
-    /// How much of the CPU is ours, from 0 to 1; none where it is not known.
+    /// The share of the time with the CPU, from 0 to 1; none if it is not known.
     pub fn share(&self) -> Option<f64> {
         match self {
             Quantum::None => Some(1.0),
@@ -116,43 +115,43 @@ impl Quantum {
     }
 }
 
-/// What the clock does about it now.
+/// What the clock does about the quantum now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Alignment {
-    /// Nothing: it may not, there is nothing to align to, or nothing that was tried was better.
+    /// Nothing: it may not, there are no slices, or no phase was better.
     #[default]
     Free,
-    /// It wakes in idle time to see what is late.
+    /// It searches for gaps in idle time.
     Looking,
-    /// It has ticks at several places, to see where they are done soonest.
+    /// It runs ticks at several phases, to find where they finish soonest.
     Trying,
-    /// Ticks are held where they were done soonest.
+    /// It keeps ticks at the best phase.
     Held,
-    /// There are slots, and no place among them: the period of the ticks is neither a multiple of theirs nor a half or third of one.
+    /// There are slices, but the tick period is neither a multiple of theirs nor a half or third of one.
     NoMultiple,
 }
 
-/// How the alignment went so far.
+/// The quantum, and what the clock did about it so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Aligned {
     /// How the CPU is taken away.
     pub quantum: Quantum,
-    /// What is done about it.
+    /// What the clock does about it.
     pub alignment: Alignment,
-    /// How often ticks were put elsewhere by more than a twentieth of the quantum's period.
+    /// How often the clock shifted ticks by more than a twentieth of the quantum's period.
     pub moves: u64,
-    /// How often the clock woke in idle time to look; a wake costs some 5 us of CPU time.
+    /// How often the clock woke in idle time to search; each wake costs some 5 us of CPU time.
     pub probes: u64,
-    /// Gaps that were seen, by who took the CPU.
+    /// Observed gaps, by who took the CPU.
     pub gaps: GapsSeen,
 }
 
-/// Gaps that were seen, by who took the CPU.
+/// Observed gaps, by who took the CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GapsSeen {
-    /// Nobody inside the guest: a hypervisor, or an interrupt.
+    /// A hypervisor, or an interrupt.
     pub foreign: u64,
-    /// Another thread, or a limit of a control group.
+    /// Another thread, or a CPU limit.
     pub preempted: u64,
     /// Not known.
     pub unknown: u64,

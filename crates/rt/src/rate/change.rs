@@ -1,33 +1,33 @@
-//! What a phase of the game may have of the ladder, and a change of the period.
+//! `RatePhase`: the range of periods of a phase of the game. `RateChange`: a change of the period.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What a phase of the game, such as lobby, round or end, may have of the ladder.
+/// The range of periods for a phase of the game, such as lobby, round or end.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatePhase {
     /// The shortest period.
     pub fastest: Duration,
     /// The longest period.
     pub slowest: Duration,
-    /// Another limit than [`RateSettings::sustainable`](super::RateSettings::sustainable), where the phase may take more or less.
+    /// Replaces [`RateSettings::sustainable`](super::RateSettings::sustainable) in this phase.
     pub sustainable: Option<f64>,
 }
 
 impl RatePhase {
-    /// A phase that may tick from `fastest` to `slowest`. Where no rung is within, the one nearest to `fastest` is meant.
+    /// A phase with periods from `fastest` to `slowest`. If the ladder has none in this range, the phase uses the one nearest to `fastest`.
     pub const fn between(fastest: Duration, slowest: Duration) -> RatePhase {
         RatePhase { fastest, slowest, sustainable: None }
     }
 
-    /// The same with another limit on what its work may take of its share.
+    /// The same with another highest sustainable load.
     #[must_use]
     pub const fn sustainable(self, sustainable: f64) -> RatePhase {
         RatePhase { sustainable: Some(sustainable), ..self }
     }
 }
 
-/// A change of the period.
+/// A change of the period. Printed, it is one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateChange {
     /// The period before.
@@ -64,22 +64,22 @@ impl fmt::Display for RateReason {
 /// Why a period changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateReason {
-    /// Ticks need more of their share of the period than can go on.
+    /// Ticks need too much of their share of the period.
     Work,
     /// Ticks were missed.
     Missed,
     /// The tick's thread waited for a CPU too long.
     Waited,
-    /// A limit on CPU time held the server up.
+    /// A CPU limit stopped the server.
     Throttled,
-    /// Other threads of the server's control group waited for a CPU, and the ticks are a good part of why.
+    /// Other threads of the server's control group waited for a CPU, and the ticks are part of the cause.
     Pressure,
-    /// The rest of the system waited for a CPU, and the ticks are a good part of why.
+    /// The rest of the system waited for a CPU, and the ticks are part of the cause.
     Starved,
-    /// For long enough there was room for more.
+    /// There was room for a shorter period for long enough.
     Calm,
     /// Another phase of the game.
     Phase,
-    /// The CPU's turns were found, moved or gone.
+    /// The time slices of the CPU changed.
     TimeSlices,
 }

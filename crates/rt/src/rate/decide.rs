@@ -1,67 +1,67 @@
-//! `Decider`: which rung of the ladder the tick is to be on. Pure: ticks and readings come in, so that hours can be played in a test.
+//! `Decider`: chooses the rung of the ladder. Pure: callers pass ticks and readings, so that a test can simulate hours.
 
 use std::time::Duration;
 
 use super::change::{RateChange, RatePhase, RateReason};
 use super::ladder::{Ladder, LadderError, SliceModel, TimeSlices};
 
-/// The lengths of so many ticks of a window are kept: at 10 ms more than two seconds.
+/// How many tick durations of a window are stored: over two seconds at 10 ms.
 const TICKS_KEPT: usize = 256;
-/// The load is judged by the tick that nine of ten are shorter than: a rare long one is what the rest of the period is for.
+/// The load is the 0.9 quantile of the ticks: the rest of the period absorbs rare long ones.
 const JUDGED_BY: f64 = 0.9;
-/// Overloaded windows among the last three that make it step: one may be a pause of the whole machine.
+/// Overloaded windows of the last three that lengthen the period. A single one may be a pause of the whole machine.
 const OVERLOADED: u32 = 2;
 const LAST_WINDOWS: u8 = 0b111;
-/// Calm windows before it comes back.
+/// Calm windows before the period becomes shorter again.
 pub const CALM_WINDOWS: u32 = 10;
-/// The most calm windows that are asked for, after it came back in vain again and again.
+/// The most calm windows that are required, after repeated unsuccessful returns.
 pub const CALM_WINDOWS_MAX: u32 = 640;
-/// Who is overloaded again within so many windows came back in vain.
+/// A return is unsuccessful if the server is overloaded again within this many windows.
 const IN_VAIN_WINDOWS: u32 = 60;
-/// The load on the faster rung must be so far below what is sustainable, as a share of it, before it comes back.
+/// Before a return, the load at the faster rung must be below this share of the sustainable load.
 const BACK_BELOW: f64 = 0.85;
 
-/// What the kernel told of a window of about a second. What it does not tell here is none, never 0.
+/// The kernel's counters for a window of about a second. A counter that the kernel does not report is none, never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Readings {
-    /// How long the window was, in nanoseconds.
+    /// The length of the window, in nanoseconds.
     pub window_ns: u64,
     /// CPU time of the tick's thread, in nanoseconds.
     pub cpu_ns: Option<u64>,
-    /// How long that thread was ready and did not run, in nanoseconds.
+    /// How long that thread was ready but did not run, in nanoseconds.
     pub run_wait_ns: Option<u64>,
-    /// How long some thread of the system was ready and did not run, in nanoseconds.
+    /// How long some thread of the system was ready but did not run, in nanoseconds.
     pub pressure_ns: Option<u64>,
-    /// The same among the threads of our control group.
+    /// The same for the server's control group.
     pub group_pressure_ns: Option<u64>,
-    /// How long a limit on CPU time held our control group up, in nanoseconds, all CPUs added.
+    /// How long a CPU limit stopped the server's control group, in nanoseconds, summed over CPUs.
     pub throttled_ns: Option<u64>,
 }
 
-/// What was found of the machine: limits follow from it.
+/// The machine's CPUs, from which the limits follow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hardware {
     /// CPUs that the server may run on.
     pub cpus: usize,
-    /// CPUs that a limit leaves it on average; none where nothing limits it.
+    /// CPUs that a limit leaves it on average; none without a limit.
     pub cpu_limit: Option<f64>,
 }
 
-/// From where on a window counts as overloaded.
+/// The limits above which a window counts as overloaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
     /// Work over the tick's share of the period.
     pub load: f64,
     /// Share of ticks that were missed.
     pub missed: f64,
-    /// Share of the time that the tick's thread was ready and did not run.
+    /// Share of the time in which the tick's thread was ready but did not run.
     pub run_wait: f64,
-    /// Share of the time that somebody else was ready and did not run.
+    /// Share of the time in which another thread was ready but did not run.
     pub pressure: f64,
 }
 
 impl Thresholds {
-    /// On one CPU the system has the share that was set aside for it, and somebody waits whenever two are ready.
+    /// On one CPU, the system keeps its share, and a thread waits whenever two are ready.
     pub(super) fn of(hardware: &Hardware, sustainable: f64, system_share: f64) -> Thresholds {
         let is_alone = hardware.cpus <= 1;
         let kept = if is_alone { 1.0 - system_share } else { 1.0 };
@@ -98,7 +98,7 @@ pub(super) struct Decider {
     load: Option<f64>,
 }
 
-/// What a decider is made of.
+/// The settings of a decider.
 #[derive(Clone, Debug)]
 pub(super) struct DeciderConfig<'a> {
     pub(super) ladder: &'a [Duration],
@@ -109,17 +109,17 @@ pub(super) struct DeciderConfig<'a> {
 }
 
 impl Decider {
-    pub(super) fn new(wishes: &DeciderConfig<'_>, hardware: Hardware) -> Result<Decider, LadderError> {
-        let ladder = Ladder::new(wishes.ladder)?;
+    pub(super) fn new(config: &DeciderConfig<'_>, hardware: Hardware) -> Result<Decider, LadderError> {
+        let ladder = Ladder::new(config.ladder)?;
         let mut decider = Decider {
-            rung: ladder.nearest(wishes.start),
+            rung: ladder.nearest(config.start),
             ladder,
             hardware,
             turns: None,
-            sustainable: wishes.sustainable,
-            system_share: wishes.system_share,
-            phase: wishes.phase,
-            thresholds: Thresholds::of(&hardware, wishes.sustainable, wishes.system_share),
+            sustainable: config.sustainable,
+            system_share: config.system_share,
+            phase: config.phase,
+            thresholds: Thresholds::of(&hardware, config.sustainable, config.system_share),
             lasted_ns: [0; TICKS_KEPT],
             ticks: 0,
             missed: 0,
@@ -129,7 +129,7 @@ impl Decider {
             since_back: u32::MAX,
             load: None,
         };
-        decider.enter(wishes.phase);
+        decider.enter(config.phase);
         Ok(decider)
     }
 

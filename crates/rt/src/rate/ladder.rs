@@ -1,4 +1,4 @@
-//! `Ladder`: the periods that a tick may have, and what becomes of them on a CPU that is given in turns. Pure.
+//! `Ladder`: the periods to choose from, and their multiples on a CPU with time slices. Pure.
 
 use std::time::Duration;
 
@@ -6,53 +6,52 @@ use crate::quantum::Quantum;
 
 /// The most rungs that a ladder may have.
 pub const RUNGS_MAX: usize = 16;
-/// No rung may be shorter: more than 100 ticks a second is no use to players, and a thousand leave no time to decide in.
+/// The shortest period. Players gain nothing from more than 100 ticks a second, and 1,000 leave no time to decide.
 pub const RUNG_LEAST: Duration = Duration::from_millis(1);
-/// No rung may be longer.
+/// The longest period.
 pub const RUNG_MOST: Duration = Duration::from_secs(10);
 
 /// A rung this close below a multiple of the CPU's period, as a share of that period, is that multiple.
 const NEAR: f64 = 0.05;
-/// Rung and multiple closer than this are the same: the rest is the error of the detection, and whoever keeps the phase follows it.
+/// A rung and a multiple closer than this are the same; the rest is the error of the detection.
 const SAME: f64 = 0.001;
 
-/// Why there can be no such ladder.
+/// Why a ladder is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LadderError {
-    /// It has no rung.
+    /// It has no period.
     #[error("a ladder of tick periods needs at least one")]
     Empty,
-    /// It has too many.
+    /// It has too many periods.
     #[error("a ladder of tick periods may have {RUNGS_MAX} rungs, and this one has {0}")]
     TooMany(usize),
-    /// A rung is out of range.
+    /// A period is out of range.
     #[error("the tick period {0:?} is not within 1 ms to 10 s")]
     OutOfRange(Duration),
 }
 
-/// How the CPU is given to this machine or to this server in turns, as far as that was found out.
+/// The detected time slices in which this machine or server gets the CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeSlices {
-    /// From the start of one turn to the start of the next.
+    /// From the start of one slice to the start of the next.
     pub period: Duration,
-    /// How much of the period is ours, above 0 and up to 1.
+    /// The share of the period with the CPU, above 0 and up to 1.
     pub share: f64,
-    /// Who gives them.
+    /// Where they come from.
     pub model: SliceModel,
 }
 
-/// Two ways to give a CPU in turns. They differ in what a tick's length on the clock says of the CPU time that it took.
+/// The source of time slices. It decides how a tick's duration relates to its CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SliceModel {
-    /// A hypervisor, at fixed times: in the rest of the period nothing runs, however little ran before.
+    /// A hypervisor, at fixed times. In the rest of the period nothing runs, however little ran before.
     Slots,
-    /// A limit on CPU time, as a control group has it: what was not used may still be.
+    /// A CPU limit of a control group. CPU time that was not used stays available in the period.
     Bucket,
 }
 
 impl TimeSlices {
-    /// What a clock found of its CPU ([`TickClock::quantum`](crate::TickClock::quantum)); none where it comes in no turns, or in none that could be
-    /// told.
+    /// The slices that a clock detected ([`TickClock::quantum`](crate::TickClock::quantum)); none if there are none, or they are not known.
     pub fn of(quantum: &Quantum) -> Option<TimeSlices> {
         let (period_ns, share) = (quantum.period_ns()?, quantum.share()?);
         let model = match quantum {
@@ -66,7 +65,7 @@ impl TimeSlices {
         !self.period.is_zero() && self.share > 0.0 && self.share <= 1.0
     }
 
-    /// The time that a tick had the CPU which lasted so long on the clock, if it began with a turn.
+    /// The CPU time of a tick of this duration that began with a slice.
     pub(super) fn had_ns(&self, lasted_ns: u64) -> f64 {
         let period_ns = self.period.as_nanos() as f64;
         let turn_ns = period_ns * self.share;

@@ -1,5 +1,5 @@
-//! `TickRate`: how often the server ticks, chosen by what its ticks take of the CPU that they get. A server that can't keep up misses
-//! ticks at random; one that steps to a longer period in time stays even, and comes back when it can.
+//! `TickRate`: chooses the tick period by the load of the ticks on the CPU that they get. An overloaded server misses ticks at random. A server
+//! that changes to a longer period in time ticks evenly, and returns when it can.
 
 mod change;
 mod decide;
@@ -19,29 +19,29 @@ use sampler::Sampler;
 
 use crate::tick::Done;
 
-/// From one look at the system to the next, in nanoseconds.
+/// Time between two readings of the system's counters, in nanoseconds.
 const WINDOW_NS: u64 = 1_000_000_000;
-/// Looks wait for a tick with so much time left behind it, in nanoseconds, and no longer than a second window.
+/// A reading waits for a tick that leaves this much time, in nanoseconds, but no longer than a second window.
 const ROOM_NS: u64 = 500_000;
 
-/// How a tick rate is chosen.
+/// Settings of a [`TickRate`].
 #[derive(Clone, Debug)]
 pub struct RateSettings {
     /// The periods to choose from, 1 ms to 10 s, up to 16, in any order.
     pub ladder: Vec<Duration>,
-    /// The one to start with: the rung nearest to it.
+    /// The period to start with: the nearest one of the ladder.
     pub start: Duration,
     /// The phase of the game to start in.
     pub phase: RatePhase,
-    /// Work over the tick's share of the period that can go on for ever, 0.05 to 1. Above it a gap now and then costs ticks.
+    /// The highest sustainable load: work over the tick's share of the period, 0.05 to 1. Above it, a single gap costs ticks.
     pub sustainable: f64,
-    /// With one CPU, the share of it that the system keeps, 0 to 0.95. With more it is not used.
+    /// With one CPU, the share that is left to the system, 0 to 0.95. With more CPUs it has no effect.
     pub system_share: f64,
 }
 
 impl Default for RateSettings {
-    /// 10, 20, 30 and 50 ms, of which 10 are only for a phase that asks for them; three quarters of the tick's share, and half of an only
-    /// CPU for the system.
+    /// Periods of 10, 20, 30 and 50 ms, where 10 ms is only for a phase that requests it; a load of up to 0.75; half of a single CPU for the
+    /// system.
     fn default() -> RateSettings {
         RateSettings {
             ladder: [10, 20, 30, 50].map(Duration::from_millis).to_vec(),
@@ -53,27 +53,28 @@ impl Default for RateSettings {
     }
 }
 
-/// Why a rate could not be started.
+/// Why a [`TickRate`] cannot start.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum RateError {
-    /// The ladder is none.
+    /// The ladder is invalid.
     #[error(transparent)]
     Ladder(#[from] LadderError),
-    /// A share is out of its range.
+    /// A share is out of range.
     #[error("{what} {share} is not within {least} to {most}")]
     Share {
-        /// Which one.
+        /// Which share.
         what: &'static str,
-        /// What was given.
+        /// Its value.
         share: f64,
-        /// The least that it may be.
+        /// The smallest valid value.
         least: f64,
-        /// The most that it may be.
+        /// The largest valid value.
         most: f64,
     },
 }
 
-/// Chooses the period of a [`TickClock`](crate::TickClock). Start it on the tick's own thread: it reads that thread's counts.
+/// Chooses the period of a [`TickClock`](crate::TickClock). Start it on the tick's thread, because it reads that thread's counters.
+/// [`TickLoopBuilder::adaptive_rate`](crate::TickLoopBuilder::adaptive_rate) does all calls of this example.
 ///
 /// ```
 /// use std::time::Duration;
@@ -103,7 +104,7 @@ pub struct TickRate {
     decider: Decider,
     sampler: Sampler,
     window_start_ns: Option<u64>,
-    told: Option<Box<dyn FnMut(RateChange) + Send>>,
+    on_change: Option<Box<dyn FnMut(RateChange) + Send>>,
 }
 
 impl fmt::Debug for TickRate {
@@ -113,7 +114,7 @@ impl fmt::Debug for TickRate {
 }
 
 impl TickRate {
-    /// Opens what it will read of the machine, and takes all memory that it needs. What can't be opened is not judged by.
+    /// Opens the files that it reads, and allocates all memory. A file that cannot be opened has no influence.
     ///
     /// # Errors
     /// If the ladder or a share is out of range.
@@ -134,39 +135,39 @@ impl TickRate {
                 return Err(RateError::Share { what, share, least, most });
             }
         }
-        let wishes = DeciderConfig {
+        let config = DeciderConfig {
             ladder: &settings.ladder,
             start: settings.start,
             phase: settings.phase,
             sustainable: settings.sustainable,
             system_share: settings.system_share,
         };
-        Ok(TickRate { decider: Decider::new(&wishes, hardware)?, sampler, window_start_ns: None, told: None })
+        Ok(TickRate { decider: Decider::new(&config, hardware)?, sampler, window_start_ns: None, on_change: None })
     }
 
-    /// Calls this at each change, on the tick's thread, after a tick.
+    /// Sets a function to call at each change, on the tick's thread, after a tick.
     #[must_use]
-    pub fn on_change(self, told: impl FnMut(RateChange) + Send + 'static) -> TickRate {
-        TickRate { told: Some(Box::new(told)), ..self }
+    pub fn on_change(self, call: impl FnMut(RateChange) + Send + 'static) -> TickRate {
+        TickRate { on_change: Some(Box::new(call)), ..self }
     }
 
-    /// The period now.
+    /// The current period.
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.decider.period_ns())
     }
 
-    /// Work over share of the period in the last window, such as 0.6; none before the first window is over.
+    /// Work over the tick's share of the period in the last window, such as 0.6; none in the first window.
     pub fn load(&self) -> Option<f64> {
         self.decider.load()
     }
 
-    /// From where on a window counts as overloaded on this machine.
+    /// The limits above which a window counts as overloaded on this machine.
     pub fn thresholds(&self) -> Thresholds {
         self.decider.thresholds()
     }
 
-    /// A tick is done. About once a second this looks at the system, which takes some microseconds, and it chooses such a tick for it as
-    /// leaves time for that. The new period, where it changes.
+    /// Call it after each tick. About once a second it reads the system's counters for some microseconds, after a tick that leaves time. Returns the
+    /// new period if it changes.
     pub fn after(&mut self, done: &Done) -> Option<Duration> {
         self.decider.tick(done.work_ns(), done.tick.missed);
         let start_ns = *self.window_start_ns.get_or_insert(done.tick.due_ns);
@@ -181,26 +182,26 @@ impl TickRate {
         self.window_start_ns = Some(done.done_ns);
         let readings = self.sampler.read(window_ns);
         let change = self.decider.window(&readings);
-        self.tell(change)
+        self.report(change)
     }
 
-    /// Another phase of the game begins: the period moves into its range at once. The new period, where it changes.
+    /// Enters another phase of the game: the period moves into its range at once. Returns the new period if it changes.
     pub fn enter(&mut self, phase: RatePhase) -> Option<Duration> {
         let change = self.decider.enter(phase);
-        self.tell(change)
+        self.report(change)
     }
 
-    /// Tells how the CPU is given in turns, none where it is not, best by [`TimeSlices::of`] the clock's quantum after each tick: rungs become multiples of the turns' period. The new period, where it
-    /// changes. TimeSlices without a period or a share change nothing.
-    pub fn set_slices(&mut self, turns: Option<TimeSlices>) -> Option<Duration> {
-        let change = self.decider.set_slices(turns);
-        self.tell(change)
+    /// Sets the time slices of the CPU: pass [`TimeSlices::of`] the clock's quantum after each tick. Periods become multiples of the slices'
+    /// period. Slices without a period or a share change nothing. Returns the new period if it changes.
+    pub fn set_slices(&mut self, slices: Option<TimeSlices>) -> Option<Duration> {
+        let change = self.decider.set_slices(slices);
+        self.report(change)
     }
 
-    fn tell(&mut self, change: Option<RateChange>) -> Option<Duration> {
+    fn report(&mut self, change: Option<RateChange>) -> Option<Duration> {
         let change = change?;
-        if let Some(told) = &mut self.told {
-            told(change);
+        if let Some(call) = &mut self.on_change {
+            call(change);
         }
         Some(change.to)
     }

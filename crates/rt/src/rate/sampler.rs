@@ -1,4 +1,4 @@
-//! `Sampler`: what the kernel tells once a second, from files that are kept open, without an allocation.
+//! `Sampler`: reads the kernel's counters once a second, from files that stay open, without allocating.
 
 use evenkeel_sys::cpu_limit::Counters;
 use evenkeel_sys::schedstat::{Counted, RunDelay};
@@ -7,7 +7,7 @@ use evenkeel_sys::{cpu_limit, thread};
 
 use super::decide::{Hardware, Readings};
 
-/// What counters said last.
+/// The last values of the counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     own: Option<Counted>,
@@ -16,7 +16,7 @@ struct Counts {
     throttled_ns: Option<u64>,
 }
 
-/// Open files, each none where this machine does not have it.
+/// Open files; none for each that this machine does not have.
 #[derive(Debug)]
 pub(super) struct Sampler {
     own: Option<RunDelay>,
@@ -39,7 +39,7 @@ impl Sampler {
         sampler
     }
 
-    /// Of a kernel that tells nothing.
+    /// A sampler without any counter.
     #[cfg(test)]
     pub(super) fn of_nothing() -> Sampler {
         let (own, pressure, group_pressure) = (None, None, None);
@@ -54,7 +54,7 @@ impl Sampler {
         }
     }
 
-    /// What came since the last time.
+    /// The differences since the last call.
     pub(super) fn read(&mut self, window_ns: u64) -> Readings {
         let now = self.counts();
         let last = std::mem::replace(&mut self.last, now);

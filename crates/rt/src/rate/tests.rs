@@ -17,14 +17,14 @@ fn ms(ms: u64) -> Duration {
 
 fn decider(hardware: Hardware, phase: RatePhase) -> Decider {
     let settings = RateSettings::default();
-    let wishes = DeciderConfig {
+    let config = DeciderConfig {
         ladder: &settings.ladder,
         start: settings.start,
         phase,
         sustainable: settings.sustainable,
         system_share: settings.system_share,
     };
-    Decider::new(&wishes, hardware).unwrap()
+    Decider::new(&config, hardware).unwrap()
 }
 
 fn usual(hardware: Hardware) -> Decider {
@@ -151,7 +151,7 @@ fn each_sign_counts() {
         assert_eq!(hours(&mut decider, 2, |_, _| second), [(1, 30, why)]);
         let blind = Readings { window_ns: 1_000_000_000, ..Readings::default() };
         (0..50).for_each(|_| decider.tick(9_000_000, 0));
-        assert_eq!(decider.window(&blind), None, "what is not told is no sign");
+        assert_eq!(decider.window(&blind), None, "unknown readings have no influence");
     }
     let mut decider = usual(FOUR_CPUS);
     let in_group = Readings {
@@ -226,7 +226,7 @@ fn settings_out_of_range_are_told() {
 #[test]
 fn looks_at_the_system_change_the_period_and_are_told() {
     const SECOND_NS: u64 = 1_000_000_000;
-    let (told, changes) = mpsc::channel();
+    let (reports, changes) = mpsc::channel();
     let settings = RateSettings {
         ladder: [2, 4, 8, 500].map(ms).to_vec(),
         start: ms(2),
@@ -234,7 +234,7 @@ fn looks_at_the_system_change_the_period_and_are_told() {
         ..RateSettings::default()
     };
     let mut rate = TickRate::on(settings, FOUR_CPUS, Sampler::of_nothing()).unwrap().on_change(move |change| {
-        told.send(change).unwrap();
+        reports.send(change).unwrap();
     });
     let (begin_ns, mut due_ns) = (7 * SECOND_NS, 7 * SECOND_NS);
     let period = loop {

@@ -1,5 +1,5 @@
-//! `Telemetry`: what the ticks are doing, on a page of shared memory that anybody with the right reads while the server runs on. Writing
-//! it is a few dozen stores to memory that is there: no system call, no lock, no allocation.
+//! `Telemetry`: publishes ticks on a page of shared memory, which any permitted process can read while the server runs. Writing is a few dozen
+//! stores, without a system call, a lock or an allocation.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::quantum::Quantum;
 use crate::rate::{SliceModel, TimeSlices};
 use crate::tick::Done;
 
-/// Where a session's page is, and who may read it.
+/// Settings of a session's page.
 #[derive(Clone, Debug)]
 pub struct TelemetrySettings {
-    /// The session's name, 1 to 64 bytes: any text. In the file's name all but letters, digits and `-` is `_`.
+    /// The session's name: any text of 1 to 64 bytes. In the file's name, characters other than letters, digits and `-` become `_`.
     pub session: String,
-    /// The folder to put it in; none for /dev/shm, or `$XDG_RUNTIME_DIR` where that can't be written to.
+    /// The folder of the page; none for /dev/shm, or `$XDG_RUNTIME_DIR` if /dev/shm is not writable.
     pub folder: Option<PathBuf>,
-    /// Who may read it beside the server's own user.
+    /// Who else may read it besides the server's user.
     pub access: Access,
 }
 
 impl TelemetrySettings {
-    /// A session of this name, in the usual place, for the server's own user.
+    /// A session with this name, in the default folder, for the server's user only.
     pub fn named(session: &str) -> TelemetrySettings {
         TelemetrySettings { session: session.to_owned(), folder: None, access: Access::Owner }
     }
 }
 
-/// Writes a session's page, from the tick's thread. The page goes away with this and its [`Counters`]; one that a killed server left behind
-/// is removed by the next server of the same user that starts.
+/// Writes a session's page, from the tick's thread. Dropping this and its [`Counters`] removes the page. If a server was killed, the next server
+/// of the same user removes its page.
 ///
 /// ```
 /// use evenkeel_rt::telemetry::{Count, Telemetry, TelemetryReader, TelemetrySettings};
@@ -75,11 +75,11 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Makes the page. All memory is taken here, and is there before it is written to.
+    /// Creates the page. It allocates all memory here, and loads it.
     ///
     /// # Errors
-    /// If the session's name has another length than 1 to 64 bytes, this process has such a session already, or the page can be put nowhere:
-    /// the reason of each folder is in the error.
+    /// If the session's name does not have 1 to 64 bytes, this process has such a session already, or no folder accepts the page. The error has the
+    /// reason of each folder.
     pub fn create(settings: &TelemetrySettings) -> Result<Telemetry, PageError> {
         let writer = match &settings.folder {
             Some(folder) => PageWriter::create(folder, &settings.session, settings.access)?,
@@ -88,22 +88,22 @@ impl Telemetry {
         Ok(Telemetry { writer, period_ns: None, turns: PageSlices::Unknown, faults: None, swapped_in: None })
     }
 
-    /// Where the page is.
+    /// The path of the page.
     pub fn path(&self) -> &Path {
         self.writer.path()
     }
 
-    /// Counters for any thread: jobs, packets, drops, players. What nobody ever counts stays unknown to readers.
+    /// Counters for any thread: jobs, packets, drops, players. A counter that no thread ever sets is unknown to readers.
     pub fn counters(&self) -> Counters {
         self.writer.counters()
     }
 
-    /// The time from one tick to the next, from the next entry on.
+    /// Sets the tick period, from the next entry on.
     pub fn set_period(&mut self, period: Duration) {
         self.period_ns = u64::try_from(period.as_nanos()).ok();
     }
 
-    /// How the CPU is given, as the clock found it ([`TickClock::quantum`](crate::TickClock::quantum)), from the next entry on.
+    /// Sets the detected quantum ([`TickClock::quantum`](crate::TickClock::quantum)), from the next entry on.
     pub fn set_quantum(&mut self, quantum: &Quantum) {
         self.turns = match TimeSlices::of(quantum) {
             None if *quantum == Quantum::None => PageSlices::Whole,
@@ -118,17 +118,17 @@ impl Telemetry {
         };
     }
 
-    /// Page faults of the tick that the next entry is of.
+    /// Sets the page faults of the next entry's tick.
     pub fn set_faults(&mut self, faults: Option<Faults>) {
         self.faults = faults;
     }
 
-    /// Pages that the system read back from swap since the start, from the next entry on.
+    /// Sets the pages that the system read back from swap since the start, from the next entry on.
     pub fn set_swapped_in(&mut self, pages: Option<u64>) {
         self.swapped_in = pages;
     }
 
-    /// Writes the entry of a tick that is done.
+    /// Writes the entry of a tick that has ended.
     pub fn after(&mut self, done: &Done) {
         self.writer.tick(&TickEntry {
             number: done.tick.number,
@@ -144,7 +144,7 @@ impl Telemetry {
     }
 }
 
-/// The first folder that takes it. What is wrong with the session itself is wrong everywhere.
+/// Uses the first folder that accepts the page. An error of the session itself ends the search.
 fn in_first(folders: &[PathBuf], settings: &TelemetrySettings) -> Result<PageWriter, PageError> {
     let mut refusals = Vec::new();
     for folder in folders {
