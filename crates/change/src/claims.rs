@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_at_a_time_and_the_next_is_told_who() {
+    fn one_at_a_time_and_the_next_learns_who() {
         let dir = tempfile::tempdir().unwrap();
         let claims = dir.path().join("claims");
         let (mut first, mut second) = (Claims::default(), Claims::default());

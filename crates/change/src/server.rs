@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_judged_by_what_the_kernel_tells_of_it() {
+    fn a_process_is_judged_by_the_kernels_report() {
         let fields = "S 1 2 3 ".to_owned() + &"0 ".repeat(34);
         let text = format!(
             "evenkeel-capture 1\n/sys/fs/cgroup/systemd/system.slice/m.service/cgroup.procs =\n| 41\n| 42\n\

@@ -196,7 +196,7 @@ impl Log {
         Ok(Log::look(dir)?.0.unwrap_or_default())
     }
 
-    /// What the journal tells, where it is there, and what the note beside it says.
+    /// The content of the journal, if it exists, and of the note beside it.
     fn look(dir: Result<StateDir, StateError>) -> Result<(Option<Log>, Option<u64>), StateError> {
         let is_missing = |error: &StateError| matches!(error, StateError::Io { errno: Errno::NOENT, .. });
         let dir = match dir {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_evenkeel_is_told_who_is_first() {
+    fn a_second_evenkeel_learns_who_is_first() {
         let dir = tempfile::tempdir().unwrap();
         let first = State::open(dir.path()).unwrap();
         let error = why(dir.path());

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_is_of_what_was_told() {
+    fn computes_the_size_from_the_load() {
         let sums = |as_text: &str| {
             let load = Load::of(&as_text.parse().unwrap())?;
             Some((load.pps, load.stalled_packets(), load.stalled_bytes()))

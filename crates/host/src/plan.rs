@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reading_tells_a_value_from_a_text() {
+    fn each_reading_extracts_a_value() {
         for (reading, text, value) in [
             (Reading::Plain, " 60\n", Some("60")),
             (Reading::Words, "575799\t767734\t1151598\n", Some("575799 767734 1151598")),

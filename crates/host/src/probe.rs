@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_told_from_what_is_not() {
+    fn distinguishes_present_from_absent() {
         let text = "evenkeel-capture 1\n/file ->! EINVAL\n/link -> x\n/no ->! ENOENT\n/denied ->! EACCES\nend\n";
         let root = Root::captured(Capture::parse(text).unwrap());
         let is_there = |path| Probe(&root).is_there(path).known().copied();

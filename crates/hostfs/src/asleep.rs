@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_thread_tells_when_it_is_due() {
+    fn a_sleeping_thread_shows_when_it_is_due() {
         const MINUTE_NS: u64 = 60_000_000_000;
         let (say, hear) = std::sync::mpsc::channel();
         // Nobody waits for it: its sleep ends with the process.

@@ -18,10 +18,10 @@
 //! A path that begins with `@` is no file. `@ethtool/eth0/features` has a line an offload, `rx-gro=on`, with `,fixed` behind
 //! it where the driver does not let it be changed, by the kernel's names and in its order; `@ethtool/eth0/rss` how packets
 //! are spread over queues (`table=`, `queues=`, `key_bytes=`, `function=`, `udp4=sdfn`); `@ethtool/eth0/stats` those counters of
-//! the driver that tell of losses, `rx_overruns=0`.
+//! the driver that count losses, `rx_overruns=0`.
 //!
 //! A directory without a `:` line has the names that the other paths imply, so that a hand-written machine stays short.
-//! The last line tells a whole capture from one that was cut.
+//! The last line shows that the capture is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

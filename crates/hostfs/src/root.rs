@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asks_the_network_unless_it_was_told_to() {
+    fn nothing_uses_the_network_unless_requested() {
         let refusal = Root::live().text("@metadata/ec2/instance-type").unwrap_err();
         assert_eq!(refusal.why, Why::Errno(Errno::NOENT));
         let refusal = Root::live_with_metadata().text("@metadata/ec2/user-data").unwrap_err();

@@ -19,7 +19,7 @@ const WRITER_WAIT: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 const HOLES_CHECKED_FROM_BYTES: u64 = 16 << 20;
 /// A file whose extents are more is not followed to its end.
 const EXTENTS_MAX: usize = 65_536;
-/// At least one part in so many of a file has to be data.
+/// The minimum share of data in a file is one part in this many.
 const DATA_PART: u64 = 4;
 /// How much one `read` asks for.
 const PIECE_BYTES: usize = 64 << 10;

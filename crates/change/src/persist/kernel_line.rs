@@ -231,7 +231,7 @@ fn by_hand(context: &PersistContext<'_>, loader: Option<&BootLoader>, argument: 
             format!("add {argument} to the definition of the machine: the microVM's boot_args, or QEMU's -append"),
         ),
         _ => {
-            let why = context.facts.boot.loader.unknown_why().unwrap_or("nothing tells");
+            let why = context.facts.boot.loader.unknown_why().unwrap_or("nothing shows it");
             let why = format!("evenkeel does not know which boot loader starts this machine: {why}");
             return (why, format!("run it as root; else add {argument} to the kernel command line yourself"));
         }

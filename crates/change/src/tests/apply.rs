@@ -158,7 +158,7 @@ fn what_is_asked_twice_is_so_already() {
 fn what_is_in_force_counts_not_what_was_asked() {
     let stage = Stage::on(&HOST.replace("25/effective_affinity_list = 0", "27/x = 0"));
     let mut settings = plan(&["irq.affinity=1"]);
-    apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "an old kernel does not tell").unwrap();
+    apply(&stage.root, &stage.writer, &mut stage.state(), &settings, "an old kernel does not show it").unwrap();
     let evenkeel_host::Action::Write { in_force, .. } = &mut settings.steps[0].action else { panic!("a write") };
     *in_force = Some("/proc/irq/26/smp_affinity_list".into());
     settings.steps[0].wanted = "0".into();
@@ -210,7 +210,7 @@ fn the_journal_is_on_disk_before_the_write_it_describes() {
 
 /// What a person without this program finds: run by a shell, with the kernel's files moved to a directory.
 #[test]
-fn the_journal_tells_a_person_what_undoes_it() {
+fn the_journal_shows_a_person_what_undoes_it() {
     let stage = Stage::new();
     apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["thp.enabled=never"]), "evenkeel apply …").unwrap();
     let journal = stage.journal();

@@ -12,7 +12,7 @@ use super::{Quick, Stage, lasting, plan, step};
 use crate::outside::Outside;
 use crate::{Session, State, Which, apply, revert};
 
-/// Lets so many boundaries pass, then nothing: what a killed process does from then on.
+/// Lets this many boundaries pass, then nothing, like a killed process.
 #[derive(Clone)]
 pub(crate) struct Fuse {
     burn: Arc<Mutex<Burn>>,
@@ -207,7 +207,7 @@ fn a_session_killed_anywhere_is_put_back() {
     );
 }
 
-/// What a torn record leaves is set aside by the first record after it; that can be killed too.
+/// The next append moves a torn record to another file; that can be killed too.
 #[test]
 fn a_crash_while_a_torn_end_is_set_aside_loses_nothing() {
     kill_everywhere(

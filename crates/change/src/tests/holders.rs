@@ -338,7 +338,7 @@ fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     assert!(host.revert(1).all_undone && host.revert(0).all_undone);
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 
-    // Where a later journal is in the register again, what it found tells whom it came after.
+    // Where a later journal is in the register again, the value that it found shows which one it follows.
     host.apply(0, &["vm.swappiness=10"]);
     std::fs::remove_file(register(&host)).unwrap();
     host.apply(1, &["vm.swappiness=20"]);
@@ -351,7 +351,7 @@ fn a_register_that_is_lost_leaves_no_wrong_value_unsaid() {
     assert_eq!(host.stage.text(SWAPPINESS), "60");
 }
 
-/// The registers of an earlier boot tell nothing: the kernel has forgotten those values.
+/// The registers of an earlier boot mean nothing: the kernel has lost those values.
 #[test]
 fn a_register_of_another_boot_is_empty() {
     let host = Host::new(HOST);

@@ -27,7 +27,7 @@ fn sealed(json: &str) -> String {
 }
 
 #[test]
-fn a_torn_end_is_told_of_and_set_aside() {
+fn a_torn_end_is_reported_and_saved() {
     for torn in ["0badc0de {\"form", "x", "\0\0\0\0", "00000000 {\"format\":1}\n"] {
         let stage = applied();
         let whole = stage.journal();
@@ -139,7 +139,7 @@ fn a_newer_evenkeels_journal_is_refused_or_passed_over() {
     assert!(matches!(&error, StateError::UnknownFormat { format, .. } if format == "4"), "{error}");
 }
 
-/// A disk with so many bytes left, which another process may free again.
+/// A disk with this much space, which another process may free again.
 #[derive(Clone)]
 struct SmallDisk(Arc<AtomicUsize>);
 

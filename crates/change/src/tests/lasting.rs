@@ -97,7 +97,7 @@ fn files_come_and_go_with_their_transaction() {
         stage.text(BALANCE)
     );
 
-    // By hand, the newest record first: the boot loader is told after its file is gone.
+    // By hand, the newest record first: the boot loader runs after its file is gone.
     assert!(stage.journal().contains(&format!("\"undo\":\"rm -f '{GRUB}'; update-grub\"")), "{}", stage.journal());
 
     let again = keep_it(&stage, &mut stage.state(), "10").unwrap();
@@ -146,7 +146,7 @@ fn after_a_boot_what_is_in_force_counts() {
     assert_eq!((found.holds, found.drift.len(), found.pending.len()), (5, 0, 0), "{found:?}");
     assert!(found.ended_by_reboot.is_empty());
 
-    // The sysctl file of somebody else sorts later, and the boot loader was never told.
+    // The sysctl file of somebody else sorts later, and the boot loader never ran.
     reboot(&mut stage, "60", "quiet");
     let drift = check(&stage).drift;
     let why: Vec<&str> = drift.iter().map(|drift| drift.why.as_str()).collect();
@@ -333,7 +333,7 @@ fn going_on_puts_back_only_what_failed() {
 }
 
 #[test]
-fn what_somebody_else_sets_too_is_told_as_theirs() {
+fn settings_of_other_owners_are_reported_as_theirs() {
     let stage = Stage::new();
     let plan = plan(&["vm.swappiness=10", "clocksource=tsc", "net.core.busy_poll=50"]);
     let owned = [0, 1].map(|step| OwnedStep { step, by: "TuneD's profile network-latency sets it".to_owned() });
@@ -350,7 +350,7 @@ fn what_somebody_else_sets_too_is_told_as_theirs() {
 }
 
 #[test]
-fn an_image_is_told_what_its_first_boot_does() {
+fn an_image_lists_what_its_first_boot_does() {
     let dir = tempfile::tempdir().unwrap();
     for folder in ["etc/sysctl.d", "etc/default/grub.d", "var/lib"] {
         std::fs::create_dir_all(dir.path().join(folder)).unwrap();

@@ -64,7 +64,7 @@ fn the_end_of_a_journal_is_missed_too() {
         let missing = Loss::Records { first: left as u64 + 1, last: all.len() as u64 };
         assert_eq!(losses(&stage), [missing], "{left} records left");
     }
-    // A record more than the note tells of: its writer was killed in between.
+    // One record more than the note says: its writer was killed in between.
     let stage = applied();
     let note = stage.dir.path().join("journal.last-record");
     let text = std::fs::read_to_string(&note).unwrap();
@@ -107,7 +107,7 @@ fn a_file_that_is_no_journal_has_few_losses() {
     assert!(found.len() < 110 && matches!(found.last(), Some(Loss::More { count }) if *count > 300), "{}", found.len());
 }
 
-/// Records that no older program numbered: what a transaction lacks is told by what is left of it.
+/// Records that no older program numbered: the remaining records of a transaction show what is missing.
 #[test]
 fn what_makes_a_setting_last_and_lost_its_record_is_named() {
     let stage = Stage::on(&lasting::host());

@@ -175,7 +175,7 @@ fn what_a_restart_forgot_is_not_written() {
 }
 
 #[test]
-fn history_tells_what_was_done() {
+fn history_lists_what_was_done() {
     let stage = Stage::new();
     apply_one(&stage, &["vm.swappiness=10", "cpuidle.dma_latency_us=0"]);
     apply(&stage.root, &stage.writer, &mut stage.state(), &plan(&["thp.enabled=never", "clocksource=xen"]), "two")

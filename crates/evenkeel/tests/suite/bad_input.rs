@@ -441,7 +441,7 @@ fn a_unit_that_is_a_path_is_refused_by_every_command() {
                 let line = format!("{command} --unit={unit} {setting}");
                 let seen = scene.run(&line);
                 assert_eq!(seen.code, 2, "{line}: {seen}");
-                assert!(seen.stderr.contains("names no service"), "{line}: {seen}");
+                assert!(seen.stderr.contains("is not a service name"), "{line}: {seen}");
             }
         }
     }
@@ -454,6 +454,6 @@ fn a_unit_that_is_a_path_is_refused_by_every_command() {
     for command in ["script --host host.txt plan.json", "apply --host host.txt --state state plan.json"] {
         let seen = scene.run(command);
         assert_eq!(seen.code, 2, "{command}: {seen}");
-        assert!(seen.stderr.contains("names no service"), "{command}: {seen}");
+        assert!(seen.stderr.contains("is not a service name"), "{command}: {seen}");
     }
 }

@@ -50,7 +50,7 @@ fn a_plan_is_carried_out_as_it_was_reviewed() {
     // Somebody changed the machine since: what was reviewed is not what would be done.
     fs::write(SWAPPINESS, "33").unwrap();
     let stale = live.run("apply p.json");
-    assert!(code(&stale) == 4 && text(&stale).contains("plan anew"), "{}", text(&stale));
+    assert!(code(&stale) == 4 && text(&stale).contains("evenkeel plan"), "{}", text(&stale));
     assert_eq!(live.now().trim(), "33");
     assert_eq!(code(&live.run("revert")), 0);
     assert_eq!(live.now(), live.before);

@@ -167,7 +167,7 @@ mod tests {
             ("RHEL 6", &["/boot/grub/grub.conf"], &[]),
             ("systemd-boot", &["/efi/loader/loader.conf", entry], &[]),
             ("an image with a unified kernel", &["/boot/efi/EFI/Linux/a.efi", "/boot/efi/loader/loader.conf"], &[]),
-            ("a unified kernel beside GRUB", &[STUB, "/etc/default/grub"], &[]),
+            ("a unified kernel and GRUB", &[STUB, "/etc/default/grub"], &[]),
             ("CoreOS", &["/run/ostree-booted", "/usr/sbin/grubby", entry], &[]),
             ("a microVM", &[], &[]),
             ("not for this user", &[], &["/boot/efi/EFI/Linux"]),
@@ -183,7 +183,7 @@ mod tests {
             RHEL 6: {"loader":"grub-legacy","init":{"other":"init"}}
             systemd-boot: {"loader":"systemd-boot","init":{"other":"init"}}
             an image with a unified kernel: {"loader":"uki","init":{"other":"init"}}
-            a unified kernel beside GRUB: {"loader":"uki","init":{"other":"init"}}
+            a unified kernel and GRUB: {"loader":"uki","init":{"other":"init"}}
             CoreOS: {"loader":"ostree","init":{"other":"init"}}
             a microVM: {"loader":"none","init":{"other":"init"}}
             not for this user: {"loader":{"unknown":"denied","why":"/boot/efi/EFI/Linux: permission denied (EACCES)"},"init":{"other":"init"}}

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_on_clocks_are_told_from_others() {
+    fn selects_clock_arguments() {
         let of = |text: &str| on_clocks(&text.split(' ').map(str::to_owned).collect::<Vec<_>>()).join(" ");
         assert_eq!(of("ro clocksource=tsc tsc=reliable quiet notsc"), "clocksource=tsc tsc=reliable notsc");
         assert_eq!(of("tscx clock=tsc hpet=disable -- notsc"), "hpet=disable");

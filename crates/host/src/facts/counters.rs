@@ -259,7 +259,7 @@ fn parse_losses(text: &str) -> Option<BTreeMap<String, u64>> {
     text.lines().take(ITEMS_MAX).map(pair).collect()
 }
 
-/// A machine that has counted so many of everything, for the tests of knobs.
+/// A machine with this value in every counter, for the tests of knobs.
 #[cfg(test)]
 pub(crate) fn all_counted(count: u64) -> impl Fn(&mut super::Facts) {
     let udp = UdpCounters {
@@ -367,7 +367,10 @@ end
             reads("MemErrors", Some(0), "none was lost so", "b"),
             "; MemErrors reads 0 since boot: none was lost so"
         );
-        assert_eq!(reads("MemErrors", Some(3), "a", "so many were"), "; MemErrors reads 3 since boot: so many were");
+        assert_eq!(
+            reads("MemErrors", Some(3), "a", "this many were"),
+            "; MemErrors reads 3 since boot: this many were"
+        );
     }
 
     proptest! {

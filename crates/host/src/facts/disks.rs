@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disks_are_told_from_what_is_made_of_others() {
+    fn excludes_devices_made_of_others() {
         let disks = ["vda", "xvda", "nvme0n1", "sda", "sdfa", "mmcblk0", "ramsey"];
         let others = ["loop0", "ram15", "zram0", "dm-0", "md127", "sr0", "fd0", "nbd3", "", "../..", "a b"];
         assert!(disks.iter().all(|name| is_disk(name)));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_told_by_its_number() {
+    fn finds_the_root_disk_by_device_number() {
         let table = [
             ("27 1 254:0 / / rw,relatime - ext4 /dev/vda rw", Some("254:0")),
             ("22 27 0:21 / /proc rw - proc proc rw\n27 1 259:1 / / rw - xfs /dev/root rw", Some("259:1")),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn one_disk_for_all_is_told_from_several() {
+    fn distinguishes_one_disk_from_several() {
         let of = |mounts: &str| {
             let text = format!(
                 "evenkeel-capture 1\n/proc/self/cgroup = 0::/\n/proc/self/mountinfo =\n{mounts}\n/sys/block/ : nvme0n1 nvme1n1\n\
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn schedulers_are_told_with_and_without_a_choice() {
+    fn parses_schedulers() {
         let as_text = |text| parse_schedulers(text).map(|found| (found.chosen, found.available.join(" ")));
         let some = |chosen: &str, available: &str| Some((chosen.to_owned(), available.to_owned()));
         assert_eq!(as_text("none [mq-deadline] kyber bfq"), some("mq-deadline", "none mq-deadline kyber bfq"));

@@ -56,7 +56,7 @@ impl Dmi {
     }
 
     pub(super) fn instance_type(&self, probe: Probe<'_>, cloud: &Fact<Cloud>) -> Fact<String> {
-        let untold = |whose: &str| Fact::absent(format!("{whose} provides it only through instance metadata"));
+        let unreported = |whose: &str| Fact::absent(format!("{whose} provides it only through instance metadata"));
         match (cloud, &self.product) {
             // Nitro's product is the instance type, such as c5n.xlarge; Xen's is "HVM domU".
             (Fact::Known(Cloud::Aws), Fact::Known(product)) if product.contains('.') => Fact::Known(product.clone()),
@@ -64,9 +64,9 @@ impl Dmi {
             (Fact::Known(Cloud::Aws), unknown) => unknown.clone(),
             (Fact::Known(Cloud::Azure), _) => by_metadata(probe, "azure/vm-size", "Azure"),
             (Fact::Known(Cloud::Gcp), _) => by_metadata(probe, "gce/machine-type", "Google Cloud"),
-            (Fact::Known(Cloud::Oracle), _) => untold("Oracle Cloud"),
-            (Fact::Known(Cloud::Hetzner), _) => untold("Hetzner"),
-            (Fact::Known(Cloud::DigitalOcean), _) => untold("DigitalOcean"),
+            (Fact::Known(Cloud::Oracle), _) => unreported("Oracle Cloud"),
+            (Fact::Known(Cloud::Hetzner), _) => unreported("Hetzner"),
+            (Fact::Known(Cloud::DigitalOcean), _) => unreported("DigitalOcean"),
             (Fact::Known(Cloud::None), _) => Fact::absent("the DMI strings match no cloud that evenkeel knows"),
             (unknown, _) => and_then(unknown.clone(), |_| Fact::absent("no cloud")),
         }

@@ -129,13 +129,13 @@ impl Rss {
     pub(super) fn probe(probe: Probe<'_>, interface: &str) -> Fact<Rss> {
         let path = format!("@ethtool/{interface}/rss");
         probe.parse(&path, "how the device spreads packets", |text| {
-            let untold = |key: &str| format!("the driver of {interface} does not report {key}");
+            let unreported = |key: &str| format!("the driver of {interface} does not report {key}");
             let number = |key: &str| match field(text, key, '=') {
-                None => Some(Fact::absent(untold(key))),
+                None => Some(Fact::absent(unreported(key))),
                 Some(number) => number.parse().ok().map(Fact::Known),
             };
             let word = |key: &str| match field(text, key, '=') {
-                None => Some(Fact::absent(untold(key))),
+                None => Some(Fact::absent(unreported(key))),
                 Some(word) => (!word.is_empty()).then(|| Fact::Known(word.to_owned())),
             };
             Some(Rss {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn offloads_that_matter_are_told() {
+    fn reports_relevant_offloads() {
         let text =
             "rx-checksum=on,fixed\nrx-gro=on\ntx-udp-segmentation=off,fixed\ntx-tcp6-segmentation=on\nrx-lro=off";
         let as_text: Vec<String> = parse_offloads(text)
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_tells_as_much_of_its_hash_as_it_likes() {
+    fn parses_partial_hash_settings() {
         let text = "evenkeel-capture 1\n@ethtool/a/rss =\n| table=128\n| key_bytes=40\n| function=toeplitz\n| queues=4\n| udp4=sd\n\
                     @ethtool/b/rss = udp4=none\n@ethtool/c/rss = table=many\n@ethtool/d/rss ! EOPNOTSUPP\nend\n";
         let root = Root::captured(Capture::parse(text).unwrap());

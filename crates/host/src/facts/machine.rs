@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn no_container_is_said_only_when_the_looks_were_answered() {
         let unanswered = "/proc/self/ns/pid ->! EACCES";
-        assert_eq!(container(&[unanswered]), Fact::Known(Container::None), "its files tell");
+        assert_eq!(container(&[unanswered]), Fact::Known(Container::None), "its files answer");
         let lines = [unanswered, "/.dockerenv ! EIO"];
         assert!(matches!(container(&lines), Fact::Odd { .. }));
         assert!(machine("/proc/self/cgroup = 0::/").container.is_absent());

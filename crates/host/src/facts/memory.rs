@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_from_folders() {
+    fn parses_sizes_from_folders() {
         let table = [
             ("hugepages-2048kB", Some(2048)),
             ("hugepages-16777216kB", Some(16_777_216)),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn swaps_are_told_from_a_table_without_any() {
+    fn parses_swap_tables() {
         let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
         let rows = |rows: &str| {
             let swaps = parse_swaps(&format!("{heading}{rows}"))?;

@@ -12,13 +12,13 @@ use crate::probe::Probe;
 pub struct Numa {
     /// Each online node, ascending; absent where the kernel is built without NUMA.
     pub nodes: Fact<Vec<Node>>,
-    /// What the kernel does by itself to bring threads and their memory together; empty where it does nothing.
+    /// What the kernel does to bring threads and their memory together; empty if nothing.
     pub balancing: Fact<Vec<Balancing>>,
-    /// What a full node does before memory of another one is used; empty where it does nothing.
+    /// What a full node does before memory of another one is used; empty if nothing.
     pub zone_reclaim: Fact<Vec<Reclaim>>,
 }
 
-/// A way of `kernel.numa_balancing`, which is a set of bits since Linux 6.1 and was 0 or 1 before.
+/// A bit of `kernel.numa_balancing`, which is a set of bits since Linux 6.1 and was 0 or 1 before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Balancing {
@@ -28,7 +28,7 @@ pub enum Balancing {
     Tiers,
 }
 
-/// A way of `vm.zone_reclaim_mode`.
+/// A bit of `vm.zone_reclaim_mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reclaim {
@@ -45,7 +45,7 @@ pub enum Reclaim {
 pub struct Node {
     /// Its number.
     pub node: u32,
-    /// The CPUs that are nearest to it.
+    /// Its local CPUs.
     pub cpus: Fact<CpuSet>,
     /// The distance to each node in order, by the firmware's table; 10 is itself.
     pub distances: Fact<Vec<u32>>,
@@ -55,7 +55,7 @@ pub struct Node {
 
 impl Numa {
     pub(super) fn probe(probe: Probe<'_>) -> Numa {
-        // Node lists are spelled as lists of CPUs are, and are as bounded.
+        // Node lists have the same form and limits as CPU lists.
         let online = probe.cpu_list("/sys/devices/system/node/online");
         let (ways, levels) = ([Balancing::Nodes, Balancing::Tiers], [Reclaim::Clean, Reclaim::Write, Reclaim::Swap]);
         Numa {
@@ -78,7 +78,7 @@ fn probe_node(probe: Probe<'_>, node: usize) -> Node {
     }
 }
 
-/// The meanings of the bits that are set; a bit without one makes the whole odd.
+/// The meanings of the set bits; an unknown bit makes the whole value odd.
 fn parse_bits<T: Copy>(text: &str, meanings: &[T]) -> Option<Vec<T>> {
     let bits: u32 = text.parse().ok()?;
     let is_set = |at: &usize| bits >> at & 1 == 1;

@@ -1,4 +1,4 @@
-//! Who else changes settings of this machine: at boot, or while it runs.
+//! Other programs and files that change settings of this machine, at boot or at runtime.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,23 @@ use crate::probe::{Probe, is_absence, or_else};
 /// Other programs and files that change settings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Owners {
-    /// Whether irqbalance runs (by its socket, its pid file or its unit's group): it moves interrupts within ten seconds.
+    /// Whether irqbalance runs (by its socket, its pid file or its unit's group): it moves interrupts within ten
+    /// seconds.
     pub irqbalance: Fact<bool>,
-    /// What irqbalance is told; absent where no file tells it anything.
+    /// The configuration of irqbalance; absent if no file configures it.
     pub irqbalance_options: Fact<IrqbalanceOptions>,
-    /// Its version, by dpkg; absent where it does not run or another package manager installed it.
+    /// Its version, from dpkg; absent if it does not run or another package manager installed it.
     pub irqbalance_version: Fact<String>,
-    /// TuneD's active profile; absent where it is not installed or does not run.
+    /// TuneD's active profile; absent if TuneD is not installed or does not run.
     pub tuned_profile: Fact<String>,
-    /// Whether bpftune runs: it changes sysctls whenever it sees cause.
+    /// Whether bpftune runs: it changes sysctls when it decides to.
     pub bpftune: Fact<bool>,
     /// Whether bpftune starts at boot.
     pub bpftune_enabled: Fact<bool>,
-    /// The solutions and notes that saptune applies, in order; absent where it is not installed.
+    /// The solutions and notes that saptune applies, in order; absent if it is not installed.
     pub saptune: Fact<Vec<String>>,
-    /// Whether Google's `google_set_multiqueue` is installed: at boot it gives each queue a CPU, interrupts and XPS alike.
+    /// Whether Google's `google_set_multiqueue` is installed: at boot it assigns each queue a CPU, for interrupts and
+    /// XPS.
     pub google_set_multiqueue: Fact<bool>,
     /// The configurations of container networks, which set sysctls of interfaces; empty where there are none.
     pub cni: Fact<Vec<String>>,
@@ -43,13 +45,13 @@ pub struct Owners {
 pub struct IrqbalanceOptions {
     /// The file: `/etc/default/irqbalance` or `/etc/sysconfig/irqbalance`.
     pub file: String,
-    /// Its variables, without those that it leaves commented out or empty.
+    /// Its variables, without commented and empty ones.
     pub variables: BTreeMap<String, String>,
-    /// The CPUs that it is to keep interrupts from; absent where it is told of none.
+    /// The CPUs that it must not give interrupts; absent if there are none.
     pub banned_cpus: Fact<CpuSet>,
-    /// The script that it asks about each interrupt; absent where it is told of none.
+    /// The script that it runs for each interrupt; absent if there is none.
     pub policy_script: Fact<String>,
-    /// Whether it moves interrupts once, when it starts, and ends.
+    /// Whether it moves interrupts once at its start, and exits.
     pub once: bool,
 }
 
@@ -111,7 +113,7 @@ impl Owners {
     }
 }
 
-/// Where irqbalance shows: its socket (since 1.6), its pid file (before), its unit's group under systemd.
+/// Signs of irqbalance: its socket (since 1.6), its pid file (before), its unit's group in systemd.
 fn probe_irqbalance(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     let has_pid = || probe.text("/run/irqbalance.pid").known().is_some();
     if has_pid() || runs_as_unit(probe, "irqbalance") {
@@ -135,14 +137,14 @@ fn hidden(program: &str) -> Fact<bool> {
     Fact::absent(format!("{program} is not visible, but a container does not show the programs of its host"))
 }
 
-/// The distributions' two places; a machine has one of them.
+/// The two places that distributions use; a machine has one of them.
 fn probe_irqbalance_options(probe: Probe<'_>) -> Fact<IrqbalanceOptions> {
     let at =
         |path: &str| probe.parse(path, "variables", |text| Some(IrqbalanceOptions::of(path, parse_variables(text))));
     or_else(at("/etc/default/irqbalance"), || at("/etc/sysconfig/irqbalance"))
 }
 
-/// `NAME=value` lines as systemd's `EnvironmentFile=` reads them, without quotes that go round the whole value.
+/// `NAME=value` lines as in systemd's `EnvironmentFile=`, without quotes around the whole value.
 fn parse_variables(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';']));
     let pairs = lines.filter_map(|line| line.split_once('='));
@@ -154,7 +156,7 @@ fn parse_variables(text: &str) -> BTreeMap<String, String> {
     pairs.filter(|(name, value)| !name.is_empty() && !value.is_empty()).collect()
 }
 
-/// bpftune leaves no trace under /run: its program and its unit's group are what shows.
+/// bpftune leaves no file under /run: its program and its unit's group are the signs.
 fn probe_bpftune(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     if runs_as_unit(probe, "bpftune") {
         return Fact::Known(true);
@@ -168,7 +170,7 @@ fn probe_bpftune(probe: Probe<'_>, container: &Fact<Container>) -> Fact<bool> {
     }
 }
 
-/// The files of a directory whose names end so; none where it is absent.
+/// The files of a directory with this suffix; none if the directory does not exist.
 fn probe_cni(probe: Probe<'_>, dir: &str, ends: &[&str]) -> Fact<Vec<String>> {
     let is_one = |name: &String| ends.iter().any(|end| name.ends_with(end));
     match probe.0.entries(dir) {
@@ -185,7 +187,7 @@ fn parse_saptune(text: &str) -> Vec<String> {
     applied.flat_map(|value| value.split_whitespace()).map(str::to_owned).collect()
 }
 
-/// The active profile outlives the daemon, so it counts only where TuneD has its directory under /run.
+/// The active profile stays on disk after the daemon stops, so it counts only if TuneD has its directory under /run.
 fn probe_tuned(probe: Probe<'_>) -> Fact<String> {
     const PROFILE: &str = "/etc/tuned/active_profile";
     const RUN: &str = "/run/tuned";
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_irqbalance_is_told() {
+    fn parses_irqbalance_configuration() {
         let of = |text: &str| {
             let options = IrqbalanceOptions::of("/x", parse_variables(text));
             let banned = options.banned_cpus.known().map_or("none".to_owned(), CpuSet::to_string);

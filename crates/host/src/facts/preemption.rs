@@ -1,5 +1,4 @@
-//! When the kernel lets go of a CPU while it works on its own behalf: the preemption model, which debugfs tells in full and
-//! the kernel's version text in part.
+//! When kernel code yields a CPU: the preemption model. debugfs shows all of it, the kernel's version text a part.
 
 use serde::Serialize;
 
@@ -14,9 +13,9 @@ const DEBUGFS: &str = "/sys/kernel/debug/sched/preempt";
 pub struct Preemption {
     /// `none`, `voluntary`, `full`, `lazy` or `rt`.
     pub model: Fact<String>,
-    /// Whether `preempt=` on the command line chooses it (`CONFIG_PREEMPT_DYNAMIC`).
+    /// Whether `preempt=` on the command line selects it (`CONFIG_PREEMPT_DYNAMIC`).
     pub dynamic: Fact<bool>,
-    /// The models on offer, where debugfs tells.
+    /// The available models, if debugfs is readable.
     pub on_offer: Fact<Vec<String>>,
 }
 
@@ -29,7 +28,7 @@ impl Preemption {
             (_, Fact::Known(Built::RealTime)) => Fact::Known("rt".to_owned()),
             (Fact::Known(modes), _) => Fact::Known(modes.chosen.clone()),
             (_, Fact::Known(Built::Full)) => Fact::Known("full".to_owned()),
-            // Debugfs is shut, but what can't be chosen at boot is as it was built.
+            // debugfs is not readable, but a model that cannot be selected at boot is the built-in one.
             (_, Fact::Known(Built::Not)) if config.known().is_some_and(|config| !config.dynamic) => {
                 config.clone().map(|config| config.preemption)
             }
@@ -47,12 +46,12 @@ impl Preemption {
     }
 }
 
-/// What the word after `SMP` in the kernel's version text says (`init/Makefile`).
+/// The meaning of the word after `SMP` in the kernel's version text (`init/Makefile`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Built {
     /// `PREEMPT_RT`.
     RealTime,
-    /// `PREEMPT_DYNAMIC`: chosen when it boots.
+    /// `PREEMPT_DYNAMIC`: selected at boot.
     Dynamic,
     /// `PREEMPT`.
     Full,
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debugfs_tells_more_than_the_version() {
+    fn debugfs_has_more_than_the_version() {
         let table = [
             ("#1 SMP PREEMPT_DYNAMIC Thu", "= none voluntary (full)"),
             ("#1 SMP PREEMPT_DYNAMIC Thu", "= full (lazy)"),
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_tells_what_debugfs_does_not() {
+    fn the_configuration_has_what_debugfs_lacks() {
         let model = |preemption: &str, dynamic| {
             let text = format!("evenkeel-capture 1\n/proc/version = #1 SMP Thu\n{DEBUGFS} ! EACCES\nend\n");
             let root = Root::captured(Capture::parse(&text).unwrap());

@@ -1,13 +1,13 @@
-//! Who runs a machine, and whose it is.
+//! The hypervisor and the cloud of a machine.
 
 use serde::Serialize;
 
-/// Who runs the machine.
+/// The hypervisor of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Hypervisor {
-    /// The processor says that nobody does.
+    /// The processor reports no hypervisor.
     None,
     Kvm,
     Xen,
@@ -15,11 +15,11 @@ pub enum Hypervisor {
     Vmware,
     /// QEMU's software emulation.
     Tcg,
-    /// Some hypervisor whose signature is not known.
+    /// A hypervisor with an unknown signature.
     Other,
 }
 
-/// Whose machine it is.
+/// The cloud of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -30,6 +30,6 @@ pub enum Cloud {
     Oracle,
     Hetzner,
     DigitalOcean,
-    /// None that we know by its DMI strings.
+    /// No cloud that evenkeel knows by its DMI strings.
     None,
 }

@@ -1,5 +1,5 @@
-//! Who sets what under /proc/sys at boot: the files of `sysctl.d(5)` in the order in which they are read. A value that one of
-//! them sets comes back at the next boot, whatever is written at runtime.
+//! The settings under /proc/sys at boot: the files of `sysctl.d(5)` in the order in which they are read. A value in one
+//! of them returns at the next boot, whatever is written at runtime.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,24 @@ use super::boot::Init;
 use crate::fact::Fact;
 use crate::probe::{Probe, is_absence};
 
-/// The directories, the strongest first: a file there hides files of its name in those after it.
+/// The directories, the strongest first: a file there hides files of the same name in the later ones.
 const DIRS: [&str; 5] =
     ["/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d", "/lib/sysctl.d"];
 
-/// The old file. systemd reads it only through a link in [`DIRS`], which Debian 13 no longer has; other first programs read it last.
+/// The old file. systemd reads it only through a link in [`DIRS`], which Debian 13 no longer has; other init systems
+/// read it last.
 const OLD: &str = "/etc/sysctl.conf";
 
-/// Distributions ship about ten files of some dozen lines; far more than that is no configuration.
+/// Distributions ship about ten files of some dozen lines; far more is not a configuration.
 const FILES_MAX: usize = 256;
 const SETTINGS_MAX: usize = 4096;
 
 /// The files that set anything under /proc/sys at boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SysctlFiles {
-    /// In the order in which they are read, so that of two settings of one key the later one stays.
+    /// In the order of reading, so the last setting of a key counts.
     pub read: Vec<SysctlFile>,
-    /// `/etc/sysctl.conf`, where it holds settings that nothing reads.
+    /// `/etc/sysctl.conf`, if it contains settings that nothing reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread: Option<SysctlFile>,
 }
@@ -33,7 +34,7 @@ pub struct SysctlFiles {
 /// One of the files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SysctlFile {
-    /// Where it is.
+    /// Its path.
     pub path: String,
     /// Its settings, in its order.
     pub settings: Fact<Vec<SysctlSetting>>,
@@ -44,7 +45,7 @@ pub struct SysctlFile {
 pub struct SysctlSetting {
     /// The file under /proc/sys, or a pattern of several: `net/ipv4/conf/*/rp_filter`.
     pub key: String,
-    /// What is written there; none where the line only keeps the key from patterns.
+    /// The written value; `None` if the line only excludes the key from patterns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The line, from 1.
@@ -53,7 +54,7 @@ pub struct SysctlSetting {
 
 impl SysctlFiles {
     pub(super) fn probe(probe: Probe<'_>, init: &Fact<Init>) -> Fact<SysctlFiles> {
-        // By name: the order of reading is that of the names, whichever directory each is in.
+        // By name: files are read in the order of their names, in whatever directory.
         let mut files: BTreeMap<String, &str> = BTreeMap::new();
         for dir in DIRS {
             let names = match probe.0.entries(dir) {
@@ -82,8 +83,8 @@ impl SysctlFiles {
         Fact::Known(SysctlFiles { read, unread })
     }
 
-    /// Which line decides over the file at `path` (`/proc/sys/vm/swappiness`) at boot: the last one that names it, else the last
-    /// pattern that it fits, unless a line keeps it from patterns.
+    /// The line that decides the file at `path` (`/proc/sys/vm/swappiness`) at boot: the last one that names it, else
+    /// the last matching pattern, unless a line excludes it from patterns.
     pub fn decides(&self, path: &str) -> Option<(&SysctlFile, &SysctlSetting)> {
         let key = path.strip_prefix("/proc/sys/")?;
         let all = || {
@@ -96,20 +97,20 @@ impl SysctlFiles {
     }
 }
 
-/// One file; none where a link leads nowhere, which hides a file of that name as an empty one would.
+/// One file; `None` if a link points nowhere, which hides a file of that name like an empty file.
 fn look(probe: Probe<'_>, path: String) -> Option<SysctlFile> {
     let what = format!("at most {SETTINGS_MAX} settings");
     let settings = probe.parse(&path, &what, |text| Some(parse(text)).filter(|parsed| parsed.len() <= SETTINGS_MAX));
     (!settings.is_absent() || !probe.says_absent(&path)).then_some(SysctlFile { path, settings })
 }
 
-/// The settings of a file, read as `systemd-sysctl` and `sysctl` read it: a line that is no setting is skipped.
+/// The settings of a file, parsed as `systemd-sysctl` and `sysctl` do: invalid lines are skipped.
 fn parse(text: &str) -> Vec<SysctlSetting> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     lines.filter(|(_, line)| !line.starts_with(['#', ';'])).filter_map(|(line, text)| setting(line, text)).collect()
 }
 
-/// `key = value`; `-key = value`, whose failure does not matter; `-key`, which patterns then leave alone.
+/// `key = value`; `-key = value`, whose failure is ignored; `-key`, which patterns then skip.
 fn setting(line: usize, text: &str) -> Option<SysctlSetting> {
     let (key, value) = match text.split_once('=') {
         Some((key, value)) => (key.trim().strip_prefix('-').unwrap_or(key.trim()), Some(value.trim().to_owned())),
@@ -119,8 +120,8 @@ fn setting(line: usize, text: &str) -> Option<SysctlSetting> {
     Some(SysctlSetting { key, value, line })
 }
 
-/// A key as the path below /proc/sys. Where the first separator is a slash the key is a path already, and dots belong to names;
-/// otherwise dots separate, and slashes stand for dots: `net.ipv4.conf.eth0/100.rp_filter`.
+/// A key as the path below /proc/sys. If the first separator is a slash, the key is already a path, and dots belong to
+/// names. Otherwise dots separate, and slashes stand for dots: `net.ipv4.conf.eth0/100.rp_filter`.
 fn normal(key: &str) -> Option<String> {
     let path = match key.find(['.', '/']).map(|at| key.as_bytes()[at]) {
         Some(b'.') => {
@@ -137,7 +138,8 @@ fn normal(key: &str) -> Option<String> {
     (!path.is_empty() && !path.contains(char::is_whitespace)).then(|| path.to_owned())
 }
 
-/// Whether a key fits a pattern, part by part: `*` and `?` never reach over a slash. Sets in brackets, which nobody ships, fit nothing.
+/// Whether a key matches a pattern, part by part: `*` and `?` never match a slash. Sets in brackets, which no
+/// distribution ships, match nothing.
 fn fits(pattern: &str, key: &str) -> bool {
     if pattern.split('/').count() != key.split('/').count() {
         return false;
@@ -145,7 +147,7 @@ fn fits(pattern: &str, key: &str) -> bool {
     pattern.split('/').zip(key.split('/')).all(|(pattern, part)| part_fits(pattern.as_bytes(), part.as_bytes()))
 }
 
-/// With one `*` to go back to, the last: time is at most pattern times text.
+/// It backtracks only to the last `*`, so time is at most pattern times text.
 fn part_fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -185,7 +187,7 @@ mod tests {
         SysctlFiles::probe(Probe(&root), init)
     }
 
-    /// Two directories and the old file, as on Debian 12; what is at `/etc/sysctl.d/99-sysctl.conf` follows.
+    /// Two directories and the old file, as on Debian 12; the content of `/etc/sysctl.d/99-sysctl.conf` follows.
     const MACHINE: &str = "/run/sysctl.d/ :! ENOENT\n/usr/local/lib/sysctl.d/ :! ENOENT\n/lib/sysctl.d/ : 10-a.conf 20-b.conf\n\
         /usr/lib/sysctl.d/ : 10-a.conf 20-b.conf 30-masked.conf\n/usr/lib/sysctl.d/20-b.conf =\n\
         | # net.core.rmem_max = 1\n| net.core.rmem_max = 4194304\n| -net.ipv4.conf.*.rp_filter = 2\n| -net.ipv4.conf.lo.rp_filter\n\

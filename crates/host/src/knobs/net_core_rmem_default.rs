@@ -24,7 +24,7 @@ pub(super) const KNOB: Knob = Knob {
     default: "212992",
     takes_effect: TakesEffect::NewSockets,
     mechanism: "A new socket gets a buffer of this size. A socket that sets SO_RCVBUF has its own size, and this setting does \
-        not affect it. Unlike SO_RCVBUF, the kernel does not double it: 212992 bytes hold 256 packets of up to 100 \
+        not affect it. The kernel does not double it, as it does SO_RCVBUF. 212992 bytes hold 256 packets of up to 100 \
         bytes (832 bytes of memory each), 166 of 200 to 600, 92 of 1000 to 1400. The required buffer is packets per \
         second x the longest stall x that memory size. If you can change the server, let it set SO_RCVBUF: then only \
         the socket that needs the memory gets it.",

@@ -32,9 +32,9 @@ pub(super) const KNOB: Knob = Knob {
     mechanism: "Packets that arrive while the server computes wait in the socket's receive buffer. Packets that do not fit are \
         dropped. A server requests a buffer with SO_RCVBUF. The kernel limits the request to this maximum and doubles \
         it. It counts each packet by the memory it occupies: 832 bytes for one of up to 100 bytes, 1283 for 200 to \
-        600, 2315 for 1000 to 1400. So the buffer must be at least packets per second x the longest stall x that size, \
-        and this maximum half of that, because the kernel doubles. evenkeel assumes a stall of 100 ms, or the period \
-        of cpu.max if one is set: a server that has used its quota stops that long. The maximum uses no memory by \
+        600, 2315 for 1000 to 1400. So the buffer must be at least packets per second x the longest stall x that size. \
+        This maximum must be half of that, because the kernel doubles. evenkeel assumes a stall of 100 ms, the default \
+        period of cpu.max: a server that has used its quota stops for up to that long. The maximum uses no memory by \
         itself, and has no effect on a server that requests no buffer.",
     risk: "after a stall a server with a deep buffer works through stale inputs; sockets that request more can use more \
         memory",

@@ -49,7 +49,7 @@ fn lscpu_sees_the_same_cpus() {
     let online = alike(&rows, facts.online.known().unwrap().first().unwrap(), |row| row["online"].to_string());
     assert_eq!(facts.online.known(), Some(&online));
     for cpu in facts.cpus.iter().filter(|cpu| online.contains(cpu.cpu)) {
-        // Sockets that a hypervisor does not number are -1 or "-"; then the core alone has to tell.
+        // Sockets that a hypervisor does not number are -1 or "-"; then only the core is compared.
         let siblings = alike(&rows, cpu.cpu, |row| format!("{} {}", row["core"], row["socket"]));
         assert_eq!(cpu.siblings.known(), Some(&siblings), "cpu{}", cpu.cpu);
         let (Some(last), Some(key)) = (cpu.caches.last(), cache_column(&rows)) else {

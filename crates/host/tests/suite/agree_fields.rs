@@ -79,14 +79,14 @@ impl Count {
         match (unknown, theirs) {
             (Some(why), None) if why == "absent" => self.compared += 1,
             (Some(why), _) => self.skip(format!("{why} to us"), field),
-            (None, None) => self.skip(format!("{tool} does not tell"), field),
+            (None, None) => self.skip(format!("{tool} does not report it"), field),
             (None, Some(theirs)) if ours == theirs => self.compared += 1,
             (None, Some(theirs)) => self.differ.push(format!("{field}: {ours}, {tool} says {theirs}")),
         }
     }
 }
 
-/// One look of ours, the tools, and one more look; a guest was looked at once.
+/// One probe, the tools, and another probe; a guest was probed once.
 fn compare(guest: Option<&(Root, String)>) -> Count {
     let (before, said, after) = match guest {
         Some((root, said)) => (facts(root), asked_there(said), facts(root)),
@@ -153,7 +153,7 @@ fn counted(root: &Root) -> (Value, Counts) {
     (serde_json::to_value(&probed).unwrap(), ours(&serde_json::to_value(&probed.counters).unwrap()))
 }
 
-/// What all answers tell; `when` stands before the question.
+/// The content of all answers; `when` precedes the question.
 fn counts_in(said: &Said, when: &str, facts: &Value) -> Counts {
     let of = |(name, asked): (&str, &str)| match said.get(&format!("{when}{asked}")) {
         Some(Ok(text)) => as_text(facts, name, text),

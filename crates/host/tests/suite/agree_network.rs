@@ -33,7 +33,7 @@ const OLD_NAMES: [(&str, &str); 8] = [
     ("tx-vlan-hw-insert", "tx-vlan-offload"),
 ];
 
-/// How many offloads of an interface ethtool tells too.
+/// How many offloads of an interface ethtool also reports.
 fn compare_offloads(interface: &str) -> usize {
     let path = format!("@ethtool/{interface}/features");
     let before = Root::live().text(&path).unwrap();

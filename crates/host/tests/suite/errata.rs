@@ -210,7 +210,7 @@ fn intel_pstate_has_no_enable() {
 }
 
 #[test]
-fn what_is_said_of_irqbalance_contradicts_itself_and_is_told_so() {
+fn reports_that_sources_on_irqbalance_disagree() {
     for id in ["irqbalance.banned_cpus", "irq.affinity"] {
         let said: Vec<&str> = knob(id).sources.iter().map(|source| source.says).collect();
         let has = |words: &str| said.iter().any(|says| says.contains(words));

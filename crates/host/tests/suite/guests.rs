@@ -154,7 +154,7 @@ fn cards_have_the_queues_that_they_were_given() {
 }
 
 #[test]
-fn dmi_tells_the_cloud_and_cpuid_the_hypervisor() {
+fn dmi_gives_the_cloud_and_cpuid_the_hypervisor() {
     // Guest, vendor, cloud, hypervisor.
     let table = [
         ("4cpu-6.1", "QEMU", "none", "tcg"),

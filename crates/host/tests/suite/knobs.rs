@@ -1,4 +1,4 @@
-//! Rules of the table of knobs that bind it to what lies beside it: its files, its page in docs/, the crate it is in.
+//! Checks the table of knobs against its files, its page in docs/, and its crate.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Tests of the crate through its public interface: captured hosts, and this machine beside what other tools say of it.
+//! Tests of the crate through its public interface: captured hosts, and this machine compared with what other tools report.
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 

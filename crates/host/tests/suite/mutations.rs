@@ -9,7 +9,7 @@ use evenkeel_hostfs::{Capture, Root};
 use evenkeel_sys::clock::thread_cpu_ns;
 use evenkeel_testkit::mutate::{Chance, asked, hosts, mutated};
 
-/// How many mutations are tried unless told. `make lab` tries 100,000 of them, in a release build.
+/// The default number of mutations. `make lab` tries 100,000 of them, in a release build.
 const MUTATIONS: u64 = 1_000;
 
 /// The most CPU time that one may take. The greatest captured host takes a tenth of it in a debug build.
@@ -24,7 +24,7 @@ const PEAK_KIB_MAX: u64 = 64 * 1024;
 const TEST: &str = "mutations::what_strangers_send_gives_answers_or_errors";
 const CONFINED: &str = "EVENKEEL_CONFINED";
 
-/// What is done with a capture: all that inspect, audit, and a plan of all the advice do before they print. `None` if it is none.
+/// Does with a capture what inspect, audit, and a plan of all the advice do before they print. `None` if it is not a capture.
 fn answered(text: &str, seed: u64) -> Option<usize> {
     let facts = Facts::probe(&Root::captured(Capture::parse(text).ok()?));
     let mut bytes = serde_json::to_string(&facts).unwrap().len();
@@ -38,14 +38,14 @@ fn answered(text: &str, seed: u64) -> Option<usize> {
             let settings: Vec<Setting> = wanted
                 .filter_map(|advice| Setting::parse(&format!("{}={}", advice.knob, advice.wanted.as_ref()?)).ok())
                 .collect();
-            // A machine that makes no sense may well have no plan; it is told so in words.
+            // An inconsistent machine may have no plan; then there must be an error text.
             bytes += Plan::of(&facts, &settings).map_or_else(|error| error.to_string().len(), |plan| plan.steps.len());
         }
     }
     Some(bytes)
 }
 
-/// A field of this process's status in KiB, and 0 where the kernel does not tell.
+/// A field of this process's status in KiB, and 0 if the kernel does not report it.
 fn status_kib(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));

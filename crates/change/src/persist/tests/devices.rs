@@ -197,7 +197,7 @@ fn network_devices_and_interrupts() {
 }
 
 #[test]
-fn what_drivers_are_told() {
+fn renders_driver_settings() {
     let texts = ["net.coalesce_rx_us=0", "net.rings=4096", "net.channels@ens5=1"];
     expect![[r#"
         #### debian-12
@@ -362,7 +362,7 @@ fn an_image_does_not_know_its_interfaces() {
 }
 
 #[test]
-fn an_interface_is_told_by_what_lasts() {
+fn an_interface_is_identified_by_what_persists() {
     let mut all = String::new();
     for name in ["eth0", "ens5", "enp0s31f6", "enP2s1", "eno1", "enx02004c4f4f50", "game0", "lan"] {
         let more = format!(

@@ -117,11 +117,11 @@ fn it_sets_what_has_hardware_behind_it_and_nothing_else() {
             "proc/irq/28/smp_affinity_list",
             "proc/irq/29/smp_affinity_list",
         ];
-        let told: String = paths.iter().map(|path| format!("{path}: {}\n", read(dir.path(), path))).collect();
-        assert!(all.iter().all(|other: &String| *other == told), "{shell} does otherwise than {}", shells()[0]);
-        all.push(told);
+        let expected: String = paths.iter().map(|path| format!("{path}: {}\n", read(dir.path(), path))).collect();
+        assert!(all.iter().all(|other: &String| *other == expected), "{shell} does otherwise than {}", shells()[0]);
+        all.push(expected);
     }
-    let Some(told) = all.first() else { return };
+    let Some(expected) = all.first() else { return };
     expect![[r#"
         sys/kernel/mm/transparent_hugepage/enabled: never
         sys/class/net/ens5/queues/rx-0/rps_cpus: 2
@@ -139,7 +139,7 @@ fn it_sets_what_has_hardware_behind_it_and_nothing_else() {
         proc/irq/28/smp_affinity_list: 0
         proc/irq/29/smp_affinity_list: 1
     "#]]
-    .assert_eq(told);
+    .assert_eq(expected);
 }
 
 #[test]
@@ -189,9 +189,9 @@ fn it_goes_on_after_what_did_not_take_and_fails_at_the_end() {
     "#]].assert_eq(said);
 }
 
-/// A file of the kernel tells what it took, not what was written.
+/// A kernel file shows the accepted value, not the written text.
 #[test]
-fn what_a_file_tells_is_compared_as_the_kernel_writes_it() {
+fn values_are_compared_as_the_kernel_writes_them() {
     let script = script_of(&["clocksource=tsc"]);
     let functions = script.split("\n\nput ").next().unwrap();
     let rows = [
@@ -211,18 +211,18 @@ fn what_a_file_tells_is_compared_as_the_kernel_writes_it() {
         ("mask", "ff", "000000ff", true),
     ];
     for shell in shells() {
-        for (kind, value, told, holds) in rows {
+        for (kind, value, now, holds) in rows {
             let dir = tempfile::tempdir().unwrap();
             put(dir.path(), "file", "");
             let file = dir.path().join("file");
             let script = format!(
-                "{functions}\nshown() {{ text=$(printf '%s' '{told}' | tr -s '[:space:]' ' '); printf '%s' \"${{text% }}\"; }}\n\
+                "{functions}\nshown() {{ text=$(printf '%s' '{now}' | tr -s '[:space:]' ' '); printf '%s' \"${{text% }}\"; }}\n\
                 put {kind} '{}' '{value}'\nexit \"$failed\"\n",
                 file.display()
             );
             let output = Command::new(shell).args(["-c", &script]).output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(i32::from(!holds)), "{shell}: {kind} {value} {told:?}: {said}");
+            assert_eq!(output.status.code(), Some(i32::from(!holds)), "{shell}: {kind} {value} {now:?}: {said}");
         }
     }
 }

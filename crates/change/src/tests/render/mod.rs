@@ -197,7 +197,7 @@ impl Place {
         for line in capture.to_string().lines() {
             let path = line.split([' ', '\\']).next().unwrap_or_default();
             let is_ours = ["/proc/", "/sys/", "/etc/"].iter().any(|top| path.starts_with(top));
-            // An older kernel does not tell who serves an interrupt; a plain file could only tell it wrong.
+            // An older kernel does not show the CPU of an interrupt; a plain file would only show a wrong one.
             if is_ours
                 && !path.contains("effective_affinity")
                 && let Ok(text) = root.text(path)

@@ -44,7 +44,7 @@ fn readings(plan: &PlanFile) -> BTreeMap<&str, Reading> {
     steps.collect()
 }
 
-/// What a text tells: of a plain file that stands for words with brackets, all of it.
+/// The value in a text; for a plain file that replaces a list with brackets, all of it.
 fn as_text(reading: Option<&Reading>, text: &str) -> String {
     match reading {
         Some(reading) => reading.value(text).unwrap_or_else(|| text.trim().to_owned()),
@@ -283,7 +283,7 @@ impl Outside for Watch {
     }
 }
 
-/// What the script's lines of data say, byte for byte, told by sh itself: its functions are such that print their arguments.
+/// What the script's lines of data say, byte for byte, as sh parses them: its functions print their arguments.
 fn said(script: &str) -> Vec<Vec<String>> {
     let data = script.split_once("\nplan() {\n").unwrap().1.split_once("\n}\n").unwrap().0;
     let functions = r#"
@@ -346,7 +346,7 @@ fn expected(plan: &PlanFile) -> Vec<Vec<String>> {
     let commands =
         persist.commands.iter().flat_map(|command| [word("undone_by", &command.undo), word("run", &command.argv)]);
     let mut calls: Vec<Vec<String>> = files.chain(commands).collect();
-    // What is empty at the end of a call is not told from what is not there.
+    // An empty last argument looks like a missing one.
     for call in &mut calls {
         while call.last().is_some_and(String::is_empty) {
             call.pop();

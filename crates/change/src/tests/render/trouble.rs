@@ -135,7 +135,7 @@ fn killed_anywhere_it_can_be_undone() {
         opened > closed
     };
     let may_die = |at: &usize| is_whole(lines[*at]) && !(end..end + 3).contains(at) && !heredoc(*at);
-    // A first run tells which of them it comes to at all, and how often.
+    // A first run shows which of them it reaches, and how often.
     let passed = place.path("passed");
     let mut counted: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
     for at in (rest..lines.len()).filter(may_die).rev() {

@@ -1,13 +1,14 @@
-//! Whether an interface's packets go past the hypervisor's software ("enhanced", "accelerated networking"), told by its driver.
+//! Whether an interface's packets bypass the hypervisor's software switch ("enhanced", "accelerated networking"), from
+//! its driver.
 
 use super::nic::{Enhanced, Enhancement, Nic, NicKind};
 use crate::fact::Fact;
 use crate::facts::{Cloud, Hypervisor, Machine};
 
-/// Cards of the past that hypervisors imitate.
+/// Old cards that hypervisors emulate.
 const IMITATED: [&str; 6] = ["e1000", "e1000e", "8139cp", "8139too", "pcnet32", "ne2k-pci"];
 
-/// Drivers of virtual functions, and of cards that are passed through whole.
+/// Drivers of virtual functions, and of cards that are passed through completely.
 const PASSED: [&str; 10] =
     ["ixgbevf", "igbvf", "iavf", "i40evf", "mlx4_core", "mlx5_core", "bnxt_en", "ixgbe", "i40e", "ice"];
 
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_tells_how_packets_travel() {
+    fn the_driver_shows_how_packets_travel() {
         use Hypervisor::{HyperV, Kvm, Vmware, Xen};
         let table = [
             as_text("vif", Cloud::Aws, Xen, &[]),

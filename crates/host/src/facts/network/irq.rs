@@ -1,4 +1,4 @@
-//! Interrupts of a network interface: which of the machine's are its own, and which of those carry packets.
+//! Interrupts of a network interface: which ones belong to it, and which of those carry packets.
 
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
@@ -6,26 +6,26 @@ use serde::Serialize;
 use crate::fact::Fact;
 use crate::probe::Probe;
 
-/// How the interrupts of an interface were told from others.
+/// How the interrupts of an interface were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqsFoundBy {
-    /// By the list of its device, which can't err.
+    /// From the list of its device, which is always correct.
     Device,
-    /// By their names in /proc/interrupts.
+    /// From their names in /proc/interrupts.
     Name,
 }
 
 /// One interrupt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Irq {
-    /// Its number, which a reboot or a change of queues may change.
+    /// Its number, which can change with a reboot or a change of queues.
     pub number: u32,
     /// As /proc/interrupts names it.
     pub name: String,
     /// The CPUs that may serve it.
     pub affinity: Fact<CpuSet>,
-    /// The CPU that does.
+    /// The CPU that serves it.
     pub effective: Fact<CpuSet>,
 }
 
@@ -41,7 +41,7 @@ impl Irq {
     }
 }
 
-/// What is known of an interface that its interrupts may be named after.
+/// The properties of an interface from which its interrupts may get their names.
 #[derive(Clone, Copy)]
 pub(super) struct Owner<'a> {
     pub(super) interface: &'a str,
@@ -49,7 +49,7 @@ pub(super) struct Owner<'a> {
     pub(super) device: Option<&'a str>,
 }
 
-/// The interrupts that carry packets of one interface, ascending. `listed` are those of its device, where it has a list.
+/// The interrupts that carry packets of one interface, ascending. `listed` are those of its device, if there is a list.
 pub(super) fn irqs_of(interrupts: &[Interrupt], owner: Owner<'_>, listed: Option<&[u32]>) -> Vec<Interrupt> {
     let is_ours = |interrupt: &&Interrupt| match listed {
         Some(numbers) => numbers.binary_search(&interrupt.number).is_ok(),
@@ -58,14 +58,16 @@ pub(super) fn irqs_of(interrupts: &[Interrupt], owner: Owner<'_>, listed: Option
     let mut irqs: Vec<Interrupt> =
         interrupts.iter().filter(is_ours).filter(|irq| is_for_packets(&irq.name)).cloned().collect();
     irqs.sort_unstable_by_key(|irq| irq.number);
-    // Beside interrupts a queue, one that has the bare name of the interface is the mailbox to the host (ixgbevf).
+    // If there is an interrupt for each queue, one with the bare name of the interface is the mailbox to the host
+    // (ixgbevf).
     if irqs.iter().any(|irq| irq.name != owner.interface) {
         irqs.retain(|irq| irq.name != owner.interface);
     }
     irqs
 }
 
-/// `eth0`, `eth0-TxRx-0`, `i40e-eth0-TxRx-0`, `virtio2-input.0`, `mlx5_comp0@pci:0000:00:05.0`; several on a line share it.
+/// `eth0`, `eth0-TxRx-0`, `i40e-eth0-TxRx-0`, `virtio2-input.0`, `mlx5_comp0@pci:0000:00:05.0`; several may share one
+/// line.
 fn is_named_after(name: &str, owner: Owner<'_>) -> bool {
     /// Drivers that put their own name before the interface's.
     const DRIVERS: [&str; 5] = ["i40e-", "iavf-", "i40evf-", "ice-", "idpf-"];
@@ -85,7 +87,7 @@ fn is_named_after(name: &str, owner: Owner<'_>) -> bool {
     })
 }
 
-/// Whether an interrupt is more than its driver's talk with the device, and belongs to a driver at all.
+/// Whether an interrupt belongs to a driver and is not only for its communication with the device.
 fn is_for_packets(name: &str) -> bool {
     const TALK: [&str; 14] = [
         "-config",
@@ -110,14 +112,14 @@ fn is_for_packets(name: &str) -> bool {
     !TALK.iter().chain(&FLOWS).any(|end| action.ends_with(end))
 }
 
-/// A line of /proc/interrupts. Its counts are no facts: they move.
+/// A line of /proc/interrupts. Its counts are not facts, because they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interrupt {
     pub(super) number: u32,
     pub(super) name: String,
 }
 
-/// The numbered lines. Whatever columns a kernel and an interrupt controller print, the name stands last, behind two
+/// The numbered lines. Whatever columns a kernel and an interrupt controller print, the name comes last, after two
 /// spaces (`show_interrupts` of the kernel's `kernel/irq/proc.c`).
 pub(super) fn parse_interrupts(text: &str) -> Vec<Interrupt> {
     let lines = text.lines().filter_map(|line| {
@@ -217,8 +219,9 @@ mod tests {
         }
     }
 
-    /// The names that each driver gives its interrupts, by its source (from memory for idpf, mana and vmxnet3): those that carry
-    /// packets are found by name alone and by the device's list alike, and the driver's talk with its device by neither.
+    /// The names that each driver gives its interrupts, from its source (from memory for idpf, mana and vmxnet3). Those
+    /// that carry packets are found both by name and by the device's list; those for the communication with the device
+    /// by neither.
     #[test]
     fn each_driver_names_its_interrupts_in_its_own_way() {
         let pci = "0000:00:05.0";

@@ -1,4 +1,5 @@
-//! What an interface is: hardware, or software upon other interfaces. Settings of hardware belong to what is beneath.
+//! The kind of an interface: hardware, or software on top of other interfaces. Hardware settings belong to the lower
+//! interfaces.
 
 use std::cell::OnceCell;
 
@@ -10,8 +11,8 @@ use crate::fact::Fact;
 use crate::probe::{Probe, field};
 
 impl NicKind {
-    /// `None` where the entry is no interface, such as the file `bonding_masters`. Of software one file tells what it is: a host of
-    /// containers has hundreds.
+    /// `None` if the entry is not an interface, such as the file `bonding_masters`. One file identifies software
+    /// interfaces: a container host has hundreds.
     pub(super) fn probe(probe: Probe<'_>, name: &str) -> Option<NicKind> {
         let dir = format!("{CLASS}/{name}");
         let is_hardware = match probe.0.link(&dir) {
@@ -38,7 +39,7 @@ impl NicKind {
 pub(super) fn probe_bond(probe: Probe<'_>, nic: &mut Nic) {
     let dir = format!("{CLASS}/{}/bonding", nic.name);
     nic.lower = probe.text(&format!("{dir}/slaves")).known().map(|names| words(names)).unwrap_or_default();
-    // `active-backup 1`: the word, and the number that old tools know it by.
+    // `active-backup 1`: the word, and its number for old tools.
     nic.bond_mode = Some(probe.parse(&format!("{dir}/mode"), "the mode of a bond and its number", |text| {
         text.split_whitespace().next().map(str::to_owned)
     }));
@@ -48,7 +49,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().take(NICS_MAX).map(str::to_owned).collect()
 }
 
-/// The file that lists VLANs, read when the first is met: most machines have none.
+/// The file that lists VLANs, read at the first VLAN: most machines have none.
 #[derive(Debug, Default)]
 pub(super) struct Vlans(OnceCell<Fact<Vec<Vlan>>>);
 
@@ -68,7 +69,8 @@ impl Vlans {
     }
 }
 
-/// By the list of VLANs, which only root may read; else the parent by its link, and the number by the usual form of the name.
+/// From the list of VLANs, which only root may read; else the parent from its link, and the number from the usual form
+/// of the name.
 pub(super) fn probe_vlan(probe: Probe<'_>, nic: &mut Nic, vlans: &Vlans) {
     if let Some(vlan) = vlans.find(probe, &nic.name) {
         nic.lower = vec![vlan.parent.clone()];
@@ -84,7 +86,7 @@ pub(super) fn probe_vlan(probe: Probe<'_>, nic: &mut Nic, vlans: &Vlans) {
     });
 }
 
-/// `eth0.100       | 100  | eth0`, below two lines of headings (`vlan_seq_show` of the kernel's `net/8021q/vlanproc.c`).
+/// `eth0.100       | 100  | eth0`, after two header lines (`vlan_seq_show` of the kernel's `net/8021q/vlanproc.c`).
 fn parse_vlans(text: &str) -> Vec<Vlan> {
     let vlans = text.lines().filter_map(|line| {
         let mut columns = line.split('|').map(str::trim);
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usual_name_tells_the_number() {
+    fn a_usual_name_has_the_number() {
         let table = [
             ("eth0.100", Some(100)),
             ("vlan7", Some(7)),

@@ -1,4 +1,4 @@
-//! Network interfaces: driver, queues, who serves their interrupts.
+//! Network interfaces: driver, queues, and the CPUs that serve their interrupts.
 
 use serde::Serialize;
 
@@ -25,8 +25,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// `interrupts` is the text of /proc/interrupts: its counts move, and on a large machine the kernel takes long to write it, so
-    /// that it is read once for all.
+    /// `interrupts` is the text of /proc/interrupts. Its counts change, and on a large machine the kernel takes long to
+    /// produce it, so it is read once for all.
     pub(super) fn probe(probe: Probe<'_>, machine: &Machine, interrupts: &Fact<String>) -> Network {
         let names = probe.entries(CLASS);
         let interrupts = interrupts.clone().map(|text| parse_interrupts(&text));
@@ -46,15 +46,15 @@ impl Network {
         Network { nics }
     }
 
-    /// The interfaces that have hardware behind them, which is where settings of hardware are made: neither bonds nor VLANs, but
-    /// what is beneath them. Of a Hyper-V interface with a virtual function it is both: packets come by the function, whose
-    /// queues and interrupts count, until the host takes it away for its own upkeep; then the other carries them all.
+    /// The interfaces with hardware, where hardware settings are made: not bonds or VLANs, but the interfaces below
+    /// them. For a Hyper-V interface with a virtual function, both count. Packets use the function, with its queues and
+    /// interrupts, until the host removes it for maintenance; then the other one carries all of them.
     pub fn hardware(&self) -> impl Iterator<Item = &Nic> {
         self.nics.known().into_iter().flatten().filter(|nic| nic.kind.is_hardware())
     }
 }
 
-/// `None` where the entry is no interface, such as the file `bonding_masters`.
+/// `None` if the entry is not an interface, such as the file `bonding_masters`.
 fn probe_nic(probe: Probe<'_>, name: String, interrupts: &Fact<Vec<Interrupt>>, vlans: &kind::Vlans) -> Option<Nic> {
     let dir = format!("{CLASS}/{name}");
     let kind = NicKind::probe(probe, &name)?;
@@ -88,7 +88,7 @@ fn probe_nic(probe: Probe<'_>, name: String, interrupts: &Fact<Vec<Interrupt>>, 
         irqs: Vec::new(),
         name,
     };
-    // A host of containers has hundreds of virtual interfaces, each with a queue a CPU; only hardware is worth the looks.
+    // A container host has hundreds of virtual interfaces, each with a queue per CPU; only hardware is read in detail.
     match kind {
         NicKind::Hardware => probe_hardware(probe, &mut nic, interrupts),
         NicKind::Bond => kind::probe_bond(probe, &mut nic),
@@ -117,7 +117,7 @@ fn probe_hardware(probe: Probe<'_>, nic: &mut Nic, interrupts: &Fact<Vec<Interru
     };
 
     let device = probe.link_name(&format!("{dir}/device"));
-    // The PCI device of a virtio interface is one step up; the interface's own is only virtio's.
+    // The PCI device of a virtio interface is one level up; the interface's own device is only the virtio one.
     let is_virtio = device.known().is_some_and(|device| device.starts_with("virtio"));
     let bus = if is_virtio { format!("{dir}/device/..") } else { format!("{dir}/device") };
     nic.numa_node = probe.number(&format!("{bus}/numa_node"));

@@ -1,4 +1,4 @@
-//! `Nic`: what is known of one network interface.
+//! `Nic`: the facts of one network interface.
 
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::facts::ethtool::{Channels, Coalesce, Offloads, Rings, Rss};
 
 pub(super) const CLASS: &str = "/sys/class/net";
 
-/// The most interfaces that are looked at: far over what any host of containers has.
+/// The maximum number of interfaces that are read: far more than any container host has.
 pub(super) const NICS_MAX: usize = 4096;
 
 /// One interface.
@@ -17,13 +17,13 @@ pub(super) const NICS_MAX: usize = 4096;
 pub struct Nic {
     /// Its name.
     pub name: String,
-    /// What is behind it.
+    /// Its kind.
     pub kind: NicKind,
-    /// The interface that it is a part of, such as a bond, a bridge, or the one of Hyper-V that a virtual function belongs to; not
-    /// looked at where there is no hardware.
+    /// The interface that it is part of, such as a bond, a bridge, or the Hyper-V interface of a virtual function; not
+    /// read for software interfaces.
     pub master: Fact<String>,
-    /// The interfaces that it stands on: the members of a bond, the parent of a VLAN, the virtual function of a Hyper-V
-    /// interface. Whatever is set for the hardware is set there.
+    /// The interfaces below it: the members of a bond, the parent of a VLAN, the virtual function of a Hyper-V
+    /// interface. Hardware settings are made there.
     pub lower: Vec<String>,
     /// How a bond uses its members, by the kernel's word: `active-backup`, `802.3ad`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,36 +35,36 @@ pub struct Nic {
     pub enhanced: Fact<Enhanced>,
     /// The kernel's driver.
     pub driver: Fact<String>,
-    /// The driver's version, by ethtool; in-tree drivers often give the kernel's release.
+    /// The driver's version, from ethtool; in-tree drivers often report the kernel's release.
     pub driver_version: Fact<String>,
     /// `up`, `down`, `unknown`, …
     pub state: Fact<String>,
     /// In bytes.
     pub mtu_bytes: Fact<u32>,
-    /// The memory node that it is attached to; -1 where the firmware does not tell.
+    /// Its memory node; -1 if the firmware does not report it.
     pub numa_node: Fact<i32>,
-    /// How many queues it uses; not looked at where there is no hardware.
+    /// How many queues it uses; not read for software interfaces.
     pub queues: Fact<QueueCounts>,
     /// Receive queues, ascending.
     pub rx_queues: Vec<Queue>,
     /// Transmit queues, ascending.
     pub tx_queues: Vec<Queue>,
-    /// How its packets are taken from it.
+    /// How the kernel takes packets from it.
     pub napi: Napi,
-    /// Queues that the driver has and could have.
+    /// The number of queues and its limits.
     pub channels: Fact<Channels>,
-    /// Packets that the ring of each queue holds and could hold.
+    /// Packets that the ring of each queue holds, and the limits.
     pub rings: Fact<Rings>,
-    /// How long its interrupts wait for more packets.
+    /// How long its interrupts are delayed to batch packets.
     pub coalesce: Fact<Coalesce>,
-    /// What it does for the kernel, by the kernel's names: those that matter to a server of UDP packets.
+    /// Its offloads, by the kernel's names: those that matter to a UDP server.
     pub offloads: Fact<Offloads>,
     /// How it spreads packets over its receive queues.
     pub rss: Fact<Rss>,
-    /// How its interrupts were found; where that is unknown, so are they.
+    /// How its interrupts were found; if unknown, the interrupts are unknown too.
     pub irqs_found_by: Fact<IrqsFoundBy>,
-    /// Its interrupts, ascending; configuration interrupts, which carry no packets, left out. A Hyper-V interface has none of
-    /// its own.
+    /// Its interrupts, ascending, without configuration interrupts, which carry no packets. A Hyper-V interface has
+    /// none of its own.
     pub irqs: Vec<Irq>,
 }
 
@@ -92,15 +92,15 @@ pub struct Queue {
 /// How the kernel takes packets from an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Napi {
-    /// How often an interrupt stays off after a round without packets, as long as somebody polls.
+    /// How often an interrupt stays off after a round without packets, while a thread polls.
     pub defer_hard_irqs: Fact<u32>,
     /// How long it stays off, in nanoseconds.
     pub gro_flush_timeout_ns: Fact<u64>,
-    /// Whether threads of their own take the packets: 0 or 1.
+    /// Whether separate threads process the packets: 0 or 1.
     pub threaded: Fact<u32>,
 }
 
-/// What is behind an interface.
+/// The kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NicKind {
@@ -108,15 +108,15 @@ pub enum NicKind {
     Hardware,
     /// A virtual function that belongs to a Hyper-V interface and carries its packets: Azure's accelerated networking.
     Vf,
-    /// Several interfaces as one.
+    /// Several interfaces combined.
     Bond,
-    /// A part of another interface's packets, by their tag.
+    /// A part of another interface's packets, selected by tag.
     Vlan,
-    /// A switch in software.
+    /// A software switch.
     Bridge,
     /// The loopback interface.
     Loopback,
-    /// Any other software: veth, tunnel, macvlan.
+    /// Other software: veth, tunnel, macvlan.
     Virtual,
 }
 
@@ -127,12 +127,12 @@ impl NicKind {
     }
 }
 
-/// How an interface reaches the network, and what tells so.
+/// How an interface reaches the network, and the evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Enhanced {
     /// How.
     pub state: Enhancement,
-    /// By what it is told, and what else there is.
+    /// The evidence, and the alternatives.
     pub reason: String,
 }
 
@@ -140,13 +140,13 @@ pub struct Enhanced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Enhancement {
-    /// By hardware that the hypervisor's software stays out of, or by the best that the cloud has.
+    /// By hardware without the hypervisor's software, or by the best interface of the cloud.
     On,
-    /// By the hypervisor's software, where the cloud has something better.
+    /// By the hypervisor's software, although the cloud offers something better.
     Off,
-    /// By the hypervisor's software, with a driver made for it; nothing better is known here.
+    /// By the hypervisor's software, with a paravirtual driver; nothing better is known here.
     Paravirtual,
-    /// By a real card that the hypervisor imitates.
+    /// By a real card that the hypervisor emulates.
     Emulated,
     /// There is no hypervisor.
     Physical,

@@ -1,4 +1,4 @@
-//! Counters, each by a name of its own: as we have them, and as tools tell them or files that are summed by hand.
+//! Counters by name: our values, and those of tools or of files that are summed here.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub(crate) fn ours(counters: &Value) -> Counts {
     counts
 }
 
-/// What one answer tells of the counters in `facts`, whose interrupts and cards are asked about; of those that we leave out as 0 too.
+/// The counters in one answer, for the interrupts and cards in `facts`; also those that we omit because they are 0.
 pub(crate) fn as_text(facts: &Value, name: &str, text: &str) -> Counts {
     match name {
         "interrupts" => interrupts(facts, text),
@@ -133,7 +133,7 @@ fn numastat(text: &str) -> Counts {
     counts
 }
 
-/// `     rx_drops: 0`, of counters whose names tell of a loss.
+/// `     rx_drops: 0`, of counters whose names mean a loss.
 fn losses(facts: &Value, text: &str) -> Counts {
     let is_loss = |name: &str| ["allowance", "drop", "overrun", "miss", "error"].iter().any(|loss| name.contains(loss));
     let mut counts = Counts::new();

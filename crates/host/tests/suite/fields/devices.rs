@@ -1,4 +1,4 @@
-//! What tells of cards, interrupts, disks and swap: ip, ethtool, lsblk, swapon, and files that we do not read ourselves.
+//! Tools that report cards, interrupts, disks and swap: ip, ethtool, lsblk, swapon, and files that we do not read ourselves.
 
 use std::collections::BTreeSet;
 
@@ -95,7 +95,7 @@ pub(crate) fn swapon(facts: &Value, text: &str) -> Vec<Row> {
     rows
 }
 
-/// Every interrupt of ours, with its card's name before it.
+/// Every interrupt in our facts, after its card's name.
 fn irqs(facts: &Value) -> impl Iterator<Item = (String, &Value)> {
     nics(facts).iter().flat_map(|nic| {
         each(&nic["irqs"])

@@ -1,4 +1,4 @@
-//! The table of tools: what each is asked, and which fields of ours its answer tells.
+//! The table of tools: the command of each, and the facts that its answer contains.
 
 pub(crate) mod counters;
 mod devices;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use evenkeel_sys::CpuSet;
 use serde_json::Value;
 
-/// One field, as we have it and as a tool does; `None` where the tool does not tell.
+/// One field, our value and the tool's; `None` if the tool does not report it.
 pub(crate) struct Row {
     pub(crate) field: String,
     pub(crate) ours: Value,
@@ -21,7 +21,7 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     /// A line of `lab/guest/tools.list`.
     pub(crate) asked: &'static str,
-    /// The fields that the answer tells, of these facts.
+    /// The fields of these facts that the answer contains.
     pub(crate) rows: fn(&Value, &str) -> Vec<Row>,
 }
 

@@ -1,4 +1,4 @@
-//! What tells of CPUs, caches and memory nodes: lscpu, numactl, lstopo.
+//! Tools that report CPUs, caches and memory nodes: lscpu, numactl, lstopo.
 
 use std::collections::BTreeMap;
 
