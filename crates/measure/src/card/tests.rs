@@ -130,7 +130,7 @@ fn what_is_beyond_the_spread_is_told_from_what_is_not() {
     assert!((comparison.by_chance.unwrap() - 2.0 / 6.0).abs() < 1e-12);
     expect![[r#"
         [
-            "the first was taken at the pace full, the second at quick: rare things show more in the longer one",
+            "the first has the pace full, the second quick: a longer run shows more rare events",
             "wake of the first failed: run on CPU 1: operation not permitted (EPERM)",
             "wake of the second failed: run on CPU 1: operation not permitted (EPERM)",
         ]

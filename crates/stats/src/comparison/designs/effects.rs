@@ -423,11 +423,11 @@ mod tests {
     fn what_can_not_be_estimated_says_why() {
         let (rows, values) = mirrored(1, |_| 0.0);
         let few = fit_of(&rows[..12], &values[..12], 2, &mains(11)).unwrap_err().to_string();
-        assert_eq!(few, "estimate 11 effects: 12 windows in 6 blocks do not tell them apart from noise");
+        assert_eq!(few, "estimate 11 effects: 12 windows in 6 blocks do not separate them from noise");
         let alone = fit_of(&rows, &values, 1, &mains(2)).unwrap_err().to_string();
-        assert_eq!(alone, "estimate 0 effects: 0 windows in 0 blocks do not tell them apart from noise");
+        assert_eq!(alone, "estimate 0 effects: 0 windows in 0 blocks do not separate them from noise");
         let twice = fit_of(&rows, &values, 2, &[Term::Main(0), Term::Main(0)]).unwrap_err().to_string();
-        assert_eq!(twice, "estimate effects: the effect of knob 0 can't be told from the others in these windows");
+        assert_eq!(twice, "estimate effects: these windows do not separate the effect of knob 0 from the others");
         let beyond = fit_of(&rows, &values, 2, &[Term::Two(1, 11)]).unwrap_err().to_string();
         assert_eq!(beyond, "estimate effects: the windows have 11 knobs, and Two(1, 11) is asked of them");
         let mut odd = values.clone();
