@@ -138,8 +138,8 @@ fn waived_findings_are_shown_and_do_not_count() {
         set       thp.enabled: always -> madvise
                   waived until 9999-12-31: the database beside it asks for huge pages
                   any page fault may have to clear 2 MiB, and khugepaged moves memory
-                  together in the background; TuneD says never, rpk always: `evenkeel
-                  prove thp.enabled=madvise` settles it"#]]
+                  together in the background; TuneD recommends never, rpk always: run
+                  `evenkeel prove thp.enabled=madvise` to measure"#]]
     .assert_eq(waived);
     expect![[r#"
         Waivers in waivers.toml

@@ -139,21 +139,21 @@ fn arguments_that_make_no_sense() {
         &scene,
         "apply --host host.txt vm.swappiness",
         expect![[r#"
-        $ evenkeel apply --host host.txt vm.swappiness
-        exit code 2
-        -- stderr
-        evenkeel: failed to plan the change: "vm.swappiness" is no setting: expected KNOB=VALUE
-    "#]],
+            $ evenkeel apply --host host.txt vm.swappiness
+            exit code 2
+            -- stderr
+            evenkeel: failed to plan the change: "vm.swappiness" is not a setting: expected KNOB=VALUE
+        "#]],
     );
     check(
         &scene,
         "apply --host host.txt vm.swappiness=201",
         expect![[r#"
-        $ evenkeel apply --host host.txt vm.swappiness=201
-        exit code 2
-        -- stderr
-        evenkeel: failed to plan the change: vm.swappiness does not take "201": it takes a whole number from 0 to 200
-    "#]],
+            $ evenkeel apply --host host.txt vm.swappiness=201
+            exit code 2
+            -- stderr
+            evenkeel: failed to plan the change: vm.swappiness does not accept "201": it accepts a whole number from 0 to 200
+        "#]],
     );
     check(
         &scene,
@@ -169,11 +169,11 @@ fn arguments_that_make_no_sense() {
         &scene,
         "apply --host host.txt irq.affinity@99=0",
         expect![[r#"
-        $ evenkeel apply --host host.txt irq.affinity@99=0
-        exit code 4
-        -- stderr
-        evenkeel: failed to plan irq.affinity@99=0: irq.affinity has no place "99" here; it has 27, 28
-    "#]],
+            $ evenkeel apply --host host.txt irq.affinity@99=0
+            exit code 4
+            -- stderr
+            evenkeel: failed to plan irq.affinity@99=0: irq.affinity has no place "99" here; its places are 27, 28
+        "#]],
     );
     check(
         &scene,
@@ -190,11 +190,11 @@ fn arguments_that_make_no_sense() {
         &scene,
         "revert 7 --host host.txt --state state",
         expect![[r#"
-        $ evenkeel revert 7 --host host.txt --state state
-        exit code 2
-        -- stderr
-        evenkeel: failed to revert transaction 7: there is none with this number; `evenkeel history` lists them
-    "#]],
+            $ evenkeel revert 7 --host host.txt --state state
+            exit code 2
+            -- stderr
+            evenkeel: failed to revert transaction 7: it does not exist; `evenkeel history` lists all transactions
+        "#]],
     );
 }
 
@@ -222,43 +222,43 @@ fn files_that_are_no_machine() {
         &scene,
         "inspect --host nothing.txt",
         expect![[r#"
-        $ evenkeel inspect --host nothing.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the capture nothing.txt: line 1: no capture: its first line must be "evenkeel-capture 1"
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host nothing.txt
+            exit code 2
+            -- stderr
+            evenkeel: failed to read the capture nothing.txt: line 1: not a capture: the first line must be "evenkeel-capture 1"
+              `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
     check(
         &scene,
         "inspect --host other.txt --json",
         expect![[r#"
-        $ evenkeel inspect --host other.txt --json
-        exit code 2
-        -- stdout
-        {
-          "format": 1,
-          "error": {
-            "message": "failed to read the capture other.txt: line 1: no capture: its first line must be \"evenkeel-capture 1\"",
-            "hint": "`evenkeel capture --output FILE` takes a capture on the machine itself",
-            "exit_code": 2
-          }
-        }
-        -- stderr
-        evenkeel: failed to read the capture other.txt: line 1: no capture: its first line must be "evenkeel-capture 1"
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host other.txt --json
+            exit code 2
+            -- stdout
+            {
+              "format": 1,
+              "error": {
+                "message": "failed to read the capture other.txt: line 1: not a capture: the first line must be \"evenkeel-capture 1\"",
+                "hint": "`evenkeel capture --output FILE` takes a capture on the machine itself",
+                "exit_code": 2
+              }
+            }
+            -- stderr
+            evenkeel: failed to read the capture other.txt: line 1: not a capture: the first line must be "evenkeel-capture 1"
+              `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
     check(
         &scene,
         "inspect --host newer.txt",
         expect![[r#"
-        $ evenkeel inspect --host newer.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the capture newer.txt: line 1: format "evenkeel-capture 2" is not known to this evenkeel, which reads "evenkeel-capture 1"
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host newer.txt
+            exit code 2
+            -- stderr
+            evenkeel: failed to read the capture newer.txt: line 1: this evenkeel does not know format "evenkeel-capture 2"; it reads "evenkeel-capture 1"
+              `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
     check(
         &scene,
@@ -327,23 +327,23 @@ fn an_endless_file_is_refused_without_holding_it() {
         &scene,
         "inspect --host huge.txt",
         expect![[r#"
-        $ evenkeel inspect --host huge.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the capture huge.txt: it is longer than 33554432 bytes, the most a capture may have
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host huge.txt
+            exit code 2
+            -- stderr
+            evenkeel: failed to read the capture huge.txt: it is longer than the limit of 33554432 bytes
+              `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
     check(
         &scene,
         "inspect --host /dev/zero",
         expect![[r#"
-        $ evenkeel inspect --host /dev/zero
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the capture /dev/zero: it is longer than 33554432 bytes, the most a capture may have
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host /dev/zero
+            exit code 2
+            -- stderr
+            evenkeel: failed to read the capture /dev/zero: it is longer than the limit of 33554432 bytes
+              `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
 }
 

@@ -237,18 +237,18 @@ fn each_way_to_fail_has_its_exit_code() {
         &read_only,
         "apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt",
         expect![[r#"
-        exit code 5
-        -- stdout
-        rolled back     vm.swappiness = 10
-                        was 60
-        refused         net.core.busy_poll = 50
-                        read-only file system (EROFS)
-        as before       /proc/sys/net/core/busy_poll = 0
-        put back        /proc/sys/vm/swappiness = 60
-                        was 10
-        -- stderr
-        evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); everything that was changed before is put back
-    "#]],
+            exit code 5
+            -- stdout
+            rolled back     vm.swappiness = 10
+                            was 60
+            refused         net.core.busy_poll = 50
+                            read-only file system (EROFS)
+            as before       /proc/sys/net/core/busy_poll = 0
+            put back        /proc/sys/vm/swappiness = 60
+                            was 10
+            -- stderr
+            evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); all earlier changes are restored
+        "#]],
     );
 
     // The kernel takes a clock source that it does not offer without an error, and keeps its own.
@@ -256,15 +256,15 @@ fn each_way_to_fail_has_its_exit_code() {
         &denied,
         "apply clocksource=hpet --host host.txt",
         expect![[r#"
-        exit code 4
-        -- stdout
-        did not take    clocksource = hpet
-                        /sys/devices/system/clocksource/clocksource0/current_clocksource
-                        tells "tsc"
-        as before       /sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
-        -- stderr
-        evenkeel: failed to set clocksource to "hpet": the kernel took the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource tells "tsc"; nothing was changed
-    "#]],
+            exit code 4
+            -- stdout
+            did not take    clocksource = hpet
+                            /sys/devices/system/clocksource/clocksource0/current_clocksource
+                            tells "tsc"
+            as before       /sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
+            -- stderr
+            evenkeel: failed to set clocksource to "hpet": the kernel accepted the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource reads "tsc"; nothing was changed
+        "#]],
     );
 
     // The first step can't be put back: the value from before is one that this kernel does not take.
@@ -275,19 +275,19 @@ fn each_way_to_fail_has_its_exit_code() {
         &stuck,
         "apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt --state state",
         expect![[r#"
-        exit code 6
-        -- stdout
-        applied         vm.swappiness = 10
-                        was 250
-        interrupted     net.core.busy_poll = 50
-                        was 0
-        as before       /proc/sys/net/core/busy_poll = 0
-        NOT put back    /proc/sys/vm/swappiness = 250
-                        write "250" to /proc/sys/vm/swappiness: invalid argument
-                        (EINVAL)
-        -- stderr
-        evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); not put back: /proc/sys/vm/swappiness; try `evenkeel revert`
-    "#]],
+            exit code 6
+            -- stdout
+            applied         vm.swappiness = 10
+                            was 250
+            interrupted     net.core.busy_poll = 50
+                            was 0
+            as before       /proc/sys/net/core/busy_poll = 0
+            NOT put back    /proc/sys/vm/swappiness = 250
+                            write "250" to /proc/sys/vm/swappiness: invalid argument
+                            (EINVAL)
+            -- stderr
+            evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); not restored: /proc/sys/vm/swappiness; try `evenkeel revert`
+        "#]],
     );
     let (code, answer) = stuck.json("apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt --state other");
     assert_eq!((code, answer["error"]["exit_code"].as_u64()), (6, Some(6)), "{answer}");
@@ -305,7 +305,7 @@ fn a_root_that_is_not_live_is_not_changed() {
         expect![[r#"
             exit code 4
             -- stderr
-            evenkeel: failed to write to a mounted root: it is read only; write to the live machine or to a capture
+            evenkeel: failed to write to a mounted root: it is read-only; write to the live machine or to a capture
               for an image: evenkeel image ROOT …
         "#]],
     );
@@ -313,10 +313,10 @@ fn a_root_that_is_not_live_is_not_changed() {
         &scene,
         "revert --root / --state state",
         expect![[r#"
-        exit code 4
-        -- stderr
-        evenkeel: failed to write to a mounted root: it is read only; write to the live machine or to a capture
-    "#]],
+            exit code 4
+            -- stderr
+            evenkeel: failed to write to a mounted root: it is read-only; write to the live machine or to a capture
+        "#]],
     );
 }
 

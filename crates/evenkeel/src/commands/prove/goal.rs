@@ -157,7 +157,7 @@ mod tests {
             (GOAL, "{\"format\": 1}", "read the goal FILE: missing field `"),
             ("\"evidence\"", "\"other\"", "read the goal FILE: it is a plan without evidence"),
             ("\"window_ms\": 250", "\"window_ms\": 1", "read the goal FILE: its windows have 1 ms, and 100 to 600000"),
-            ("swappiness=10", "swappiness=abc", "read the goal FILE: vm.swappiness does not take \"abc\""),
+            ("swappiness=10", "swappiness=abc", "read the goal FILE: vm.swappiness does not accept \"abc\""),
             ("vm.swappiness", "vm.colour", "read the goal FILE: unknown knob \"vm.colour\""),
             ("\"vm.swappiness=10\"", "", "read the goal FILE: it has no settings"),
             ("--workload tick", "--colour", "read the goal FILE: read the workload --colour"),
