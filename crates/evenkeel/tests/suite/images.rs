@@ -143,7 +143,7 @@ fn an_image_in_which_an_argument_would_not_be_in_force_is_refused() {
             "grub (line 1) of the image gives the kernel mitigations=auto",
         ),
         (image_with_defaults("\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet mitigations=auto\"\n"), "(line 2)"),
-        (image_with_defaults("GRUB_CMDLINE_LINUX=\"quiet -- splash\"\n"), "hands all words behind it to init"),
+        (image_with_defaults("GRUB_CMDLINE_LINUX=\"quiet -- splash\"\n"), "passes all words after it to init"),
         (later, "which drops mitigations=off"),
     ];
     for (dir, why) in table {
