@@ -26,7 +26,13 @@ to=${DESTDIR:-}$prefix
 install -d "$to/lib/pkgconfig" "$to/include" "$to/share/evenkeel-rt"
 install -m 644 "$own/include/evenkeel_rt.h" "$to/include/"
 install -m 644 "$own/csharp/EvenkeelRt.cs" "$to/share/evenkeel-rt/"
-install -m 644 "$built/libevenkeel_rt_c.a" "$to/lib/libevenkeel_rt.a"
+install -m 644 "$built/libevenkeel_rt_c.a" "$to/lib/libevenkeel_rt.a.new"
+# Most of the archive is debug information and the compiler's own bitcode, also of Rust's standard library: 55 MB become 10. Function
+# names stay.
+if command -v strip >/dev/null 2>&1; then
+    strip --strip-debug --remove-section=.llvmbc --remove-section=.llvmcmd "$to/lib/libevenkeel_rt.a.new"
+fi
+mv -f "$to/lib/libevenkeel_rt.a.new" "$to/lib/libevenkeel_rt.a"
 # The loader asks for the ABI's number; a program in use keeps the file that it has open.
 install -m 755 "$built/libevenkeel_rt_c.so" "$to/lib/libevenkeel_rt.so.$abi.$version.new"
 mv -f "$to/lib/libevenkeel_rt.so.$abi.$version.new" "$to/lib/libevenkeel_rt.so.$abi.$version"

@@ -30,9 +30,9 @@ pub fn channel() -> (SyncSender<Request>, Receiver<Request>) {
 /// Answers a request if one waits; for the thread that owns the numbers. One a call: a busy asker must not keep it here.
 pub fn answer_waiting(requests: &Receiver<Request>, answer: impl FnOnce(Command) -> Answer) {
     if let Ok(request) = requests.try_recv() {
-        let told = answer(request.command);
+        let answer_text = answer(request.command);
         // The asker may have given up waiting.
-        let _ = request.answer.try_send(told);
+        let _ = request.answer.try_send(answer_text);
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     /// What comes out for `input` if every request is answered by a delay.
-    fn told(input: &[u8]) -> String {
+    fn answers(input: &[u8]) -> String {
         let (sender, requests) = channel();
         let answering = std::thread::spawn(move || {
             for request in requests {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     fn check(input: &[u8], want: Expect) {
-        want.assert_eq(&told(input));
+        want.assert_eq(&answers(input));
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             let mut input = vec![b'x'; MAX_LINE_BYTES + extra];
             input.extend(b"\n{\"cmd\":\"stop\"}\n");
             let want = "{\"error\":\"a line is longer than 4096 bytes\"}\n{\"stopping\":true}\n";
-            assert_eq!(told(&input), want, "{extra} bytes too many");
+            assert_eq!(answers(&input), want, "{extra} bytes too many");
         }
     }
 

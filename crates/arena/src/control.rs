@@ -328,7 +328,7 @@ pub struct BotsWindow {
     /// Bytes received in snapshots, without headers of UDP and IP.
     #[serde(default)]
     pub snapshot_bytes: u64,
-    /// Snapshots that told changes from one that the bot did not have, or that were broken.
+    /// Snapshots with changes from one that the bot did not have, or that were broken.
     #[serde(default)]
     pub snapshots_unreadable: u64,
     /// Shots that the bots fired.
@@ -357,11 +357,11 @@ mod tests {
     use super::*;
 
     fn check(line: &str, want: Expect) {
-        let told = match Command::parse(line) {
+        let answer = match Command::parse(line) {
             Ok(command) => format!("{command:?}"),
             Err(error) => format!("error: {error}"),
         };
-        want.assert_eq(&told);
+        want.assert_eq(&answer);
     }
 
     #[test]

@@ -11,7 +11,6 @@
 pub mod bots;
 pub mod console;
 pub mod control;
-pub mod crew;
 pub mod game;
 pub mod net;
 pub mod place;
@@ -22,3 +21,4 @@ pub mod server;
 mod tally;
 pub mod time;
 pub mod work;
+pub mod worker_group;

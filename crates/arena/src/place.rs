@@ -12,14 +12,14 @@ pub fn stay_on(cpu: usize) -> Result<(), String> {
     if !cpus.contains(cpu) {
         return Err(format!("run on CPU {cpu}: no machine has so many"));
     }
-    let wishes = ThreadConfig { cpus: Some(cpus), slice_ns: None, timer_slack_ns: None, ..ThreadConfig::default() };
-    match TickThread::set_up(&wishes).report().cpus {
+    let config = ThreadConfig { cpus: Some(cpus), slice_ns: None, timer_slack_ns: None, ..ThreadConfig::default() };
+    match TickThread::set_up(&config).report().cpus {
         ApplyStatus::Active => Ok(()),
         ApplyStatus::Refused(errno) => Err(format!(
-            "run on CPU {cpu}: {errno}; `nproc` tells how many there are, and taskset -p $$ which are allowed"
+            "run on CPU {cpu}: {errno}; `nproc` prints how many there are, and taskset -p $$ which are allowed"
         )),
         ApplyStatus::NotRequested | ApplyStatus::NoEffect | ApplyStatus::Suspended => {
-            Err(format!("run on CPU {cpu}: the kernel took the wish and did not follow it"))
+            Err(format!("run on CPU {cpu}: the kernel accepted the call without effect"))
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Probe {
 struct Seen {
     round_trip: Tally,
     lost: u64,
-    /// The shortest round trip since this one was measured, and what it told of the server's clock.
+    /// The shortest round trip since this one was measured, and the server's clock by it.
     clock: Option<ClockSeen>,
 }
 
@@ -41,11 +41,11 @@ struct ClockSeen {
 }
 
 impl ClockSeen {
-    /// The better of what was known and what a round trip tells. What was known gets worse with time, since clocks drift apart.
-    fn better(known: Option<Self>, told: Self) -> Self {
+    /// The better of the known estimate and a new round trip. The known one gets worse with time, because clocks drift apart.
+    fn better(known: Option<Self>, new: Self) -> Self {
         let aged =
             known.map(|known| Self { round_trip_ns: known.round_trip_ns + known.round_trip_ns / 1_000 + 1, ..known });
-        aged.filter(|known| known.round_trip_ns < told.round_trip_ns).unwrap_or(told)
+        aged.filter(|known| known.round_trip_ns < new.round_trip_ns).unwrap_or(new)
     }
 }
 
@@ -80,7 +80,7 @@ impl Probe {
 
     /// Waits for the thread, once `stop` is set: at most a read timeout and a gap.
     pub(crate) fn join(self) {
-        // A panic there has already been told on stderr.
+        // A panic there has already been printed on stderr.
         let _ = self.thread.join();
     }
 }
@@ -158,12 +158,12 @@ mod tests {
 
     #[test]
     fn the_shortest_round_trip_tells_the_clock_until_it_is_old() {
-        let told = |round_trip_ns, ahead_ns| ClockSeen { round_trip_ns, ahead_ns };
-        let mut clock = ClockSeen::better(None, told(90_000, 5));
-        clock = ClockSeen::better(Some(clock), told(40_000, 1));
-        clock = ClockSeen::better(Some(clock), told(60_000, 9));
+        let seen = |round_trip_ns, ahead_ns| ClockSeen { round_trip_ns, ahead_ns };
+        let mut clock = ClockSeen::better(None, seen(90_000, 5));
+        clock = ClockSeen::better(Some(clock), seen(40_000, 1));
+        clock = ClockSeen::better(Some(clock), seen(60_000, 9));
         assert_eq!(clock.ahead_ns, 1);
-        let later = (0..2_000).fold(clock, |clock, _| ClockSeen::better(Some(clock), told(60_000, 7)));
+        let later = (0..2_000).fold(clock, |clock, _| ClockSeen::better(Some(clock), seen(60_000, 7)));
         assert_eq!(later.ahead_ns, 7);
     }
 }

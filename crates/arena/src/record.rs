@@ -7,10 +7,10 @@
 
 use thiserror::Error;
 
-use crate::crew::Crew;
 use crate::game::sim::{SimConfig, Slot};
 use crate::net::wire::{Body, WireError, put_input, read_input};
-use crate::room::{Act, Room, Told};
+use crate::room::{Act, ClientInput, Room};
+use crate::worker_group::WorkerGroup;
 
 const MAGIC: &[u8; 8] = b"EKMATCH\x01";
 
@@ -57,11 +57,11 @@ impl Recorder {
         match act {
             Act::Join(slot) => self.acts.extend([1, slot.0 as u8]),
             Act::Leave(slot) => self.acts.extend([2, slot.0 as u8]),
-            Act::Input(slot, told) => {
+            Act::Input(slot, input) => {
                 self.acts.extend([3, slot.0 as u8]);
-                self.acts.extend(told.sequence.to_le_bytes());
-                self.acts.extend(told.ack.to_le_bytes());
-                put_input(&told.input, &mut self.acts);
+                self.acts.extend(input.sequence.to_le_bytes());
+                self.acts.extend(input.ack.to_le_bytes());
+                put_input(&input.input, &mut self.acts);
             }
         }
         true
@@ -101,7 +101,7 @@ pub struct Replayed {
 ///
 /// # Errors
 /// If the bytes are no record. Any bytes give an answer or an error.
-pub fn replay(bytes: &[u8], crew: &mut Crew) -> Result<Replayed, RecordError> {
+pub fn replay(bytes: &[u8], group: &mut WorkerGroup) -> Result<Replayed, RecordError> {
     let mut body = Body(bytes.strip_prefix(MAGIC).ok_or(RecordError::Magic)?);
     let broken = |tick| move |source| RecordError::Broken { tick, source };
     let config = head(&mut body).map_err(broken(0))?;
@@ -112,7 +112,7 @@ pub fn replay(bytes: &[u8], crew: &mut Crew) -> Result<Replayed, RecordError> {
         for _ in 0..body.u16().map_err(broken)? {
             room.apply(act(&mut body).map_err(broken)?);
         }
-        room.tick(crew, body.u32().map_err(broken)?);
+        room.tick(group, body.u32().map_err(broken)?);
         replayed.ticks += 1;
         if room.hash() != body.u64().map_err(broken)? && replayed.first_difference.is_none() {
             replayed.first_difference = Some(replayed.ticks);
@@ -137,7 +137,7 @@ fn act(body: &mut Body<'_>) -> Result<Act, WireError> {
         2 => Ok(Act::Leave(slot)),
         3 => {
             let (sequence, ack) = (body.u32()?, body.u32()?);
-            Ok(Act::Input(slot, Told { sequence, ack, input: read_input(body)? }))
+            Ok(Act::Input(slot, ClientInput { sequence, ack, input: read_input(body)? }))
         }
         other => Err(WireError::Kind(other)),
     }

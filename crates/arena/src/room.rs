@@ -1,10 +1,10 @@
 //! The match with its clients, but without sockets and clocks: acts go in, a datagram for each client comes out. All of it is
 //! a function of the acts, so that a recorded match can be played again, byte for byte.
 
-use crate::crew::Crew;
 use crate::game::sim::{Fnv, PlayerInput, Sim, SimConfig, Slot};
 use crate::net::snapshot::{MAX_BASE_TICKS, MAX_SEEN, Snapshot};
 use crate::net::wire::{MAX_DATAGRAM_BYTES, encode_snapshot};
+use crate::worker_group::WorkerGroup;
 
 const KEPT: usize = MAX_BASE_TICKS as usize + 1;
 
@@ -16,12 +16,12 @@ pub enum Act {
     /// A player is gone.
     Leave(Slot),
     /// A player acted.
-    Input(Slot, Told),
+    Input(Slot, ClientInput),
 }
 
-/// What a client tells with each input.
+/// An input of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct ClientInput {
     /// As the client numbered it.
     pub sequence: u32,
     /// Tick of the newest snapshot that the client has; 0 for none.
@@ -110,7 +110,7 @@ impl Room {
                     seat.forget(false);
                 }
             }
-            Act::Input(slot, Told { sequence, ack, input }) => {
+            Act::Input(slot, ClientInput { sequence, ack, input }) => {
                 let newest = self.sim.player(slot).map_or(0, |body| body.input_sequence);
                 self.sim.set_input(slot, sequence, input);
                 if let Some(seat) = self.seats.get_mut(slot.0).filter(|_| sequence >= newest) {
@@ -121,10 +121,10 @@ impl Room {
     }
 
     /// One tick of the match, and the snapshots of it.
-    pub fn tick(&mut self, crew: &mut Crew, due_us: u32) {
-        self.sim.step(crew);
+    pub fn tick(&mut self, group: &mut WorkerGroup, due_us: u32) {
+        self.sim.step(group);
         let sim = &self.sim;
-        crew.each_mut(&mut self.seats, |slot, seat| {
+        group.each_mut(&mut self.seats, |slot, seat| {
             if seat.taken {
                 seat.write(sim, Slot(slot), due_us);
             }

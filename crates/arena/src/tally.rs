@@ -1,4 +1,4 @@
-//! Durations of one window, kept in nanoseconds and told in microseconds.
+//! Durations of one window, stored in nanoseconds and reported in microseconds.
 
 use hdrhistogram::Histogram;
 
@@ -61,9 +61,9 @@ mod tests {
             tally.record_ns(us * 1_000);
         }
         tally.record_ns(u64::MAX);
-        let told = |tally: &mut Tally| serde_json::to_string(&tally.take()).unwrap();
+        let json = |tally: &mut Tally| serde_json::to_string(&tally.take()).unwrap();
         expect![[r#"{"count":101,"p50":51.007,"p90":91.007,"p99":100.031,"max":60028878.847}"#]]
-            .assert_eq(&told(&mut tally));
-        expect![[r#"{"count":0}"#]].assert_eq(&told(&mut tally));
+            .assert_eq(&json(&mut tally));
+        expect![[r#"{"count":0}"#]].assert_eq(&json(&mut tally));
     }
 }

@@ -4,12 +4,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::crew::Crew;
 use crate::game::history::Figure;
 use crate::game::math::{Look, Vector};
 use crate::game::shape::Ray;
 use crate::game::skeleton::Pose;
 use crate::time::now_ns;
+use crate::worker_group::WorkerGroup;
 
 /// Jobs a tick, unless there are fewer units.
 pub const JOBS: u64 = 1_024;
@@ -33,7 +33,7 @@ impl Work {
     /// milliseconds.
     pub fn calibrated() -> Self {
         let mut work = Self { figures: figures(), turn: 0, hits: AtomicU64::new(0), units_per_us: 1.0 };
-        let mut alone = Crew::default();
+        let mut alone = WorkerGroup::default();
         let mut round_ns = |work: &mut Self| {
             let start = now_ns();
             work.run(CALIBRATION_UNITS, &mut alone);
@@ -61,13 +61,13 @@ impl Work {
     }
 
     /// Does `units` of work: each judges one shot against one body of the past, all eleven hit boxes of it.
-    pub fn run(&mut self, units: u64, crew: &mut Crew) {
+    pub fn run(&mut self, units: u64, group: &mut WorkerGroup) {
         let jobs = units.min(JOBS);
         if jobs == 0 {
             return;
         }
         let first = self.turn;
-        crew.each_apart(jobs as usize, |job| {
+        group.each_apart(jobs as usize, |job| {
             let (from, to) = (job as u64 * units / jobs, (job as u64 + 1) * units / jobs);
             let hits = (from..to).filter(|unit| self.is_hit(first.wrapping_add(*unit))).count();
             self.hits.fetch_add(hits as u64, Ordering::Relaxed);
@@ -115,7 +115,7 @@ mod tests {
         let fastest_ns = |work: &mut Work, units| {
             let once = |work: &mut Work| {
                 let start = now_ns();
-                work.run(units, &mut Crew::default());
+                work.run(units, &mut WorkerGroup::default());
                 now_ns() - start
             };
             (0..20).map(|_| once(work)).min().unwrap()
@@ -129,10 +129,10 @@ mod tests {
     #[test]
     fn the_same_work_is_done_whoever_does_it() {
         let hits = |workers| {
-            let mut crew = Crew::new(workers).unwrap();
+            let mut group = WorkerGroup::new(workers).unwrap();
             let mut work = Work { figures: figures(), turn: 0, hits: AtomicU64::new(0), units_per_us: 1.0 };
             for units in [0, 1, 7, 1_023, 1_024, 1_025, 20_000] {
-                work.run(units, &mut crew);
+                work.run(units, &mut group);
             }
             work.hits()
         };

@@ -112,7 +112,7 @@ unsafe fn stored<'a, S: Storage>(storage: *const S) -> Result<&'a Stored<S::Lock
     const { S::FITS };
     structs::puttable(storage)?;
     // SAFETY: neither null nor misaligned, and long enough. Only the flag is looked at before it says that the rest is a lock.
-    let ready = unsafe { &*(&raw const (*storage.cast::<Stored<S::Lock>>()).ready) };
+    let ready = unsafe { &(*storage.cast::<Stored<S::Lock>>()).ready };
     if ready.load(Ordering::Acquire) != S::READY {
         return Err(Failure::new(EvenkeelStatus::BadHandle, "not initialised, destroyed, or a lock of another kind"));
     }

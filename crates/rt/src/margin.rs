@@ -39,7 +39,7 @@ impl Margin {
 
     /// A sleep ended so much later than asked for.
     pub(crate) fn learn(&mut self, late_ns: u64) {
-        // What is far beyond any margin tells nothing of the margin: the CPU was somebody else's.
+        // A wake-up far beyond any margin has another cause: another thread had the CPU.
         if late_ns > 4 * MOST_NS {
             return;
         }

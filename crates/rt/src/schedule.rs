@@ -122,13 +122,13 @@ mod tests {
             let overrun = if skips { Overrun::Skip } else { Overrun::CatchUp { at_most } };
             let mut schedule = Schedule::new(1000, 10, overrun);
             let mut now_ns = 990;
-            let mut told = 0;
+            let mut taken = 0;
             for late_ns in late {
                 let before_ns = schedule.due_ns();
                 let due = schedule.next(now_ns);
-                told += 1 + due.missed;
+                taken += 1 + due.missed;
                 prop_assert_eq!(due.due_ns, before_ns + due.missed * 10);
-                prop_assert_eq!(schedule.due_ns(), 1000 + told * 10);
+                prop_assert_eq!(schedule.due_ns(), 1000 + taken * 10);
                 // How far behind a tick may begin is what the policy says.
                 let most = if skips { 10 } else { (u64::from(at_most) + 1) * 10 };
                 prop_assert!(now_ns < due.due_ns + most, "{} at {}", due.due_ns, now_ns);

@@ -1,5 +1,4 @@
-//! The calls that programs ask the time by, one each, so that their cost can be told apart; and whether one of them is answered without
-//! the kernel.
+//! The calls that read the time, so that each can be measured; and whether one of them needs the kernel.
 
 use std::mem::MaybeUninit;
 
@@ -7,7 +6,7 @@ use crate::errno::Errno;
 
 const NS: u64 = 1_000_000_000;
 
-/// A way to ask for the time.
+/// A call that reads the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// The C library's `clock_gettime` of the monotonic clock, which asks the vDSO first.

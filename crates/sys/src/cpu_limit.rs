@@ -55,7 +55,7 @@ pub fn all() -> Vec<CpuLimit> {
     all_by(&text)
 }
 
-/// The tightest of them, which is what counts: none if there is no limit, or nothing tells.
+/// The tightest of them, which is the effective one; none without a limit, or if it cannot be read.
 pub fn tightest() -> Option<CpuLimit> {
     tightest_of(all())
 }

@@ -1,9 +1,9 @@
-//! The kernel's door: system calls and unsafe primitives behind safe functions, and no more than the runtime library needs of what is safe.
+//! System calls and unsafe primitives behind safe functions, and the safe code that the runtime library needs with them.
 //! Clocks, affinity, scheduling, locks, the job system's cells, UDP in batches, perf events, shared pages.
 //!
 //! A host as files (`/proc`, `/sys`, captures) is `evenkeel-hostfs`, which a game server does not compile.
 //!
-//! This crate is the one home of `unsafe` (beside the C interface of the runtime library); every block says why it is sound.
+//! Only this crate and the C interface of the runtime library contain `unsafe`. Every block says why it is sound.
 
 pub mod chain;
 pub mod clock;

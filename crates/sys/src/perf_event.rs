@@ -116,7 +116,7 @@ impl Attributes {
     }
 }
 
-/// What [`Attributes::sampled`] is told.
+/// The arguments of [`Attributes::sampled`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampled {
     pub(crate) kind: u32,
@@ -234,7 +234,7 @@ impl Event {
         self.request(ENABLE, 0)
     }
 
-    /// Records nothing more, until told to again.
+    /// Stops recording, until it is enabled again.
     pub(crate) fn pause(&self) -> Result<(), Errno> {
         self.request(DISABLE, 0)
     }
@@ -316,7 +316,7 @@ impl PerfRing {
         self.event.is_over()
     }
 
-    /// Records nothing more, until told to again.
+    /// Stops recording, until it is enabled again.
     pub(crate) fn pause(&self) -> Result<(), Errno> {
         self.event.pause()
     }

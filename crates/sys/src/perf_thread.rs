@@ -247,7 +247,7 @@ mod tests {
         };
         let (slept, woke) = (times(Turn::Slept), times(Turn::In));
         assert!(slept.iter().any(|out_ns| woke.iter().any(|in_ns| in_ns - out_ns.min(in_ns) > 1_000_000)), "{seen:?}");
-        // The end is told when the kernel has put the thread away.
+        // The kernel reports the end after it has removed the thread.
         let tries = (0..4000)
             .take_while(|_| !switches.is_over())
             .map(|_| std::thread::sleep(std::time::Duration::from_millis(5)));

@@ -12,7 +12,7 @@ use crate::timer_fd::Alarm;
 
 /// What the timer is called among the sockets, whose names have 32 bits.
 const ALARM: u64 = u64::MAX;
-/// Sockets that one wait can tell of; the others come with the next.
+/// Sockets that one wait can return; the others come with the next.
 const EVENTS_MAX: usize = 64;
 /// As good as never: 146 years.
 const NEVER_NS: u64 = u64::MAX / 4;
@@ -55,7 +55,7 @@ impl Readiness {
         Ok(Readiness { epoll, alarm, set_ns: NEVER_NS })
     }
 
-    /// Waits for this socket too, whose events are told by `name`. One that is closed leaves by itself.
+    /// Adds a socket, whose events have this `name`. Closing the socket removes it.
     ///
     /// # Errors
     /// What the kernel said: `EEXIST` if it is there already.

@@ -75,7 +75,7 @@ fn is_lockable(limit_bytes: u64) -> bool {
 /// How much of the process' memory is locked, in KiB.
 ///
 /// # Errors
-/// What the kernel said; `EINVAL` if it does not tell.
+/// The kernel's error; `EINVAL` if it does not report the value.
 pub fn locked_kib() -> Result<u64, Errno> {
     let text = std::fs::read_to_string("/proc/self/status").map_err(|error| Errno::from(&error))?;
     parse_locked_kib(&text).ok_or(Errno::INVAL)

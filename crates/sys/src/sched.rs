@@ -41,7 +41,7 @@ pub fn set_fifo(priority: u8) -> Result<(), Errno> {
 }
 
 /// Makes the calling thread an ordinary one, which is given the CPU for `slice_ns` at a time; none is the kernel's own length. Kernels
-/// before 6.12 take the number and do nothing with it: [`slice_ns`] tells.
+/// before 6.12 accept the number without effect: check with [`slice_ns`].
 ///
 /// # Errors
 /// What the kernel said.
@@ -81,7 +81,7 @@ pub fn policy_of(tid: u32) -> Result<Policy, Errno> {
     })
 }
 
-/// How long the calling ordinary thread is given the CPU at a time, in nanoseconds; none where the kernel does not tell.
+/// The time slice of the calling ordinary thread, in nanoseconds; none if the kernel does not report it.
 ///
 /// # Errors
 /// What the kernel said.
@@ -89,7 +89,7 @@ pub fn slice_ns() -> Result<Option<u64>, Errno> {
     Ok(Some(current()?.runtime_ns).filter(|ns| *ns > 0))
 }
 
-/// How long any ordinary thread is given the CPU at a time, in nanoseconds; none for other classes, and where the kernel does not tell.
+/// The time slice of any ordinary thread, in nanoseconds; none for other classes, and if the kernel does not report it.
 ///
 /// # Errors
 /// `ESRCH` if there is no such thread.
@@ -99,7 +99,7 @@ pub fn slice_ns_of(tid: u32) -> Result<Option<u64>, Errno> {
 }
 
 /// Gives any ordinary thread another slice, and leaves its class and nice value; none is the kernel's own length. Kernels before 6.12 take
-/// the number and do nothing with it: [`slice_ns_of`] tells.
+/// the number without effect: check with [`slice_ns_of`].
 ///
 /// # Errors
 /// `EINVAL` for a thread of another class; `EPERM` for another user's without CAP_SYS_NICE; `ESRCH` if there is none.
@@ -180,13 +180,13 @@ mod tests {
     #[test]
     fn another_thread_is_set_as_one_s_own() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let other = std::thread::spawn(move || {
-            tell.send(crate::thread::id()).unwrap();
+            sender.send(crate::thread::id()).unwrap();
             let _ = ended.recv();
             (slice_ns().unwrap(), policy().unwrap())
         });
-        let tid = told.recv().unwrap();
+        let tid = receiver.recv().unwrap();
         let before = slice_ns_of(tid).unwrap();
         set_slice_ns_of(tid, Some(300_000)).unwrap();
         assert_eq!(slice_ns_of(tid).unwrap(), before.map(|_| 300_000));

@@ -114,7 +114,7 @@ mod tests {
     fn ours_never_go_back() {
         match CpuStalls::of_the_system() {
             Ok(stalls) => assert!(stalls.some_us().unwrap() <= stalls.some_us().unwrap()),
-            Err(errno) => evenkeel_testkit::skipped(format_args!("this kernel tells no pressure: {errno}")),
+            Err(errno) => evenkeel_testkit::skipped(format_args!("this kernel reports no pressure: {errno}")),
         }
         if let Err(errno) = CpuStalls::of_this_group() {
             evenkeel_testkit::skipped(format_args!("this control group does not tell: {errno}"));

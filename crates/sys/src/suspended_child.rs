@@ -1,5 +1,4 @@
-//! `SuspendedChild`: a command that is there and has a number, and does not begin before it is told to: whoever watches it sees its first
-//! instruction.
+//! `SuspendedChild`: a command whose process exists but does not start before `go`, so that a recorder sees its first instruction.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,7 +36,7 @@ impl SuspendedChild {
     /// # Errors
     /// If no process can be made.
     pub fn new(mut command: Command) -> io::Result<SuspendedChild> {
-        let (told, tell) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (pid_in, pid_out) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
         die_with_parent(&mut command);
         // SAFETY: the closure runs in the new process before its program. It makes system calls on descriptors that were opened before,
@@ -45,7 +44,7 @@ impl SuspendedChild {
         unsafe {
             command.pre_exec(move || {
                 let pid = rustix::process::getpid().as_raw_nonzero().get().cast_unsigned();
-                rustix::io::write(&tell, &pid.to_ne_bytes())?;
+                rustix::io::write(&pid_out, &pid.to_ne_bytes())?;
                 let mut said = [STAY];
                 while let Err(errno) = rustix::io::read(&wait, &mut said) {
                     if errno != rustix::io::Errno::INTR {
@@ -63,7 +62,7 @@ impl SuspendedChild {
             .name("evenkeel-hold".to_owned())
             .spawn(move || run(command, &say_begun, &say_ended))?;
         let mut bytes = [0; 4];
-        match rustix::io::read(&told, &mut bytes)? {
+        match rustix::io::read(&pid_in, &mut bytes)? {
             4 => Ok(SuspendedChild { pid: u32::from_ne_bytes(bytes), go, begun, ended }),
             _ => Err(begun.recv().ok().and_then(Result::err).unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())),
         }
@@ -116,7 +115,7 @@ impl Running {
         self.pid
     }
 
-    /// How it ended, once it has; asked again, it is not told again.
+    /// How it ended, once it has; only the first call after that returns it.
     pub fn ended(&self) -> Option<io::Result<ExitStatus>> {
         match self.ended.try_recv() {
             Ok(status) => Some(status),

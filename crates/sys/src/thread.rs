@@ -140,13 +140,13 @@ mod tests {
     #[test]
     fn another_thread_is_pinned_as_one_s_own() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let other = std::thread::spawn(move || {
-            tell.send(id()).unwrap();
+            sender.send(id()).unwrap();
             let _ = ended.recv();
             affinity().unwrap()
         });
-        let tid = told.recv().unwrap();
+        let tid = receiver.recv().unwrap();
         let first: CpuSet = affinity().unwrap().first().into_iter().collect();
         set_affinity_of(tid, &first).unwrap();
         assert_eq!(affinity_of(tid), Ok(first.clone()));

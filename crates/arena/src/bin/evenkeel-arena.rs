@@ -12,10 +12,10 @@ use anyhow::{Context, anyhow};
 use clap::value_parser as range;
 use clap::{Parser, ValueEnum};
 use evenkeel_arena::console::{channel, narrate, serve, write_line};
-use evenkeel_arena::crew::Crew;
 use evenkeel_arena::place::stay_on;
 use evenkeel_arena::record::replay;
 use evenkeel_arena::server::{Keeping, Server, ServerConfig};
+use evenkeel_arena::worker_group::WorkerGroup;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -137,7 +137,7 @@ fn main() -> anyhow::Result<ExitCode> {
 /// Plays a record again, and says how that went.
 fn again(path: &Path, workers: usize) -> anyhow::Result<ExitCode> {
     let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-    let replayed = replay(&bytes, &mut Crew::new(workers)?).with_context(|| path.display().to_string())?;
+    let replayed = replay(&bytes, &mut WorkerGroup::new(workers)?).with_context(|| path.display().to_string())?;
     match replayed.first_difference {
         None => println!("{} ticks, every state and every datagram as recorded", replayed.ticks),
         Some(tick) => println!("{} ticks, other than recorded from tick {tick} on", replayed.ticks),

@@ -8,8 +8,8 @@ use crate::game::ground::{Ground, Place, centre, place_of};
 use crate::game::history::View;
 use crate::game::math::{Look, MAX_PITCH, Vector, heading, root};
 use crate::game::path::Paths;
-use crate::game::sight::{Entity, team};
 use crate::game::sim::{Buttons, PlayerInput};
+use crate::game::visibility::{Entity, team};
 
 /// Turning from one input to the next, in units of an angle: 14 degrees.
 const TURN: i32 = 2_500;

@@ -7,6 +7,6 @@ pub mod math;
 pub mod path;
 pub mod player;
 pub mod shape;
-pub mod sight;
 pub mod sim;
 pub mod skeleton;
+pub mod visibility;

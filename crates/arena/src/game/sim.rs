@@ -4,13 +4,13 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use crate::crew::Crew;
 use crate::game::ground::{Ground, Move, centre};
 use crate::game::history::{Figure, History, Hit, Shot, View};
 use crate::game::math::{Look, MAX_PITCH, cos, scale, sin};
 use crate::game::shape::Ray;
-use crate::game::sight::Sight;
 use crate::game::skeleton::{MAX_STANCE, Pose};
+use crate::game::visibility::Sight;
+use crate::worker_group::WorkerGroup;
 
 pub use crate::game::player::{Body, Buttons, Fired, PlayerInput, Slot};
 
@@ -126,21 +126,21 @@ impl Sim {
     }
 
     /// One tick: everyone moves, then shots land in the order of slots, then the fallen return, then each looks around.
-    pub fn step(&mut self, crew: &mut Crew) {
+    pub fn step(&mut self, group: &mut WorkerGroup) {
         self.tick = self.tick.wrapping_add(1);
         let (ground, tick_hz, bodies) = (&self.ground, self.tick_hz, &mut self.bodies);
-        crew.each_mut(bodies, |_, body| {
+        group.each_mut(bodies, |_, body| {
             if let Some(body) = body {
                 walk(body, ground, tick_hz);
             }
         });
         let bodies = &self.bodies;
-        crew.each_mut(self.history.begin(self.tick), |slot, figure| {
+        group.each_mut(self.history.begin(self.tick), |slot, figure| {
             *figure = bodies[slot].as_ref().map_or(Figure::default(), Body::figure);
         });
         self.pull_triggers();
         let (ground, history, bodies) = (&self.ground, &self.history, &self.bodies);
-        crew.each_mut(&mut self.aims, |slot, aim| {
+        group.each_mut(&mut self.aims, |slot, aim| {
             let body = bodies[slot].as_ref().filter(|body| body.shot.is_some());
             *aim = body.and_then(|body| aimed_at(ground, history, Slot(slot), body));
         });
@@ -150,7 +150,7 @@ impl Sim {
             }
         }
         (0..self.bodies.len()).for_each(|slot| self.maybe_return(slot));
-        self.sight.look(crew, self.tick, &self.ground, &self.bodies);
+        self.sight.look(group, self.tick, &self.ground, &self.bodies);
     }
 
     /// Whom a shot of `body` would hit in the world as it is now, without any rewinding.

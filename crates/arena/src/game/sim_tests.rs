@@ -26,7 +26,7 @@ fn input(sim: &Sim, buttons: u8, look: Look) -> PlayerInput {
 }
 
 fn step(sim: &mut Sim) {
-    sim.step(&mut Crew::default());
+    sim.step(&mut WorkerGroup::default());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn walking_is_as_fast_in_every_direction_and_slower_crouched() {
 }
 
 /// What happened, without the distance's last digits.
-fn told(hit: Option<Hit>) -> Option<(Slot, Bone, i64)> {
+fn summary(hit: Option<Hit>) -> Option<(Slot, Bone, i64)> {
     hit.map(|hit| (hit.slot, hit.bone, hit.at_mm.round() as i64))
 }
 
@@ -147,13 +147,13 @@ proptest! {
             let view = View { tick: then.tick(), part: 0 };
             let unrewound = aimed_at(&then.ground, &then.history, Slot(0), &shooter(&then, view));
             let rewound = aimed_at(&sim.ground, &sim.history, Slot(0), &shooter(&sim, view));
-            prop_assert_eq!(told(rewound), told(unrewound));
+            prop_assert_eq!(summary(rewound), summary(unrewound));
         }
     }
 }
 
 #[test]
-fn how_far_a_shot_was_rewound_is_told() {
+fn how_far_a_shot_was_rewound_is_summary() {
     let mut sim = duel(50);
     (0..40).for_each(|_| step(&mut sim));
     // (seen so many 256ths of a tick before the tick of the shot, rewound by, too old)

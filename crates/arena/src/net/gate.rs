@@ -27,7 +27,7 @@ const INPUTS: Allowance = Allowance { per_s: 200, burst: 32 };
 /// Room for a probe that asks again as soon as it is answered.
 const PINGS: Allowance = Allowance { per_s: 50_000, burst: 1_000 };
 
-/// What the simulation is told.
+/// An event for the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A player came.
@@ -75,9 +75,9 @@ pub enum Refusal {
 pub struct GateConfig {
     /// Most players at a time.
     pub slots: usize,
-    /// Told to clients in the welcome.
+    /// ClientInput to clients in the welcome.
     pub tick_hz: u16,
-    /// Builds the ground; told to clients in the welcome.
+    /// The seed of the map; sent to clients in the welcome.
     pub seed: u64,
 }
 

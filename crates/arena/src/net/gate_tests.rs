@@ -62,7 +62,7 @@ impl Fixture {
         self.send(port, FromClient::Ping { session, sequence, sent_ns: 9 })
     }
 
-    fn told(&self) -> Vec<Event> {
+    fn events(&self) -> Vec<Event> {
         self.events.try_iter().collect()
     }
 }
@@ -73,7 +73,7 @@ fn a_hello_makes_no_player() {
     for nonce in 0..100 {
         f.cookie(1, nonce);
     }
-    assert_eq!((f.gate.players(), f.told()), (0, vec![]));
+    assert_eq!((f.gate.players(), f.events()), (0, vec![]));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_good_cookie_makes_one_player_and_a_repeat_no_second() {
     assert_eq!(f.send(1, join), first, "the lost welcome again");
     let slot = Slot(0);
     let address = at(1);
-    assert_eq!(f.told(), [Event::Join { slot, address }]);
+    assert_eq!(f.events(), [Event::Join { slot, address }]);
     assert_eq!(f.gate.players(), 1);
 }
 
@@ -100,7 +100,7 @@ fn a_cookie_is_no_good_elsewhere_or_later_or_changed() {
     assert_eq!(f.send(1, join(7, cookie ^ 1)), Err(Refusal::Unproven));
     f.now_ns += 2 * COOKIE_BUCKET_NS;
     assert_eq!(f.send(1, join(7, cookie)), Err(Refusal::Unproven));
-    assert_eq!((f.gate.players(), f.told()), (0, vec![]));
+    assert_eq!((f.gate.players(), f.events()), (0, vec![]));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn full_is_said_and_a_silent_player_makes_room() {
     f.now_ns += 1;
     f.gate.sweep(f.now_ns);
     assert_eq!(f.gate.players(), 1);
-    assert_eq!(f.told().last(), Some(&Event::Leave { slot: Slot(0) }));
+    assert_eq!(f.events().last(), Some(&Event::Leave { slot: Slot(0) }));
     f.enter(3, 4);
 }
 
@@ -192,11 +192,11 @@ fn a_full_queue_lets_nobody_half_in_or_half_out() {
     assert_eq!(f.gate.players(), 1);
     f.now_ns += SILENCE_NS;
     f.gate.sweep(f.now_ns);
-    assert_eq!(f.gate.players(), 1, "its leaving could not be told");
-    assert_eq!(f.told().len(), 1);
+    assert_eq!(f.gate.players(), 1, "its leaving could not be reported");
+    assert_eq!(f.events().len(), 1);
     f.gate.sweep(f.now_ns);
     assert_eq!(f.gate.players(), 0);
-    assert_eq!(f.told(), [Event::Leave { slot: Slot(0) }]);
+    assert_eq!(f.events(), [Event::Leave { slot: Slot(0) }]);
 }
 
 proptest! {

@@ -27,7 +27,7 @@ impl Mirror {
     /// Takes a snapshot in. True if it is newer than all before it.
     ///
     /// # Errors
-    /// If it tells changes from one that is not held, or is no snapshot.
+    /// If it has changes from a snapshot that is not stored, or is not a snapshot.
     pub fn take_in(&mut self, packed: &Packed<'_>) -> Result<bool, WireError> {
         let tick = packed.head.tick;
         // Into a spare one first: what is broken must not replace what is good.
@@ -44,7 +44,7 @@ impl Mirror {
         done.map(|()| is_newer)
     }
 
-    /// Tick of the newest snapshot, which is told to the server; 0 before the first.
+    /// Tick of the newest snapshot, which the client acknowledges; 0 before the first.
     pub fn ack(&self) -> u32 {
         self.newest
     }

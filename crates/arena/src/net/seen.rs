@@ -1,6 +1,6 @@
-//! Tells a datagram seen before, or too old to tell, from a new one, in constant memory (the window of IPsec, RFC 4303 3.4.3).
+//! Detects datagrams that were received before or are too old, in constant memory (the window of IPsec, RFC 4303 3.4.3).
 
-/// How far behind the newest sequence number a datagram may be and still be told new from seen.
+/// How far behind the newest sequence number a datagram may be and still be accepted.
 pub const WINDOW: u32 = 64;
 
 /// The newest sequence number seen, and which of the 64 up to it have been.

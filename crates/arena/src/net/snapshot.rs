@@ -7,8 +7,8 @@
 //! are new 7; for each its number 8 and all of it. What has changed is a bit for each of place, look, legs and state; a place
 //! that moved by less than 256 mm is two numbers of 9 bits.
 
-use crate::game::sight::Entity;
 use crate::game::sim::{Fired, Sim, Slot};
+use crate::game::visibility::Entity;
 use crate::net::bits::{BitReader, BitWriter, fits};
 use crate::net::error::WireError;
 

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::crew::Crew;
 use crate::game::sim::SimConfig;
 use crate::net::wire::{MAX_DATAGRAM_BYTES, encode_snapshot};
+use crate::worker_group::WorkerGroup;
 
 fn packed(snapshot: &Snapshot, base: Option<&Snapshot>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -24,7 +24,7 @@ fn unpacked(bytes: &[u8], base: Option<&Snapshot>) -> Result<Snapshot, WireError
 fn crowd(players: usize, ticks: u32) -> Sim {
     let mut sim = Sim::new(SimConfig { seed: 3, tick_hz: 50, slots: players });
     (0..players).for_each(|slot| sim.join(Slot(slot)));
-    (0..ticks).for_each(|_| sim.step(&mut Crew::default()));
+    (0..ticks).for_each(|_| sim.step(&mut WorkerGroup::default()));
     sim
 }
 
@@ -47,7 +47,7 @@ fn what_stands_still_costs_a_bit() {
     let (mut before, mut after) = (Snapshot::default(), Snapshot::default());
     let mut sim = crowd(64, 8);
     before.take(&sim, Slot(0), 1);
-    sim.step(&mut Crew::default());
+    sim.step(&mut WorkerGroup::default());
     after.take(&sim, Slot(0), 2);
     let (full, change) = (packed(&after, None).len(), packed(&after, Some(&before)).len());
     assert!(full > 8 * after.entities.len() && change < 30 + after.entities.len() / 8, "{full} and {change} bytes");
@@ -58,7 +58,7 @@ fn the_wrong_baseline_is_an_error() {
     let (mut before, mut after) = (Snapshot::default(), Snapshot::default());
     let mut sim = crowd(8, 8);
     before.take(&sim, Slot(0), 1);
-    sim.step(&mut Crew::default());
+    sim.step(&mut WorkerGroup::default());
     after.take(&sim, Slot(0), 2);
     let bytes = packed(&after, Some(&before));
     assert_eq!(unpacked(&bytes, Some(&after)), Err(WireError::Baseline(8)));

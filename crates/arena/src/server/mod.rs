@@ -16,7 +16,6 @@ use rustix::thread::gettid;
 
 use crate::console::Request;
 use crate::control::{FORMAT, ServerEvent};
-use crate::crew::Crew;
 use crate::net::gate::{Gate, GateConfig};
 use crate::server::aside::{Aside, Flood};
 use crate::server::config::QUEUE_EVENTS;
@@ -25,6 +24,7 @@ use crate::server::scribe::Scribe;
 use crate::server::tick::{Parts, Tick};
 use crate::server::window::Counters;
 use crate::work::Work;
+use crate::worker_group::WorkerGroup;
 
 mod aside;
 mod config;
@@ -40,7 +40,7 @@ pub use config::{Keeping, ServerConfig, ServerError};
 pub struct Server {
     config: ServerConfig,
     udp: Udp,
-    crew: Crew,
+    group: WorkerGroup,
     telemetry: Option<Telemetry>,
     scribe: Option<Scribe>,
     work: Work,
@@ -53,14 +53,14 @@ impl Server {
     /// If the address, a thread, the page or the file can't be had.
     pub fn bind(config: ServerConfig) -> Result<Self, ServerError> {
         let udp = Udp::open(UdpSettings { address: config.listen, ..UdpSettings::default() })?;
-        let crew = Crew::new(config.workers)?;
+        let group = WorkerGroup::new(config.workers)?;
         let telemetry = config.session.as_deref().map(|name| Telemetry::create(&TelemetrySettings::named(name)));
         let telemetry = telemetry.transpose()?;
         let scribe = match &config.record {
             Some(path) => Some(Scribe::begin(path, config.sim())?),
             None => None,
         };
-        Ok(Self { config, udp, crew, telemetry, scribe, work: Work::calibrated() })
+        Ok(Self { config, udp, group, telemetry, scribe, work: Work::calibrated() })
     }
 
     /// What to announce; to be called on the thread that will call [`Server::run`].
@@ -81,7 +81,7 @@ impl Server {
     /// # Errors
     /// If the receive thread can't be started, or the record could not be written to its end.
     pub fn run(self, requests: &Receiver<Request>, stop: &Arc<AtomicBool>) -> Result<(), ServerError> {
-        let Self { config, mut udp, crew, telemetry, scribe, work } = self;
+        let Self { config, mut udp, group, telemetry, scribe, work } = self;
         let counters = Counters::default();
         let (sender, events) = sync_channel(QUEUE_EVENTS);
         let gate = GateConfig { slots: usize::from(config.players), tick_hz: config.tick_hz, seed: config.seed };
@@ -95,7 +95,7 @@ impl Server {
         let receiver = Receive { socket, incoming, gate, counters, page, aside, flood: Flood::default(), stop };
         // Before a datagram is received, so that the first window misses none; and the thread is set up after the other has been
         // started, which would inherit it.
-        let tick = Tick::new(config, Parts { crew, telemetry, scribe, work, events, outgoing, counters, aside });
+        let tick = Tick::new(config, Parts { group, telemetry, scribe, work, events, outgoing, counters, aside });
         thread::scope(|scope| {
             thread::Builder::new()
                 .name("receive".into())

@@ -14,23 +14,23 @@ use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
 use crate::console::{Request, answer_waiting};
 use crate::control::{Answer, Command};
-use crate::crew::Crew;
 use crate::game::sim::Slot;
 use crate::net::gate::Event;
-use crate::room::{Act, Room, Told};
+use crate::room::{Act, ClientInput, Room};
 use crate::server::aside::Aside;
 use crate::server::config::{Keeping, QUEUE_EVENTS, ServerConfig, ServerError};
 use crate::server::scribe::Scribe;
 use crate::server::window::{Counters, Window};
 use crate::time::SECOND_NS;
 use crate::work::Work;
+use crate::worker_group::WorkerGroup;
 
 /// One tick of so many has the work that is for the tail: two in a hundred, so that the 99th percentile is one of them.
 const TAIL_EVERY: u64 = 50;
 
 /// What the tick is made of.
 pub(super) struct Parts<'a> {
-    pub(super) crew: Crew,
+    pub(super) group: WorkerGroup,
     pub(super) telemetry: Option<Telemetry>,
     pub(super) scribe: Option<Scribe>,
     pub(super) work: Work,
@@ -97,13 +97,13 @@ impl<'a> Tick<'a> {
     fn tick(&mut self, due_us: u32) {
         self.take_in();
         let parts = &mut self.parts;
-        let jobs_before = parts.crew.done();
-        self.room.tick(&mut parts.crew, due_us);
+        let jobs_before = parts.group.done();
+        self.room.tick(&mut parts.group, due_us);
         // In the middle of its fifty, so that a window which has a tick more or less than another has as many of them.
         let tail_units = if self.ticks % TAIL_EVERY == TAIL_EVERY / 2 { self.tail_units } else { 0 };
         self.ticks += 1;
-        parts.work.run(self.work_units + self.delay_units + tail_units, &mut parts.crew);
-        let jobs = parts.crew.done() - jobs_before;
+        parts.work.run(self.work_units + self.delay_units + tail_units, &mut parts.group);
+        let jobs = parts.group.done() - jobs_before;
         self.window.jobs(jobs);
         self.send(jobs);
         let shots = self.room.sim().players().filter_map(|(_, body)| body.shot);
@@ -127,7 +127,7 @@ impl<'a> Tick<'a> {
                     self.addresses[slot.0] = None;
                     Act::Leave(slot)
                 }
-                Event::Input { slot, sequence, ack, input } => Act::Input(slot, Told { sequence, ack, input }),
+                Event::Input { slot, sequence, ack, input } => Act::Input(slot, ClientInput { sequence, ack, input }),
             };
             if parts.scribe.as_mut().is_none_or(|scribe| scribe.act(&act)) {
                 self.room.apply(act);

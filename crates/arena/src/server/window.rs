@@ -42,7 +42,7 @@ impl Counters {
         self.send_failed.fetch_add(packets, Ordering::Relaxed);
     }
 
-    /// The kernel had no room for so many so far, if it tells.
+    /// Datagrams that the kernel had no room for so far, if it reports them.
     pub(super) fn overflowed(&self, packets: Option<u64>) {
         self.overflowed.store(packets.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
@@ -246,15 +246,15 @@ fn thread_in_words(clock: &TickClock) -> String {
         return "not set up".to_owned();
     };
     let wishes = [("short slice", report.slice), ("timer slack", report.timer_slack), ("real-time", report.fifo)];
-    let told = wishes.into_iter().filter_map(|(wish, got)| match got {
+    let parts = wishes.into_iter().filter_map(|(wish, got)| match got {
         ApplyStatus::NotRequested => None,
         ApplyStatus::Active => Some(format!("{wish} in force")),
         ApplyStatus::Refused(errno) => Some(format!("{wish} refused ({errno})")),
         ApplyStatus::Suspended => Some(format!("{wish} relieved: the tick took nearly all of its CPU")),
         ApplyStatus::NoEffect => Some(format!("{wish} without effect")),
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { "as the kernel treats any thread".to_owned() } else { told.join(", ") }
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { "as the kernel treats any thread".to_owned() } else { parts.join(", ") }
 }
 
 #[cfg(test)]

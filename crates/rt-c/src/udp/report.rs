@@ -51,7 +51,7 @@ pub struct EvenkeelUdpReport {
     pub shard: u32,
     /// Its errno.
     pub shard_errno: i32,
-    /// Whether the kernel tells what was dropped.
+    /// Whether the kernel reports dropped packets.
     pub drops: u32,
     /// Its errno.
     pub drops_errno: i32,
@@ -92,7 +92,7 @@ pub struct EvenkeelUdpReport {
     pub stalls: u64,
     /// Packets that are queued now.
     pub waiting: u64,
-    /// Packets that did not get to peers beyond those that evenkeel_udp_failure tells apart.
+    /// Undelivered packets of all peers that evenkeel_udp_failure does not list.
     pub failures_of_others: u64,
 }
 

@@ -58,7 +58,7 @@ pub struct EvenkeelUdpSettings {
     pub packet_bytes: u32,
     /// The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
     pub drain_interval_ms: u32,
-    /// Not 0: the kernel tells how long each packet waited.
+    /// Not 0: the kernel reports how long each packet waited.
     pub stamps: u32,
     /// Not 0: packets that the network did not deliver are counted.
     pub hears_undelivered: u32,
@@ -168,7 +168,7 @@ pub(super) unsafe fn settings(asked: EvenkeelUdpSettings) -> Result<UdpSettings,
         queue_packets: within("queue_packets", asked.queue_packets, 65_536, defaults.queue_packets)?,
         buffer,
         stamps: if asked.stamps == 0 { Stamps::Off } else { Stamps::EachPacket },
-        undelivered: if asked.hears_undelivered == 0 { Undelivered::Unheard } else { Undelivered::Told },
+        undelivered: if asked.hears_undelivered == 0 { Undelivered::Ignored } else { Undelivered::Reported },
         busy_poll_us: (asked.busy_poll_us != 0).then_some(asked.busy_poll_us),
         ..defaults
     })

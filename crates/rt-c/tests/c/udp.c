@@ -125,7 +125,7 @@ static void uring(uint32_t expected)
     CHECK(evenkeel_udp_report_text(udp, text, 1, &needed), EVENKEEL_STATUS_TOO_SMALL);
     OK(evenkeel_udp_report_text(udp, text, sizeof text, &needed));
     HOLDS(needed == strlen(text) + 1);
-    HOLDS(strstr(text, expected == EVENKEEL_IO_BACKEND_URING ? "receives uring" : "receiving uring is not to be had") != NULL);
+    HOLDS(strstr(text, expected == EVENKEEL_IO_BACKEND_URING ? "receives uring" : "receiving uring is not available") != NULL);
     send_round(client, udp);
     HOLDS(received(udp, ROUND) == ROUND);
     report = reported(udp);

@@ -11,9 +11,9 @@ use super::game_server::GameServer;
 
 /// Where Agones says that the sidecar listens.
 const PORT_VARIABLE: &str = "AGONES_SDK_HTTP_PORT";
-/// Where it listens unless told.
+/// Its default port.
 const PORT: u16 = 9358;
-/// How long a request takes at most, unless told.
+/// The default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// The description of a game server has some thousand bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
@@ -59,8 +59,8 @@ pub enum AgonesError {
         /// The beginning of what it said.
         said: String,
     },
-    /// What it told of the game server can't be read.
-    #[error("what the sidecar tells of the game server can't be read: {0}")]
+    /// Its answer about the game server is invalid.
+    #[error("the sidecar's answer about the game server is invalid: {0}")]
     Json(#[from] serde_json::Error),
     /// There is no thread for it.
     #[error("no thread for Agones: {0}")]

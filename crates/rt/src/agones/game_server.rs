@@ -1,10 +1,10 @@
-//! `GameServer`: what the sidecar tells of the game server that it stands beside.
+//! `GameServer`: the game server, as the sidecar reports it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-/// What Kubernetes holds of this game server, as far as the sidecar tells. What it does not say is none.
+/// The game server in Kubernetes, as the sidecar reports it. Missing fields are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GameServer {

@@ -44,12 +44,12 @@ const END: u32 = 4;
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MOST: Duration = Duration::from_secs(2);
 
-/// How Agones is told.
+/// Settings for Agones.
 #[derive(Clone, Copy, Debug)]
 pub struct AgonesSettings {
     /// Whom to tell.
     pub client: Client,
-    /// From one sign of health to the next. Agones judges by `spec.health.periodSeconds`, 5 s unless told: less than that.
+    /// From one sign of health to the next. Agones judges by `spec.health.periodSeconds`, 5 s by default: use less than that.
     pub health_period: Duration,
     /// Where no tick began for so long, the ticks stall.
     pub stall: Duration,
@@ -126,7 +126,7 @@ impl Agones {
     /// of them counts now and then.
     #[inline]
     pub fn tick(&self) {
-        // No more than a sign that something moves: nothing else is told by it, and a lost count is no loss.
+        // It only shows that ticks come, so a lost count does not matter.
         let beats = self.shared.beats.load(Ordering::Relaxed);
         self.shared.beats.store(beats.wrapping_add(1), Ordering::Relaxed);
     }
@@ -243,18 +243,18 @@ impl Teller {
             let now = Instant::now();
             if self.ready.is_due(asked, now) && asked & END == 0 {
                 let said = self.settings.client.ready();
-                self.ready.tried(self.told(said, |report| report.ready = Progress::Done), Instant::now());
+                self.ready.tried(self.count(said, |report| report.ready = Progress::Done), Instant::now());
             }
             if self.shutdown.is_due(asked, now) || asked & END != 0 && self.shutdown.is_open(asked) {
                 let said = self.settings.client.shutdown();
-                self.shutdown.tried(self.told(said, |report| report.shutdown = Progress::Done), Instant::now());
+                self.shutdown.tried(self.count(said, |report| report.shutdown = Progress::Done), Instant::now());
             }
             if asked & END != 0 {
                 return;
             }
             if self.health_is_due(Instant::now()) {
                 let said = self.settings.client.health();
-                self.told(said, |report| report.health_sent += 1);
+                self.count(said, |report| report.health_sent += 1);
             }
             thread::park_timeout(self.sleep(asked, Instant::now()));
         }
@@ -293,7 +293,7 @@ impl Teller {
     }
 
     /// Notes what became of a request; gives whether it was done.
-    fn told(&self, said: Result<(), AgonesError>, done: impl FnOnce(&mut AgonesReport)) -> bool {
+    fn count(&self, said: Result<(), AgonesError>, done: impl FnOnce(&mut AgonesReport)) -> bool {
         let mut report = self.shared.report();
         match said {
             Ok(()) => {

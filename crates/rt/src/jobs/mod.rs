@@ -152,7 +152,10 @@ impl Jobs {
         let leftovers = self.shared.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = Tally::new();
         let waiting = || self.shared.queues.iter().find_map(parts::JobQueue::pop);
-        let count = std::iter::from_fn(waiting).map(|task| task.discard(&tally)).count();
+        let count = std::iter::from_fn(waiting).fold(0, |count, task| {
+            task.discard(&tally);
+            count + 1
+        });
         drop(leftovers);
         count
     }

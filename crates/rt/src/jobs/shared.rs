@@ -75,7 +75,7 @@ impl Shared {
 
     /// What the jobs of a frame took on average is known.
     pub(super) fn learn(&self, mean_ticks: u64) {
-        // Half of it is this frame's: a frame unlike the last is told by the second.
+        // Half of it is this frame's, so that the second frame of a new kind is estimated well.
         let mean_ticks = self.mean_ticks.load(Ordering::Relaxed) / 2 + mean_ticks / 2;
         self.mean_ticks.store(mean_ticks, Ordering::Relaxed);
         let claimed_ticks = self.ticks_per_us * CLAIMED_NS / 1000;

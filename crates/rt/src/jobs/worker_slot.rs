@@ -1,4 +1,4 @@
-//! `WorkerSlot`: what one thread of a job system does: take jobs in its order, run them, count, wake others, sleep.
+//! `WorkerSlot`: one thread of a job system. It takes jobs in its order, runs and counts them, wakes other threads, and sleeps.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -11,11 +11,11 @@ use evenkeel_sys::{clock, tsc};
 use super::parts::{CALLER, CLAIM_MOST, Counted, JobQueue, Shared, Sharing, Task, UNLINKED, WorkerSlot, drop_quietly};
 use super::settings::QueueKind;
 
-/// Set in a task's label, which is its link: what it waited for went wrong, so it is not run.
+/// Set in a task's label, which is its link, if a dependency panicked: then it is not run.
 const SPOILT: u32 = 1 << 31;
 
-/// How many jobs a thread ends before it tells who waits for them; it does so at once when it finds no other.
-const UNTOLD_MAX: u64 = 16;
+/// How many ended jobs a thread collects before it reports them to the waiting thread. It reports at once when it finds no other job.
+const UNREPORTED_MAX: u64 = 16;
 
 /// Jobs on a thread's stack, each of which waits for those of a frame of its own: from here on, jobs are run where they are pushed, so
 /// that no job that has nothing to do with it comes on top.
@@ -61,7 +61,7 @@ impl WorkerSlot {
         stands >= at.settings.capacity
     }
 
-    /// Puts a job into a queue; gives it back where its place is blocked.
+    /// Puts a job into a queue; returns it if its place is blocked.
     #[inline]
     pub(super) fn put(&self, queue: usize, at: &JobQueue, task: Task) -> Result<(), Task> {
         match self.sources.get(queue) {
@@ -86,11 +86,11 @@ impl WorkerSlot {
                 break;
             }
         }
-        self.tell();
+        self.report();
         ran
     }
 
-    /// Helps, and sleeps where there is nothing to help with. Returns now and then.
+    /// Runs jobs, and sleeps if there are none. It may return early.
     pub(super) fn settle(&self, left: &Left<'_>) {
         self.settle_until(|| left.is_nothing());
     }
@@ -135,7 +135,7 @@ impl WorkerSlot {
         took_ticks.saturating_mul(chunks as u64 - 1) >= self.shared.worth_waking_ticks
     }
 
-    /// What a worker does until it is to stop.
+    /// The loop of a worker.
     pub(super) fn work(&self) {
         let gate = &self.shared.gate;
         while !self.shared.stop.load(Ordering::Acquire) {
@@ -152,7 +152,7 @@ impl WorkerSlot {
                     break;
                 }
             }
-            self.tell();
+            self.report();
             if self.shared.is_closed.load(Ordering::Acquire) && !self.shared.has_work(&self.takes) {
                 return;
             }
@@ -225,12 +225,12 @@ impl WorkerSlot {
         if ticks > self.shared.worth_waking_ticks {
             self.pass_on();
         }
-        if self.tally.untold() >= UNTOLD_MAX {
-            self.tell();
+        if self.tally.unreported() >= UNREPORTED_MAX {
+            self.report();
         }
     }
 
-    /// Runs a job that was just made, where it was made.
+    /// Runs a job at once, on the pushing thread.
     #[cold]
     pub(super) fn run_here(&self, task: Task) {
         self.run(task, tsc::ticks());
@@ -249,17 +249,17 @@ impl WorkerSlot {
     }
 
     fn run_asynchronous(&self, task: Task) -> u64 {
-        // It may last: who waits for a frame is told of the jobs before.
-        self.tell();
+        // It may be long, so first report the jobs before it.
+        self.report();
         task.run(self, &self.tally);
         add(&self.counted().asynchronous, 1);
         tsc::ticks()
     }
 
-    /// Runs every asynchronous job that waits, after the workers have ended. Gives how many there were.
-    pub(super) fn run_pending(&self) -> usize {
+    /// Runs every asynchronous job that waits, after the workers have ended.
+    pub(super) fn run_pending(&self) {
         let next = || self.shared.queues.iter().find_map(JobQueue::pop);
-        std::iter::from_fn(next).map(|task| self.run_asynchronous(task)).count()
+        std::iter::from_fn(next).for_each(|task| _ = self.run_asynchronous(task));
     }
 
     /// Runs asynchronous jobs that no worker takes, up to so many.
@@ -269,8 +269,8 @@ impl WorkerSlot {
         (0..at_most).map_while(|_| next().map(|task| self.run_asynchronous(task))).count()
     }
 
-    /// Shows what was counted, then tells those who wait: they find it counted.
-    pub(super) fn tell(&self) {
+    /// Publishes its counts, then reports ended jobs, so that a waiting thread sees them counted.
+    pub(super) fn report(&self) {
         let jobs = self.jobs.replace(0);
         if jobs > 0 {
             let counted = self.counted();
@@ -281,14 +281,14 @@ impl WorkerSlot {
                 counted.longest_ticks.store(longest, Ordering::Relaxed);
             }
         }
-        self.tally.tell();
+        self.tally.report();
         let released = self.tally.take_released();
         if released & !self.bit() != 0 {
             (0..u64::BITS).map(|slot| released & 1 << slot).filter(|bit| *bit != 0).for_each(|bit| self.wake(bit));
         }
     }
 
-    /// A job stands in this queue: wakes one that takes from it, where that is sooner than to take it here.
+    /// Wakes a thread for a job in this queue, if that is faster than to run it here.
     #[inline]
     pub(super) fn announce(&self, queue: usize) {
         let Some(at) = self.shared.queues.get(queue) else { return };
@@ -313,7 +313,7 @@ impl WorkerSlot {
         self.wake(at.takers);
     }
 
-    /// There may be more than this thread gets to: wakes one that takes any of it.
+    /// Wakes another thread if more jobs wait than this thread can run soon.
     fn pass_on(&self) {
         let idle = self.shared.gate.idle();
         if idle == 0 {
@@ -331,7 +331,7 @@ impl WorkerSlot {
         }
     }
 
-    /// A job is done that others may wait for: those that wait for nothing else now stand in their queues.
+    /// Marks a job as done. Jobs without another open dependency go to their queues.
     pub(super) fn link_is_done(&self, link: Link, well: bool) {
         self.shared.links.done(link, well, |free, all_well| self.set_free(free, all_well));
         // Either we see that it is waited for, or who waits sees that it is done.
@@ -361,7 +361,7 @@ impl fmt::Debug for WorkerSlot {
     }
 }
 
-/// For counters that one thread alone writes: no atomic step.
+/// For counters that only one thread writes: no atomic operation.
 #[inline]
 pub(super) fn add(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);

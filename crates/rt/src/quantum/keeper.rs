@@ -91,7 +91,7 @@ impl Keeper {
         now_ns
     }
 
-    /// A tick begins; `slept` tells that the thread did until then.
+    /// A tick begins; `slept` is whether the thread slept until then.
     pub(crate) fn began(&mut self, due_ns: u64, began_ns: u64, slept: bool) {
         if !self.is_on {
             return;

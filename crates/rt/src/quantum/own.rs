@@ -40,7 +40,7 @@ impl Own {
         Some(now_ns.saturating_sub(self.waited_ns.replace(now_ns)))
     }
 
-    /// Whether nobody inside the guest had its turn since this was last asked; none where that can't be told.
+    /// Whether no other thread of the guest ran since the last call; none if it is not known.
     fn is_intact(&self) -> Option<bool> {
         let count = self.turns.as_ref()?.count();
         Some(count == self.marked.replace(count))

@@ -85,11 +85,11 @@ mod tests {
         let ids = profiler.register_user_scopes(&known.map(ScopeDetails::from_scope_name));
         let names: HashMap<ScopeId, &str> = ids.into_iter().zip(known).collect();
         let tops = Reader::from_start(&stream.stream).read_top_scopes().unwrap();
-        let told: Vec<_> = tops.iter().map(|top| (names[&top.id], top.record.duration_ns)).collect();
-        assert_eq!(told, [("tick", 1000), ("tick", 10)]);
+        let shown: Vec<_> = tops.iter().map(|top| (names[&top.id], top.record.duration_ns)).collect();
+        assert_eq!(shown, [("tick", 1000), ("tick", 10)]);
         let inner =
             Reader::with_offset(&stream.stream, tops[0].child_begin_position).unwrap().read_top_scopes().unwrap();
-        let told: Vec<_> = inner.iter().map(|scope| (names[&scope.id], scope.record.duration_ns)).collect();
-        assert_eq!(told, [("move", 300), ("shoot", 600)]);
+        let shown: Vec<_> = inner.iter().map(|scope| (names[&scope.id], scope.record.duration_ns)).collect();
+        assert_eq!(shown, [("move", 300), ("shoot", 600)]);
     }
 }

@@ -1,5 +1,4 @@
-//! How large a receive buffer has to be: the kernel counts what it needs to keep a packet, which for a small one is many times the packet.
-//! Pure.
+//! The required size of a receive buffer. The kernel counts the memory of a packet, which for a small one is many times its length. Pure.
 
 use std::time::Duration;
 
@@ -12,35 +11,35 @@ const LEAST_BYTES: u64 = 2048;
 /// What is the most that the kernel's option can be set to.
 const OPTION_MAX: u64 = (i32::MAX / 2) as u64;
 
-/// What a server gets, and how often it looks.
+/// The packets that a server gets, and how often it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferNeed {
-    /// Players, or whoever else sends.
+    /// Players, or other senders.
     pub players: u32,
     /// Packets a second of each of them.
     pub packets_a_second: u32,
     /// Bytes of each packet, without headers.
     pub bytes: u32,
-    /// The longest time between two calls that receive: the tick, and what it may be late. Whatever pauses the machine comes on top.
+    /// The longest time between two calls that receive: the tick period, its lateness, and pauses of the machine.
     pub drain_interval: Duration,
 }
 
 impl BufferNeed {
-    /// The packets that come between two calls, all players being in step at the worst.
+    /// The packets between two calls, if all players send at the same time.
     pub fn packets(&self) -> u64 {
         let in_interval = u128::from(self.packets_a_second) * self.drain_interval.as_nanos();
         let each = u64::try_from(in_interval.div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
         u64::from(self.players).saturating_mul(each.max(1))
     }
 
-    /// The bytes that they take, as the kernel counts them, and a third more: it gives back what was read only when that is a quarter of
-    /// the buffer.
+    /// The bytes that they need, as the kernel counts them, and a third more: it frees the memory of read packets only when that is a quarter of the
+    /// buffer.
     pub fn buffer_bytes(&self) -> u64 {
         let bytes = self.packets().saturating_mul(kernel_bytes(u64::from(self.bytes)));
         bytes.saturating_add(bytes / 3).min(2 * OPTION_MAX)
     }
 
-    /// What to ask for: the kernel doubles it.
+    /// The size to request: the kernel doubles it.
     pub(crate) fn option_bytes(&self) -> u32 {
         u32::try_from(self.buffer_bytes().div_ceil(2).min(OPTION_MAX)).unwrap_or(u32::MAX / 4)
     }

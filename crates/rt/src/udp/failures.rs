@@ -1,24 +1,24 @@
-//! `Failures`: which peers could not be reached, and why. Bounded: whoever sends from many made-up addresses fills a table, no more.
+//! `Failures`: which peers could not be reached, and why. The table is bounded, so forged addresses can only fill it.
 
 use std::net::SocketAddr;
 
 use evenkeel_sys::Errno;
 
-/// The most peers that are told apart.
+/// The size of the table.
 const PEERS_MAX: usize = 64;
 
-/// A peer that packets did not get to.
+/// A peer that packets did not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerFailure {
     /// The peer.
     pub to: SocketAddr,
-    /// What was said of the last packet.
+    /// The error of the last packet.
     pub why: Errno,
     /// How many packets.
     pub packets: u64,
 }
 
-/// The peers that packets did not get to.
+/// The peers that packets did not reach.
 #[derive(Debug)]
 pub(crate) struct Failures {
     peers: Vec<PeerFailure>,

@@ -1,5 +1,5 @@
-//! `Udp`: a server's socket. It receives and sends many packets a call, lets the kernel merge and take apart what goes to and comes from
-//! one peer, and says what was refused, dropped, cut off, and how long packets waited.
+//! `Udp`: a server's socket. It receives and sends many packets a call, and lets the kernel merge and split the packets of one peer. It counts
+//! refused, dropped and truncated packets, and measures how long packets waited.
 //!
 //! ```
 //! use evenkeel_rt::udp::{Udp, UdpSettings};
@@ -11,19 +11,18 @@
 //! // In each tick: drain, move the world, send, flush.
 //! let (incoming, outgoing) = server.halves();
 //! let counts = incoming.receive(|packet| {
-//!     let _ = outgoing.send(packet.from, b"moved"); // full: the counters tell
+//!     let _ = outgoing.send(packet.from, b"moved"); // the counters include packets that find the queue full
 //! });
 //! outgoing.flush();
 //! assert_eq!(counts.packets, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it is worth
+//! # When it helps
 //!
-//! For one session of 64 players little: 60 packets a second from and to each are 3,840 each way, which take under 1 % of a core with a plain
-//! loop of `recv_from` and `send_to`, and somewhat less with this. It pays when many sessions share a machine, for proxies, and for whoever
-//! drives many bots; and where a peer gets or sends several packets a tick, which then cost a half to a quarter each. The drops, the waits and
-//! the receive buffer are worth it to anybody.
+//! For one session of 64 players it gains little. 3,840 packets a second each way take under 1 % of a core with a plain loop of `recv_from` and
+//! `send_to`. It helps if many sessions share a machine, for proxies and bots, and if a peer gets several packets a tick, which then cost a half to
+//! a quarter each. Every user gets the counters of drops and waits, and the size of the receive buffer.
 
 mod batch;
 mod buffer;
@@ -57,23 +56,23 @@ use crate::thread::ApplyStatus;
 use socket::bind;
 
 impl Udp {
-    /// Opens it, and takes all memory that it will use: about 5 MB of addresses, of which what is used becomes memory. What is refused beside
-    /// the address is told in the report, and done without.
+    /// Opens the socket, and allocates all memory: about 5 MB of address space; only used pages become memory. If the kernel refuses a setting, the
+    /// socket works without it, and the report says so.
     ///
     /// # Errors
-    /// If the address can't be had, or the process may have no more files.
+    /// If the address is not available, or the process may open no more files.
     pub fn open(settings: UdpSettings) -> Result<Udp, UdpError> {
         let trial = trial::needed(&settings).then(|| trial::run(&settings));
         let socket = bind(settings.address, Sharing::Alone)?;
         Udp::of(socket, settings, trial, ApplyStatus::NotRequested)
     }
 
-    /// Opens a socket for each of these CPUs on the same address: packets that a CPU handles go to its socket, so that a thread which stays
-    /// on that CPU works on them where they are in its cache. Which CPU handles a packet is the device's choice (RSS) or the system's (RPS).
-    /// Other sockets of the same user can join the address. 1 to 64 CPUs.
+    /// Opens a socket for each of 1 to 64 CPUs on the same address. The kernel delivers a packet to the socket of the CPU that handles it. A thread
+    /// pinned to that CPU then finds the packet in its cache. The device (RSS) or the system (RPS) chooses the CPU. Other sockets of the same user can
+    /// join the address.
     ///
     /// # Errors
-    /// If the address can't be had, for no CPUs and for too many.
+    /// If the address is not available, or for no CPUs or more than 64.
     pub fn open_sharded(settings: UdpSettings, cpus: &[usize]) -> Result<Vec<Udp>, UdpError> {
         let refuse = |why| UdpError { address: settings.address, doing: "share the address among CPUs", why };
         if cpus.is_empty() || cpus.len() > udp::SHARDS_MAX {

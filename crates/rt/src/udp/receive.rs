@@ -1,4 +1,4 @@
-//! `Incoming`: the half of a socket that receives. It drains what there is up to a bound, and goes on where it left off.
+//! `Incoming`: the half of a socket that receives. It drains waiting packets up to a limit, and continues there in the next call.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -19,48 +19,48 @@ const ERRORS_MAX: u32 = 64;
 /// A count of drops that is further ahead than this is one from before.
 const BEHIND: u32 = 1 << 31;
 
-/// A packet that was received.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Who says to have sent it.
+    /// Its source address, which the sender can forge.
     pub from: SocketAddr,
-    /// What it says; only the beginning if it was cut off.
+    /// Its bytes; only the beginning if it was truncated.
     pub bytes: &'a [u8],
-    /// How long it waited in the kernel, in nanoseconds of the wall clock; none unless the settings ask for stamps.
+    /// How long it waited in the kernel, in nanoseconds of the wall clock; none unless the settings request stamps.
     pub waited_ns: Option<u64>,
-    /// It was longer than the settings' `bytes_max`.
+    /// Whether it was longer than the settings' `bytes_max`.
     pub is_truncated: bool,
 }
 
-/// What one call has received.
+/// The counters of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets.
     pub packets: usize,
     /// Their bytes, without headers.
     pub bytes: u64,
-    /// How many of them were cut off.
+    /// Truncated packets.
     pub truncated: usize,
-    /// Errors of the network or the kernel that came between them.
+    /// Errors of the network or the kernel.
     pub errors: u32,
-    /// The bound was reached: more may wait.
+    /// Whether the limit was reached, so that more packets may wait.
     pub is_bound_reached: bool,
 }
 
-/// What was received since the start.
+/// The counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiveCounters {
     /// Packets.
     pub packets: u64,
     /// Their bytes, without headers.
     pub bytes: u64,
-    /// Packets that were cut off.
+    /// Truncated packets.
     pub truncated: u64,
-    /// Packets that the socket had no room for, or dropped for another reason; none where the kernel does not tell.
+    /// Packets that the kernel dropped, for lack of room or another reason; none if it does not report them.
     pub dropped: Option<u64>,
     /// Errors of the network or the kernel.
     pub errors: u64,
-    /// Calls that asked the kernel for packets.
+    /// System calls.
     pub calls: u64,
 }
 
@@ -264,17 +264,17 @@ impl Incoming {
         }
     }
 
-    /// The way that packets come.
+    /// The backend.
     pub fn way(&self) -> IoBackend {
         self.way
     }
 
-    /// Gives each packet that waits, up to the settings' `receive_packets_max`. Never waits itself.
+    /// Calls a function for each waiting packet, up to the settings' `receive_packets_max`. It never waits.
     pub fn receive(&mut self, each: impl FnMut(Received<'_>)) -> Counts {
         self.receive_at_most(self.packets_max, each)
     }
 
-    /// As [`Incoming::receive`], but at most so many: what is left of those that the kernel has given comes first in the next call.
+    /// As [`Incoming::receive`], with a limit of its own. Packets that the kernel has already returned come first in the next call.
     pub fn receive_at_most(&mut self, packets: usize, mut each: impl FnMut(Received<'_>)) -> Counts {
         let mut counts = Counts::default();
         loop {
@@ -335,7 +335,7 @@ impl Incoming {
 
     /// A call failed. It may be that another is not to be tried this way again.
     fn trouble(&mut self, errno: Errno) {
-        if self.undelivered == Undelivered::Told {
+        if self.undelivered == Undelivered::Reported {
             take_undelivered(&self.socket, &mut self.failures);
         }
         let is_of_the_way = [Errno::NOSYS, Errno::PERM, Errno::EXIST, Errno::INVAL].contains(&errno);
@@ -352,7 +352,7 @@ impl Incoming {
         }
     }
 
-    /// What was received since the start. Asks the kernel how much was dropped.
+    /// The counters since the start. It reads the drops from the kernel.
     pub fn counters(&mut self) -> ReceiveCounters {
         if let Some(dropped) = udp::dropped(&self.socket) {
             self.count_dropped(dropped);
@@ -360,28 +360,27 @@ impl Incoming {
         self.counters
     }
 
-    /// How long packets waited in the kernel, in nanoseconds; none unless the settings ask for stamps.
+    /// How long packets waited in the kernel, in nanoseconds; none unless the settings request stamps.
     pub fn waited_ns(&self) -> Option<Summary> {
         self.left.waited.as_ref()?.summary()
     }
 
-    /// All that is known of how long they waited, for whoever wants other quantiles.
+    /// The whole histogram of these waits, for other quantiles.
     pub fn waited_histogram(&self) -> Option<&Histogram> {
         self.left.waited.as_ref()
     }
 
-    /// The peers that packets were not delivered to, at most 64, if the settings ask to be told. What else was not delivered is counted in
-    /// [`Incoming::failures_of_others`].
+    /// The peers that packets did not reach, at most 64, if the settings request these reports. [`Incoming::failures_of_others`] counts the rest.
     pub fn failures(&self) -> &[PeerFailure] {
         self.failures.peers()
     }
 
-    /// Packets that were not delivered to peers beyond those that are told apart, or to nobody knows whom.
+    /// Undelivered packets of all other peers, and of unknown ones.
     pub fn failures_of_others(&self) -> u64 {
         self.failures.others()
     }
 
-    /// Begins to count them anew.
+    /// Resets these counts.
     pub fn forget_failures(&mut self) {
         self.failures.forget();
     }
@@ -399,7 +398,7 @@ pub(super) fn take_undelivered(socket: &UdpSocket, failures: &mut Failures) {
     }
 }
 
-/// The wished way, or the next plainer one that opens. Reports what refused the others.
+/// The requested backend, or the next simpler one that opens. It reports the refusals of the others.
 fn first_that_opens<D>(
     wish: IoBackend,
     mut open: impl FnMut(IoBackend) -> Result<D, Errno>,
@@ -432,7 +431,7 @@ fn door(socket: &UdpSocket, way: IoBackend, bytes_max: usize) -> Result<Door, Er
 mod tests {
     use super::*;
 
-    /// Kernels that are too old, and builds without the feature, refuse ways: with every set of them.
+    /// Old kernels, and builds without the feature, refuse backends: every set of refusals.
     #[test]
     fn a_refused_way_gives_place_to_the_next_plainer_one() {
         for wish in IoBackend::ALL {

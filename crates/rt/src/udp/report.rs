@@ -1,4 +1,4 @@
-//! What became of the wishes that a socket was opened with.
+//! `UdpReport`: which settings of a socket are active.
 
 use std::fmt;
 use std::net::UdpSocket;
@@ -19,50 +19,49 @@ pub enum Half {
     Send,
 }
 
-/// A way that is not to be had here.
+/// A backend that the kernel refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendRefusal {
-    /// Of which half.
+    /// For which half.
     pub half: Half,
-    /// The way.
+    /// The backend.
     pub way: IoBackend,
-    /// What the kernel said; `ENOSYS` also where the crate was built without the feature.
+    /// The kernel's error; `ENOSYS` also if the crate was built without the feature.
     pub why: Errno,
 }
 
-/// What became of the receive buffer.
+/// The size of the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferReport {
-    /// What the formula says, in bytes as the kernel counts them.
+    /// The required size by the formula, in bytes as the kernel counts them.
     pub needed_bytes: u64,
-    /// What there is now, read back; none if it could not be read.
+    /// The current size, read back; none if it could not be read.
     pub got_bytes: Option<u64>,
-    /// Whether more than the system allows could be asked for (`SO_RCVBUFFORCE`).
+    /// Whether the socket could exceed the system's limit (`SO_RCVBUFFORCE`).
     pub forced: ApplyStatus,
-    /// What the system allows an ordinary process to ask for (`net.core.rmem_max`), which the kernel doubles; none if it could not be read.
+    /// The limit for ordinary processes (`net.core.rmem_max`), which the kernel doubles; none if it could not be read.
     pub rmem_max_bytes: Option<u64>,
 }
 
 impl BufferReport {
-    /// How much is missing, in bytes as the kernel counts them; none if that is not known.
+    /// How much is missing, in bytes as the kernel counts them; none if it is not known.
     pub fn missing_bytes(&self) -> Option<u64> {
         Some(self.needed_bytes.saturating_sub(self.got_bytes?))
     }
 }
 
-/// What became of each wish.
+/// Which settings of a socket are active. Printed, it has a line for each problem and each figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UdpReport {
-    /// The way that packets come.
+    /// The backend for receiving.
     pub receive_backend: IoBackend,
-    /// The way that packets go. A device that can't take messages apart is seen later: [`Outgoing::way`](super::Outgoing::way) tells.
+    /// The backend for sending. If the device cannot split messages, the socket finds out later: see [`Outgoing::way`](super::Outgoing::way).
     pub send_backend: IoBackend,
-    /// Ways that were to be taken and are not to be had.
+    /// Requested backends that the kernel refused.
     pub refused: Vec<BackendRefusal>,
-    /// [`UdpSettings::buffer`](super::UdpSettings::buffer), if asked for.
+    /// [`UdpSettings::buffer`](super::UdpSettings::buffer), if requested.
     pub buffer: Option<BufferReport>,
-    /// Whether drops are told: by the kernel when it is asked (`SO_MEMINFO`, since Linux 4.12), and where it can't be, with each packet
-    /// (`SO_RXQ_OVFL`).
+    /// Whether the kernel reports drops: on request (`SO_MEMINFO`, since Linux 4.12), else with each packet (`SO_RXQ_OVFL`).
     pub drops: ApplyStatus,
     /// [`UdpSettings::stamps`](super::UdpSettings::stamps).
     pub stamps: ApplyStatus,
@@ -72,7 +71,7 @@ pub struct UdpReport {
     pub busy_poll: ApplyStatus,
     /// Whether packets go to the socket of the CPU that handles them.
     pub shard: ApplyStatus,
-    /// How the ways were tried, if they were.
+    /// The measurements of the backends, if there were any.
     pub trial: Option<BackendTrial>,
 }
 
@@ -82,34 +81,34 @@ impl fmt::Display for UdpReport {
         writeln!(f, "receives {}, sends {}", self.receive_backend, self.send_backend)?;
         for BackendRefusal { half, way, why } in &self.refused {
             let verb = if *half == Half::Receive { "receiving" } else { "sending" };
-            writeln!(f, "{verb} {way} is not to be had: {why}")?;
+            writeln!(f, "{verb} {way} is not available: {why}")?;
         }
         if let Some(buffer) = self.buffer {
             write!(f, "receive buffer: {} bytes needed, ", buffer.needed_bytes)?;
             match buffer.got_bytes {
                 Some(got) => write!(f, "{got} there")?,
-                None => write!(f, "unknown how many there")?,
+                None => write!(f, "an unknown number there")?,
             }
             match (buffer.missing_bytes(), buffer.rmem_max_bytes) {
                 (Some(1..), Some(max)) => writeln!(
                     f,
-                    ": net.core.rmem_max of {max} stands in the way; set it to {}, or give the server CAP_NET_ADMIN",
+                    ": net.core.rmem_max is {max}; set it to {}, or give the server CAP_NET_ADMIN",
                     buffer.needed_bytes.div_ceil(2)
                 )?,
                 _ => writeln!(f)?,
             }
         }
         let options = [
-            ("dropped packets told", self.drops),
+            ("reports of dropped packets", self.drops),
             ("stamps", self.stamps),
-            ("undelivered packets told", self.undelivered),
+            ("reports of undelivered packets", self.undelivered),
             ("busy polling", self.busy_poll),
             ("a socket for each CPU", self.shard),
         ];
         for (name, got) in options {
             match got {
                 ApplyStatus::Refused(errno) => writeln!(f, "{name}: refused: {errno}")?,
-                ApplyStatus::NoEffect => writeln!(f, "{name}: the kernel took it and does not do it")?,
+                ApplyStatus::NoEffect => writeln!(f, "{name}: the kernel accepted it without effect")?,
                 ApplyStatus::NotRequested | ApplyStatus::Active | ApplyStatus::Suspended => {}
             }
         }
@@ -126,7 +125,7 @@ pub(super) fn got<T>(wish: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>
     }
 }
 
-/// Asks for a buffer, beyond what the system allows where that may be; never for less than there is.
+/// Requests a buffer, beyond the system's limit if permitted, and never a smaller one.
 pub(super) fn ask_buffer(socket: &UdpSocket, need: BufferNeed) -> BufferReport {
     let needed_bytes = need.buffer_bytes();
     let read = || udp::receive_buffer_bytes(socket).ok();
@@ -144,7 +143,7 @@ pub(super) fn ask_buffer(socket: &UdpSocket, need: BufferNeed) -> BufferReport {
     BufferReport { needed_bytes, got_bytes: read(), forced, rmem_max_bytes: rmem_max_bytes() }
 }
 
-/// `net.core.rmem_max`: what an ordinary process may ask for; the kernel doubles it.
+/// `net.core.rmem_max`: the limit for ordinary processes; the kernel doubles it.
 fn rmem_max_bytes() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?.trim().parse().ok()
 }

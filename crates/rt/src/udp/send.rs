@@ -1,5 +1,5 @@
-//! `Outgoing`: the half of a socket that sends. Packets are queued and go in as few calls as they can; what the kernel has no room for stays
-//! queued, and what it refuses is counted by peer without losing the rest.
+//! `Outgoing`: the half of a socket that sends. It queues packets and sends them in few calls. Packets for which the kernel has no room stay queued.
+//! It counts refused packets by peer, and sends the rest.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ const SIGNALS_MAX: u32 = 16;
 /// The most parts of one call: a message for each of 64 peers whose packets were queued in turns.
 const PARTS: usize = 64 * SEGMENTS_MAX as usize;
 
-/// Why a packet was not queued. It is gone.
+/// Why a packet was not queued. It is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// It is longer than the settings' `bytes_max`.
     TooLong,
-    /// The queue is full, and the kernel takes no more now.
+    /// The queue is full, and the kernel has no room now.
     Full,
 }
 
@@ -39,31 +39,31 @@ impl std::fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// What became of the packets that were queued.
+/// The result of a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
-    /// The kernel took so many.
+    /// Packets that the kernel accepted.
     pub sent: usize,
-    /// It refused so many, which are gone: see [`Outgoing::failures`].
+    /// Packets that it refused, and that are dropped: see [`Outgoing::failures`].
     pub refused: usize,
-    /// It had no room for so many, which stay queued.
+    /// Packets that stay queued, because it had no room.
     pub waiting: usize,
 }
 
-/// What was sent since the start.
+/// The counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendCounters {
-    /// Packets that the kernel took.
+    /// Packets that the kernel accepted.
     pub packets: u64,
     /// Their bytes, without headers.
     pub bytes: u64,
     /// Packets that it refused.
     pub refused: u64,
-    /// Packets that were not queued, for want of room or for their length.
+    /// Packets that were not queued, for lack of room or because they were too long.
     pub not_queued: u64,
-    /// Times that the kernel had no room.
+    /// How often the kernel had no room.
     pub stalls: u64,
-    /// Calls to send.
+    /// System calls.
     pub calls: u64,
 }
 
@@ -129,15 +129,15 @@ impl Outgoing {
         }
     }
 
-    /// The way that packets go.
+    /// The backend.
     pub fn way(&self) -> IoBackend {
         self.way
     }
 
-    /// Queues a packet. When the queue is full it is flushed first.
+    /// Queues a packet. If the queue is full, it flushes first.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room for what is queued; the packet is then gone, and counted.
+    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room; the packet is then dropped and counted.
     pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), SendError> {
         if bytes.len() > self.bytes_max {
             self.counters.not_queued += 1;
@@ -167,7 +167,7 @@ impl Outgoing {
         self.batch.packets_waiting()
     }
 
-    /// Sends what is queued, as far as the kernel takes it. Never waits.
+    /// Sends queued packets as far as the kernel accepts them. It never waits.
     pub fn flush(&mut self) -> Flushed {
         let mut flushed = Flushed::default();
         while !self.batch.waiting().is_empty() {
@@ -206,7 +206,7 @@ impl Outgoing {
                     done += taken;
                     again = false;
                 }
-                // It may be an error of a packet before, which the socket tells once.
+                // It may be an error of an earlier packet, which the socket reports once.
                 Step::BackendRefusal(_) if !again => (again, is_troubled) = (true, true),
                 refused => {
                     stopped = Some(refused);
@@ -215,7 +215,7 @@ impl Outgoing {
             }
         }
         self.batch.gone(done);
-        if is_troubled && self.undelivered == Undelivered::Told {
+        if is_troubled && self.undelivered == Undelivered::Reported {
             take_undelivered(&self.socket, &mut self.failures);
         }
         match stopped {
@@ -302,23 +302,22 @@ impl Outgoing {
         }
     }
 
-    /// What was sent since the start.
+    /// The counters since the start.
     pub fn counters(&self) -> SendCounters {
         self.counters
     }
 
-    /// The peers that the kernel refused to send to, at most 64, and those that packets were not delivered to as seen while sending. What
-    /// else was refused is counted in [`Outgoing::failures_of_others`].
+    /// The peers for which the kernel refused to send or reported a failure, at most 64. [`Outgoing::failures_of_others`] counts the rest.
     pub fn failures(&self) -> &[PeerFailure] {
         self.failures.peers()
     }
 
-    /// Packets to peers beyond those that are told apart.
+    /// Packets to all other peers.
     pub fn failures_of_others(&self) -> u64 {
         self.failures.others()
     }
 
-    /// Begins to count them anew.
+    /// Resets these counts.
     pub fn forget_failures(&mut self) {
         self.failures.forget();
     }

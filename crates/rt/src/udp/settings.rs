@@ -1,4 +1,4 @@
-//! What a server asks of its UDP socket, and the ways that packets can go.
+//! The settings of a UDP socket, and its backends.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use super::buffer::BufferNeed;
 
-/// The most bytes that a datagram can have: 65,507 by version 4 of the protocol, 20 more by version 6.
+/// The most bytes of a datagram: 65,507 in IPv4, 20 more in IPv6.
 pub const DATAGRAM_BYTES_MAX: usize = 65_527;
 
-/// How packets go between the server and the kernel.
+/// How the socket passes packets to and from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum IoBackend {
-    /// A call for each packet (`recvmsg`, `sendmsg`). What there always is.
+    /// A call for each packet (`recvmsg`, `sendmsg`). It is always available.
     One,
     /// Up to 64 packets a call (`recvmmsg`, `sendmmsg`).
     Batched,
-    /// As batched, and several packets of one peer as one (`UDP_GRO`, `UDP_SEGMENT`).
+    /// As `Batched`, and several packets of one peer as one message (`UDP_GRO`, `UDP_SEGMENT`).
     Offloaded,
-    /// Receiving by one standing request of io_uring, with `UDP_GRO`; sending as [`IoBackend::Offloaded`], since io_uring does not send faster.
-    /// Needs the crate's feature `io-uring`, Linux 6.1, and the right to use it.
+    /// Receives with one standing io_uring request and `UDP_GRO`. It sends as [`IoBackend::Offloaded`], because io_uring does not send faster. It needs
+    /// the crate's feature `io-uring`, Linux 6.1, and permission to use io_uring.
     Uring,
 }
 
 impl IoBackend {
-    /// Each way, the plainest first.
+    /// All backends, the simplest first.
     pub const ALL: [IoBackend; 4] = [IoBackend::One, IoBackend::Batched, IoBackend::Offloaded, IoBackend::Uring];
 
-    /// What is tried where this one is refused.
+    /// The next simpler backend, for when this one is refused.
     pub(crate) fn plainer(self) -> Option<IoBackend> {
         match self {
             IoBackend::One => None,
@@ -49,23 +49,22 @@ impl fmt::Display for IoBackend {
     }
 }
 
-/// Which way to take. One that is refused here gives way to the next plainer one, and the report says so.
+/// Which backend to use. If the kernel refuses it, the socket uses the next simpler one, and the report says so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The one that was the quickest on loopback: [`IoBackend::Uring`] to receive with the feature `io-uring`, and [`IoBackend::Offloaded`]
-    /// for all else.
+    /// The fastest one in measurements on loopback: [`IoBackend::Uring`] to receive with the feature `io-uring`, else [`IoBackend::Offloaded`].
     #[default]
     Auto,
-    /// The one that takes the least CPU time a packet here and now, for the expected traffic: see [`TrialSettings`].
+    /// The one with the least CPU time a packet on this machine, for the expected traffic: see [`TrialSettings`].
     Measured,
     /// This one.
     Is(IoBackend),
 }
 
-/// What a tick's packets are like.
+/// The expected packets of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// Peers that packets come from and go to in a tick.
+    /// Peers that send or get packets in a tick.
     pub peers: u16,
     /// Packets of each of them in a tick.
     pub packets_a_peer: u16,
@@ -80,14 +79,13 @@ impl Default for Traffic {
     }
 }
 
-/// How the ways are tried before one is chosen.
+/// How the socket measures the backends for [`BackendChoice::Measured`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrialSettings {
-    /// How long to go on, at most 200 rounds. Three rounds there always are, and opening the sockets takes some milliseconds.
+    /// The time limit. It measures 3 to 200 rounds, and opening the sockets takes some milliseconds more.
     pub at_most: Duration,
-    /// Where packets go that are sent to see what sending takes: at most 4,096 datagrams of the expected length, all zeros. None, and they
-    /// go between two sockets of this process on loopback, which passes no device: what a device's driver saves or costs is not seen then.
-    /// Receiving is always tried on loopback.
+    /// The address to measure sending with: at most 4,096 datagrams of the expected length, all zeros. Without one, they go over loopback, which shows
+    /// nothing of a device's driver. Receiving is always measured on loopback.
     pub toward: Option<SocketAddr>,
 }
 
@@ -97,59 +95,59 @@ impl Default for TrialSettings {
     }
 }
 
-/// Whether the kernel tells how long packets waited.
+/// Whether the kernel reports how long packets waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stamps {
     /// No.
     #[default]
     Off,
-    /// It stamps each packet when it first has it (`SO_TIMESTAMPNS`), and [`Received::waited_ns`](super::Received::waited_ns) tells.
+    /// The kernel stamps each packet on arrival (`SO_TIMESTAMPNS`), for [`Received::waited_ns`](super::Received::waited_ns).
     EachPacket,
 }
 
-/// Whether to hear of packets that the network did not deliver.
+/// Whether the socket reports packets that the network did not deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Undelivered {
-    /// No: the socket is not disturbed by what peers that are gone, or whoever makes up their answers, cause.
+    /// No: absent peers, and forged answers of theirs, do not affect the socket.
     #[default]
-    Unheard,
-    /// Yes (`IP_RECVERR`), as [`Udp::failures`](super::Udp::failures): what routers and peers say of unreachable hosts and ports. Nothing
-    /// vouches for who says it.
-    Told,
+    Ignored,
+    /// Yes (`IP_RECVERR`): [`Udp::failures`](super::Udp::failures) has what routers and peers report about unreachable hosts and ports. Nothing
+    /// authenticates these reports.
+    Reported,
 }
 
-/// What a server asks of its socket.
+/// Settings of a socket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UdpSettings {
     /// The address to receive on.
     pub address: SocketAddr,
-    /// The way to receive.
+    /// The backend for receiving.
     pub receive: BackendChoice,
-    /// The way to send.
+    /// The backend for sending.
     pub send: BackendChoice,
-    /// What a tick's packets are like.
+    /// The expected packets of a tick.
     pub traffic: Traffic,
-    /// How the ways are tried, where one is to be measured.
+    /// How to measure the backends.
     pub trial: TrialSettings,
-    /// The longest datagram to receive or send, in bytes, 1 to 65,527. The rest of a longer one is cut off, and told.
+    /// The longest datagram to receive or send, in bytes, 1 to 65,527. A longer one is truncated, and counted.
     pub bytes_max: usize,
     /// The most packets that wait to be sent, 1 to 65,536.
     pub queue_packets: usize,
-    /// The most packets that one call of [`Udp::receive`](super::Udp::receive) gives.
+    /// The most packets of one call of [`Udp::receive`](super::Udp::receive).
     pub receive_packets_max: usize,
-    /// What the receive buffer has to hold; none leaves it as the system has it.
+    /// What the receive buffer must hold; none keeps the system's size.
     pub buffer: Option<BufferNeed>,
-    /// Whether the kernel tells how long packets waited.
+    /// Whether the kernel reports how long packets waited.
     pub stamps: Stamps,
-    /// Whether to hear of packets that the network did not deliver.
+    /// Whether the socket reports packets that the network did not deliver.
     pub undelivered: Undelivered,
-    /// How long a call that finds nothing asks the device for packets, in microseconds (`SO_BUSY_POLL`): burns that much at each such call.
-    /// More than the system has needs CAP_NET_ADMIN.
+    /// How long a call that finds nothing polls the device, in microseconds (`SO_BUSY_POLL`). It uses that much CPU time in each such call. A longer time
+    /// than the system's needs CAP_NET_ADMIN.
     pub busy_poll_us: Option<u32>,
 }
 
 impl Default for UdpSettings {
-    /// Any port of every interface, and what suits 64 players.
+    /// Any port on every interface, and sizes for 64 players.
     fn default() -> UdpSettings {
         UdpSettings {
             address: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -168,7 +166,7 @@ impl Default for UdpSettings {
     }
 }
 
-/// What was the quickest in most of what was measured, on loopback.
-pub(super) fn usual() -> IoBackend {
+/// The fastest one in most measurements, on loopback.
+pub(super) fn fastest() -> IoBackend {
     if cfg!(feature = "io-uring") { IoBackend::Uring } else { IoBackend::Offloaded }
 }

@@ -1,4 +1,4 @@
-//! `Udp` of a socket that is bound: its two halves, and what became of the wishes that it was opened with.
+//! `Udp`: a bound socket with its two halves and its report.
 
 use std::fmt;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,18 +12,18 @@ use super::failures::PeerFailure;
 use super::receive::{Counts, Incoming, ReceiveCounters, Received};
 use super::report::{self, BackendRefusal, Half, UdpReport};
 use super::send::{Flushed, Outgoing, SendCounters, SendError};
-use super::settings::{BackendChoice, DATAGRAM_BYTES_MAX, IoBackend, Stamps, UdpSettings, Undelivered, usual};
+use super::settings::{BackendChoice, DATAGRAM_BYTES_MAX, IoBackend, Stamps, UdpSettings, Undelivered, fastest};
 use super::tried::BackendTrial;
 use crate::thread::ApplyStatus;
 
-/// A socket that was not opened.
+/// Why a socket could not be opened.
 #[derive(Debug)]
 pub struct UdpError {
-    /// The address that was asked for.
+    /// The requested address.
     pub address: SocketAddr,
-    /// What was being done.
+    /// The step that failed.
     pub doing: &'static str,
-    /// What the kernel said.
+    /// The kernel's error.
     pub why: Errno,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for UdpError {
 
 impl std::error::Error for UdpError {}
 
-/// A server's socket. Use it from one thread; two threads may have a half each ([`Udp::halves`], [`Udp::into_halves`]).
+/// A server's socket. Use it from one thread, or use each half from its own thread ([`Udp::halves`], [`Udp::into_halves`]).
 #[derive(Debug)]
 pub struct Udp {
     socket: Arc<UdpSocket>,
@@ -72,8 +72,8 @@ impl Udp {
         let mut refused = Vec::new();
         let chosen = |choice, measured: Option<IoBackend>| match choice {
             BackendChoice::Is(way) => way,
-            BackendChoice::Measured => measured.unwrap_or(usual()),
-            BackendChoice::Auto => usual(),
+            BackendChoice::Measured => measured.unwrap_or(fastest()),
+            BackendChoice::Auto => fastest(),
         };
         let receive = chosen(settings.receive, trial.as_ref().and_then(BackendTrial::receive_backend));
         let incoming = Incoming::open(&socket, &settings, receive, |way, why| {
@@ -88,7 +88,7 @@ impl Udp {
             send_backend: outgoing.way(),
             refused,
             buffer: settings.buffer.map(|need| report::ask_buffer(&socket, need)),
-            // Where the kernel tells the count when asked, each packet need not carry it.
+            // If the kernel reports the count on request, packets need not carry it.
             drops: match udp::dropped(&socket) {
                 Some(_) => ApplyStatus::Active,
                 None => report::got(Some(()), |()| udp::tell_dropped(&socket).map(|()| true)),
@@ -96,7 +96,7 @@ impl Udp {
             stamps: report::got((settings.stamps == Stamps::EachPacket).then_some(()), |()| {
                 udp::stamp_arrivals(&socket).map(|()| true)
             }),
-            undelivered: report::got((settings.undelivered == Undelivered::Told).then_some(()), |()| {
+            undelivered: report::got((settings.undelivered == Undelivered::Reported).then_some(()), |()| {
                 udp::keep_undelivered(&socket).map(|()| true)
             }),
             busy_poll: report::got(settings.busy_poll_us, |us| Ok(udp::set_busy_poll_us(&socket, us)? == us)),
@@ -106,67 +106,66 @@ impl Udp {
         Ok(Udp { socket, address, incoming, outgoing, report })
     }
 
-    /// The two halves, to send while receiving, or to use from a thread each.
+    /// The two halves, to send while receiving, or to use on two threads.
     pub fn halves(&mut self) -> (&mut Incoming, &mut Outgoing) {
         (&mut self.incoming, &mut self.outgoing)
     }
 
-    /// The two halves for good, to be kept apart: the socket is closed when both are dropped. What [`Udp::report`] tells is to be copied
-    /// before.
+    /// Splits the socket into two owned halves. Dropping both closes it. Copy [`Udp::report`] before, if you need it.
     pub fn into_halves(self) -> (Incoming, Outgoing) {
         (self.incoming, self.outgoing)
     }
 
-    /// Gives each packet that waits, up to the settings' `receive_packets_max`. Never waits itself.
+    /// Calls a function for each waiting packet, up to the settings' `receive_packets_max`. It never waits.
     pub fn receive(&mut self, each: impl FnMut(Received<'_>)) -> Counts {
         self.incoming.receive(each)
     }
 
-    /// As [`Udp::receive`], but at most so many.
+    /// As [`Udp::receive`], with a limit of its own.
     pub fn receive_at_most(&mut self, packets: usize, each: impl FnMut(Received<'_>)) -> Counts {
         self.incoming.receive_at_most(packets, each)
     }
 
-    /// Queues a packet: [`Udp::flush`] sends what is queued. A full queue is flushed first.
+    /// Queues a packet for [`Udp::flush`]. If the queue is full, it flushes first.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room for what is queued; the packet is then gone, and counted.
+    /// [`SendError::TooLong`], or [`SendError::Full`] if the kernel has no room; the packet is then dropped and counted.
     pub fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> Result<(), SendError> {
         self.outgoing.send(to, bytes)
     }
 
-    /// Sends what is queued, as far as the kernel takes it. Never waits.
+    /// Sends queued packets as far as the kernel accepts them. It never waits.
     pub fn flush(&mut self) -> Flushed {
         self.outgoing.flush()
     }
 
-    /// The address that it receives on.
+    /// The local address.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What became of each wish.
+    /// Which settings are active.
     pub fn report(&self) -> &UdpReport {
         &self.report
     }
 
-    /// What was received since the start. Asks the kernel how much was dropped.
+    /// The counters of receiving. It reads the drops from the kernel.
     pub fn received(&mut self) -> ReceiveCounters {
         self.incoming.counters()
     }
 
-    /// What was sent since the start.
+    /// The counters of sending.
     pub fn sent(&self) -> SendCounters {
         self.outgoing.counters()
     }
 
-    /// Peers that packets did not get to: at most 64 of those that the kernel refused to send to, and as many of those that the network told
-    /// of, if the settings ask for that.
+    /// Peers that packets did not reach: at most 64 for which the kernel refused to send, and at most 64 that the network reported, if the settings
+    /// request these reports.
     pub fn failures(&self) -> impl Iterator<Item = &PeerFailure> {
         self.outgoing.failures().iter().chain(self.incoming.failures())
     }
 
-    /// Begins to count them anew.
+    /// Resets these counts.
     pub fn forget_failures(&mut self) {
         self.outgoing.forget_failures();
         self.incoming.forget_failures();
@@ -174,8 +173,8 @@ impl Udp {
 }
 
 impl AsFd for Udp {
-    /// To wait for packets together with other things. It is readable while packets wait in the kernel; those that a bound left over from the
-    /// last call are not among them.
+    /// For `epoll` and similar calls. The descriptor is readable while packets wait in the kernel. Packets that a limit left over from the last call
+    /// do not count.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -15,7 +15,7 @@ fn sending_and_receiving_allocates_nothing() {
             receive: BackendChoice::Is(way),
             send: BackendChoice::Is(way),
             stamps: Stamps::EachPacket,
-            undelivered: Undelivered::Told,
+            undelivered: Undelivered::Reported,
             ..UdpSettings::default()
         };
         let (mut server, mut client) = (Udp::open(settings).unwrap(), Udp::open(settings).unwrap());

@@ -24,7 +24,7 @@ fn open(address: &str, way: IoBackend, change: impl FnOnce(UdpSettings) -> UdpSe
         }
     };
     if udp.report().receive_backend != way {
-        skipped(format_args!("receiving {way} is not to be had here: {}", udp.report()));
+        skipped(format_args!("receiving {way} is not available here: {}", udp.report()));
         return None;
     }
     Some(udp)
@@ -190,7 +190,7 @@ fn deaf(address: &str) -> UdpSocket {
 #[test]
 fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
     each_way(|way, address| {
-        for undelivered in [Undelivered::Unheard, Undelivered::Told] {
+        for undelivered in [Undelivered::Ignored, Undelivered::Reported] {
             let mut server = open(address, way, |settings| UdpSettings { undelivered, ..settings }).unwrap();
             let mut client = open(address, way, |settings| settings).unwrap();
             let deaf = [(); 3].map(|()| deaf(address));
@@ -217,7 +217,7 @@ fn a_peer_that_is_not_there_takes_nothing_from_the_others() {
             assert_eq!(of(&nowhere), 20, "{way} {undelivered:?}: {refused:?}");
             for to in &nobody {
                 // The network may leave some unsaid.
-                assert_eq!(of(to) > 0, undelivered == Undelivered::Told, "{way} {undelivered:?}: {refused:?}");
+                assert_eq!(of(to) > 0, undelivered == Undelivered::Reported, "{way} {undelivered:?}: {refused:?}");
                 assert!(of(to) <= 20, "{refused:?}");
             }
             server.forget_failures();
@@ -395,7 +395,7 @@ fn ways_are_tried_and_told() {
         assert_eq!(Some(udp.report().receive_backend), trial.receive_backend());
         assert_eq!(Some(udp.report().send_backend), trial.send_backend());
     }
-    assert!(udp.report().to_string().contains("tried in "));
+    assert!(udp.report().to_string().contains("measured in "));
 }
 
 #[test]

@@ -156,8 +156,8 @@ mod tests {
         while let Some(task) = next() {
             let _ = catch_unwind(AssertUnwindSafe(|| task.run(&5, &tally)));
         }
-        tally.tell();
-        assert!(tally.untold() == 0 && tally.take_released() & !3 == 0);
+        tally.report();
+        assert!(tally.unreported() == 0 && tally.take_released() & !3 == 0);
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
             for task in gets {
                 std::thread::sleep(std::time::Duration::from_micros(100));
                 task.run(&1, &tally);
-                tally.tell();
+                tally.report();
             }
         });
         for _ in 0..if cfg!(miri) { 3 } else { 100 } {

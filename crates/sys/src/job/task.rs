@@ -135,7 +135,7 @@ impl<D> Drop for Gone<'_, D> {
 
 /// Tasks that one thread ended and has not told those yet who wait for them: telling each by itself would cost an atomic step a task.
 pub struct Tally<D> {
-    /// Whose tasks; it lives, since it is not told yet. Null if there are none.
+    /// The ledger of these tasks; it lives, because they are not reported yet. Null if there are none.
     ledger: Cell<*const Ledger<D>>,
     count: Cell<u64>,
     /// A bit for the slot of each that has nothing to wait for any more.
@@ -148,11 +148,11 @@ impl<D> Tally<D> {
         Tally { ledger: Cell::new(ptr::null()), count: Cell::new(0), released: Cell::new(0) }
     }
 
-    /// Whoever else waits is told first.
+    /// Reports to another waiter first.
     #[inline]
     fn turn_to(&self, ledger: *const Ledger<D>) {
         if !ptr::eq(self.ledger.get(), ledger) {
-            self.tell();
+            self.report();
         }
     }
 
@@ -166,18 +166,18 @@ impl<D> Tally<D> {
 
     /// Tells those who wait. To be called often: they wait for it.
     #[inline]
-    pub fn tell(&self) {
+    pub fn report(&self) {
         let (ledger, count) = (self.ledger.replace(ptr::null()), self.count.replace(0));
         if count > 0 {
-            // SAFETY: as many of its tasks as we counted are not told to be gone, so it is waited for, and lives.
+            // SAFETY: the tasks that we counted are not reported yet, so the opener waits, and the ledger lives.
             let waiter = unsafe { Ledger::gone(ledger, count) };
             self.released.set(self.released.get() | waiter.unwrap_or(0));
         }
     }
 
-    /// How many are not told yet.
+    /// How many are not reported yet.
     #[inline]
-    pub fn untold(&self) -> u64 {
+    pub fn unreported(&self) -> u64 {
         self.count.get()
     }
 
@@ -199,7 +199,7 @@ impl<D> Default for Tally<D> {
 
 impl<D> Drop for Tally<D> {
     fn drop(&mut self) {
-        self.tell();
+        self.report();
     }
 }
 

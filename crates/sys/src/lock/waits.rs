@@ -157,12 +157,12 @@ mod tests {
     fn while_held<G>(hold: impl FnOnce() -> G, wait: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let held = hold();
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             let waiter = scope.spawn(move || {
-                tell.send(thread::id()).unwrap();
+                sender.send(thread::id()).unwrap();
                 wait();
             });
-            let status = format!("/proc/self/task/{}/status", told.recv().unwrap());
+            let status = format!("/proc/self/task/{}/status", receiver.recv().unwrap());
             // It may sleep for a moment before it waits, such as for a page: not at five looks in turn.
             let mut looks_asleep = 0;
             while looks_asleep < 5 {

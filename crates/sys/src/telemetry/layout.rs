@@ -1,4 +1,4 @@
-//! What stands where on the page. All of it is words of 64 bits in the machine's order; [`UNKNOWN`] stands for what nobody told.
+//! The layout of the page: 64-bit words in the machine's byte order. [`UNKNOWN`] is a value that nobody has set.
 //!
 //! The head says where each part begins and how long it is, so that a later version can add words at a part's end, and a reader takes the
 //! words that it knows. What changes the meaning of a word takes another format number.
@@ -34,7 +34,7 @@ pub mod head {
     pub const HISTOGRAM_WORDS: usize = 9;
     /// The writer's process, as its own namespace numbers it.
     pub const PID: usize = 10;
-    /// When that process began, in the kernel's ticks since boot: tells it from a later one of the same number.
+    /// When that process began, in the kernel's ticks since boot: distinguishes it from a later one with the same id.
     pub const START_TICKS: usize = 11;
     /// The inode of its namespace of processes.
     pub const NAMESPACE: usize = 12;

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::errno::Errno;
 use crate::shared_page;
 
-/// A process, told apart from all others that this kernel ran since it was booted.
+/// A process, distinguished from all others since the boot of this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Its number, in its own namespace.

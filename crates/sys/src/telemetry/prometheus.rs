@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::layout::{BOUNDS_NS, Count};
 use super::snapshot::{PageHistogram, PageSlices, Snapshot};
 
-/// Every so many-th bound is told, counted within a tenfold: 1, 2 and 5.
+/// The bounds to print within each power of ten: 1, 2 and 5.
 const TOLD: [usize; 3] = [0, 6, 14];
 const A_TENFOLD: usize = 20;
 
@@ -50,7 +50,7 @@ const HISTOGRAMS: [(&str, &str, Histogram); 3] = [
     ("evenkeel_tick_due_to_done_seconds", "From when a tick was due to when it was done.", |page| &page.due_to_done),
 ];
 
-/// Counters with a label: metric, help, and for each value of the label what to tell.
+/// Counters with a label: metric, help, and the counter for each value of the label.
 type Labelled = (&'static str, &'static str, &'static str, [(&'static str, Number); 2]);
 
 const LABELLED: [Labelled; 3] = [
@@ -93,7 +93,7 @@ fn turns(page: &Snapshot) -> Option<(u64, f64)> {
     }
 }
 
-/// The text for these sessions. What a page does not tell is left out, never 0.
+/// The text for these sessions. Unknown values are omitted, never 0.
 pub fn prometheus(pages: &[Snapshot]) -> String {
     let mut text = String::new();
     let labels: Vec<String> =

@@ -147,7 +147,7 @@ impl TelemetryReader {
         Ok(bytes)
     }
 
-    /// A word of the head; what can't be read is 0 here, and told by who reads the whole.
+    /// A word of the head; 0 if it cannot be read, which reading the whole page then reports.
     fn word(&self, at: usize) -> u64 {
         let mut word = [0; 8];
         let _ = self.file.read_exact_at(&mut word, at as u64 * 8);

@@ -33,7 +33,7 @@ pub enum Odd {
 /// How the CPU is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum PageSlices {
-    /// Nobody told.
+    /// Not known.
     #[default]
     Unknown,
     /// Whole.
@@ -97,7 +97,7 @@ pub struct LastTick {
     pub began_ns: u64,
     /// When it was done.
     pub done_ns: u64,
-    /// Its page faults, where they are told.
+    /// Its page faults, if they are known.
     pub faults: Option<Faults>,
 }
 
@@ -145,7 +145,7 @@ impl PageHistogram {
     }
 }
 
-/// All that a page tells.
+/// The contents of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// The session's name, as the server gave it: any text of up to 64 bytes.
@@ -170,7 +170,7 @@ pub struct Snapshot {
     pub faults: Option<Faults>,
     /// Pages that the whole system read back from swap since the session began.
     pub swapped_in: Option<u64>,
-    /// Counters, in the order of [`Count::ALL`]; those that nobody counts are none.
+    /// Counters, in the order of [`Count::ALL`]; none for those that nobody has set.
     pub counts: [Option<u64>; Count::ALL.len()],
     /// From due to begun.
     pub lateness: PageHistogram,

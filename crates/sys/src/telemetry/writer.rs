@@ -16,7 +16,7 @@ use crate::shared_page::{Access, SharedPage};
 /// The longest name of a session in bytes.
 pub const NAME_BYTES_MAX: usize = head::NAME_WORDS * 8;
 
-/// What a tick's thread tells of a tick.
+/// The entry of a tick.
 #[derive(Clone, Copy, Debug)]
 pub struct TickEntry {
     /// How many came before it, those that were missed included.
@@ -29,7 +29,7 @@ pub struct TickEntry {
     pub began_ns: u64,
     /// When it was done.
     pub done_ns: u64,
-    /// The time from one tick to the next, in nanoseconds, if it is told.
+    /// The tick period, in nanoseconds, if it is known.
     pub period_ns: Option<u64>,
     /// How the CPU is given.
     pub turns: PageSlices,

@@ -11,9 +11,9 @@ pub(super) const UDP_GRO: libc::c_int = 104;
 /// `UDP_SEGMENT`.
 pub(super) const UDP_SEGMENT: libc::c_int = 103;
 
-/// What was told of one packet.
+/// The control messages of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ControlData {
     /// When the kernel first had it.
     pub(super) stamp_ns: Option<u64>,
     /// It is several that were merged, each so long, the last perhaps shorter.
@@ -22,24 +22,24 @@ pub(super) struct Told {
     pub(super) dropped: Option<u32>,
 }
 
-impl Told {
+impl ControlData {
     #[inline]
-    pub(super) fn of(header: &libc::msghdr) -> Told {
-        // Of most packets nothing is told.
-        if header.msg_controllen == 0 { Told::default() } else { Told::read(header) }
+    pub(super) fn of(header: &libc::msghdr) -> ControlData {
+        // Most packets have no control message.
+        if header.msg_controllen == 0 { ControlData::default() } else { ControlData::read(header) }
     }
 
-    fn read(header: &libc::msghdr) -> Told {
-        let mut told = Told::default();
+    fn read(header: &libc::msghdr) -> ControlData {
+        let mut control = ControlData::default();
         each_control(header, |level, kind, data| match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING | libc::SCM_TIMESTAMPNS) => told.stamp_ns = software_ns(data),
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => told.dropped = word(data, 0),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING | libc::SCM_TIMESTAMPNS) => control.stamp_ns = software_ns(data),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => control.dropped = word(data, 0),
             (libc::SOL_UDP, UDP_GRO) => {
-                told.segment_bytes = word(data, 0).and_then(|bytes| NonZeroU16::new(u16::try_from(bytes).ok()?));
+                control.segment_bytes = word(data, 0).and_then(|bytes| NonZeroU16::new(u16::try_from(bytes).ok()?));
             }
             _ => {}
         });
-        told
+        control
     }
 }
 

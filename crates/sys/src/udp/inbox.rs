@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::os::fd::AsRawFd;
 
 use super::address::Name;
-use super::control::{CONTROL_WORDS, Told};
+use super::control::{CONTROL_WORDS, ControlData};
 use super::last;
 use crate::errno::Errno;
 
@@ -177,13 +177,13 @@ impl Inbox {
     pub fn packet(&self, at: usize) -> Option<Packet<'_>> {
         let header = self.headers.get(at).filter(|_| at < self.received)?;
         let length = (header.msg_len as usize).min(self.bytes_each);
-        let told = Told::of(&header.msg_hdr);
+        let control = ControlData::of(&header.msg_hdr);
         Some(Packet {
             bytes: self.bytes.get(at * self.stride..)?.get(..length)?,
             from: self.names.get(at)?.get(header.msg_hdr.msg_namelen as usize),
-            stamp_ns: told.stamp_ns,
-            segment_bytes: told.segment_bytes,
-            dropped: told.dropped,
+            stamp_ns: control.stamp_ns,
+            segment_bytes: control.segment_bytes,
+            dropped: control.dropped,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
         })
     }

@@ -231,9 +231,9 @@ mod tests {
         assert_eq!(inbox.packet(0).unwrap().dropped, None, "none was before it");
         send(1);
         assert_eq!(inbox.receive(&two, Wait::Sleep), Ok(1));
-        let told = inbox.packet(0).unwrap().dropped;
-        assert!(told.is_some_and(|count| count > 0 && count < BATCH as u32), "{told:?}");
-        assert!(dropped(&two).is_none_or(|count| Some(count) == told));
+        let control = inbox.packet(0).unwrap().dropped;
+        assert!(control.is_some_and(|count| count > 0 && count < BATCH as u32), "{control:?}");
+        assert!(dropped(&two).is_none_or(|count| Some(count) == control));
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub fn split_sent(socket: &UdpSocket, segment_bytes: u16) -> Result<(), Errno> {
     set_option_of(socket, libc::SOL_UDP, UDP_SEGMENT, u32::from(segment_bytes))
 }
 
-/// Has the kernel tell with each packet how many the socket has dropped, once it has dropped any (`SO_RXQ_OVFL`).
+/// Makes the kernel report with each packet how many the socket has dropped, once it has dropped any (`SO_RXQ_OVFL`).
 ///
 /// # Errors
 /// What the kernel said.
@@ -127,7 +127,7 @@ pub struct Undelivered {
     pub why: Errno,
 }
 
-/// The next of the packets that did not arrive; none if there is none.
+/// The next packet that did not arrive; none if there are no more.
 ///
 /// # Errors
 /// What the kernel said.

@@ -11,7 +11,7 @@ use io_uring::types::{BufRingEntry, Fd};
 use io_uring::{IoUring, cqueue, opcode};
 
 use super::address::Name;
-use super::control::{Told, UDP_GRO};
+use super::control::{ControlData, UDP_GRO};
 use super::inbox::{Packet, stride};
 use crate::errno::Errno;
 use crate::mapping::{Mapping, Pages};
@@ -283,38 +283,40 @@ impl RingInbox {
         let (before, rest) = buffer.split_first_chunk::<BEFORE_BYTES>()?;
         let bytes = rest.get(..(got.length as usize).checked_sub(BEFORE_BYTES)?)?;
         let word = |at: usize| u32::from_ne_bytes([before[at], before[at + 1], before[at + 2], before[at + 3]]);
-        let told = match word(4) as usize {
-            0 => Told::default(),
-            length => self.told(&before[CONTROL_AT..], length)?,
+        let control = match word(4) as usize {
+            0 => ControlData::default(),
+            length => self.control_data(&before[CONTROL_AT..], length)?,
         };
         // SAFETY: a name is shorter than its place, has no alignment of its own here, and any bytes are one.
         let from = unsafe { before[NAME_AT..].as_ptr().cast::<Name>().read_unaligned() }.get(word(0) as usize);
         Some(Packet {
             bytes,
             from,
-            stamp_ns: told.stamp_ns,
-            segment_bytes: told.segment_bytes,
-            dropped: told.dropped,
+            stamp_ns: control.stamp_ns,
+            segment_bytes: control.segment_bytes,
+            dropped: control.dropped,
             truncated: word(12) & libc::MSG_TRUNC.cast_unsigned() != 0,
         })
     }
 
-    /// What the kernel tells of a packet in so many of these bytes.
+    /// The control messages in the first `length` of these bytes.
     #[inline]
-    fn told(&self, control: &[u8], length: usize) -> Option<Told> {
+    fn control_data(&self, control: &[u8], length: usize) -> Option<ControlData> {
         let control = control.get(..length)?;
-        // Of most that were merged nothing is told but that.
+        // Most merged packets have only that.
         match merged(control) {
-            Some(segment_bytes) => Some(Told { segment_bytes: NonZeroU16::new(segment_bytes), ..Told::default() }),
-            None => Some(self.told_at_length(control)),
+            Some(segment_bytes) => {
+                Some(ControlData { segment_bytes: NonZeroU16::new(segment_bytes), ..ControlData::default() })
+            }
+            None => Some(self.control_at_length(control)),
         }
     }
 
-    fn told_at_length(&self, control: &[u8]) -> Told {
+    fn control_at_length(&self, control: &[u8]) -> ControlData {
         let mut header = self.template;
         header.msg_control = control.as_ptr().cast_mut().cast();
         header.msg_controllen = control.len() as _;
-        Told::of(&header)
+        ControlData::of(&header)
     }
 }
 

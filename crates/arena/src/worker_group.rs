@@ -12,13 +12,13 @@ const FRAME: Queue = Queue(0);
 
 /// Who does the work.
 #[derive(Debug, Default)]
-pub struct Crew {
+pub struct WorkerGroup {
     /// None for the calling thread alone, without any queue.
     jobs: Option<Jobs>,
     done: u64,
 }
 
-impl Crew {
+impl WorkerGroup {
     /// The calling thread, and so many beside it.
     ///
     /// # Errors
@@ -87,21 +87,21 @@ mod tests {
     #[test]
     fn every_number_and_every_item_has_its_turn_once() {
         for workers in [0, 1, 3] {
-            let mut crew = Crew::new(workers).unwrap();
-            assert_eq!(crew.workers(), workers);
+            let mut group = WorkerGroup::new(workers).unwrap();
+            assert_eq!(group.workers(), workers);
             for count in [0, 1, 15, 16, 17, 3_000] {
                 let sum = AtomicU64::new(0);
-                crew.each(count, 7, |at| {
+                group.each(count, 7, |at| {
                     sum.fetch_add(at as u64 + 1, Ordering::Relaxed);
                 });
                 assert_eq!(sum.into_inner(), (1..=count as u64).sum::<u64>(), "{count} with {workers}");
                 let sum = AtomicU64::new(0);
-                crew.each_apart(count, |at| {
+                group.each_apart(count, |at| {
                     sum.fetch_add(at as u64 + 1, Ordering::Relaxed);
                 });
                 assert_eq!(sum.into_inner(), (1..=count as u64).sum::<u64>(), "{count} apart with {workers}");
                 let mut items = vec![1; count];
-                crew.each_mut(&mut items, |at, item| *item += at);
+                group.each_mut(&mut items, |at, item| *item += at);
                 assert!(items.iter().enumerate().all(|(at, item)| *item == at + 1));
             }
         }

@@ -1,11 +1,11 @@
 //! What each player is shown of the others: those of its team, those near enough to be heard, and those in sight; and some time
-//! after. Nobody gets told what a wall hides, so that a client that cheats has nothing to look through.
+//! after. No client gets what a wall hides, so that a cheating client cannot show it.
 
-use crate::crew::Crew;
 use crate::game::ground::Ground;
 use crate::game::math::{Look, Vector};
 use crate::game::player::{Body, Slot};
 use crate::game::skeleton::Pose;
+use crate::worker_group::WorkerGroup;
 
 /// From here on an opponent must be in sight, in millimetres.
 const HEARD_MM: i64 = 12_000;
@@ -98,9 +98,9 @@ impl Sight {
     }
 
     /// Looks along the lines of sight of the viewers whose turn it is.
-    pub fn look(&mut self, crew: &mut Crew, tick: u32, ground: &Ground, bodies: &[Option<Body>]) {
+    pub fn look(&mut self, group: &mut WorkerGroup, tick: u32, ground: &Ground, bodies: &[Option<Body>]) {
         let (turns, keep) = (self.turns, self.keep_ticks);
-        crew.each_mut(&mut self.rows, |viewer, row| {
+        group.each_mut(&mut self.rows, |viewer, row| {
             let Some(Some(own)) = bodies.get(viewer) else {
                 return row.fill(0);
             };
@@ -167,7 +167,7 @@ mod tests {
             let bodies = [standing(viewer), standing(opponent), standing(hidden)];
             for _ in 0..4 {
                 tick += 1;
-                sight.look(&mut Crew::default(), tick, &ground, &bodies);
+                sight.look(&mut WorkerGroup::default(), tick, &ground, &bodies);
             }
             [0, 1, 2].map(|other| sight.is_shown(Slot(0), Slot(other), tick))
         };
