@@ -2563,7 +2563,7 @@ namespace Evenkeel
         /// </summary>
         public int shard_errno;
         /// <summary>
-        ///  Whether the kernel tells what was dropped.
+        ///  Whether the kernel reports dropped packets.
         /// </summary>
         public uint drops;
         /// <summary>
@@ -2644,7 +2644,7 @@ namespace Evenkeel
         /// </summary>
         public ulong waiting;
         /// <summary>
-        ///  Packets that did not get to peers beyond those that evenkeel_udp_failure tells apart.
+        ///  Undelivered packets of all peers that evenkeel_udp_failure does not list.
         /// </summary>
         public ulong failures_of_others;
     }
@@ -2765,7 +2765,7 @@ namespace Evenkeel
         /// </summary>
         public uint drain_interval_ms;
         /// <summary>
-        ///  Not 0: the kernel tells how long each packet waited.
+        ///  Not 0: the kernel reports how long each packet waited.
         /// </summary>
         public uint stamps;
         /// <summary>

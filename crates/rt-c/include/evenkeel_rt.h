@@ -894,7 +894,7 @@ typedef struct EvenkeelUdpSettings {
     uint32_t packet_bytes;
     // The longest time between two calls that receive, in milliseconds: the tick, and what it may be late. Needed beside players.
     uint32_t drain_interval_ms;
-    // Not 0: the kernel tells how long each packet waited.
+    // Not 0: the kernel reports how long each packet waited.
     uint32_t stamps;
     // Not 0: packets that the network did not deliver are counted.
     uint32_t hears_undelivered;
@@ -1022,7 +1022,7 @@ typedef struct EvenkeelUdpReport {
     uint32_t shard;
     // Its errno.
     int32_t shard_errno;
-    // Whether the kernel tells what was dropped.
+    // Whether the kernel reports dropped packets.
     uint32_t drops;
     // Its errno.
     int32_t drops_errno;
@@ -1063,7 +1063,7 @@ typedef struct EvenkeelUdpReport {
     uint64_t stalls;
     // Packets that are queued now.
     uint64_t waiting;
-    // Packets that did not get to peers beyond those that evenkeel_udp_failure tells apart.
+    // Undelivered packets of all peers that evenkeel_udp_failure does not list.
     uint64_t failures_of_others;
 } EvenkeelUdpReport;
 

@@ -29,6 +29,25 @@
 //! | [`udp::Udp`] | many packets a call |
 //! | [`Mutex`], [`RwLock`], [`InheritMutex`], [`Event`] | locks that sleep in the kernel, never yield, and spin only for a moment |
 //!
+//! Locks are used as those of the standard library, and can log long waits:
+//!
+//! ```
+//! use evenkeel_rt::{Event, InheritMutex, Mutex, RwLock, waits};
+//!
+//! waits::log_over_ns(5_000_000);
+//! let (score, world, input, over) = (Mutex::new(0), RwLock::new(vec![1, 2]), InheritMutex::new(7), Event::new());
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| {
+//!         *score.lock() += world.read().len() + *input.lock();
+//!         over.set();
+//!     });
+//!     over.wait();
+//! });
+//! assert_eq!(score.into_inner(), 9);
+//! waits::stop_log();
+//! println!("{} waits took 5 ms and more", waits::take_log().waits.len());
+//! ```
+//!
 //! This crate does not depend on the program `evenkeel`. It allocates nothing after the start.
 
 /// Its code is compiled and run.

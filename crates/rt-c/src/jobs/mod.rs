@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, Jobs, JobsError, PushError, Queue};
+use evenkeel_rt::jobs::{Asynchronous, Frame, Handle, Jobs, Queue};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
@@ -81,28 +81,6 @@ structs! {
     EvenkeelFrameCounters {
         jobs: u64, by_caller: u64, by_workers: u64, asynchronous: u64, full: u64, wakes: u64, waited_ns: u64, busy_ns: u64,
         longest_job_ns: u64,
-    }
-}
-
-impl From<JobsError> for Failure {
-    fn from(error: JobsError) -> Failure {
-        let status = match error {
-            JobsError::Thread { .. } => EvenkeelStatus::Refused,
-            _ => EvenkeelStatus::OutOfRange,
-        };
-        Failure::new(status, error)
-    }
-}
-
-impl From<PushError> for Failure {
-    fn from(refused: PushError) -> Failure {
-        let status = match refused {
-            PushError::Full(_) | PushError::Links => EvenkeelStatus::NoRoom,
-            PushError::WrongQueue(_) => EvenkeelStatus::OutOfRange,
-            PushError::NoWorker(_) => EvenkeelStatus::NoWorker,
-            _ => EvenkeelStatus::Refused,
-        };
-        Failure::new(status, refused)
     }
 }
 

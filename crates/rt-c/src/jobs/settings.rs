@@ -1,6 +1,6 @@
 //! Settings of a job system.
 
-use evenkeel_rt::jobs::{Idling, JobSettings, Queue, QueueSettings, WhenFull, WorkerSettings};
+use evenkeel_rt::jobs::{Idling, JobSettings, JobsError, PushError, Queue, QueueSettings, WhenFull, WorkerSettings};
 
 use crate::failure::{EvenkeelStatus, Failure};
 use crate::structs::{self, structs};
@@ -67,6 +67,28 @@ structs! {
         own_workers: *const *const EvenkeelWorkerSettings, own_workers_count: usize,
     }
     EvenkeelWorkerSettings { queues: [u32; 9], queues_count: u32, thread: *const EvenkeelThreadConfig }
+}
+
+impl From<JobsError> for Failure {
+    fn from(error: JobsError) -> Failure {
+        let status = match error {
+            JobsError::Thread { .. } => EvenkeelStatus::Refused,
+            _ => EvenkeelStatus::OutOfRange,
+        };
+        Failure::new(status, error)
+    }
+}
+
+impl From<PushError> for Failure {
+    fn from(refused: PushError) -> Failure {
+        let status = match refused {
+            PushError::Full(_) | PushError::Links => EvenkeelStatus::NoRoom,
+            PushError::WrongQueue(_) => EvenkeelStatus::OutOfRange,
+            PushError::NoWorker(_) => EvenkeelStatus::NoWorker,
+            _ => EvenkeelStatus::Refused,
+        };
+        Failure::new(status, refused)
+    }
 }
 
 /// The settings in the form of the Rust library.
