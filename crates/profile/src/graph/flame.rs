@@ -92,7 +92,7 @@ fn draw(tree: &Tree, before: Option<&[u64]>, style: &Style, legend: &str) -> Str
 /// for its search button.
 fn finished(svg: &str, legend: &str, origin: &str, is_pair: bool) -> String {
     let colored = if is_pair { with_changes(svg) } else { svg.to_owned() };
-    let height = colored.split_once(" height=\"").and_then(|(_, rest)| rest.split('"').next()?.parse::<u32>().ok());
+    let height = colored.split_once("height=\"").and_then(|(_, rest)| rest.split('"').next()?.parse::<u32>().ok());
     let line = html! { text x="50%" y=(height.unwrap_or(0).saturating_sub(5)) text-anchor="middle" { (fit(legend)) } };
     let origin = match origin.char_indices().nth(ORIGIN_MAX) {
         Some((end, _)) => format!("{}…", &origin[..end]),
