@@ -279,30 +279,31 @@ mod tests {
         let page = anstream::adapter::strip_str(&text(&blocks)).to_string();
         expect![[r#"
             Why threads had no CPU
-              X
+              The busiest thread, tick (11), was ready but had no CPU for 6.00 ms (0.6 %),
+              at most 2.00 ms at a time. A thread with a CPU of its own has 0.
               recorded          1.00 s
               threads           1
               steal time        20.0 ms
 
-            tick (11): 900 ms on a CPU, 66.0 ms without
-              reason     count        total    p50      p99      longest  where, or who took the CPU
+            tick (11): 900 ms on a CPU, 66.0 ms off
+              reason     count        total    p50      p99      longest  where, or which thread took the CPU
               futex      12 (1 open)  60.0 ms  4.00 ms  9.00 ms  9.00 ms  in World::lock (93 %), woken by saver (12)
               preempted  3            6.00 ms  2.00 ms  2.00 ms  2.00 ms  by cc1 (99)
 
-            Page faults that had to wait
-              mapped there  process  count  waited   longest
+            Page faults that waited for a disk
+              mapped file   process  count  waited   longest
               /srv/map.bin  10       2      3.00 ms  2.50 ms
 
-            The longest waits, less sleep and poll
-              at        length   reason  thread     where, or who took the CPU
+            Longest waits, without sleep and poll
+              at        length   reason  thread     where, or which thread took the CPU
               0.4123 s  9.00 ms  futex   tick (11)  in World::lock, woken by saver (12)
 
-            Over 1.00 s, what took most of each part
+            Timeline of 1.00 s: the main state in each part
               thread     timeline
               tick (11)  ##f##P##
               # ran, f futex, P preempted.
               written           out.html
-              7 records were lost: intervals in which some are missing are counted as open.
+              7 records were lost; intervals with lost records count as open.
               Not recorded: who wakes whom.
         "#]]
         .assert_eq(&page);
