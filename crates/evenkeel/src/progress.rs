@@ -1,4 +1,4 @@
-//! Tells how far a trial is and what is known of it so far, on standard error: drawn in place where there is a terminal, else as a
+//! Shows how far a trial is and what is known of it so far, on standard error: drawn in place where there is a terminal, else as a
 //! line now and then, which a log can hold.
 
 use std::io::Write;
@@ -10,14 +10,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::report::choice;
 use crate::show::escape;
 use crate::show::live::{Live, LiveArm};
-use crate::show::page::WIDTH;
+use crate::show::page;
 
 /// In a log, this is often enough to see that it goes on. By the trial's own clock.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 /// Pictures a second at the most: a slow line to a far machine shall not be filled by them.
 const PICTURES_HZ: u8 = 4;
 
-/// How it is told.
+/// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Telling {
     /// Drawn in place.
@@ -56,7 +56,7 @@ impl Progress {
         }
     }
 
-    /// Tells what is known now.
+    /// Shows what is known now.
     pub(crate) fn show(&mut self, now: &evenkeel_trial::Progress) {
         let arm = |arm: &ArmSoFar| {
             let effect = arm.effect.as_ref();
@@ -87,7 +87,7 @@ impl Progress {
             matters_ratio: self.matters_ratio,
         };
         match self.telling {
-            Telling::Drawn => self.drawn.set_message(live.lines(WIDTH).join("\n")),
+            Telling::Drawn => self.drawn.set_message(live.lines(page::width()).join("\n")),
             Telling::Lines if self.last_line.is_none_or(|last| now.elapsed.saturating_sub(last) >= LINE_EVERY) => {
                 self.last_line = Some(now.elapsed);
                 // Whoever read it may be gone; the trial goes on.
@@ -97,7 +97,7 @@ impl Progress {
         }
     }
 
-    /// Tells something beside it, whether progress is told or not.
+    /// Prints a line beside the progress, whether progress is shown or not.
     pub(crate) fn say(&self, words: &str) {
         self.drawn.suspend(|| {
             // Whoever read it may be gone, as above; what matters is in the report too.
@@ -105,7 +105,7 @@ impl Progress {
         });
     }
 
-    /// Tells something beside it, where progress is told.
+    /// Prints a line beside the progress, where progress is shown.
     pub(crate) fn note(&self, words: &str) {
         if self.telling != Telling::Nothing {
             self.say(words);

@@ -4,14 +4,15 @@
 use evenkeel_measure::{Samples, Unit};
 
 use crate::show::finding::{Finding, Grade};
-use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
+use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN, width};
 use crate::show::units::quantity;
 
-/// The longest bar, in columns.
-const BAR_COLUMNS: usize = 40;
+/// The longest bar, in columns, and how many columns stand before it.
+const BAR_COLUMNS_MAX: usize = 40;
+const BEFORE_BAR_COLUMNS: usize = 27;
 /// What a timeline's column can look like, from nothing to full.
 const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-const TIMELINE_COLUMNS: usize = 72;
+const TIMELINE_COLUMNS_MAX: usize = 72;
 
 /// A part of a page.
 #[derive(Clone, Debug)]
@@ -98,11 +99,12 @@ fn histogram(page: &mut Page, samples: &Samples) {
     let conditions = conditions.collect::<Vec<_>>().join(", ");
     page.paragraph(Indent::all(2), PLAIN, &format!("{}  {conditions}", samples.name));
     let bars = samples.histogram.bars();
+    let bar_columns = BAR_COLUMNS_MAX.min(width() - BEFORE_BAR_COLUMNS);
     let most = bars.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
     for bar in &bars {
         // A single one must be seen beside a million.
         let columns =
-            if bar.count == 0 { 0 } else { ((bar.count as f64 / most as f64) * BAR_COLUMNS as f64).ceil() as usize };
+            if bar.count == 0 { 0 } else { ((bar.count as f64 / most as f64) * bar_columns as f64).ceil() as usize };
         page.line(
             PLAIN,
             &format!("  <= {:>9}  {:>9}  {}", quantity(bar.upper, samples.unit), bar.count, "█".repeat(columns)),
@@ -116,10 +118,11 @@ fn histogram(page: &mut Page, samples: &Samples) {
 
 /// The longest of each column's points, on a logarithmic scale between the shortest and the longest.
 fn timeline(page: &mut Page, shown: &Timeline) {
-    let mut longest = [0_u64; TIMELINE_COLUMNS];
+    let columns = TIMELINE_COLUMNS_MAX.min(width() - 2);
+    let mut longest = vec![0_u64; columns];
     for (at_ns, length_ns) in &shown.points {
         let share = *at_ns as f64 / shown.total_ns.max(1) as f64;
-        let column = ((share * TIMELINE_COLUMNS as f64) as usize).min(TIMELINE_COLUMNS - 1);
+        let column = ((share * columns as f64) as usize).min(columns - 1);
         longest[column] = longest[column].max(*length_ns);
     }
     let lengths = shown.points.iter().filter(|(_, length)| *length > 0).map(|(_, length)| *length as f64);
@@ -133,8 +136,8 @@ fn timeline(page: &mut Page, shown: &Timeline) {
         LEVELS[1 + ((share * 7.0).round() as usize).min(7)]
     };
     page.paragraph(Indent::all(2), PLAIN, &shown.title);
-    page.line(PLAIN, &format!("  {}", longest.map(level).iter().collect::<String>()));
-    page.line(DIM, &format!("  0{:>width$}", quantity(shown.total_ns, Unit::Ns), width = TIMELINE_COLUMNS - 1));
+    page.line(PLAIN, &format!("  {}", longest.into_iter().map(level).collect::<String>()));
+    page.line(DIM, &format!("  0{:>width$}", quantity(shown.total_ns, Unit::Ns), width = columns - 1));
 }
 
 #[cfg(test)]

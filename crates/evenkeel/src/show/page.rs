@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 use evenkeel_host::Fact;
@@ -9,8 +10,12 @@ use evenkeel_sys::Errno;
 
 use crate::show::escape::plain;
 
-/// What every terminal has; a fixed width also keeps the output the same in a pipe, a log and a test.
-pub(crate) const WIDTH: usize = 80;
+/// The width in a pipe, a log and a test, where it has to be the same each time.
+const USUAL_WIDTH: usize = 80;
+/// Narrower terminals get lines of this width; wider ones than the last get no longer lines, which nobody could read.
+const WIDTHS: std::ops::RangeInclusive<usize> = 40..=200;
+/// The narrowest column that a table wraps text into.
+const CELL_WIDTH_MIN: usize = 16;
 
 /// Where the values of labelled rows begin.
 const VALUE_COLUMN: usize = 20;
@@ -32,10 +37,27 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
+/// How wide pages are: as the terminal, else as `COLUMNS` says, else 80 columns.
+pub(crate) fn width() -> usize {
+    static WIDTH: OnceLock<usize> = OnceLock::new();
+    *WIDTH.get_or_init(|| {
+        let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(columns, _)| usize::from(columns.0));
+        let named = || std::env::var("COLUMNS").ok()?.parse().ok();
+        terminal().or_else(named).map_or(USUAL_WIDTH, |width| width.clamp(*WIDTHS.start(), *WIDTHS.end()))
+    })
+}
+
 /// A page under construction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Page {
     text: String,
+    width: usize,
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page { text: String::new(), width: width() }
+    }
 }
 
 /// A wrapped paragraph's place on the page.
@@ -60,7 +82,9 @@ impl Page {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        self.line(HEADING, title);
+        for line in wrap(title, self.width) {
+            self.line(HEADING, &line);
+        }
     }
 
     /// One line as it is, however long: for commands that are to be copied.
@@ -88,16 +112,21 @@ impl Page {
 
     /// A paragraph, wrapped.
     pub(crate) fn paragraph(&mut self, indent: Indent, style: Style, text: &str) {
-        for (at, line) in wrap(text, WIDTH - indent.first.max(indent.rest)).iter().enumerate() {
+        for (at, line) in wrap(text, self.width.saturating_sub(indent.first.max(indent.rest))).iter().enumerate() {
             let columns = if at == 0 { indent.first } else { indent.rest };
             self.text.push_str(&" ".repeat(columns));
             self.line(style, line);
         }
     }
 
+    /// How many lines such a paragraph has.
+    pub(crate) fn lines_of(&self, indent: Indent, text: &str) -> usize {
+        wrap(text, self.width.saturating_sub(indent.first.max(indent.rest))).len()
+    }
+
     /// `label   value`, the value wrapped in its column.
     pub(crate) fn row(&mut self, label: &str, style: Style, value: &str) {
-        for (at, line) in wrap(value, WIDTH - VALUE_COLUMN).iter().enumerate() {
+        for (at, line) in wrap(value, self.width - VALUE_COLUMN).iter().enumerate() {
             let label = if at == 0 { label } else { "" };
             let _ = write!(self.text, "  {:width$}", cut(&plain(label), WORD_CHARS_MAX), width = VALUE_COLUMN - 2);
             self.line(style, line);
@@ -117,6 +146,15 @@ impl Page {
         }
     }
 
+    /// A term in a column of this width and what it means, which goes on below where the page is narrow; indented by two.
+    pub(crate) fn term(&mut self, term: &str, width: usize, meaning: &str) {
+        let column = width + 4;
+        for (at, line) in wrap(meaning, self.width.saturating_sub(column).max(CELL_WIDTH_MIN)).iter().enumerate() {
+            let term = if at == 0 { format!("  {term:width$}  ") } else { " ".repeat(column) };
+            self.parts(&[(HEADING, &term), (PLAIN, line)]);
+        }
+    }
+
     /// Rows in columns as wide as their widest cell; indented by two.
     pub(crate) fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
         // A column is as wide as its widest cell in every row: one cell of a megabyte would make each row one.
@@ -131,14 +169,34 @@ impl Page {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        let join = |cells: &[String]| {
-            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}", width = *width));
-            format!("  {}", padded.collect::<Vec<_>>().join("  "))
-        };
-        self.line(DIM, &join(&header));
+        let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum::<usize>() + 2;
+        let last = self.width.saturating_sub(before).max(CELL_WIDTH_MIN);
+        self.table_row(DIM, &header, &widths, last);
         for row in &rows {
-            self.line(PLAIN, &join(row));
+            self.table_row(PLAIN, row, &widths, last);
         }
+    }
+
+    /// A row of a table, whose last column goes on below where it is wider than `last`.
+    fn table_row(&mut self, style: Style, cells: &[String], widths: &[usize], last: usize) {
+        let is_wide = cells.len() == widths.len() && widths.last().is_some_and(|width| *width > last);
+        let (cells, rest) = match cells.split_last() {
+            // One that was cut is one long word, and says how much is missing: it stays as it is.
+            Some((cell, others)) if is_wide && cell.chars().count() <= WORD_CHARS_MAX => (others, wrap(cell, last)),
+            _ => (cells, Vec::new()),
+        };
+        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}", width = *width));
+        let mut line = format!("  {}", padded.collect::<Vec<_>>().join("  "));
+        let column = line.chars().count() + 2;
+        for (at, piece) in rest.iter().enumerate() {
+            if at > 0 {
+                self.line(style, &line);
+                line = " ".repeat(column - 2);
+            }
+            line.push_str("  ");
+            line.push_str(piece);
+        }
+        self.line(style, &line);
     }
 
     /// The page.
@@ -190,7 +248,7 @@ pub(crate) fn one_line(text: &str) -> String {
     cut(&plain(text), LINE_CHARS_MAX).into_owned()
 }
 
-/// Breaks at white space; inside a word only where it is longer than a line, and then after a slash if there is one.
+/// Breaks at white space. A word that is longer than a line breaks after a slash or a comma, and otherwise not at all: half a name is none.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];
@@ -239,13 +297,17 @@ fn words(text: &str) -> Vec<Cow<'_, str>> {
     words
 }
 
-/// A word in pieces that each fit a line.
+/// A word in pieces that each fit a line, as far as it has places to break it.
 fn pieces(word: &str, width: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = word;
     while let Some((end, _)) = rest.char_indices().nth(width) {
-        let (line, _) = rest.split_at(end);
-        let (piece, after) = rest.split_at(line.rfind('/').map_or(end, |slash| slash + 1));
+        let is_break = |at: &usize| matches!(rest.as_bytes()[*at], b'/' | b',') && at + 1 < rest.len();
+        let Some(at) = (0..end).rev().find(|at| *at > 0 && is_break(at)).or_else(|| (end..rest.len()).find(is_break))
+        else {
+            break;
+        };
+        let (piece, after) = rest.split_at(at + 1);
         pieces.push(piece);
         rest = after;
     }
@@ -263,11 +325,37 @@ mod tests {
         assert_eq!(wrapped("one two three", 7), "one two|three");
         assert_eq!(wrapped("one", 80), "one");
         assert_eq!(wrapped("", 80), "");
-        assert_eq!(wrapped("a abcdefgh b", 3), "a|abc|def|gh|b");
-        assert_eq!(wrapped("abcdef", 3), "abc|def");
+        assert_eq!(wrapped("a abcdefgh b", 3), "a|abcdefgh|b");
+        assert_eq!(wrapped("abcdef", 3), "abcdef");
+        assert_eq!(wrapped("ab,cdef,gh", 3), "ab,|cdef,|gh");
         assert_eq!(wrapped("/a/bc/de", 5), "/a/|bc/de");
         assert_eq!(wrapped("äöü äöü", 7), "äöü äöü");
-        assert_eq!(wrapped("ab", 0), "a|b");
+        assert_eq!(wrapped("ab", 0), "ab");
+    }
+
+    #[test]
+    fn the_last_column_of_a_table_goes_on_below() {
+        let mut page = Page { width: 30, ..Page::default() };
+        let rows = [vec!["one".to_owned(), "1".to_owned(), "some words that do not fit".to_owned()]];
+        page.table(&["name", "count", "why"], &rows);
+        let page = anstream::adapter::strip_str(&page.finish()).to_string();
+        assert_eq!(page, "  name  count  why\n  one   1      some words that\n               do not fit\n");
+    }
+
+    #[test]
+    fn no_line_is_longer_than_the_page_where_words_are_shorter() {
+        let text =
+            "a server that waits for packets sleeps in the kernel until the interrupt of its queue has been served";
+        for width in [40, 60, 80, 200] {
+            let mut page = Page { width, ..Page::default() };
+            page.row("label", PLAIN, text);
+            page.paragraph(Indent { first: 2, rest: 6 }, PLAIN, text);
+            page.table(&["name", "why"], &[vec!["x".to_owned(), text.to_owned()]]);
+            let page = anstream::adapter::strip_str(&page.finish()).to_string();
+            assert!(page.lines().all(|line| line.chars().count() <= width), "{width}: {page}");
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
+            assert_eq!(words(&page).matches(text).count(), 3, "{width}: {page}");
+        }
     }
 
     /// A cell of 65,536 characters ended the program, and the time of a long word grew with its square: no time is asserted, but twenty

@@ -3,7 +3,7 @@
 use evenkeel_host::Facts;
 
 use super::{By, Core, Domain, NicView, Topology, letter};
-use crate::show::page::{DIM, HEADING, Indent, PLAIN, Page, WIDTH};
+use crate::show::page::{DIM, HEADING, Indent, PLAIN, Page, width as page_width};
 
 /// Columns before the first core: `      A `.
 const MARGIN: usize = 8;
@@ -39,7 +39,7 @@ fn draw_domain(page: &mut Page, domain: &Domain) {
     // A blank, the number, and a mark.
     let width = domain.cores.iter().filter_map(digits).max().unwrap_or(1) + 1;
     let threads = domain.cores.iter().map(|core| core.threads.len()).max().unwrap_or(0);
-    for cores in domain.cores.chunks(((WIDTH - MARGIN) / width).max(1)) {
+    for cores in domain.cores.chunks(((page_width() - MARGIN) / width).max(1)) {
         for thread in 0..threads {
             let cells: String = cores
                 .iter()
