@@ -71,6 +71,9 @@ fn pictures_are_whole_and_hold_nothing_from_outside() {
         scene.write("host.txt", &text);
         let svg = scene.run("inspect --topology=svg --host host.txt").stdout;
         assert_balanced(&svg, &name);
+        // What is drawn later covers what was drawn before: no line crosses out a caption.
+        let (lines_end, captions_begin) = (svg.rfind("<path").unwrap_or(0), svg.find("<text").unwrap());
+        assert!(lines_end < captions_begin, "{name}: a line is drawn over captions");
         let outside = svg.replace("http://www.w3.org/2000/svg", "");
         for word in ["http", "href", "url(", "<script", "<image"] {
             assert!(!outside.contains(word), "{name}: {word}");
@@ -99,4 +102,14 @@ fn assert_balanced(svg: &str, name: &str) {
         }
     }
     assert!(open.is_empty(), "{name}: {open:?}");
+}
+
+/// The picture in the README is one that the program draws.
+#[test]
+fn the_readmes_picture_is_drawn_by_the_program() {
+    let scene = Scene::new();
+    let (_, text) = captured().find(|(name, _)| name == "aws-c5n.xlarge-nitro-6.1").unwrap();
+    scene.write("host.txt", text);
+    let picture = expect_test::expect_file![format!("{}/../../docs/topology.svg", env!("CARGO_MANIFEST_DIR"))];
+    picture.assert_eq(&scene.run("inspect --topology=svg --host host.txt").stdout);
 }

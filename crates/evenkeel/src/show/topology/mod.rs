@@ -67,7 +67,7 @@ struct Served<'a> {
 /// Who serves an interrupt.
 enum By<'a> {
     Cpu(usize),
-    /// The kernel tells only which CPUs may.
+    /// The kernel reports only which CPUs may.
     AnyOf(&'a CpuSet),
     Unknown,
 }

@@ -27,17 +27,22 @@ const LINES_MAX: usize = 8;
 const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00"];
 
 const STYLE: &str = "
-text { font: 13px system-ui, sans-serif; fill: #1a1a1a }
+text { font: 13px system-ui, sans-serif; fill: #1a1a1a; pointer-events: none }
 .title { font-weight: 600; font-size: 15px } .name { font-weight: 600 } .dim { fill: #555 } .small { font-size: 11px }
 .number, .irq { text-anchor: middle; font-variant-numeric: tabular-nums } .irq { font-size: 10px; fill: #7a3300 }
 .region { fill: #f4f4f2; stroke: #999 } .domain { fill: #e7eaf0; stroke: #b8c0cf } .core { fill: #fff; stroke: #8a94a6 }
 .cpu { fill: #dfe9f5 } .serves { fill: #ffd9a8; stroke: #d55e00 } .off { fill: #ddd; opacity: .6 }
+.name, .small { paint-order: stroke; stroke: #fff; stroke-width: 3px }
 .queue { fill: #fff } path { fill: none; stroke-width: 1.5; opacity: .55 }
 ";
 
 /// A picture under construction, and where its CPUs are.
 struct Picture {
     shapes: Vec<Markup>,
+    /// From interrupts to their CPUs: over the shapes, which would hide them.
+    lines: Vec<Markup>,
+    /// Over the lines, which would cross them out.
+    captions: Vec<Markup>,
     /// The middle of the lower edge of each CPU's cell.
     cpus: BTreeMap<usize, (usize, usize)>,
     width: usize,
@@ -46,7 +51,14 @@ struct Picture {
 
 pub(crate) fn draw(facts: &Facts) -> String {
     let topology = Topology::of(facts);
-    let mut picture = Picture { shapes: Vec::new(), cpus: BTreeMap::new(), width: width(&topology), y: MARGIN };
+    let mut picture = Picture {
+        shapes: Vec::new(),
+        lines: Vec::new(),
+        captions: Vec::new(),
+        cpus: BTreeMap::new(),
+        width: width(&topology),
+        y: MARGIN,
+    };
     picture.line_of_text("title", &topology.title);
     if !topology.core_caches.is_empty() {
         picture.line_of_text("dim", &format!("each core: {}", topology.core_caches));
@@ -90,7 +102,7 @@ impl Picture {
     }
 
     fn text(&mut self, at: (usize, usize), class: &str, text: &str) {
-        self.shapes.push(words(at, class, text));
+        self.captions.push(words(at, class, text));
     }
 
     fn rect(&mut self, at: (usize, usize), size: (usize, usize), class: &str) {
@@ -155,10 +167,10 @@ impl Picture {
                 g {
                     title { "CPU " (thread.cpu) ", thread " (letter(at)) (says) }
                     (area((x, y), (CELL_WIDTH, CELL_HEIGHT), class))
-                    (words((x + CELL_WIDTH / 2, y + 15), "number", &name))
-                    (words((x + CELL_WIDTH / 2, y + 28), "irq", &irqs))
                 }
             });
+            self.captions.push(words((x + CELL_WIDTH / 2, y + 15), "number", &name));
+            self.captions.push(words((x + CELL_WIDTH / 2, y + 28), "irq", &irqs));
             self.cpus.insert(thread.cpu, (x + CELL_WIDTH / 2, y + CELL_HEIGHT));
         }
     }
@@ -170,7 +182,6 @@ impl Picture {
             self.line_of_text("dim", &format!("{steered} by RPS"));
         }
         let columns = ((self.width - 2 * MARGIN) / (QUEUE_WIDTH + GAP)).max(1);
-        let mut lines = Vec::new();
         for (at, served) in nic.irqs.iter().enumerate() {
             let x = MARGIN + at % columns * (QUEUE_WIDTH + GAP);
             let y = self.y + GAP + at / columns * (2 * LINE + 2 * GAP);
@@ -184,20 +195,19 @@ impl Picture {
                 g {
                     title { (plain(&served.irq.name)) " by " (by) }
                     rect.queue x=(x) y=(y) width=(QUEUE_WIDTH) height=(2 * LINE) rx="4" stroke=(colour) {}
-                    (words((x + GAP, y + LINE - 4), "small", &shortened(&served.irq.name)))
-                    (words((x + GAP, y + 2 * LINE - 6), "small", &shortened(&number)))
                 }
             });
+            self.captions.push(words((x + GAP, y + LINE - 4), "small", &shortened(&served.irq.name)));
+            self.captions.push(words((x + GAP, y + 2 * LINE - 6), "small", &shortened(&number)));
             if nic.irqs.len() <= LINES_MAX
                 && let By::Cpu(cpu) = served.by
                 && let Some((to_x, to_y)) = self.cpus.get(&cpu)
             {
                 let (from_x, bend) = (x + QUEUE_WIDTH / 2, (y - to_y) / 2);
                 let curve = format!("M{from_x} {y} C{from_x} {} {to_x} {} {to_x} {to_y}", y - bend, to_y + bend);
-                lines.push(html! { path d=(curve) stroke=(colour) {} });
+                self.lines.push(html! { path d=(curve) stroke=(colour) {} });
             }
         }
-        self.shapes.append(&mut lines);
         self.y += nic.irqs.len().div_ceil(columns) * (2 * LINE + 2 * GAP);
     }
 
@@ -209,7 +219,7 @@ impl Picture {
                 style { (PreEscaped(STYLE)) }
                 rect width=(width) height=(height) fill="#fff" {}
                 // A line each, for those who read the file.
-                @for shape in &self.shapes { "\n" (shape) }
+                @for shape in self.shapes.iter().chain(&self.lines).chain(&self.captions) { "\n" (shape) }
             }
         };
         picture.into_string() + "\n"
