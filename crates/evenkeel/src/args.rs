@@ -1,17 +1,18 @@
 //! What several command lines have in common. A command's own arguments stand in its file.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use evenkeel_host::{AdviceContext, Goal, Server};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use evenkeel_host::{AdviceContext, Goal, Server, knobs};
 
-/// How answers look.
+/// How answers are printed.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(crate) struct Looks {
-    /// Answer with one JSON object on standard output, errors included
+pub(crate) struct OutputOptions {
+    /// Print one JSON object on standard output, errors included
     #[arg(long, global = true, display_order = 90)]
     pub(crate) json: bool,
     /// When to use colours; auto: on a terminal, unless NO_COLOR is set
@@ -42,7 +43,7 @@ pub(crate) struct HostArgs {
 /// Whether to ask the cloud about this machine.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct MetadataArgs {
-    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most), which some tell in no other way
+    /// Ask the cloud for the instance type (EC2, Google Cloud, Azure; 100 ms at most); on some it is found in no other way
     #[arg(long, conflicts_with_all = ["host", "root"])]
     pub(crate) metadata: bool,
 }
@@ -69,6 +70,39 @@ fn goals() -> impl TypedValueParser<Value = Goal> {
     PossibleValuesParser::new(["latency", "throughput", "density"]).try_map(|name| name.parse::<Goal>())
 }
 
+/// Any text, which shells complete to these values. What is wrong with it is said where it is read, with the nearest value.
+#[derive(Clone, Debug)]
+pub(crate) struct Completed(pub(crate) fn() -> Vec<PossibleValue>);
+
+impl TypedValueParser for Completed {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0().into_iter()))
+    }
+}
+
+/// Every knob.
+pub(crate) fn knob_ids() -> Vec<PossibleValue> {
+    knobs::ALL.iter().map(|knob| PossibleValue::new(knob.id).help(knob.title)).collect()
+}
+
+/// Every knob with the `=` before its value.
+pub(crate) fn settings() -> Vec<PossibleValue> {
+    static TEXTS: LazyLock<Vec<String>> =
+        LazyLock::new(|| knobs::ALL.iter().map(|knob| format!("{}=", knob.id)).collect());
+    TEXTS.iter().zip(knobs::ALL).map(|(text, knob)| PossibleValue::new(text.as_str()).help(knob.title)).collect()
+}
+
 /// Where the journal is.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct StateArgs {
@@ -77,21 +111,21 @@ pub(crate) struct StateArgs {
     pub(crate) state: Option<PathBuf>,
 }
 
-impl Looks {
-    /// The looks that are asked for by arguments which as a whole can't be parsed, so that the error has them too.
-    pub(crate) fn of(arguments: impl Iterator<Item = OsString>) -> Looks {
-        let mut looks = Looks::default();
+impl OutputOptions {
+    /// The options that a line names which as a whole cannot be parsed, so that its error is printed as it asks.
+    pub(crate) fn of(arguments: impl Iterator<Item = OsString>) -> OutputOptions {
+        let mut output = OutputOptions::default();
         let mut wants_color = false;
         for argument in arguments.take_while(|argument| argument != "--") {
             let argument = argument.to_string_lossy();
-            looks.json |= argument == "--json";
+            output.json |= argument == "--json";
             let color = if wants_color { Some(&*argument) } else { argument.strip_prefix("--color=") };
             if let Some(color) = color.and_then(|color| Color::from_str(color, false).ok()) {
-                looks.color = color;
+                output.color = color;
             }
             wants_color = argument == "--color";
         }
-        looks
+        output
     }
 }
 
@@ -102,8 +136,8 @@ mod tests {
     #[test]
     fn looks_are_found_in_arguments_that_make_no_sense() {
         let of = |line: &str| {
-            let looks = Looks::of(line.split(' ').map(OsString::from));
-            (looks.json, looks.color)
+            let output = OutputOptions::of(line.split(' ').map(OsString::from));
+            (output.json, output.color)
         };
         assert_eq!(of("evenkeel frobnicate --json"), (true, Color::Auto));
         assert_eq!(of("evenkeel --color never x --color=always"), (false, Color::Always));

@@ -3,34 +3,36 @@
 
 use std::ffi::OsString;
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory, FromArgMatches, Parser};
 
-use crate::args::Looks;
+use crate::args::OutputOptions;
 use crate::commands;
 use crate::exit;
 use crate::failure::Failure;
 use crate::shell::word;
+use crate::wrong_use;
 
 /// Keeps latency-sensitive servers steady on rented Linux machines
 ///
-/// Tells what a cloud machine really is, says which settings would suit the server that runs on it and why, proves each
-/// one on your own server, and puts everything back when asked.
+/// Shows what this machine is, lists the settings worth changing and why, measures on your own server whether each one helps, and
+/// undoes every change when asked. Begin with `evenkeel inspect` and `evenkeel audit`: both only read.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = exit::table(), arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(crate) looks: Looks,
+    pub(crate) output: OutputOptions,
     #[command(subcommand)]
     pub(crate) command: commands::Command,
 }
 
 /// Why there is nothing to run.
 pub(crate) enum Refused {
-    /// What the parser says, `--help` included.
-    Parser(clap::Error),
-    /// It is typed in another way now.
-    Respelled(Failure),
+    /// The help or version that was asked for, or the help that answers a command line without a command.
+    Help(clap::Error),
+    /// The line is no command line of today.
+    WrongUse(Failure),
 }
 
 /// An option that was a mode of a command, and the subcommand that it is now. What stood behind it stands behind that.
@@ -68,15 +70,20 @@ pub(crate) fn read() -> Result<Args, Refused> {
         Ok(matches) => matches,
         Err(error) => {
             return Err(match old_spelling(&line) {
-                Some(failure) => Refused::Respelled(failure),
-                None => Refused::Parser(error),
+                Some(failure) => Refused::WrongUse(failure),
+                None => refused(error, &line),
             });
         }
     };
     if let Some(failure) = options_before_subcommand(&matches) {
-        return Err(Refused::Respelled(failure));
+        return Err(Refused::WrongUse(failure));
     }
-    Args::from_arg_matches_mut(&mut matches).map_err(|error| Refused::Parser(error.format(&mut Args::command())))
+    Args::from_arg_matches_mut(&mut matches).map_err(|error| refused(error.format(&mut Args::command()), &line))
+}
+
+fn refused(error: clap::Error, line: &[OsString]) -> Refused {
+    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help { Refused::Help(error) } else { Refused::WrongUse(wrong_use::failure(&error, &built(), line)) }
 }
 
 /// What a unit of a trial over boots calls that an older version installed, as today's call it: nobody reads an answer there.
@@ -143,11 +150,7 @@ fn options_before_subcommand(matches: &ArgMatches) -> Option<Failure> {
 }
 
 fn respelled(what: &str, command: &str, path: &[&str], words: &Words) -> Failure {
-    Failure::text(exit::WRONG_USE, "read the arguments", what).hint(format!(
-        "type: evenkeel {command} {}{}",
-        path.join(" "),
-        words.text()
-    ))
+    Failure::wrong_use(what.to_owned()).hint(format!("type: evenkeel {command} {}{}", path.join(" "), words.text()))
 }
 
 /// All commands, with what each has from those above it.

@@ -10,36 +10,36 @@ pub(crate) struct Exit {
 }
 
 /// Nothing to object to.
-pub(crate) const WELL: Exit = Exit { code: 0, meaning: "all well" };
+pub(crate) const WELL: Exit = Exit { code: 0, meaning: "success" };
 
 /// A question was asked and the answer is no.
 pub(crate) const NO: Exit =
-    Exit { code: 1, meaning: "the answer is no: drift, findings at or over the asked level, a verdict of worse" };
+    Exit { code: 1, meaning: "the answer is no: drift, findings at the --fail-on level, or a verdict of worse" };
 
 /// The arguments, or a file that they name, can't be meant.
 pub(crate) const WRONG_USE: Exit =
-    Exit { code: 2, meaning: "wrong use: unknown knob, value out of range, unreadable file" };
+    Exit { code: 2, meaning: "wrong use: an unknown option or knob, a value out of range, a file that cannot be read" };
 
 /// The kernel says that this user may not.
-pub(crate) const NOT_ALLOWED: Exit = Exit { code: 3, meaning: "not enough rights" };
+pub(crate) const NOT_ALLOWED: Exit = Exit { code: 3, meaning: "permission denied: most often it needs root" };
 
 /// Rights would not help: this machine does not let it be done.
-pub(crate) const NOT_POSSIBLE: Exit = Exit { code: 4, meaning: "not possible here" };
+pub(crate) const NOT_POSSIBLE: Exit = Exit { code: 4, meaning: "this machine cannot do it, with or without root" };
 
 /// The machine is as it was before.
-pub(crate) const UNDONE: Exit = Exit { code: 5, meaning: "failed half-way, and undone" };
+pub(crate) const UNDONE: Exit = Exit { code: 5, meaning: "a change failed half-way, and all of it was undone" };
 
 /// The machine is neither as it was nor as it was wanted.
 pub(crate) const NOT_UNDONE: Exit =
-    Exit { code: 6, meaning: "failed, and not all could be undone: the output says what" };
+    Exit { code: 6, meaning: "a change failed, and part of it could not be undone: the output lists what" };
 
 /// Nothing is wrong, and nothing more can be done before that.
 pub(crate) const PENDING: Exit =
-    Exit { code: 7, meaning: "what can be in force is; the rest waits for a reboot, or for the server's restart" };
+    Exit { code: 7, meaning: "active as far as it can be now; the rest needs a reboot or a restart of the server" };
 
 /// The user ended it; everything is as it was, and what was measured until then is reported.
 pub(crate) const STOPPED: Exit =
-    Exit { code: 8, meaning: "stopped by a signal before there was an answer: what was measured is reported" };
+    Exit { code: 8, meaning: "stopped by a signal before the end; what was measured until then is reported" };
 
 /// Every outcome, by code.
 pub(crate) const ALL: [Exit; 9] =

@@ -62,7 +62,7 @@ pub(crate) fn tell_of_signals(out: &Out, state: &StateArgs) {
         // Waits for as long as the program runs.
         std::thread::spawn(move || {
             if heard.read_exact(&mut [0]).is_ok() {
-                out.aside(&format!(
+                out.warn(&format!(
                     "it ends after this window, or at once before the first one, and puts everything back; to be ended again \
                      ends it at once, and then {revert} puts everything back\n"
                 ));
@@ -83,7 +83,7 @@ pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
 /// Shows other trials on this machine that one has begun, and tells at once which ones run already.
 pub(crate) fn beside(out: &Out, command: &str) -> Arc<ConcurrentTrials> {
     let beside = ConcurrentTrials::begin(command);
-    beside.news().iter().for_each(|words| out.aside(&format!("{words}\n")));
+    beside.news().iter().for_each(|words| out.warn(&format!("{words}\n")));
     Arc::new(beside)
 }
 

@@ -19,8 +19,10 @@ pub(crate) type Outcome = Result<Exit, Failure>;
 pub(crate) struct Failure {
     /// The outcome that the shell sees.
     pub(crate) exit: Exit,
-    /// What failed, with where and why; reads well after "failed to".
+    /// What failed, with where and why; reads well after `begins`.
     pub(crate) error: anyhow::Error,
+    /// What the message begins with: "failed to ", or nothing where the error is a sentence.
+    pub(crate) begins: &'static str,
     /// What to do about it.
     pub(crate) hint: Option<String>,
     /// What became of the machine until then, where something did.
@@ -36,12 +38,17 @@ pub(crate) struct Aftermath {
 
 impl Failure {
     pub(crate) fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
-        Failure { exit, error: error.into(), hint: None, aftermath: None }
+        Failure { exit, error: error.into(), begins: "failed to ", hint: None, aftermath: None }
     }
 
     /// A failure that is told by what was tried and a cause that is only text.
     pub(crate) fn text(exit: Exit, tried: impl Display, cause: impl Display) -> Failure {
         Failure::new(exit, anyhow!("{tried}: {cause}"))
+    }
+
+    /// Arguments that the program does not take, in a sentence.
+    pub(crate) fn wrong_use(sentence: String) -> Failure {
+        Failure { begins: "", ..Failure::new(exit::WRONG_USE, anyhow!(sentence)) }
     }
 
     /// What the kernel said to something done to a file: a denial asks for more rights, anything else is `otherwise`.
@@ -65,9 +72,9 @@ impl Failure {
         Failure { exit: exit::NOT_UNDONE, ..self }.hint(format!("the change is made all the same; undo it: {undo}"))
     }
 
-    /// The whole message, from "failed to" on, on one line.
+    /// The whole message on one line.
     pub(crate) fn message(&self) -> String {
-        format!("failed to {:#}", self.error)
+        format!("{}{:#}", self.begins, self.error)
     }
 }
 

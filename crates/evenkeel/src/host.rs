@@ -22,7 +22,10 @@ impl HostArgs {
             };
         }
         match &self.root {
-            Some(dir) => Root::mounted(dir).map_err(|error| Failure::new(exit_of(error.errno, exit::WRONG_USE), error)),
+            Some(dir) => Root::mounted(dir).map_err(|error| {
+                Failure::new(exit_of(error.errno, exit::WRONG_USE), error)
+                    .hint("name the folder where the root file system is mounted or unpacked, such as /host")
+            }),
             None => Ok(Root::live()),
         }
     }

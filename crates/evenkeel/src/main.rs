@@ -25,6 +25,7 @@ mod times;
 mod waivers;
 mod workload_args;
 mod workload_settings;
+mod wrong_use;
 
 use std::process::ExitCode;
 
@@ -33,17 +34,17 @@ use crate::failure::Failure;
 use crate::show::Out;
 
 fn main() -> ExitCode {
-    let before_parsing = args::Looks::of(std::env::args_os());
+    let before_parsing = args::OutputOptions::of(std::env::args_os());
     let exit = match command_line::read() {
         Ok(args) => {
-            let out = Out::new(args.looks);
+            let out = Out::new(args.output);
             match refuse_borrowed_rights().and_then(|()| args.command.run(&out)) {
                 Ok(exit) => exit,
                 Err(failure) => out.failure(&failure),
             }
         }
-        Err(Refused::Parser(error)) => Out::new(before_parsing).refusal_of_arguments(&error),
-        Err(Refused::Respelled(failure)) => Out::new(before_parsing).failure(&failure),
+        Err(Refused::Help(help)) => Out::new(before_parsing).help(&help),
+        Err(Refused::WrongUse(failure)) => Out::new(before_parsing).failure(&failure),
     };
     ExitCode::from(exit.code)
 }

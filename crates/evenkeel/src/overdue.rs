@@ -23,7 +23,7 @@ pub(crate) fn settle(root: &Root, state: &StateArgs, out: &Out) -> Vec<PutBack> 
     for id in evenkeel_change::overdue(root, journal.log()) {
         let seconds = journal.log().seconds_to_confirm(id).unwrap_or_default();
         if let Ok(Some(report)) = expire(root, &writer, &mut journal, id) {
-            out.aside_page(&show::change::expired(id, seconds, &report));
+            out.warn_page(&show::change::expired(id, seconds, &report));
             undone.extend(report.transactions);
         }
     }

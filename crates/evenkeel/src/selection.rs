@@ -8,7 +8,7 @@ use evenkeel_change::{Cannot, Log, MAX_PLAN_BYTES, PlanFile, PlanFileError, Serv
 use evenkeel_host::{Action, Advice, Facts, Knob, Setting, SettingError, State as Advised, advise, knobs};
 use evenkeel_hostfs::{Root, RootKind, user_file};
 
-use crate::args::GoalArgs;
+use crate::args::{Completed, GoalArgs, settings};
 use crate::exit;
 use crate::failure::Failure;
 
@@ -19,7 +19,7 @@ const TITLE_CHARS_MAX: usize = 200;
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Selection {
     /// What to set, KNOB@PLACE=VALUE for one queue or interrupt alone; or the file of one plan, as `evenkeel plan` writes it
-    #[arg(value_name = "KNOB=VALUE|PLAN", conflicts_with = "advised")]
+    #[arg(value_name = "KNOB=VALUE|PLAN", conflicts_with = "advised", value_parser = Completed(settings), hide_possible_values = true)]
     what: Vec<String>,
     /// Set all that `evenkeel audit` advises
     #[arg(long)]
@@ -55,7 +55,7 @@ impl Selection {
         Selection { what, unit, ..Selection::default() }
     }
 
-    /// The plan for the machine at `root`, of which `log` tells what was done before.
+    /// The plan for the machine at `root`, whose earlier changes are in `log`.
     pub(crate) fn plan(&self, root: &Root, facts: &Facts, log: &Log, term: Term) -> Result<Selected, Failure> {
         let Some(file) = self.file() else {
             let settings = self.settings(facts)?;
@@ -89,17 +89,18 @@ impl Selection {
             PlanFile::of_image(root, facts, &settings, &title, &context, &before)
         } else {
             let lasting = (term == Term::Lasting).then_some((&context, before.as_slice()));
-            PlanFile::of(root, facts, &settings, &title, lasting)
-                .map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?
+            PlanFile::of(root, facts, &settings, &title, lasting).map_err(|error| {
+                Failure::new(exit::NOT_POSSIBLE, error).hint("`evenkeel inspect --all` shows queues and interrupts")
+            })?
         };
         refuse_twice(&plan)?;
         Ok(Selected { plan, stale: None, given: None })
     }
 
-    /// The plan's file, where one was named: settings have a `=`, or are no setting.
+    /// The plan's file, where one was named.
     fn file(&self) -> Option<&Path> {
         match self.what.as_slice() {
-            [one] if !one.contains('=') && Path::new(one).exists() => Some(Path::new(one)),
+            [one] if is_file(one) => Some(Path::new(one)),
             _ => None,
         }
     }
@@ -111,12 +112,17 @@ impl Selection {
             return Err(Failure::text(exit::WRONG_USE, "plan the change", "nothing was named to set").hint(hint));
         }
         let settings: Result<Vec<Setting>, SettingError> = if self.advised {
-            let advice = advise(facts, &self.goal.context()).into_iter();
+            let advice = self.advice(facts).into_iter();
             advice.filter(|advice| advice.state == Advised::Set).filter_map(setting_of).collect()
         } else {
             self.what.iter().map(|text| Setting::parse(text)).collect()
         };
-        settings.map_err(|error| Failure::text(exit::WRONG_USE, "plan the change", error))
+        settings.map_err(wrong_setting)
+    }
+
+    /// What the audit says of this machine, for the goal of this selection.
+    pub(crate) fn advice(&self, facts: &Facts) -> Vec<Advice> {
+        advise(facts, &self.goal.context())
     }
 
     fn title(&self, settings: &[Setting]) -> String {
@@ -126,6 +132,29 @@ impl Selection {
         let settings: Vec<String> = settings.iter().map(Setting::to_string).collect();
         settings.join(" ").chars().take(TITLE_CHARS_MAX).collect()
     }
+}
+
+/// Whether a word names a file: it exists, or can't be a setting that lost its value, which has no slash before an `@` and no extension.
+fn is_file(word: &str) -> bool {
+    let path = Path::new(word);
+    let is_path = || !word.contains('@') && (word.contains('/') || path.extension().is_some_and(|end| end == "json"));
+    !word.contains('=') && (path.exists() || is_path())
+}
+
+fn wrong_setting(error: SettingError) -> Failure {
+    let hint = match &error {
+        SettingError::NoValue { text } => match knobs::find(text.split('@').next().unwrap_or(text)) {
+            Ok(knob) => format!("write {text}=VALUE; `evenkeel explain {}` shows the values it takes", knob.id),
+            Err(_) => {
+                "`evenkeel explain` lists the knobs; a plan's file ends in .json or has a / in its path".to_owned()
+            }
+        },
+        SettingError::BadValue { knob, .. } => format!("`evenkeel explain {knob}` shows what each value does"),
+        SettingError::UnknownKnob { .. } => {
+            "write KNOB=VALUE; `evenkeel explain KNOB` shows the values that it takes".to_owned()
+        }
+    };
+    Failure::text(exit::WRONG_USE, "plan the change", error).hint(hint)
 }
 
 struct Wanted {
@@ -142,13 +171,19 @@ fn setting_of(advice: Advice) -> Option<Result<Setting, SettingError>> {
 }
 
 fn read_plan(file: &Path) -> Result<PlanFile, Failure> {
-    let tried = || format!("read the plan {}", file.display());
-    let text =
-        user_file::read_text(file, MAX_PLAN_BYTES as u64).map_err(|error| Failure::user_file(tried(), &error))?;
-    PlanFile::parse(&text).map_err(|error| {
-        Failure::text(exit::WRONG_USE, file.display(), error)
-            .hint("`evenkeel plan --output FILE KNOB=VALUE` writes a plan")
-    })
+    let hint = "`evenkeel plan --output FILE KNOB=VALUE` writes a plan";
+    let tried = format!("read the plan {}", file.display());
+    let text = user_file::read_text(file, MAX_PLAN_BYTES as u64)
+        .map_err(|error| Failure::user_file(&tried, &error).hint(hint))?;
+    let no_plan = |why: String| Failure::text(exit::WRONG_USE, &tried, why).hint(hint);
+    if text.trim().is_empty() {
+        return Err(no_plan("the file is empty".to_owned()));
+    }
+    if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        let (line, column) = (error.line(), error.column());
+        return Err(no_plan(format!("the file is not JSON, or is cut short: see line {line}, column {column}")));
+    }
+    PlanFile::parse(&text).map_err(|error| no_plan(error.cause()))
 }
 
 /// Where this program stands, for units that call it: only where it stays when we are gone, and not in somebody's build.
@@ -177,7 +212,7 @@ fn refuse_twice(plan: &PlanFile) -> Result<(), Failure> {
 
 impl Selection {
     /// Refuses what no change to this machine brings about. Among advised settings it is passed over; but who asks for one by name
-    /// should not be told that all is well.
+    /// should not get the exit code of success.
     pub(crate) fn refuse_what_can_not_be(&self, plan: &PlanFile) -> Result<(), Failure> {
         if self.advised { Ok(()) } else { refuse_what_can_not_be(plan) }
     }

@@ -19,7 +19,7 @@ pub(crate) const DEFAULT_FILE: &str = "/etc/evenkeel/waivers.toml";
 /// Far over what anybody writes by hand.
 const BYTES_MAX: u64 = 1 << 20;
 
-const HINT: &str = "a waiver is a [[waiver]] with id = \"…\" as `evenkeel audit --json` tells it (or knob = \"…\" for all of a \
+const HINT: &str = "a waiver is a [[waiver]] with id = \"…\" as `evenkeel audit --json` prints it (or knob = \"…\" for all of a \
                     knob), reason = \"…\", and expires = YYYY-MM-DD";
 
 /// The waivers in one file.
@@ -78,7 +78,7 @@ impl Waivers {
     /// The waivers in a file that was named.
     pub(crate) fn read(file: &Path) -> Result<Waivers, Failure> {
         let tried = || format!("read the waivers {}", file.display());
-        let bytes = user_file::read(file, BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error))?;
+        let bytes = user_file::read(file, BYTES_MAX).map_err(|error| Failure::user_file(tried(), &error).hint(HINT))?;
         let text = String::from_utf8(bytes)
             .map_err(|error| Failure::text(exit::WRONG_USE, tried(), error.utf8_error()).hint(HINT))?;
         match parse(&text) {
@@ -129,7 +129,7 @@ impl Waiver {
             return Some(error.to_string());
         }
         if !advice.iter().any(|advice| self.is_of(advice)) {
-            return Some(format!("this machine has no finding {name:?}: `evenkeel audit --json` tells the ids"));
+            return Some(format!("this machine has no finding {name:?}: `evenkeel audit --json` lists the ids"));
         }
         (self.expires < today).then(|| {
             format!("the waiver of {name} expired on {} and hides nothing any more ({})", self.expires, self.reason)
@@ -191,14 +191,14 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Expect) {
-        let told = match parse(text) {
+        let shown = match parse(text) {
             Ok(waivers) => waivers
                 .iter()
                 .map(|waiver| format!("{} {:?} until {}: {}\n", waiver.line, waiver.of, waiver.expires, waiver.reason))
                 .collect(),
             Err(Mistake { line, what }) => format!("line {line}: {what}\n"),
         };
-        expected.assert_eq(&told);
+        expected.assert_eq(&shown);
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
         let facts = Facts::probe(&Root::captured(Capture::parse(text).unwrap()));
         let advice = advise(&facts, &Goal::Latency.into());
         let waiver = |of: &str, expires: &str| format!("[[waiver]]\n{of}\nreason = 'we know'\nexpires = {expires}\n");
-        let told = |text: &str, today: &str| {
+        let shown = |text: &str, today: &str| {
             let waivers = Waivers { file: "w.toml".into(), waivers: parse(text).unwrap() };
             let (waived, warnings) = waivers.judge(&advice, today.parse().unwrap());
             let waived = advice.iter().zip(waived).filter(|(_, waiver)| waiver.is_some());
@@ -324,7 +324,7 @@ mod tests {
             ("misspelt", waiver("id = 'vm.swapiness'", "2028-01-01"), "2027-04-01"),
             ("of another machine", waiver("id = 'net.rps_cpus@eth9/rx-0'", "2028-01-01"), "2027-04-01"),
         ];
-        let told = table.map(|(name, text, today)| format!("{name}: {}\n", told(&text, today))).concat();
+        let shown = table.map(|(name, text, today)| format!("{name}: {}\n", shown(&text, today))).concat();
         expect![[r#"
             its last day: waived ["thp.enabled"]
             the day after: waived []
@@ -335,7 +335,7 @@ mod tests {
             misspelt: waived []
               w.toml line 1: unknown knob "vm.swapiness": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
             of another machine: waived []
-              w.toml line 1: this machine has no finding "net.rps_cpus@eth9/rx-0": `evenkeel audit --json` tells the ids
-        "#]].assert_eq(&told);
+              w.toml line 1: this machine has no finding "net.rps_cpus@eth9/rx-0": `evenkeel audit --json` lists the ids
+        "#]].assert_eq(&shown);
     }
 }

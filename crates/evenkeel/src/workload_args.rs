@@ -5,10 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use evenkeel_workload::command::Command;
 use evenkeel_workload::{Entry, Options, Placement, Settable, SimulatedMachine, Workload, WorkloadError};
 use serde::Serialize;
 
+use crate::args::Completed;
 use crate::command_args::CommandArgs;
 use crate::commands::guard::{Guard, Undo};
 use crate::exit;
@@ -23,12 +25,17 @@ const COMMAND: &str = "command";
 /// The machine of the simulated workload. A run of the program simulates one, however often the workload starts anew.
 static SIMULATED: OnceLock<SimulatedMachine> = OnceLock::new();
 
+/// The names of the built-in workloads.
+fn names() -> Vec<PossibleValue> {
+    evenkeel_workload::ALL.iter().map(|entry| PossibleValue::new(entry.name).help(entry.title)).collect()
+}
+
 /// Which server, under which load.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Workload")]
 pub(crate) struct WorkloadArgs {
     /// A built-in server; `prove workloads` lists them [default: arena]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = Completed(names), hide_possible_values = true)]
     pub(crate) workload: Option<String>,
     /// Players or connections [default: the workload's own number]
     #[arg(long, value_name = "N", alias = "bots", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -20,26 +20,29 @@ use crate::selection::{Selected, Selection, Term};
 use crate::show::{self, Out};
 use crate::state;
 
-/// Change settings as one transaction, which `evenkeel revert` puts back
+/// Change settings as one transaction, which `evenkeel revert` undoes
 ///
-/// All of it comes about, or nothing stays: every value is read back, and if one did not take, those before it are put
-/// back. What undoes a change is on disk before the change.
-///
-/// With --host the machine is a captured one, held in memory: a rehearsal, which changes nothing else.
+/// evenkeel writes each old value to its journal, changes the setting, and reads it back. If one setting fails, it restores all
+/// of them. With --host it rehearses the change on a captured machine in memory, and changes nothing else.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel apply vm.swappiness=10
+  evenkeel apply --advised --plan-only         show what would change
+  evenkeel apply --advised --try 60            undo it unless `evenkeel confirm` follows within 60 s
+  evenkeel apply irq.affinity@24=0 --persist   one interrupt, and after each boot again")]
 pub(crate) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Make it outlive the next boot too: by files below /etc, which `revert` takes out again
+    /// Keep the settings after a reboot too, by files below /etc, which `revert` removes
     #[arg(long)]
     persist: bool,
-    /// Undo it by itself after SECONDS unless `evenkeel confirm` says that it may stay: for changes that may cut the line
+    /// Undo the change after SECONDS unless `evenkeel confirm` follows: for changes that may cut your connection
     #[arg(long = "try", value_name = "SECONDS", value_parser = try_seconds, conflicts_with_all = ["persist", "host"])]
     try_seconds: Option<u64>,
-    /// Record what does not come about and go on, rather than put everything back
+    /// Record a setting that fails and go on, rather than undo everything
     #[arg(long)]
     keep_going: bool,
-    /// Print what would be done, and change nothing
+    /// Show what would change, and change nothing
     #[arg(long)]
     plan_only: bool,
     #[command(flatten)]
@@ -83,18 +86,24 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let term = if args.persist { Term::Lasting } else { Term::Runtime };
     let Selected { plan, stale, .. } = args.selection.plan(&root, &facts, &log, term)?;
     if args.plan_only || (plan.steps.is_empty() && plan.persist.is_none()) {
-        out.answer(&Answer { plan: &plan, transaction: None }, || show::plan::page(&plan))?;
+        out.answer(&Answer { plan: &plan, transaction: None }, || {
+            show::plan::judged(&plan, &args.selection.advice(&facts))
+        })?;
         return Ok(exit::WELL);
     }
     args.selection.refuse_what_can_not_be(&plan)?;
     let is_done = plan.is_done(&root).map_err(|error| Failure::new(exit_of(error.errno, exit::NOT_POSSIBLE), error))?;
     if is_done {
-        let text = "Nothing to do: it is all so already.\n".to_owned();
+        let text = "Nothing to do: all values are set already.\n".to_owned();
         out.answer(&Answer { plan: &plan, transaction: None }, || text)?;
         return Ok(exit::WELL);
     }
     if let Some(stale) = stale {
         return Err(Failure::new(exit::NOT_POSSIBLE, stale).hint("`evenkeel diff PLAN` shows what it comes to now"));
+    }
+    let opinions = show::plan::opinions(&plan, &args.selection.advice(&facts));
+    if !args.selection.advised && !opinions.is_empty() {
+        out.status(&opinions);
     }
     let transaction = change(args, &root, &plan, out)?;
     if let Some(file) = &args.output {
@@ -147,7 +156,7 @@ fn change(args: &Args, root: &Root, plan: &PlanFile, out: &Out) -> Result<Transa
         ApplyError::HalfWay(half_way) => half_way_failure(*half_way),
     })?;
     if let Some(why) = without_timer {
-        out.aside(&format!("no timer of systemd stands behind the process that undoes it: systemd-run: {why}\n"));
+        out.warn(&format!("no timer of systemd stands behind the process that undoes it: systemd-run: {why}\n"));
     }
     Ok(done)
 }

@@ -15,11 +15,15 @@ use crate::show::advice::{Audit, Finding, WaiversView};
 use crate::show::{self, Out};
 use crate::waivers::{DEFAULT_FILE, Waivers};
 
-/// Say which settings would suit the server on this machine, and why
+/// List the settings that are worth changing on this machine
 ///
-/// What is worth setting comes first, by what has to happen before it counts: nothing, new sockets, a restart of the server, a
-/// reboot, or something done by hand; within each the largest expected effect first.
+/// Prints a short summary: the advised settings, the largest expected effect first. `--all` adds the reason, the risk and the
+/// commands for each, and all other knobs. Nothing is changed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel audit
+  evenkeel audit --all --goal throughput
+  evenkeel audit --fail-on set     exit code 1 if a setting is advised, for CI")]
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,
@@ -27,17 +31,20 @@ pub(crate) struct Args {
     metadata: MetadataArgs,
     #[command(flatten)]
     goal: GoalArgs,
-    /// End with exit code 1 if there are findings at or over LEVEL; waived ones do not count
+    /// Show every finding with its reason, its risk and the commands that prove and apply it
+    #[arg(long)]
+    all: bool,
+    /// Exit with code 1 if there are findings at LEVEL or above; waived ones do not count
     #[arg(long, value_enum, value_name = "LEVEL")]
     fail_on: Option<Level>,
-    /// Findings to live with, a TOML file: each waiver has id (or knob), reason, and expires = YYYY-MM-DD [default for this
+    /// A TOML file of findings to accept: each waiver has id (or knob), reason, and expires = YYYY-MM-DD [default for this
     /// machine: /etc/evenkeel/waivers.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     waivers: Option<PathBuf>,
-    /// Answer in Markdown: a table for each group
+    /// Print Markdown: a table for each group
     #[arg(long, conflicts_with_all = ["json", "sarif"])]
     md: bool,
-    /// Answer in SARIF 2.1.0, for what shows findings of many tools
+    /// Print SARIF 2.1.0, for viewers that collect the findings of many tools
     #[arg(long, conflicts_with = "json")]
     sarif: bool,
 }
@@ -73,7 +80,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     match (args.md, args.sarif) {
         (true, _) => out.text(&show::markdown::page(&audit))?,
         (_, true) => out.text(&show::sarif::log(&audit, &facts)?)?,
-        _ => out.answer(&audit, || show::advice::page(&audit, &facts))?,
+        _ => out.answer(&audit, || match args.all {
+            true => show::advice::page(&audit, &facts),
+            false => show::advice::summary(&audit),
+        })?,
     }
     let fails = |level: Level| audit.open().any(|finding| finding.advice.state <= level.state());
     Ok(if args.fail_on.is_some_and(fails) { exit::NO } else { exit::WELL })

@@ -11,8 +11,11 @@ use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
 
-/// Print this machine as one text, which other commands accept in its place (--host FILE)
+/// Save this machine as one text file, which other commands read with --host FILE
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel capture --output machine.txt
+  evenkeel audit --host machine.txt")]
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,
@@ -51,7 +54,7 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::io(exit::WRONG_USE, format_args!("write the capture {}", file.display()), &error))
 }
 
-/// Looks at what `apply` reads and no fact tells, so that it can be rehearsed on the capture.
+/// Reads the files that `apply` reads beside the facts, so that it can be rehearsed on the capture.
 fn look_where_plans_look(root: &Root, facts: &Facts) {
     for file in knobs::ALL.iter().flat_map(|knob| files_of(knob, facts)) {
         // Refused looks are remembered too, and that is all that is wanted of them.

@@ -12,10 +12,13 @@ use crate::overdue;
 use crate::show::Out;
 use crate::state;
 
-/// Keep what `apply --try` changed, which else undoes itself
+/// Keep a change of `apply --try`, which is undone otherwise
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel apply vm.swappiness=10 --try 60
+  evenkeel confirm")]
 pub(crate) struct Args {
-    /// The number of the transaction; without it, every one that waits
+    /// The number of the transaction, as `evenkeel history` lists it; without it, every waiting one
     transaction: Option<u64>,
     #[command(flatten)]
     state: StateArgs,

@@ -39,9 +39,9 @@ fn candidates() -> Vec<&'static Knob> {
     candidates
 }
 
-/// Inspect, audit, prove one knob on a real server under load, put everything back, write a report
+/// Show the whole way in two minutes: inspect, audit, prove one setting under load, undo it, write a report
 ///
-/// Takes about two minutes. Without root it proves a knob of the server's own process, and says which knobs it could not try.
+/// Without root it proves a setting of the server's own process, and lists the settings that it could not try.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Folder for report.html and report.json
@@ -73,9 +73,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let mut story = report::begin(format!("evenkeel demo --seed {seed}"), facts, advice);
     tell_machine(out, &story);
 
-    out.say(&format!("3. Starting a game server with {BOTS} players on loopback"));
+    out.status(&format!("3. Starting a game server with {BOTS} players on loopback"));
     let mut arena = experiment::start_arena(BOTS, seed)?;
-    out.say(&format!("   {}", arena.describe()));
+    out.status(&format!("   {}", arena.describe()));
     let ground = Ground { args, out, root: &root, seed, stop: &stop, beside: &beside };
     let told = prove(&ground, &mut story, &mut arena);
     arena.stop();
@@ -105,11 +105,11 @@ fn prove(ground: &Ground<'_>, story: &mut FullReport, arena: &mut Arena) -> Resu
     let (chosen, not_tried) = choose(&story.advice, process::is_root());
     for group in not_tried.chunk_by(|one, next| one.why == next.why) {
         let knobs: Vec<&str> = group.iter().map(|not_tried| not_tried.knob.as_str()).collect();
-        out.say(&format!("   not tried: {}: {}", knobs.join(", "), group[0].why));
+        out.status(&format!("   not tried: {}: {}", knobs.join(", "), group[0].why));
     }
     story.not_tried = not_tried;
     let Some(setting) = chosen else {
-        out.say("   No knob that can matter to this server applies here: there is nothing to prove.");
+        out.status("   No knob that can matter to this server applies here: there is nothing to prove.");
         return Ok(());
     };
     let arms = Arms::one(vec![setting]);
@@ -120,7 +120,7 @@ fn prove(ground: &Ground<'_>, story: &mut FullReport, arena: &mut Arena) -> Resu
     let seconds = design.planned().as_secs();
     for (number, control) in [(4, true), (5, false)] {
         let what = if control { "Control: the same setting against itself" } else { "Proving" };
-        out.say(&format!(
+        out.status(&format!(
             "{number}. {what}: {}, {} pairs of windows in random order, about {seconds} s",
             arms.settings[0], args.pairs
         ));
@@ -145,7 +145,7 @@ fn prove(ground: &Ground<'_>, story: &mut FullReport, arena: &mut Arena) -> Resu
             before: None,
         };
         for told in experiment.measure(arena)?.trials {
-            out.say(&format!("   {}: {}", told.report.verdict, told.sentence));
+            out.status(&format!("   {}: {}", told.report.verdict, told.sentence));
             story.trials.push(told);
         }
     }
@@ -196,14 +196,14 @@ fn tell_machine(out: &Out, story: &FullReport) {
         .hypervisor
         .known()
         .map_or("unknown hypervisor".to_owned(), |name| format!("{name:?}").to_lowercase());
-    out.say("1. This machine");
-    out.say(&format!("   {hypervisor}, kernel {}, CPUs {}", facts.kernel.release, facts.cpus.online));
-    out.say(&format!("   clock source {}, idle driver {}", facts.clock.current, facts.idle.driver));
+    out.status("1. This machine");
+    out.status(&format!("   {hypervisor}, kernel {}, CPUs {}", facts.kernel.release, facts.cpus.online));
+    out.status(&format!("   clock source {}, idle driver {}", facts.clock.current, facts.idle.driver));
     if experiment::is_cramped(facts) {
-        out.say("   With one CPU, server and players share it: expect wide intervals.");
+        out.status("   With one CPU, server and players share it: expect wide intervals.");
     }
     let count = |state| story.advice.iter().filter(|advice| advice.state == state).count();
-    out.say(&format!(
+    out.status(&format!(
         "2. Advice: {} to set, {} to keep, {} not applicable here (`evenkeel audit` tells why)",
         count(Advised::Set),
         count(Advised::Keep),
@@ -211,7 +211,7 @@ fn tell_machine(out: &Out, story: &FullReport) {
     ));
     for advice in story.advice.iter().filter(|advice| advice.state == Advised::Set) {
         let wanted = advice.wanted.as_deref().unwrap_or_default();
-        out.say(&format!("   {}={wanted}: {}", advice.knob, advice.reason));
+        out.status(&format!("   {}={wanted}: {}", advice.knob, advice.reason));
     }
 }
 
@@ -224,9 +224,9 @@ fn tell_end(out: &Out, story: &FullReport, [page, json]: &[PathBuf; 2], revert: 
         true => format!("6. Put back: all {} settings that were looked at read as before", story.settings.len()),
         false => "6. NOT put back:".to_owned(),
     };
-    out.say(&back);
+    out.status(&back);
     for kept in story.settings.iter().filter(|kept| kept.before != kept.after) {
-        out.say(&format!("   {}: {:?} before, {:?} now; run {revert}", kept.path, kept.before, kept.after));
+        out.status(&format!("   {}: {:?} before, {:?} now; run {revert}", kept.path, kept.before, kept.after));
     }
     out.answer_of_trial(story, || format!("Report: {} and {}\n", page.display(), json.display()))
 }

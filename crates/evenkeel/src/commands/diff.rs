@@ -14,10 +14,13 @@ use crate::show::{self, Out};
 
 /// Show what a plan would change on this machine; exit code 1 if it would change anything
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel diff plan.json
+  evenkeel diff vm.swappiness=10 --host machine.txt")]
 pub(crate) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// As if it had to outlive the next boot
+    /// Compare the files of `--persist` too
     #[arg(long)]
     persist: bool,
     #[command(flatten)]

@@ -1,21 +1,23 @@
 //! `explain`: everything known of one knob, and what is advised about it on this machine.
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use evenkeel_host::{Advice, Facts, Knob, advise, knobs};
 use serde::Serialize;
 
-use crate::args::{GoalArgs, HostArgs};
+use crate::args::{Completed, GoalArgs, HostArgs, knob_ids};
 use crate::exit;
 use crate::failure::{Failure, Outcome};
 use crate::readings::{self, Reading};
 use crate::show::knob::{Handling, KnobLine, KnobView, Known};
 use crate::show::{self, Out};
 
-/// Tell everything known of one knob, or list the knobs
+/// Explain one knob: what it does, its values, its risk, and the advice for this machine; or list the knobs
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel explain
+  evenkeel explain net.core.busy_poll")]
 pub(crate) struct Args {
     /// The knob's id, such as net.core.busy_poll; without it, the knobs are listed
-    #[arg(value_parser = KnobId, hide_possible_values = true)]
+    #[arg(value_parser = Completed(knob_ids), hide_possible_values = true)]
     knob: Option<String>,
     #[command(flatten)]
     host: HostArgs,
@@ -63,26 +65,4 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 
 fn advice_on(knob: &Knob, args: &Args, facts: &Facts) -> Vec<Advice> {
     advise(facts, &args.goal.context()).into_iter().filter(|advice| advice.knob == knob.id).collect()
-}
-
-/// Tells the shell which knobs there are, and takes any text: the refusal of an unknown one is ours, so that it names the
-/// nearest instead of all.
-#[derive(Clone, Debug)]
-struct KnobId;
-
-impl TypedValueParser for KnobId {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(knobs::ALL.iter().map(|knob| PossibleValue::new(knob.id).help(knob.title))))
-    }
 }

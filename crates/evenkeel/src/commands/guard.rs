@@ -1,5 +1,5 @@
 //! `guard`: the process that puts back what a command changes for as long as it runs, however that command ends. It holds the other end of
-//! a pipe: when the pipe closes, because the command is done or because it was killed, the guard undoes what it was told to.
+//! a pipe: when the pipe closes, because the command is done or because it was killed, the guard undoes the changes that it was given.
 //!
 //! One line each on its standard input, `restore PATH VALUE`, `remove-cgroup PATH` or `end-servers-of PID`; it answers `ok`, or `no` and why. The change
 //! itself is made by the command, and only after the guard has said `ok`. `forget PATH` takes a `restore` back: somebody else has set
@@ -51,7 +51,7 @@ pub(crate) enum Undo {
 }
 
 impl Undo {
-    /// The line that tells the guard.
+    /// The line for the guard.
     fn line(&self) -> String {
         match self {
             Undo::Restore { path, value } => format!("restore {} {value}\n", path.display()),
@@ -161,7 +161,7 @@ fn listen(input: impl BufRead, mut answers: impl Write) -> Vec<Undo> {
             Ok(()) => String::from_utf8_lossy(YES).into_owned(),
             Err(why) => format!("no: {why}\n"),
         };
-        // A parent that does not read any more is about to end, which the next read tells.
+        // A parent that does not read any more is about to end, which the next read shows.
         let _ = answers.write_all(answer.as_bytes()).and_then(|()| answers.flush());
     }
 }
@@ -179,7 +179,7 @@ fn take(line: &str, undos: &mut Vec<Undo>) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A guard at its post, seen from the command that it guards. What it was told is undone when this is dropped.
+/// A guard at its post, seen from the command that it guards. Its changes are undone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
@@ -250,8 +250,8 @@ impl Keeper for Guard {
     }
 
     fn forget(&mut self, path: &str) -> Result<(), MeterError> {
-        let told = self.tell(&format!("forget {path}\n"));
-        told.map_err(|failure| MeterError::not_possible("leave a value to others", format!("{:#}", failure.error)))
+        let sent = self.tell(&format!("forget {path}\n"));
+        sent.map_err(|failure| MeterError::not_possible("leave a value to others", format!("{:#}", failure.error)))
     }
 
     fn end(self: Box<Self>) -> Result<(), MeterError> {

@@ -10,8 +10,11 @@ use crate::overdue;
 use crate::show::change::JournalView;
 use crate::show::{self, Out};
 
-/// List what was done to this machine, and what became of it
+/// List the changes that evenkeel made to this machine, and whether each is still active
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel history
+  evenkeel history --json")]
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,

@@ -14,19 +14,22 @@ use crate::selection::{Selection, Term};
 use crate::show::{self, Out};
 use crate::state;
 
-/// Write what makes settings outlive a boot into an unbooted root file system
+/// Write settings into the root file system of a machine image
 ///
-/// For machine images: everything goes to files below ROOT/etc and ROOT/boot, with a journal in ROOT/var/lib/evenkeel, so that
-/// `evenkeel image --undo ROOT`, or `evenkeel revert` on a machine that was booted from it, takes it out again. Nothing outside
-/// ROOT is read or written, whatever symbolic links it holds. Commands that only run inside the image are printed.
+/// Writes files below ROOT/etc and ROOT/boot, with a journal in ROOT/var/lib/evenkeel. `evenkeel image --undo ROOT` removes them
+/// again, and so does `evenkeel revert` on a machine that booted the image. It reads and writes nothing outside ROOT, whatever
+/// symbolic links ROOT holds. It prints the commands that have to run inside the image.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel image /mnt/image vm.swappiness=10
+  evenkeel image --undo /mnt/image")]
 pub(crate) struct Args {
     /// The root directory of the image, mounted or unpacked
     #[arg(value_name = "ROOT")]
     image: PathBuf,
     #[command(flatten)]
     selection: Selection,
-    /// Take out again what was written
+    /// Remove again what was written
     #[arg(long)]
     undo: bool,
 }

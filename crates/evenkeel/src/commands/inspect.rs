@@ -11,18 +11,27 @@ use crate::failure::Outcome;
 use crate::overdue;
 use crate::show::{self, Out};
 
-/// Tell what this machine is: hypervisor, CPUs and siblings, NUMA, clock, idle, memory, network, limits
+/// Show what this machine is: hypervisor, CPUs, NUMA, clock, idle states, memory, network, limits
+///
+/// Prints a short summary. `--all` prints every fact with the reason where one is unknown. Nothing is changed.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel inspect
+  evenkeel inspect --topology=svg > machine.svg
+  evenkeel inspect --all --host capture.txt")]
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,
     #[command(flatten)]
     metadata: MetadataArgs,
+    /// Show every fact
+    #[arg(long, conflicts_with = "topology")]
+    all: bool,
     /// Draw sockets, cores with their threads, caches, memory nodes, and the CPUs that serve the network
     #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     #[arg(conflicts_with = "json")]
     topology: Option<Form>,
-    /// Also tell what the kernel and the drivers have counted: packets lost and where, interrupts and memory by place
+    /// Show every fact, and the counters of the kernel and the drivers: packets lost, interrupts, memory by node
     #[arg(long, conflicts_with = "topology")]
     counters: bool,
 }
@@ -53,7 +62,10 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         Some(Form::Svg) => out.text(&show::topology::svg(&facts))?,
         None => {
             let answer = Answer { facts: &facts, counters: args.counters.then_some(&facts.counters) };
-            out.answer(&answer, || show::facts::page(&facts, args.counters))?;
+            out.answer(&answer, || match args.all || args.counters {
+                true => show::facts::page(&facts, args.counters),
+                false => show::facts::summary(&facts),
+            })?;
         }
     }
     Ok(exit::WELL)

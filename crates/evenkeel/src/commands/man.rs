@@ -10,6 +10,9 @@ use crate::show::Out;
 
 /// Print a manual page in roff
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel man | man -l -
+  evenkeel man profile record > evenkeel-profile-record.1")]
 pub(crate) struct Args {
     /// The page of this command, such as `profile record`; without it, the page of evenkeel itself
     command: Vec<String>,

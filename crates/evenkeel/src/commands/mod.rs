@@ -68,9 +68,7 @@ commands! {
     Revert => revert,
     History => history,
     Image => image,
-    #[command(hide = true)]
     Completions => completions,
-    #[command(hide = true)]
     Man => man,
     #[command(hide = true)]
     Watchdog => watchdog,

@@ -13,15 +13,19 @@ use crate::overdue;
 use crate::selection::{Selection, Term};
 use crate::show::{self, Out};
 
-/// Write what would be done as a plan, which `apply`, `script` and `diff` carry out
+/// Show what a change would do, and save it as a plan for `apply`, `script` and `diff`
 ///
-/// A plan tells every step with the value seen, the value wanted, what changes along with it, when it takes effect and how it
-/// is undone. It is carried out only on a machine that still needs exactly these steps.
+/// A plan lists every step: the present value, the new value, what changes along with it, when it takes effect, how it is undone,
+/// and what `audit` says of it. `apply` refuses a plan on a machine that needs other steps.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel plan vm.swappiness=10
+  evenkeel plan --advised --output plan.json
+  evenkeel apply plan.json")]
 pub(crate) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Make it outlive the next boot
+    /// Keep the settings after a reboot too
     #[arg(long)]
     persist: bool,
     /// Write the plan to FILE, as JSON
@@ -45,9 +49,11 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let selected = args.selection.plan(&root, &facts, &log, term)?;
     let text = selected.plan.text().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     match &args.output {
-        Some(file) => std::fs::write(file, &text)
-            .map_err(|error| Failure::io(exit::WRONG_USE, format_args!("write the plan {}", file.display()), &error))?,
-        None => out.plain(&text, || show::plan::page(&selected.plan))?,
+        Some(file) => std::fs::write(file, &text).map_err(|error| {
+            Failure::io(exit::WRONG_USE, format_args!("write the plan {}", file.display()), &error)
+                .hint("name a file in a folder that exists and that you may write to")
+        })?,
+        None => out.plain(&text, || show::plan::judged(&selected.plan, &args.selection.advice(&facts)))?,
     }
     Ok(exit::WELL)
 }

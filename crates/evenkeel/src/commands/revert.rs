@@ -11,8 +11,11 @@ use crate::failure::{Failure, Outcome};
 use crate::overdue;
 use crate::show::{self, Out};
 
-/// Put everything back, or one transaction; to do it twice does no harm
+/// Undo one change, or all of them; a second time does no harm
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel revert        undo all
+  evenkeel revert 3      undo one, as `evenkeel history` lists it")]
 pub(crate) struct Args {
     /// The number of the transaction, as `evenkeel history` lists it; without it, all of them
     transaction: Option<u64>,

@@ -16,11 +16,10 @@ use crate::overdue;
 use crate::selection::{Selected, Selection, Term};
 use crate::show::Out;
 
-/// Write what `apply` would do as a script to review, and run it where this program is not
+/// Write a change as a script, for machines without evenkeel
 ///
-/// The script is one of POSIX sh. It leaves alone what is so already, keeps on disk what undoes a change before the change, reads
-/// every value back, and puts all back if one did not take. As user data of cloud-init and as an Ansible role it is the same
-/// script, laid down and run.
+/// The POSIX shell script skips values that are set already, saves each old value before it changes it, reads each value back,
+/// and restores all of them if one fails. For cloud-init and Ansible it is the same script.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -28,13 +27,13 @@ pub(crate) struct Args {
     /// What to write
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-    /// Write the script that puts back what was seen when the plan was made
+    /// Write the script that restores the values which the plan recorded
     #[arg(long)]
     undo: bool,
     /// Write to FILE instead of standard output; for ansible, make the role in the folder of this name
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Make the settings outlive a boot too
+    /// Keep the settings after a reboot too
     #[arg(long)]
     persist: bool,
     #[command(flatten)]

@@ -11,11 +11,14 @@ use crate::overdue;
 use crate::show::change::JournalView;
 use crate::show::{self, Out};
 
-/// Check whether what was applied still holds; exit code 1 if not, 7 if only a reboot or a restart is missing
+/// Check whether applied settings still hold; exit code 1 if not, 7 if a reboot or restart is missing
 ///
-/// What counts is what is in force, not what is written in a file: after a reboot it says of each setting whether the boot brought it
-/// about. Where a value is another, it says why as far as the machine tells, and which command mends it.
+/// Reads the values in effect, not the files that set them at boot. For each value that differs it names the likely cause and the
+/// command that repairs it.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  evenkeel verify
+  evenkeel verify --json")]
 pub(crate) struct Args {
     #[command(flatten)]
     host: HostArgs,

@@ -2,7 +2,7 @@
 //! same answer are made from the same values.
 
 use anstyle::Style;
-use evenkeel_host::{Advice, Effect, Facts, Goal, Place, Plan, Server, Setting, State, When, knobs};
+use evenkeel_host::{Advice, Effect, Facts, Goal, Place, Plan, Server, Setting, State, Step, When, knobs};
 use serde::Serialize;
 
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
@@ -133,6 +133,92 @@ pub(crate) fn page(audit: &Audit<'_>, facts: &Facts) -> String {
     page.finish()
 }
 
+/// The most lines of the summary, its heading included.
+const SUMMARY_LINES_MAX: usize = 15;
+/// The lines of the summary that are not findings: heading, what is not shown, where all is shown, and empty lines.
+const SUMMARY_OTHER_LINES: usize = 6;
+
+/// What to set, a line each, and where the rest is: at most [`SUMMARY_LINES_MAX`] lines.
+pub(crate) fn summary(audit: &Audit<'_>) -> String {
+    let mut page = Page::default();
+    page.heading(&audit.title());
+    let to_set = groups_to_set(audit);
+    let (mut shown, mut left) = (0, SUMMARY_LINES_MAX - SUMMARY_OTHER_LINES);
+    for group in &to_set {
+        let advice = group[0].advice;
+        // Each of several places has its own values.
+        let what = match group.len() {
+            1 => values(advice),
+            places => format!(" at {places} places"),
+        };
+        let line = format!("{}{what} ({} effect, {})", advice.knob, effect(advice.effect), soon(advice.when));
+        let indent = Indent { first: 2, rest: 6 };
+        let lines = page.lines_of(indent, &line);
+        if lines > left {
+            break;
+        }
+        left -= lines;
+        shown += 1;
+        page.paragraph(indent, PLAIN, &line);
+    }
+    match to_set.len() - shown {
+        0 if to_set.is_empty() => page.line(GOOD, "  Nothing to set."),
+        0 => {}
+        more => page.line(PLAIN, &format!("  and {more} more to set")),
+    }
+    let warnings = audit.warnings().len();
+    if warnings > 0 {
+        page.line(WARN, &format!("  {warnings} warning{} about waivers", if warnings == 1 { "" } else { "s" }));
+    }
+    page.line(PLAIN, "");
+    page.paragraph(Indent::all(0), PLAIN, "Reasons, risks and commands: evenkeel audit --all");
+    if !to_set.is_empty() {
+        page.paragraph(Indent::all(0), PLAIN, "What would change: evenkeel apply --advised --plan-only");
+    }
+    page.finish()
+}
+
+/// What is to be set, a group a knob.
+fn groups_to_set<'a>(audit: &'a Audit<'a>) -> Vec<Group<'a>> {
+    let mut knobs: Vec<Group<'a>> = Vec::new();
+    for group in groups(audit.findings.iter().copied()).into_iter().filter(|group| is_to_set(group)) {
+        match knobs.iter_mut().find(|knob| knob[0].advice.knob == group[0].advice.knob) {
+            Some(knob) => knob.extend(group),
+            None => knobs.push(group),
+        }
+    }
+    knobs
+}
+
+fn soon(when: When) -> &'static str {
+    match when {
+        When::AtOnce => "at once",
+        When::NewSockets => "for new sockets",
+        When::ServerRestart => "after a restart of the server",
+        When::Reboot => "after a reboot",
+        When::ByHand => "by hand",
+    }
+}
+
+/// What the audit says of a step before it is taken; nothing where the value is the one to keep.
+pub(crate) fn opinion(step: &Step, advice: &[Advice]) -> Option<String> {
+    let advice = advice.iter().find(|advice| advice.knob == step.knob && advice.place == step.place)?;
+    let is_wanted = |value: &Option<String>| value.as_deref() == Some(step.wanted.as_str());
+    let shown = |text: &Option<String>| text.as_deref().map_or("the present value", value).to_owned();
+    let says = match advice.state {
+        State::Keep if is_wanted(&advice.current) => return None,
+        State::Set if is_wanted(&advice.wanted) => "audit advises this value".to_owned(),
+        State::Set => format!("audit advises {}", shown(&advice.wanted)),
+        State::Keep => format!("audit advises to keep {}", shown(&advice.current)),
+        State::OwnedBy => "audit: another program or file sets it".to_owned(),
+        State::Blocked => "audit: it cannot be changed here".to_owned(),
+        State::Unknown => "audit cannot judge it".to_owned(),
+        State::NotHere => "audit: it does not apply here".to_owned(),
+        State::Removed => "audit: this kernel does not have it".to_owned(),
+    };
+    Some(format!("{says}: {}", advice.reason))
+}
+
 /// State, knob, places and values on one line; the reason and what would be done below.
 pub(crate) fn finding(page: &mut Page, group: &[Finding<'_>], facts: &Facts) {
     let Finding { advice: first, waived } = group[0];
@@ -146,10 +232,10 @@ pub(crate) fn finding(page: &mut Page, group: &[Finding<'_>], facts: &Facts) {
         let note = format!("waived until {}: {}", waiver.expires, waiver.reason);
         page.paragraph(Indent::all(TEXT_COLUMN), WARN, &note);
     }
-    page.paragraph(Indent::all(TEXT_COLUMN), DIM, &first.reason);
+    page.paragraph(Indent::all(TEXT_COLUMN), PLAIN, &first.reason);
     if is_to_set(group) {
         let effect = format!("expected effect: {}; risk: {}", effect(first.effect), first.risk);
-        page.paragraph(Indent::all(TEXT_COLUMN), DIM, &effect);
+        page.paragraph(Indent::all(TEXT_COLUMN), PLAIN, &effect);
         if let Some(deed) = deed(group, facts) {
             page.paragraph(Indent { first: TEXT_COLUMN, rest: TEXT_COLUMN + 2 }, PLAIN, &format!("does: {deed}"));
         }

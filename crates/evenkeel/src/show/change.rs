@@ -103,7 +103,7 @@ fn outcome(step: &StepReport) -> (Style, &'static str, String) {
         Outcome::Missed(StepError::Refused { errno }) => (BAD, "refused", errno.to_string()),
         Outcome::Missed(StepError::Blocked { by, errno }) => (BAD, "blocked", format!("{errno}: {by}")),
         Outcome::Missed(StepError::DidNotTake { found, read_from }) => {
-            (BAD, "did not take", format!("{read_from} tells {found:?}"))
+            (BAD, "did not take", format!("{read_from} reads {found:?}"))
         }
         Outcome::Missed(StepError::Unreadable { why }) => (BAD, "unreadable", why.clone()),
         Outcome::Missed(StepError::NotPutBack { why }) => (BAD, "not put back", why.clone()),
@@ -188,11 +188,11 @@ pub(crate) fn reverted(report: &RevertReport, of_root: Option<&Path>) -> String 
         (true, true) => {
             page.line(PLAIN, "There was nothing to put back.");
             if let Some(of_root) = of_root {
-                let told = format!(
+                let shown = format!(
                     "This is your own journal. What root changed is in {}: `sudo evenkeel revert` puts that back.",
                     of_root.display()
                 );
-                page.paragraph(Indent::all(0), WARN, &told);
+                page.paragraph(Indent::all(0), WARN, &shown);
             }
         }
         (true, false) if passed_on(report) => {
@@ -216,7 +216,7 @@ fn losses(page: &mut Page, losses: &[Loss]) {
     if losses.is_empty() {
         return;
     }
-    page.line(BAD, "The journal is damaged. What the rest of it tells is put back as far as it is listed above.");
+    page.line(BAD, "The journal is damaged. The settings listed above are restored from what can be read of it.");
     for loss in losses {
         page.paragraph(Indent::all(2), BAD, &loss.to_string());
     }

@@ -9,7 +9,7 @@ use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
 use self::cells::{cell, list_or_none, notes};
-use crate::show::page::{DIM, PLAIN, Page, unknown};
+use crate::show::page::{DIM, Indent, PLAIN, Page, unknown};
 use crate::show::units::bytes;
 
 mod cells;
@@ -41,6 +41,44 @@ pub(crate) fn page(facts: &Facts, with_counters: bool) -> String {
     page.finish()
 }
 
+/// What decides most: at most fifteen lines where the terminal has 80 columns or more.
+pub(crate) fn summary(facts: &Facts) -> String {
+    let mut page = Page::default();
+    let Facts { machine, kernel, cpus, clock, idle, memory, .. } = facts;
+    page.heading("This machine");
+    page.fact_as("cloud", &machine.cloud, word);
+    if machine.instance_type.known().is_some() {
+        page.fact("instance", &machine.instance_type);
+    }
+    page.fact_as("hypervisor", &machine.hypervisor, word);
+    page.fact("kernel", &kernel.release);
+    page.fact("CPU model", &cpus.model);
+    page.fact_as("CPUs online", &cpus.online, list_or_none);
+    if cpus.isolated.known().is_some_and(|set| set.first().is_some()) {
+        page.fact_as("isolated", &cpus.isolated, list_or_none);
+    }
+    page.fact_as("NUMA nodes", &facts.numa.nodes, |nodes| nodes.len().to_string());
+    page.fact("clock source", &clock.current);
+    page.fact_as("deepest idle", &idle.deepest_allowed, |deepest| {
+        format!("{}, {} us to leave", deepest.name, deepest.exit_latency_us)
+    });
+    page.fact_as("memory", &memory.total_bytes, |size| bytes(*size));
+    network::summary(&mut page, &facts.network);
+    if matches!(facts.limits.cpu.known(), Some(CpuLimit::Quota { .. })) {
+        page.fact_as("CPU limit", &facts.limits.cpu, cpu_limit);
+    }
+    page.line(PLAIN, "");
+    page.paragraph(Indent::all(0), PLAIN, "All facts: evenkeel inspect --all. What to change: evenkeel audit");
+    page.finish()
+}
+
+fn cpu_limit(limit: &CpuLimit) -> String {
+    match limit {
+        CpuLimit::Unlimited => "no limit".to_owned(),
+        CpuLimit::Quota { quota_us, period_us } => format!("{quota_us} us in each {period_us} us"),
+    }
+}
+
 fn machine(page: &mut Page, machine: &Machine) {
     page.heading("Machine");
     page.fact_as("hypervisor", &machine.hypervisor, word);
@@ -66,13 +104,13 @@ fn catalogue(page: &mut Page, instance: &Fact<Instance>) {
     };
     let mut label = "by documents";
     for figures in instance.figures.chunk_by(|one, next| one.source == next.source) {
-        let told = |figure: &Figure| {
+        let shown = |figure: &Figure| {
             let (what, unit) = figure.figure.words();
             format!("{what} {} {unit}", figure.value).trim_end().to_owned()
         };
-        let told: Vec<String> = figures.iter().map(told).collect();
+        let shown: Vec<String> = figures.iter().map(shown).collect();
         let Some(source) = figures.first().map(|figure| figure.source) else { continue };
-        page.row(label, PLAIN, &format!("{} ({}, {})", told.join(", "), source.title, source.date));
+        page.row(label, PLAIN, &format!("{} ({}, {})", shown.join(", "), source.title, source.date));
         label = "";
     }
     if !instance.not_given.is_empty() {
@@ -274,10 +312,7 @@ fn memory(page: &mut Page, memory: &Memory) {
 
 fn limits(page: &mut Page, limits: &Limits) {
     page.heading("Limits of our control group");
-    page.fact_as("CPU time", &limits.cpu, |limit| match limit {
-        CpuLimit::Unlimited => "no limit".to_owned(),
-        CpuLimit::Quota { quota_us, period_us } => format!("{quota_us} us in each {period_us} us"),
-    });
+    page.fact_as("CPU time", &limits.cpu, cpu_limit);
     page.fact_as("CPUs", &limits.cpus_allowed, list_or_none);
 }
 

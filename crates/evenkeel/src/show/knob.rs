@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::readings::Reading;
 use crate::show::advice::{Finding, finding, groups, verbs};
-use crate::show::page::{DIM, HEADING, Indent, PLAIN, Page, unknown};
+use crate::show::page::{DIM, Indent, PLAIN, Page, unknown};
 
 /// A knob in the list.
 #[derive(Serialize)]
@@ -66,8 +66,7 @@ pub(crate) fn list(knobs: &[KnobLine]) -> String {
         if at == 0 || knobs[at - 1].area != knob.area {
             page.heading(area(knob.area));
         }
-        let id = format!("  {:width$}  ", knob.id);
-        page.parts(&[(HEADING, &id), (PLAIN, knob.title)]);
+        page.term(knob.id, width, knob.title);
     }
     page.finish()
 }
@@ -103,7 +102,7 @@ impl Handling {
     }
 }
 
-/// All that the page of one knob tells.
+/// All that the page of one knob shows.
 pub(crate) struct Known<'a> {
     pub(crate) knob: &'a KnobView,
     pub(crate) advice: &'a [Advice],

@@ -25,10 +25,9 @@ pub(crate) mod units;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::AutoStream;
-use clap::error::ErrorKind;
 use serde::Serialize;
 
-use crate::args::{Color, Looks};
+use crate::args::{Color, OutputOptions};
 use crate::exit::{self, Exit};
 use crate::failure::Failure;
 use crate::progress::Telling;
@@ -37,19 +36,19 @@ use crate::show::page::BAD;
 /// Where answers go, and how they look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Out {
-    looks: Looks,
+    output: OutputOptions,
 }
 
 impl Out {
-    pub(crate) fn new(looks: Looks) -> Out {
-        Out { looks }
+    pub(crate) fn new(output: OutputOptions) -> Out {
+        Out { output }
     }
 
     /// Prints an answer: its JSON object, or the text that `text` makes of it.
     ///
     /// A reader that has gone away (`| head`) wants no more, so that is no failure: the exit code stays the answer's.
     pub(crate) fn answer<T: Serialize>(&self, answer: &T, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        let text = if self.looks.json { json::answer(answer)? } else { text() };
+        let text = if self.output.json { json::answer(answer)? } else { text() };
         self.text(&text)
     }
 
@@ -60,7 +59,7 @@ impl Out {
         answer: &T,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        let text = if self.looks.json { json::answer_in(format, answer)? } else { text() };
+        let text = if self.output.json { json::answer_in(format, answer)? } else { text() };
         self.text(&text)
     }
 
@@ -70,19 +69,19 @@ impl Out {
         answer: &T,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        let text = if self.looks.json { json::answer_of_trial(answer)? } else { text() };
+        let text = if self.output.json { json::answer_of_trial(answer)? } else { text() };
         self.text(&text)
     }
 
     /// Prints an answer whose JSON is a document of its own, with a format's number in it.
     pub(crate) fn plain(&self, document: &str, text: impl FnOnce() -> String) -> Result<(), Failure> {
-        let text = if self.looks.json { escape::json(document).into_owned() } else { text() };
+        let text = if self.output.json { escape::json(document).into_owned() } else { text() };
         self.text(&text)
     }
 
     /// Whether answers are JSON.
     pub(crate) fn is_json(&self) -> bool {
-        self.looks.json
+        self.output.json
     }
 
     /// Prints an answer in a form that was asked for by an argument of its own.
@@ -91,21 +90,21 @@ impl Out {
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "write the answer to standard output", &error))
     }
 
-    /// Tells how far a long command is, at once. With `--json` the answer alone goes to standard output.
-    pub(crate) fn say(&self, text: &str) {
-        if !self.looks.json {
-            // What can't be told now is in the answer.
+    /// Prints how far a long command is, at once. With `--json` the answer alone goes to standard output.
+    pub(crate) fn status(&self, text: &str) {
+        if !self.output.json {
+            // What can't be printed now is in the answer.
             let _ = self.print(&format!("{}\n", escape::page(text)));
         }
     }
 
-    /// Tells something beside the answer, or beside what another program says: on standard error.
-    pub(crate) fn aside(&self, text: &str) {
+    /// Prints a warning or a note to standard error, beside the answer.
+    pub(crate) fn warn(&self, text: &str) {
         self.complain(&escape::page(text));
     }
 
     /// The same of a page with styles. Names in it are clean already; of others a style would hide what follows.
-    pub(crate) fn aside_page(&self, page: &str) {
+    pub(crate) fn warn_page(&self, page: &str) {
         self.complain(&escape::styled(page));
     }
 
@@ -114,54 +113,48 @@ impl Out {
         self.telling() == Telling::Drawn
     }
 
-    /// How a long command tells how far it is: drawn where somebody watches, else in lines now and then.
+    /// How a long command reports its progress: drawn on a terminal, else a line now and then.
     pub(crate) fn telling(&self) -> Telling {
-        match (self.looks.json, io::stderr().is_terminal()) {
+        match (self.output.json, io::stderr().is_terminal()) {
             (true, _) => Telling::Nothing,
             (false, true) => Telling::Drawn,
             (false, false) => Telling::Lines,
         }
     }
 
-    /// Says why there is no answer, and returns the exit code that says so too.
+    /// Prints why there is no answer, and returns the exit code.
     pub(crate) fn failure(&self, failure: &Failure) -> Exit {
         let message = failure.message();
-        if self.looks.json {
-            // Where not even this can be printed, the exit code is all that is left to tell.
+        if self.output.json {
+            // If not even this can be printed, the exit code still reports the failure.
             let _ = self.print(&json::failure(failure));
         } else if let Some(aftermath) = &failure.aftermath {
             let _ = self.print(&change::aftermath(aftermath));
         }
-        let mut text = format!("{BAD}evenkeel:{BAD:#} {}\n", page::one_line(&message));
-        for line in failure.hint.iter().flat_map(|hint| hint.lines()) {
-            text.push_str(&format!("  {}\n", page::one_line(line)));
+        let mut text = format!("{BAD}error:{BAD:#} {}\n", page::one_line(&message));
+        for (at, line) in failure.hint.iter().flat_map(|hint| hint.lines()).enumerate() {
+            let label = if at == 0 { "hint:" } else { "     " };
+            text.push_str(&format!("{label} {}\n", page::one_line(line)));
         }
         self.complain(&text);
         failure.exit
     }
 
-    /// Says what is wrong with the arguments; or prints the help or version that they ask for, which is no error.
-    pub(crate) fn refusal_of_arguments(&self, error: &clap::Error) -> Exit {
-        let help = error.render().ansi().to_string();
-        if !error.use_stderr() {
-            return match self.text(&help) {
+    /// Prints the help or version that was asked for; or the help that answers a line without a command, which is wrong use.
+    pub(crate) fn help(&self, help: &clap::Error) -> Exit {
+        let text = help.render().ansi().to_string();
+        if !help.use_stderr() {
+            return match self.text(&text) {
                 Ok(()) => exit::WELL,
                 Err(failure) => self.failure(&failure),
             };
         }
-        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            if self.looks.json {
-                let missing = Failure::text(exit::WRONG_USE, "read the arguments", "a command is missing");
-                return self.failure(&missing.hint("--help lists them"));
-            }
-            self.complain(&help);
-            return exit::WRONG_USE;
+        if self.output.json {
+            let missing = Failure::wrong_use("a command is missing".to_owned());
+            return self.failure(&missing.hint("`evenkeel --help` lists the commands"));
         }
-        let text = error.render().to_string();
-        let (what, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        let what = what.trim_start_matches("error: ");
-        let rest: Vec<&str> = rest.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        self.failure(&Failure::text(exit::WRONG_USE, "read the arguments", what).hint(rest.join("\n")))
+        self.complain(&text);
+        exit::WRONG_USE
     }
 
     fn print(&self, text: &str) -> io::Result<()> {
@@ -173,12 +166,12 @@ impl Out {
     }
 
     fn complain(&self, text: &str) {
-        // Nobody is left to tell if this fails.
+        // If this fails, nobody reads it.
         let _ = AutoStream::new(io::stderr().lock(), self.choice()).write_all(text.as_bytes());
     }
 
     fn choice(&self) -> anstream::ColorChoice {
-        match self.looks.color {
+        match self.output.color {
             Color::Auto => anstream::ColorChoice::Auto,
             Color::Always => anstream::ColorChoice::Always,
             Color::Never => anstream::ColorChoice::Never,

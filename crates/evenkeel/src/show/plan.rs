@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use evenkeel_change::{Content, Lasting, PersistedFile, PlanFile, PlannedStep, Transaction};
-use evenkeel_host::TakesEffect;
+use evenkeel_host::{Advice, TakesEffect};
 use serde::Serialize;
 
+use crate::show::advice::opinion;
 use crate::show::change::{entry, name, steps};
 use crate::show::page::{BAD, DIM, GOOD, HEADING, Indent, PLAIN, Page, WARN};
 use crate::show::step::{how, value};
@@ -28,13 +29,30 @@ pub(crate) struct FileDifference {
 }
 
 pub(crate) fn page(plan: &PlanFile) -> String {
+    judged(plan, &[])
+}
+
+/// What the audit says of the steps, for those who named them: a line a step that it has something to say of.
+pub(crate) fn opinions(plan: &PlanFile, advice: &[Advice]) -> String {
+    let mut page = Page::default();
+    for step in plan.steps.iter().map(|planned| &planned.step) {
+        if let Some(opinion) = opinion(step, advice) {
+            let text = format!("{} = {}: {opinion}", name(&step.knob, &step.place), value(&step.wanted));
+            page.paragraph(Indent { first: 0, rest: 2 }, PLAIN, &text);
+        }
+    }
+    page.finish()
+}
+
+/// The page, with what the audit says of each step.
+pub(crate) fn judged(plan: &PlanFile, advice: &[Advice]) -> String {
     let mut page = Page::default();
     if plan.steps.is_empty() && plan.persist.is_none() {
         page.line(PLAIN, "There is nothing to set.");
     }
     let is_kept = plan.persist.is_some();
     for planned in &plan.steps {
-        step(&mut page, planned, is_kept);
+        step(&mut page, planned, is_kept, advice);
     }
     if let Some(lasting) = &plan.persist {
         keep(&mut page, lasting);
@@ -42,7 +60,7 @@ pub(crate) fn page(plan: &PlanFile) -> String {
     page.finish()
 }
 
-fn step(page: &mut Page, planned: &PlannedStep, is_kept: bool) {
+fn step(page: &mut Page, planned: &PlannedStep, is_kept: bool, advice: &[Advice]) {
     let step = &planned.step;
     page.line(HEADING, &format!("{} = {}", name(&step.knob, &step.place), value(&step.wanted)));
     let todo = match (&step.action, is_kept) {
@@ -55,6 +73,9 @@ fn step(page: &mut Page, planned: &PlannedStep, is_kept: bool) {
         (Some(seen), _) => page.paragraph(Indent::all(2), PLAIN, &format!("it is {} now", value(seen))),
         (None, Some(why)) => page.paragraph(Indent::all(2), BAD, why),
         (None, None) => {}
+    }
+    if let Some(opinion) = opinion(step, advice) {
+        page.paragraph(Indent::all(2), PLAIN, &opinion);
     }
     for doubt in planned.doubt.iter().chain(&planned.owned) {
         page.paragraph(Indent::all(2), WARN, doubt);

@@ -130,7 +130,7 @@ fn sarif_results_of_two_machines() {
 fn waived_findings_are_shown_and_do_not_count() {
     let scene = Scene::new();
     scene.write("waivers.toml", WAIVERS);
-    let page = scene.run("audit --host host.txt --waivers waivers.toml").stdout;
+    let page = scene.run("audit --all --host host.txt --waivers waivers.toml").stdout;
     let from = page.find("Waived").unwrap();
     let waived = page[from..].split("\n\n").next().unwrap();
     expect![[r#"
@@ -146,7 +146,7 @@ fn waived_findings_are_shown_and_do_not_count() {
           waivers.toml line 6: the waiver of net.core.busy_poll expired on 2001-01-31
             and hides nothing any more (no CPU to spare)
           waivers.toml line 11: this machine has no finding
-            "irq.affinity@ens5-Tx-Rx-9": `evenkeel audit --json` tells the ids
+            "irq.affinity@ens5-Tx-Rx-9": `evenkeel audit --json` lists the ids
     "#]]
     .assert_eq(&page[page.find("Waivers in").unwrap()..]);
     assert!(!page.contains("apply thp.enabled"), "{page}");
@@ -201,28 +201,29 @@ fn files_of_waivers_that_make_no_sense_are_refused() {
     refused(
         "[[waiver]]\nid = 'thp.enabled'\nexpires = 2027-01-01\n",
         expect![[r#"
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the waivers waivers.toml: line 1: missing field `reason`
-          a waiver is a [[waiver]] with id = "…" as `evenkeel audit --json` tells it (or knob = "…" for all of a knob), reason = "…", and expires = YYYY-MM-DD
-    "#]],
+            exit code 2
+            -- stderr
+            error: failed to read the waivers waivers.toml: line 1: missing field `reason`
+            hint: a waiver is a [[waiver]] with id = "…" as `evenkeel audit --json` prints it (or knob = "…" for all of a knob), reason = "…", and expires = YYYY-MM-DD
+        "#]],
     );
     refused(
         b"\xff\xfe",
         expect![[r#"
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the waivers waivers.toml: invalid utf-8 sequence of 1 bytes from index 0
-          a waiver is a [[waiver]] with id = "…" as `evenkeel audit --json` tells it (or knob = "…" for all of a knob), reason = "…", and expires = YYYY-MM-DD
-    "#]],
+            exit code 2
+            -- stderr
+            error: failed to read the waivers waivers.toml: invalid utf-8 sequence of 1 bytes from index 0
+            hint: a waiver is a [[waiver]] with id = "…" as `evenkeel audit --json` prints it (or knob = "…" for all of a knob), reason = "…", and expires = YYYY-MM-DD
+        "#]],
     );
     refused(
         vec![b'#'; (1 << 20) + 1],
         expect![[r#"
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the waivers waivers.toml: longer than 1048576 bytes
-    "#]],
+            exit code 2
+            -- stderr
+            error: failed to read the waivers waivers.toml: longer than 1048576 bytes
+            hint: a waiver is a [[waiver]] with id = "…" as `evenkeel audit --json` prints it (or knob = "…" for all of a knob), reason = "…", and expires = YYYY-MM-DD
+        "#]],
     );
     let missing = Scene::new().run("audit --host host.txt --waivers none.toml");
     assert_eq!(missing.code, 2);

@@ -17,46 +17,43 @@ fn arguments_that_make_no_sense() {
         &scene,
         "frobnicate",
         expect![[r#"
-        $ evenkeel frobnicate
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the arguments: unrecognized subcommand 'frobnicate'
-          Usage: evenkeel [OPTIONS] <COMMAND>
-          For more information, try '--help'.
-    "#]],
+            $ evenkeel frobnicate
+            exit code 2
+            -- stderr
+            error: evenkeel has no command "frobnicate"
+            hint: `evenkeel --help` lists the commands
+        "#]],
     );
     check(
         &scene,
         "audit --fail-on keep",
         expect![[r#"
-        $ evenkeel audit --fail-on keep
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the arguments: invalid value 'keep' for '--fail-on <LEVEL>'
-          [possible values: set, owned-by, blocked, unknown]
-          For more information, try '--help'.
-    "#]],
+            $ evenkeel audit --fail-on keep
+            exit code 2
+            -- stderr
+            error: --fail-on does not take "keep"
+            hint: it takes set, owned-by, blocked, unknown
+        "#]],
     );
     check(
         &scene,
         "audit --goal speed --json",
         expect![[r#"
-        $ evenkeel audit --goal speed --json
-        exit code 2
-        -- stdout
-        {
-          "format": 1,
-          "error": {
-            "message": "failed to read the arguments: invalid value 'speed' for '--goal <GOAL>'",
-            "hint": "[possible values: latency, throughput, density]\nFor more information, try '--help'.",
-            "exit_code": 2
-          }
-        }
-        -- stderr
-        evenkeel: failed to read the arguments: invalid value 'speed' for '--goal <GOAL>'
-          [possible values: latency, throughput, density]
-          For more information, try '--help'.
-    "#]],
+            $ evenkeel audit --goal speed --json
+            exit code 2
+            -- stdout
+            {
+              "format": 1,
+              "error": {
+                "message": "--goal does not take \"speed\"",
+                "hint": "it takes latency, throughput, density",
+                "exit_code": 2
+              }
+            }
+            -- stderr
+            error: --goal does not take "speed"
+            hint: it takes latency, throughput, density
+        "#]],
     );
     check(
         &scene,
@@ -68,61 +65,57 @@ fn arguments_that_make_no_sense() {
             {
               "format": 1,
               "error": {
-                "message": "failed to read the arguments: 'evenkeel profile' requires a subcommand but one was not provided",
-                "hint": "[subcommands: record, view, diff, switches, imbalance, scopes, ticks, help]\nUsage: evenkeel profile [OPTIONS] <COMMAND>\nFor more information, try '--help'.",
+                "message": "evenkeel profile needs a command",
+                "hint": "`evenkeel profile --help` describes record, view, diff, switches, imbalance, scopes, ticks and help",
                 "exit_code": 2
               }
             }
             -- stderr
-            evenkeel: failed to read the arguments: 'evenkeel profile' requires a subcommand but one was not provided
-              [subcommands: record, view, diff, switches, imbalance, scopes, ticks, help]
-              Usage: evenkeel profile [OPTIONS] <COMMAND>
-              For more information, try '--help'.
+            error: evenkeel profile needs a command
+            hint: `evenkeel profile --help` describes record, view, diff, switches, imbalance, scopes, ticks and help
         "#]],
     );
     check(
         &scene,
         "audit --host host.txt --metadata",
         expect![[r#"
-        $ evenkeel audit --host host.txt --metadata
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the arguments: the argument '--host <FILE>' cannot be used with '--metadata'
-          Usage: evenkeel audit --host <FILE>
-          For more information, try '--help'.
-    "#]],
+            $ evenkeel audit --host host.txt --metadata
+            exit code 2
+            -- stderr
+            error: --host and --metadata exclude each other
+            hint: leave one of them out; `evenkeel audit --help` lists what goes together
+        "#]],
     );
     check(
         &scene,
         "inspect --host host.txt --root /",
         expect![[r#"
-        $ evenkeel inspect --host host.txt --root /
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the arguments: the argument '--host <FILE>' cannot be used with '--root <DIR>'
-          Usage: evenkeel inspect --host <FILE>
-          For more information, try '--help'.
-    "#]],
+            $ evenkeel inspect --host host.txt --root /
+            exit code 2
+            -- stderr
+            error: --host and --root exclude each other
+            hint: leave one of them out; `evenkeel inspect --help` lists what goes together
+        "#]],
     );
     check(
         &scene,
         "explain vm.swapiness --host host.txt",
         expect![[r#"
-        $ evenkeel explain vm.swapiness --host host.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to explain a knob: unknown knob "vm.swapiness": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
-    "#]],
+            $ evenkeel explain vm.swapiness --host host.txt
+            exit code 2
+            -- stderr
+            error: failed to explain a knob: unknown knob "vm.swapiness": did you mean "vm.swappiness"? `evenkeel explain` lists the knobs
+        "#]],
     );
     check(
         &scene,
         "explain zzz --host host.txt",
         expect![[r#"
-        $ evenkeel explain zzz --host host.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to explain a knob: unknown knob "zzz": `evenkeel explain` lists the knobs
-    "#]],
+            $ evenkeel explain zzz --host host.txt
+            exit code 2
+            -- stderr
+            error: failed to explain a knob: unknown knob "zzz": `evenkeel explain` lists the knobs
+        "#]],
     );
     check(
         &scene,
@@ -131,8 +124,8 @@ fn arguments_that_make_no_sense() {
             $ evenkeel apply --host host.txt
             exit code 2
             -- stderr
-            evenkeel: failed to plan the change: nothing was named to set
-              name settings as KNOB=VALUE, a plan's file, or --advised; `evenkeel explain` lists the knobs
+            error: failed to plan the change: nothing was named to set
+            hint: name settings as KNOB=VALUE, a plan's file, or --advised; `evenkeel explain` lists the knobs
         "#]],
     );
     check(
@@ -142,7 +135,8 @@ fn arguments_that_make_no_sense() {
             $ evenkeel apply --host host.txt vm.swappiness
             exit code 2
             -- stderr
-            evenkeel: failed to plan the change: "vm.swappiness" is not a setting: expected KNOB=VALUE
+            error: failed to plan the change: "vm.swappiness" is not a setting: expected KNOB=VALUE
+            hint: write vm.swappiness=VALUE; `evenkeel explain vm.swappiness` shows the values it takes
         "#]],
     );
     check(
@@ -152,18 +146,19 @@ fn arguments_that_make_no_sense() {
             $ evenkeel apply --host host.txt vm.swappiness=201
             exit code 2
             -- stderr
-            evenkeel: failed to plan the change: vm.swappiness does not accept "201": it accepts a whole number from 0 to 200
+            error: failed to plan the change: vm.swappiness does not accept "201": it accepts a whole number from 0 to 200
+            hint: `evenkeel explain vm.swappiness` shows what each value does
         "#]],
     );
     check(
         &scene,
         "apply --host host.txt vm.swappiness=1 vm.swappiness=2",
         expect![[r#"
-        $ evenkeel apply --host host.txt vm.swappiness=1 vm.swappiness=2
-        exit code 2
-        -- stderr
-        evenkeel: failed to plan the change: vm.swappiness is set twice at /proc/sys/vm/swappiness
-    "#]],
+            $ evenkeel apply --host host.txt vm.swappiness=1 vm.swappiness=2
+            exit code 2
+            -- stderr
+            error: failed to plan the change: vm.swappiness is set twice at /proc/sys/vm/swappiness
+        "#]],
     );
     check(
         &scene,
@@ -172,7 +167,8 @@ fn arguments_that_make_no_sense() {
             $ evenkeel apply --host host.txt irq.affinity@99=0
             exit code 4
             -- stderr
-            evenkeel: failed to plan irq.affinity@99=0: irq.affinity has no place "99" here; its places are 27, 28
+            error: failed to plan irq.affinity@99=0: irq.affinity has no place "99" here; its places are 27, 28
+            hint: `evenkeel inspect --all` shows queues and interrupts
         "#]],
     );
     check(
@@ -182,8 +178,8 @@ fn arguments_that_make_no_sense() {
             $ evenkeel apply --host host.txt process.timer_slack_ns=1
             exit code 4
             -- stderr
-            evenkeel: failed to apply process.timer_slack_ns=1: the server itself sets it when it starts
-              `evenkeel prove process.timer_slack_ns=1` measures what it does; --persist may make it last
+            error: failed to apply process.timer_slack_ns=1: the server itself sets it when it starts
+            hint: `evenkeel prove process.timer_slack_ns=1` measures what it does; --persist may make it last
         "#]],
     );
     check(
@@ -193,7 +189,7 @@ fn arguments_that_make_no_sense() {
             $ evenkeel revert 7 --host host.txt --state state
             exit code 2
             -- stderr
-            evenkeel: failed to revert transaction 7: it does not exist; `evenkeel history` lists all transactions
+            error: failed to revert transaction 7: it does not exist; `evenkeel history` lists all transactions
         "#]],
     );
 }
@@ -214,8 +210,8 @@ fn files_that_are_no_machine() {
             $ evenkeel inspect --host half.txt
             exit code 2
             -- stderr
-            evenkeel: failed to read the capture half.txt: line 88: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
-              `evenkeel capture --output FILE` takes a capture on the machine itself
+            error: failed to read the capture half.txt: line 88: expected `PATH = VALUE`, `PATH -> TARGET`, `DIR/ : NAMES` or `PATH ! ERROR`
+            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
         "#]],
     );
     check(
@@ -225,8 +221,8 @@ fn files_that_are_no_machine() {
             $ evenkeel inspect --host nothing.txt
             exit code 2
             -- stderr
-            evenkeel: failed to read the capture nothing.txt: line 1: not a capture: the first line must be "evenkeel-capture 1"
-              `evenkeel capture --output FILE` takes a capture on the machine itself
+            error: failed to read the capture nothing.txt: line 1: not a capture: the first line must be "evenkeel-capture 1"
+            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
         "#]],
     );
     check(
@@ -245,8 +241,8 @@ fn files_that_are_no_machine() {
               }
             }
             -- stderr
-            evenkeel: failed to read the capture other.txt: line 1: not a capture: the first line must be "evenkeel-capture 1"
-              `evenkeel capture --output FILE` takes a capture on the machine itself
+            error: failed to read the capture other.txt: line 1: not a capture: the first line must be "evenkeel-capture 1"
+            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
         "#]],
     );
     check(
@@ -256,61 +252,63 @@ fn files_that_are_no_machine() {
             $ evenkeel inspect --host newer.txt
             exit code 2
             -- stderr
-            evenkeel: failed to read the capture newer.txt: line 1: this evenkeel does not know format "evenkeel-capture 2"; it reads "evenkeel-capture 1"
-              `evenkeel capture --output FILE` takes a capture on the machine itself
+            error: failed to read the capture newer.txt: line 1: this evenkeel does not know format "evenkeel-capture 2"; it reads "evenkeel-capture 1"
+            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
         "#]],
     );
     check(
         &scene,
         "inspect --host dir",
         expect![[r#"
-        $ evenkeel inspect --host dir
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the capture dir: is a directory (EISDIR)
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host dir
+            exit code 2
+            -- stderr
+            error: failed to read the capture dir: is a directory (EISDIR)
+            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
     check(
         &scene,
         "inspect --host missing.txt",
         expect![[r#"
-        $ evenkeel inspect --host missing.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to read the capture missing.txt: no such file or directory (ENOENT)
-          `evenkeel capture --output FILE` takes a capture on the machine itself
-    "#]],
+            $ evenkeel inspect --host missing.txt
+            exit code 2
+            -- stderr
+            error: failed to read the capture missing.txt: no such file or directory (ENOENT)
+            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
+        "#]],
     );
     check(
         &scene,
         "inspect --root missing",
         expect![[r#"
-        $ evenkeel inspect --root missing
-        exit code 2
-        -- stderr
-        evenkeel: failed to open the root missing: no such file or directory (ENOENT)
-    "#]],
+            $ evenkeel inspect --root missing
+            exit code 2
+            -- stderr
+            error: failed to open the root missing: no such file or directory (ENOENT)
+            hint: name the folder where the root file system is mounted or unpacked, such as /host
+        "#]],
     );
     check(
         &scene,
         "inspect --root host.txt",
         expect![[r#"
-        $ evenkeel inspect --root host.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to open the root host.txt: not a directory (ENOTDIR)
-    "#]],
+            $ evenkeel inspect --root host.txt
+            exit code 2
+            -- stderr
+            error: failed to open the root host.txt: not a directory (ENOTDIR)
+            hint: name the folder where the root file system is mounted or unpacked, such as /host
+        "#]],
     );
     check(
         &scene,
         "capture --host host.txt --output missing/h.txt",
         expect![[r#"
-        $ evenkeel capture --host host.txt --output missing/h.txt
-        exit code 2
-        -- stderr
-        evenkeel: failed to write the capture missing/h.txt: no such file or directory (ENOENT)
-    "#]],
+            $ evenkeel capture --host host.txt --output missing/h.txt
+            exit code 2
+            -- stderr
+            error: failed to write the capture missing/h.txt: no such file or directory (ENOENT)
+        "#]],
     );
     // A NUL is a byte like others until somebody wants a number.
     assert_eq!(scene.run("inspect --host nul.txt").code, 0);
@@ -330,8 +328,8 @@ fn an_endless_file_is_refused_without_holding_it() {
             $ evenkeel inspect --host huge.txt
             exit code 2
             -- stderr
-            evenkeel: failed to read the capture huge.txt: it is longer than the limit of 33554432 bytes
-              `evenkeel capture --output FILE` takes a capture on the machine itself
+            error: failed to read the capture huge.txt: it is longer than the limit of 33554432 bytes
+            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
         "#]],
     );
     check(
@@ -341,8 +339,8 @@ fn an_endless_file_is_refused_without_holding_it() {
             $ evenkeel inspect --host /dev/zero
             exit code 2
             -- stderr
-            evenkeel: failed to read the capture /dev/zero: it is longer than the limit of 33554432 bytes
-              `evenkeel capture --output FILE` takes a capture on the machine itself
+            error: failed to read the capture /dev/zero: it is longer than the limit of 33554432 bytes
+            hint: `evenkeel capture --output FILE` takes a capture on the machine itself
         "#]],
     );
 }
@@ -358,7 +356,7 @@ fn an_absurd_list_of_cpus_is_odd() {
     assert_eq!(code, 0);
     assert_eq!((online["unknown"].as_str(), online["path"].as_str()), (Some("odd"), Some(path)), "{online}");
     assert_eq!(online["raw"], "0-4294967295\n");
-    assert!(scene.run("inspect --host host.txt").stdout.contains("odd: "));
+    assert!(scene.run("inspect --all --host host.txt").stdout.contains("odd: "));
 }
 
 /// Whatever a file holds, a fact comes of it and no crash. Each line of the machine in turn holds something else.
@@ -374,7 +372,7 @@ fn no_line_of_a_capture_brings_the_program_down() {
             let text = format!("{path} = {value}");
             changed[at] = &text;
             scene.write("odd.txt", changed.join("\n") + "\n");
-            for command in ["inspect", "audit"] {
+            for command in ["inspect --all", "audit --all"] {
                 let seen = scene.run(&format!("{command} --host odd.txt"));
                 assert_eq!((seen.code, seen.stderr.as_str()), (0, ""), "{command}: {text}: {seen}");
             }
@@ -387,7 +385,7 @@ fn no_line_of_a_capture_brings_the_program_down() {
 fn escape_sequences_stay_in_the_capture() {
     let scene = Scene::new();
     scene.write("host.txt", HOST.replace("c5n.xlarge", "c5n\\x1b]0;owned\\x07\\x0d"));
-    for line in ["inspect", "audit", "explain net.core.busy_poll"] {
+    for line in ["inspect", "inspect --all", "audit", "audit --all", "explain net.core.busy_poll"] {
         let seen = scene.run(&format!("--color never {line} --host host.txt"));
         let is_clean = |text: &str| !text.chars().any(|character| character.is_control() && character != '\n');
         assert!(is_clean(&seen.stdout) && is_clean(&seen.stderr), "{line}: {seen:}");

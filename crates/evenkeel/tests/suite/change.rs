@@ -31,10 +31,15 @@ fn a_change_from_plan_to_revert() {
             vm.swappiness = 10
               write "10" to /proc/sys/vm/swappiness
               it is 60 now
+              audit advises 30: a tick may wait for a page from "/swapfile": a lower value
+              keeps the server's pages in memory; sources name 1, 10 and 30
               undone by: printf '%s\n' '60' > '/proc/sys/vm/swappiness'
             thp.enabled = never
               write "never" to /sys/kernel/mm/transparent_hugepage/enabled
               it is always now
+              audit advises madvise: any page fault may have to clear 2 MiB, and khugepaged
+              moves memory together in the background; TuneD recommends never, rpk always:
+              run `evenkeel prove thp.enabled=madvise` to measure
               the kernel may change too: /proc/sys/vm/min_free_kbytes
               undone by: printf '%s\n' 'always' >
                 '/sys/kernel/mm/transparent_hugepage/enabled'; printf '%s\n' '67584' >
@@ -42,6 +47,8 @@ fn a_change_from_plan_to_revert() {
             irq.affinity@27 = 2
               write "2" to /proc/irq/27/smp_affinity_list
               it is 0-3 now
+              audit advises to keep 0: ens5-Tx-Rx-0: CPU 0 serves it, and slows CPU 2 of the
+              same core: keep ticks off it
               undone by: printf '%s\n' '0-3' > '/proc/irq/27/smp_affinity_list'
         "#]],
     );
@@ -49,18 +56,27 @@ fn a_change_from_plan_to_revert() {
         &scene,
         &format!("apply {settings} --host host.txt --state state --output after.txt"),
         expect![[r#"
-        exit code 0
-        -- stdout
-        applied         vm.swappiness = 10
-                        was 60
-        applied         thp.enabled = never
-                        was always
-                        with it: /proc/sys/vm/min_free_kbytes: 67584 -> 12952
-        applied         irq.affinity@27 = 2
-                        was 0-3
+            exit code 0
+            -- stdout
+            vm.swappiness = 10: audit advises 30: a tick may wait for a page from
+              "/swapfile": a lower value keeps the server's pages in memory; sources name 1,
+              10 and 30
+            thp.enabled = never: audit advises madvise: any page fault may have to clear 2
+              MiB, and khugepaged moves memory together in the background; TuneD recommends
+              never, rpk always: run `evenkeel prove thp.enabled=madvise` to measure
+            irq.affinity@27 = 2: audit advises to keep 0: ens5-Tx-Rx-0: CPU 0 serves it,
+              and slows CPU 2 of the same core: keep ticks off it
 
-        Rehearsed on the captured machine; this one was not changed.
-    "#]],
+            applied         vm.swappiness = 10
+                            was 60
+            applied         thp.enabled = never
+                            was always
+                            with it: /proc/sys/vm/min_free_kbytes: 67584 -> 12952
+            applied         irq.affinity@27 = 2
+                            was 0-3
+
+            Rehearsed on the captured machine; this one was not changed.
+        "#]],
     );
     check(
         &scene,
@@ -77,7 +93,7 @@ fn a_change_from_plan_to_revert() {
         expect![[r#"
             exit code 0
             -- stdout
-            Nothing to do: it is all so already.
+            Nothing to do: all values are set already.
         "#]],
     );
 
@@ -203,15 +219,19 @@ fn each_way_to_fail_has_its_exit_code() {
         &denied,
         "apply net.core.busy_poll=50 --host host.txt",
         expect![[r#"
-        exit code 3
-        -- stdout
-        refused         net.core.busy_poll = 50
-                        permission denied (EACCES)
-        as before       /proc/sys/net/core/busy_poll = 0
-        -- stderr
-        evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: permission denied (EACCES); nothing was changed
-          run it as root (sudo)
-    "#]],
+            exit code 3
+            -- stdout
+            net.core.busy_poll = 50: audit advises this value: 4 CPUs and ens5, a device
+              with queues to poll: sources recommend 50, 70 and 100 us: run `evenkeel prove
+              net.core.busy_poll=50` to measure the effect
+
+            refused         net.core.busy_poll = 50
+                            permission denied (EACCES)
+            as before       /proc/sys/net/core/busy_poll = 0
+            -- stderr
+            error: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: permission denied (EACCES); nothing was changed
+            hint: run it as root (sudo)
+        "#]],
     );
     let not_permitted = with("/proc/sys/net/core/busy_poll !write EPERM");
     assert_eq!(not_permitted.run("apply net.core.busy_poll=50 --host host.txt").code, 3);
@@ -222,14 +242,18 @@ fn each_way_to_fail_has_its_exit_code() {
         &read_only,
         "apply net.core.busy_poll=50 --host host.txt",
         expect![[r#"
-        exit code 4
-        -- stdout
-        refused         net.core.busy_poll = 50
-                        read-only file system (EROFS)
-        as before       /proc/sys/net/core/busy_poll = 0
-        -- stderr
-        evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); nothing was changed
-    "#]],
+            exit code 4
+            -- stdout
+            net.core.busy_poll = 50: audit advises this value: 4 CPUs and ens5, a device
+              with queues to poll: sources recommend 50, 70 and 100 us: run `evenkeel prove
+              net.core.busy_poll=50` to measure the effect
+
+            refused         net.core.busy_poll = 50
+                            read-only file system (EROFS)
+            as before       /proc/sys/net/core/busy_poll = 0
+            -- stderr
+            error: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); nothing was changed
+        "#]],
     );
 
     // The second step is refused, so the first is put back.
@@ -239,6 +263,13 @@ fn each_way_to_fail_has_its_exit_code() {
         expect![[r#"
             exit code 5
             -- stdout
+            vm.swappiness = 10: audit advises 30: a tick may wait for a page from
+              "/swapfile": a lower value keeps the server's pages in memory; sources name 1,
+              10 and 30
+            net.core.busy_poll = 50: audit advises this value: 4 CPUs and ens5, a device
+              with queues to poll: sources recommend 50, 70 and 100 us: run `evenkeel prove
+              net.core.busy_poll=50` to measure the effect
+
             rolled back     vm.swappiness = 10
                             was 60
             refused         net.core.busy_poll = 50
@@ -247,7 +278,7 @@ fn each_way_to_fail_has_its_exit_code() {
             put back        /proc/sys/vm/swappiness = 60
                             was 10
             -- stderr
-            evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); all earlier changes are restored
+            error: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); all earlier changes are restored
         "#]],
     );
 
@@ -258,12 +289,16 @@ fn each_way_to_fail_has_its_exit_code() {
         expect![[r#"
             exit code 4
             -- stdout
+            clocksource = hpet: audit advises to keep tsc: a process reads it in user
+              space; AWS recommends kvm-clock on Nitro, against the kernel's order: run
+              `evenkeel prove clocksource=kvm-clock` to compare
+
             did not take    clocksource = hpet
                             /sys/devices/system/clocksource/clocksource0/current_clocksource
-                            tells "tsc"
+                            reads "tsc"
             as before       /sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
             -- stderr
-            evenkeel: failed to set clocksource to "hpet": the kernel accepted the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource reads "tsc"; nothing was changed
+            error: failed to set clocksource to "hpet": the kernel accepted the write to /sys/devices/system/clocksource/clocksource0/current_clocksource, but /sys/devices/system/clocksource/clocksource0/current_clocksource reads "tsc"; nothing was changed
         "#]],
     );
 
@@ -277,6 +312,13 @@ fn each_way_to_fail_has_its_exit_code() {
         expect![[r#"
             exit code 6
             -- stdout
+            vm.swappiness = 10: audit advises 30: a tick may wait for a page from
+              "/swapfile": a lower value keeps the server's pages in memory; sources name 1,
+              10 and 30
+            net.core.busy_poll = 50: audit advises this value: 4 CPUs and ens5, a device
+              with queues to poll: sources recommend 50, 70 and 100 us: run `evenkeel prove
+              net.core.busy_poll=50` to measure the effect
+
             applied         vm.swappiness = 10
                             was 250
             interrupted     net.core.busy_poll = 50
@@ -286,7 +328,7 @@ fn each_way_to_fail_has_its_exit_code() {
                             write "250" to /proc/sys/vm/swappiness: invalid argument
                             (EINVAL)
             -- stderr
-            evenkeel: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); not restored: /proc/sys/vm/swappiness; try `evenkeel revert`
+            error: failed to set net.core.busy_poll to "50": the kernel refused the write to /proc/sys/net/core/busy_poll: read-only file system (EROFS); not restored: /proc/sys/vm/swappiness; try `evenkeel revert`
         "#]],
     );
     let (code, answer) = stuck.json("apply vm.swappiness=10 net.core.busy_poll=50 --host host.txt --state other");
@@ -304,9 +346,12 @@ fn a_root_that_is_not_live_is_not_changed() {
         "apply vm.swappiness=10 --root / --state state",
         expect![[r#"
             exit code 4
+            -- stdout
+            vm.swappiness = 10: audit: it does not apply here: there is no swap here, so
+              the value has no effect
             -- stderr
-            evenkeel: failed to write to a mounted root: it is read-only; write to the live machine or to a capture
-              for an image: evenkeel image ROOT …
+            error: failed to write to a mounted root: it is read-only; write to the live machine or to a capture
+            hint: for an image: evenkeel image ROOT …
         "#]],
     );
     check(
@@ -315,7 +360,7 @@ fn a_root_that_is_not_live_is_not_changed() {
         expect![[r#"
             exit code 4
             -- stderr
-            evenkeel: failed to write to a mounted root: it is read-only; write to the live machine or to a capture
+            error: failed to write to a mounted root: it is read-only; write to the live machine or to a capture
         "#]],
     );
 }

@@ -96,7 +96,7 @@ impl From<Output> for Seen {
 impl Seen {
     /// Whether this user or this kernel does not allow it; records the skip if so.
     fn is_skipped(&self) -> bool {
-        let is_skipped = [3, 4].contains(&self.code) && self.stderr.starts_with("evenkeel: failed to");
+        let is_skipped = [3, 4].contains(&self.code) && self.stderr.starts_with("error: failed to");
         if is_skipped {
             skipped(&self.stderr);
         }
@@ -351,7 +351,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
     for (line, code, words) in table {
         let seen = scene.run(&line.split(' ').collect::<Vec<_>>());
         assert_eq!(seen.code, code, "{line}: {seen:?}");
-        assert!(seen.stderr.starts_with("evenkeel: failed to ") && seen.stderr.contains(words), "{line}: {seen:?}");
+        assert!(seen.stderr.starts_with("error: ") && seen.stderr.contains(words), "{line}: {seen:?}");
     }
     let host = scene.run(&["spinner", "--host", "captured.txt"]);
     assert_eq!(host.code, 4, "{host:?}");

@@ -24,6 +24,7 @@ mod kept;
 mod limits;
 mod live_host;
 mod meter_faults;
+mod mistakes;
 mod mutations;
 mod old_sessions;
 mod output;

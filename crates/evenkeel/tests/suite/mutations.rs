@@ -15,12 +15,14 @@ const MUTATIONS: u64 = 600;
 const ONE_IN: u64 = 50;
 
 /// What each capture is given to.
-const FORMS: [&[&str]; 12] = [
+const FORMS: [&[&str]; 14] = [
     &["inspect"],
+    &["inspect", "--all"],
     &["inspect", "--json"],
     &["inspect", "--topology"],
     &["inspect", "--topology=svg"],
     &["audit"],
+    &["audit", "--all"],
     &["audit", "--json"],
     &["audit", "--md"],
     &["audit", "--sarif"],

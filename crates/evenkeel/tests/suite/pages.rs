@@ -7,16 +7,21 @@ use crate::support::Scene;
 /// The most columns of a page; commands that are to be copied may be longer.
 const COLUMNS: usize = 80;
 
+/// The most lines of a page that nobody asked for in full.
+const SUMMARY_LINES_MAX: usize = 15;
+
 fn check(line: &str, expected: ExpectFile) {
     expected.assert_eq(&Scene::new().run(line).to_string());
 }
 
 #[test]
 fn pages_of_a_captured_machine() {
-    check("inspect --host host.txt", expect_file!["snapshots/inspect.txt"]);
+    check("inspect --host host.txt", expect_file!["snapshots/inspect-summary.txt"]);
+    check("inspect --all --host host.txt", expect_file!["snapshots/inspect.txt"]);
     check("inspect --host host.txt --json", expect_file!["snapshots/inspect.json"]);
     check("inspect --host host.txt --counters", expect_file!["snapshots/inspect-counters.txt"]);
-    check("audit --host host.txt", expect_file!["snapshots/audit.txt"]);
+    check("audit --host host.txt", expect_file!["snapshots/audit-summary.txt"]);
+    check("audit --all --host host.txt", expect_file!["snapshots/audit.txt"]);
     check("audit --host host.txt --goal density --json", expect_file!["snapshots/audit.json"]);
     check("audit --host host.txt --md", expect_file!["snapshots/audit.md"]);
     check("audit --host host.txt --sarif", expect_file!["snapshots/audit.sarif"]);
@@ -72,14 +77,23 @@ fn every_captured_machine_reads_well() {
     let scene = Scene::new();
     for (name, text) in hosts() {
         scene.write("host.txt", &text);
-        for line in
-            ["inspect", "audit", "audit --goal throughput", "audit --goal density", "apply --advised --plan-only"]
-        {
+        for line in [
+            "inspect",
+            "inspect --all",
+            "audit",
+            "audit --all",
+            "audit --all --goal throughput",
+            "audit --all --goal density",
+            "apply --advised --plan-only",
+        ] {
             let seen = scene.run(&format!("{line} --host host.txt"));
             assert_eq!((seen.code, seen.stderr.as_str()), (0, ""), "{name}: {line}: {seen}");
             for long in seen.stdout.lines().filter(|text| text.chars().count() > COLUMNS) {
                 let is_command = long.trim_start().starts_with("evenkeel ") || long.starts_with(char::is_alphanumeric);
                 assert!(is_command, "{name}: {line}: {long:?}");
+            }
+            if ["inspect", "audit"].contains(&line) {
+                assert!(seen.stdout.lines().count() <= SUMMARY_LINES_MAX, "{name}: {line}: {seen}");
             }
             scene.json(&format!("{line} --host host.txt"));
         }
@@ -102,7 +116,7 @@ fn a_capture_of_a_capture_is_the_same() {
 #[test]
 fn the_commands_that_audit_prints_are_understood() {
     let scene = Scene::new();
-    let audit = scene.run("audit --host host.txt").stdout;
+    let audit = scene.run("audit --all --host host.txt").stdout;
     let commands: Vec<&str> = audit.lines().filter_map(|line| line.strip_prefix("          evenkeel apply ")).collect();
     assert!(commands.len() > 3, "{audit}");
     for setting in commands {
@@ -131,6 +145,7 @@ fn shells_and_manuals_know_the_knobs() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = scene.run(&format!("completions {shell}")).stdout;
         assert!(script.contains("fail-on"), "{shell}");
+        assert!(!script.contains("subcmd__watchdog"), "{shell} completes a command that no help lists");
         // The others are not given the values of positional arguments by clap_complete.
         let knows_values = ["bash", "zsh"].contains(&shell);
         assert!(!knows_values || script.contains("net.core.busy_poll"), "{shell}");
@@ -148,7 +163,12 @@ fn shells_and_manuals_know_the_knobs() {
         }
     }
     let page = scene.run("man").stdout;
-    assert!(page.starts_with(".ie") && page.contains("evenkeel") && page.contains("not enough rights"), "{page}");
+    assert!(
+        page.starts_with(".ie")
+            && page.contains("evenkeel")
+            && page.contains("permission denied: most often it needs root"),
+        "{page}"
+    );
     let page = scene.run("man audit").stdout;
     assert!(page.contains(".TH evenkeel-audit 1") && page.contains("\\-\\-fail\\-on"), "{page}");
     assert_eq!(scene.run("man nothing").code, 2);
@@ -177,4 +197,48 @@ fn every_command_has_a_manual_page_however_deep() {
     assert!(page.contains("\\-\\-switches") && page.contains("perf.data"), "{page}");
     let seen = scene.run("man profile nothing");
     assert!(seen.code == 2 && seen.stderr.contains("\"profile nothing\"; `evenkeel profile --help`"), "{seen}");
+}
+
+/// `--help` of every command, however deep, at two widths of a terminal: short enough to read, and no line that the terminal breaks.
+#[test]
+fn help_fits_narrow_and_wide_terminals() {
+    let scene = Scene::new();
+    let help = |words: &str, columns: &str| {
+        let output = scene.command(&format!("{words} --help")).env("COLUMNS", columns).output().unwrap();
+        crate::support::Seen::from(output).stdout
+    };
+    let commands = help("", "80");
+    let commands = commands.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let names =
+        commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
+    let own = [
+        "apply",
+        "audit",
+        "capture",
+        "completions",
+        "confirm",
+        "demo",
+        "diff",
+        "explain",
+        "history",
+        "image",
+        "inspect",
+        "man",
+        "plan",
+        "revert",
+        "script",
+        "verify",
+    ];
+    let names: Vec<&str> = names.filter(|name| own.contains(name)).collect();
+    assert_eq!(names.len(), own.len(), "{names:?}");
+    for name in names {
+        for (columns, lines) in [("60", 100), ("80", 80), ("200", 80)] {
+            let text = help(name, columns);
+            assert!(text.lines().count() <= lines, "{name} at {columns} columns:\n{text}");
+            let is_page =
+                |line: &&str| line.chars().count() > columns.parse::<usize>().unwrap() && !line.contains("evenkeel ");
+            let long: Vec<&str> = text.lines().filter(is_page).collect();
+            assert!(long.is_empty(), "{name} at {columns} columns: {long:?}");
+        }
+    }
 }

@@ -8,7 +8,13 @@ use evenkeel_host::knobs;
 use crate::rules::{files, project, read};
 
 /// Files that name knobs all the same, each with the ids and the reason.
-const EXEMPT: [(&str, &[&str], &str); 11] = [
+const EXEMPT: [(&str, &[&str], &str); 17] = [
+    ("evenkeel/src/commands/apply.rs", &["irq.affinity", "vm.swappiness"], "examples that a user can type, in help"),
+    ("evenkeel/src/commands/confirm.rs", &["vm.swappiness"], "examples that a user can type, in help"),
+    ("evenkeel/src/commands/diff.rs", &["vm.swappiness"], "examples that a user can type, in help"),
+    ("evenkeel/src/commands/explain.rs", &["net.core.busy_poll"], "examples that a user can type, in help"),
+    ("evenkeel/src/commands/image.rs", &["vm.swappiness"], "examples that a user can type, in help"),
+    ("evenkeel/src/commands/plan.rs", &["vm.swappiness"], "examples that a user can type, in help"),
     (
         "evenkeel/src/commands/prove.rs",
         &["kernel.timer_migration", "process.timer_slack_ns"],

@@ -67,7 +67,7 @@ fn a_function_that_can_not_be_found_is_named_with_those_that_are_near() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.starts_with("evenkeel: failed to use --tick-function: find suite::tick_function::entered_once_a_tik in "),
+        said.starts_with("error: failed to use --tick-function: find suite::tick_function::entered_once_a_tik in "),
         "{said}"
     );
     assert!(said.contains("nearest are") && said.contains("entered_once_a_tick"), "{said}");

@@ -202,7 +202,7 @@ impl<'a> Context<'a> {
         whole.extend_from_slice(page);
         match &answer.command {
             // Standard output belongs to the command.
-            Some(_) if !self.out.is_json() => self.out.aside_page(&blocks::text(&whole)),
+            Some(_) if !self.out.is_json() => self.out.warn_page(&blocks::text(&whole)),
             _ => self.out.answer(answer, || blocks::text(&whole))?,
         }
         Ok(())

@@ -43,7 +43,7 @@ impl Opened {
     /// Prints the recording's caveats to standard error, for example that its end is missing.
     pub(crate) fn warn(&self, file: &Path, out: &Out) {
         for caveat in &self.recording.caveats {
-            out.aside(&format!("evenkeel: {}: {caveat}\n", file.display()));
+            out.warn(&format!("evenkeel: {}: {caveat}\n", file.display()));
         }
     }
 }

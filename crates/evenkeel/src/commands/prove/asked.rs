@@ -10,7 +10,7 @@ use crate::workload_args::WorkloadArgs;
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TrialArgs {
     /// What to prove; several are proved together
-    #[arg(value_name = "KNOB=VALUE")]
+    #[arg(value_name = "KNOB=VALUE", value_parser = crate::args::Completed(crate::args::settings), hide_possible_values = true)]
     pub(super) settings: Vec<String>,
     /// Prove the set of a goal file again, as `evenkeel tune` found it
     #[arg(long, value_name = "FILE", conflicts_with = "settings")]

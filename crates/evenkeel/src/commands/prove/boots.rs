@@ -149,7 +149,7 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
     state.workload = line;
     state.workload_words = workload_words;
     state.folder = folder;
-    out.say(&words(&planned, &args.state.again()));
+    out.status(&words(&planned, &args.state.again()));
     write(&context.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let hands = context.hands(&state)?;
     let mut wait = live::waiting(out, live::sleep);
@@ -226,11 +226,11 @@ fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_
     match ending.map_err(undone)? {
         Ending::Reboot => {
             let counted = state.measured().count();
-            out.say(&format!("{counted} of {} boots count; the next one is ready", state.design.boots));
+            out.status(&format!("{counted} of {} boots count; the next one is ready", state.design.boots));
             if state.design.reboots { live::reboot(out) } else { wait_for_reboot(out) }
         }
         Ending::Stopped => {
-            out.say("stopped; it goes on after the next boot, or by: systemctl start evenkeel-boots.service");
+            out.status("stopped; it goes on after the next boot, or by: systemctl start evenkeel-boots.service");
             Ok(exit::WELL)
         }
         Ending::Ended { ended, reboot_left } => {
@@ -238,7 +238,7 @@ fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_
             match (reboot_left, &ended) {
                 (true, BootsEnded::Whole) if state.design.reboots => live::reboot(out),
                 (true, _) => {
-                    out.say("everything is put back, and in force from the next boot on: reboot when it suits you");
+                    out.status("everything is put back, and in force from the next boot on: reboot when it suits you");
                     Ok(exit::PENDING)
                 }
                 (false, BootsEnded::GivenUp { .. }) => Ok(exit::UNDONE),
@@ -249,7 +249,7 @@ fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_
 }
 
 fn wait_for_reboot(out: &Out) -> Outcome {
-    out.say("reboot this machine when it suits you; it goes on by itself after that");
+    out.status("reboot this machine when it suits you; it goes on by itself after that");
     Ok(exit::WELL)
 }
 
@@ -258,7 +258,7 @@ fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
     let _alone = TrialLock::take(state)?;
     let state = match read(&context.file) {
         Ok(None) => {
-            out.say("no trial over boots is going on");
+            out.status("no trial over boots is going on");
             return Ok(exit::WELL);
         }
         Ok(Some(state)) => state,
@@ -272,7 +272,7 @@ fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
 
 /// A state that nobody can go on with: whatever its trial left is put back, and the unit with it.
 fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
-    out.aside(&format!("failed to {why}; it is given up, and everything is put back\n"));
+    out.warn(&format!("failed to {why}; it is given up, and everything is put back\n"));
     let all = BootTransactions::new(&context.root, &context.dir, "", Vec::new()).map_err(not_possible)?;
     all.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
         Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", context.revert))
@@ -280,7 +280,7 @@ fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> O
     let aside = context.file.with_extension("damaged");
     std::fs::rename(&context.file, &aside)
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("move {} aside", context.file.display()), &error))?;
-    out.aside(&format!("what was known of it is in {}\n", aside.display()));
+    out.warn(&format!("what was known of it is in {}\n", aside.display()));
     Ok(exit::UNDONE)
 }
 
@@ -288,7 +288,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
     let context = BootsContext::of(state)?;
     let mut state = match read(&context.file) {
         Ok(None) => {
-            out.say("no trial over boots is going on");
+            out.status("no trial over boots is going on");
             return Ok(exit::WELL);
         }
         Ok(Some(state)) => state,
@@ -305,7 +305,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
     })?;
     status::report(&state, None, out)?;
     if hands.reads_back(ArmName::A).is_err() {
-        out.say("everything is put back, and in force from the next boot on: reboot when it suits you");
+        out.status("everything is put back, and in force from the next boot on: reboot when it suits you");
         return Ok(exit::PENDING);
     }
     Ok(exit::WELL)

@@ -48,12 +48,12 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
     }
     let then =
         evidence.answer.effect.as_ref().map_or_else(|| "not proved".to_owned(), |effect| as_change(effect.ratio));
-    out.say(&format!(
+    out.status(&format!(
         "found {}: {} was {then} with {}",
         evidence.written, evidence.metric.title, evidence.workload_words
     ));
     for difference in goal.differences(&HostWords::of(facts)) {
-        out.say(&format!("another machine: {difference}"));
+        out.status(&format!("another machine: {difference}"));
     }
     Ok(asked)
 }
@@ -105,7 +105,7 @@ mod tests {
     use evenkeel_hostfs::{Capture, Root};
 
     use super::*;
-    use crate::args::Looks;
+    use crate::args::OutputOptions;
 
     #[derive(Parser)]
     struct Line {
@@ -127,7 +127,7 @@ mod tests {
         let line = format!("x --goal {} {line}", file.display());
         let args = Line::try_parse_from(line.split_whitespace()).unwrap().args;
         let root = Root::captured(Capture::parse(include_str!("../../../tests/suite/host.txt")).unwrap());
-        let out = Out::new(Looks { json: true, ..Looks::default() });
+        let out = Out::new(OutputOptions { json: true, ..OutputOptions::default() });
         let asked = asked_by(&args, &file, &Facts::probe(&root), &out);
         asked.map_err(|failure| failure.message().replace(&file.display().to_string(), "FILE"))
     }

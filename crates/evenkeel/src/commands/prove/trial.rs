@@ -180,7 +180,7 @@ impl Session<'_> {
             true => experiment::same_already(self.root, &experiment::plans(self.facts, &self.arms.settings)?),
             false => Vec::new(),
         };
-        same.iter().for_each(|words| self.out.say(words));
+        same.iter().for_each(|words| self.out.status(words));
         let mut state = if self.needs.journal { Some(self.state.open()?) } else { None };
         let experiment = Experiment {
             root: self.root,
@@ -220,7 +220,7 @@ impl Session<'_> {
             true => format!("{at_most} {} s", design.planned_for(self.arms.count()).as_secs()),
             false => "one window".to_owned(),
         };
-        self.out.say(&format!("{}\n{time}", workload.describe()));
+        self.out.status(&format!("{}\n{time}", workload.describe()));
     }
 
     /// The file that it is kept in: the one that is gone on with, or a new one.
@@ -235,7 +235,7 @@ impl Session<'_> {
             }
         };
         if let Some(path) = keep.path() {
-            self.out.say(&format!("kept in {}", path.display()));
+            self.out.status(&format!("kept in {}", path.display()));
         }
         Ok(keep)
     }

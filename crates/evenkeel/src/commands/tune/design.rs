@@ -140,7 +140,7 @@ pub(super) fn settle(
     plans: &[Plan],
     workload: &mut dyn Workload,
 ) -> Result<bool, Failure> {
-    search.out.say("finding how long a switch is felt");
+    search.out.status("finding how long a switch is felt");
     let writer = search.root.writer().map_err(not_possible)?;
     let title = "tune: how long a switch is felt";
     let mut switch = Switch::begin(search.root, &writer, Some(state), title, plans).map_err(not_possible)?;

@@ -66,7 +66,7 @@ pub(super) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) ->
     if !is_done_with(path) {
         let kept = keep(path)?;
         let again = again(Some(&kept), search.state);
-        search.out.aside(&format!("the search before is not over, and kept: `{again}` continues it\n"));
+        search.out.warn(&format!("the search before is not over, and kept: `{again}` continues it\n"));
     }
     Log::create(path, header).map_err(not_possible)
 }

@@ -72,7 +72,7 @@ fn go_on(search: &SearchContext<'_>, asked: &WorkloadArgs, path: &Path) -> Resul
         plans.push(Plan::of(facts, &settings).map_err(not_possible)?);
     }
     let workload = start(&context.workload, header.design.seed, &search.stop).map_err(not_possible)?;
-    out.say(&format!("going on after {} windows", log.entries().len()));
+    out.status(&format!("going on after {} windows", log.entries().len()));
     let left_out = context
         .left_out
         .into_iter()

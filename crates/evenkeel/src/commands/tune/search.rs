@@ -103,7 +103,7 @@ fn unwritten(out: &Out, mut told: SearchResult, failure: Failure) -> Outcome {
     // The answer is the one document on standard output, and tells itself what is missing.
     told.notes.push(format!("{}; {}", failure.message(), failure.hint.as_deref().unwrap_or_default()));
     out.answer(&told, String::new)?;
-    out.aside(&format!("evenkeel: {}\n", told.notes.concat()));
+    out.warn(&format!("evenkeel: {}\n", told.notes.concat()));
     Ok(failure.exit)
 }
 
@@ -134,7 +134,7 @@ fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Resul
     let described = workload.describe();
     let knobs = design.candidates.len();
     let at_most = at_most(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));
-    search.out.say(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
+    search.out.status(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
     let writer = search.root.writer().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
     let mut switch = Switch::begin(search.root, &writer, Some(state), &title, &plans).map_err(not_possible)?;
@@ -158,7 +158,7 @@ fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Resul
             log: &mut log,
             stop: &|| search.stop.load(Ordering::Relaxed),
             on_progress: &mut |progress| {
-                search.beside.news().iter().for_each(|words| bar.suspend(|| search.out.aside(&format!("{words}\n"))));
+                search.beside.news().iter().for_each(|words| bar.suspend(|| search.out.warn(&format!("{words}\n"))));
                 page::show(&bar, progress);
             },
         },

@@ -49,7 +49,7 @@ fn softnet(page: &mut Page, counters: &Counters) {
 
 fn rest(page: &mut Page, all: usize) {
     if all > ROWS_MAX {
-        page.row("", DIM, &format!("and {} more, which --json tells", all - ROWS_MAX));
+        page.row("", DIM, &format!("and {} more, which --json lists", all - ROWS_MAX));
     }
 }
 
@@ -91,11 +91,11 @@ fn nodes(page: &mut Page, counters: &Counters) {
 
 /// Those that are not 0; most are.
 fn losses(losses: &BTreeMap<String, u64>) -> String {
-    let told: Vec<String> =
+    let named: Vec<String> =
         losses.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")).collect();
-    match (losses.len(), told.is_empty()) {
+    match (losses.len(), named.is_empty()) {
         (0, _) => "its driver has no counter of losses".to_owned(),
         (count, true) => format!("{count} counters of losses, all 0"),
-        (count, false) => format!("{} ({count} counters in all)", told.join(", ")),
+        (count, false) => format!("{} ({count} counters in all)", named.join(", ")),
     }
 }

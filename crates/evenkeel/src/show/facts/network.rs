@@ -40,6 +40,16 @@ pub(super) fn section(page: &mut Page, network: &Network) {
     }
 }
 
+/// The devices on one row, with their drivers.
+pub(super) fn summary(page: &mut Page, network: &Network) {
+    page.fact_as("network", &network.nics, |nics| {
+        let driver = |nic: &Nic| nic.driver.known().map(|driver| format!(" ({driver})")).unwrap_or_default();
+        let devices = nics.iter().filter(|nic| nic.kind.is_hardware());
+        let devices: Vec<String> = devices.map(|nic| format!("{}{}", nic.name, driver(nic))).collect();
+        if devices.is_empty() { "no devices".to_owned() } else { devices.join(", ") }
+    });
+}
+
 /// `bond of eth0, eth1, active-backup`, `VLAN 100 on bond0`.
 fn stands_on(nic: &Nic) -> String {
     let lower = if nic.lower.is_empty() { "nothing that is known".to_owned() } else { nic.lower.join(", ") };
@@ -72,14 +82,14 @@ fn device(page: &mut Page, nic: &Nic) {
     }
     queues(page, &nic.rx_queues, "receive", "RPS", &mut unknowns);
     queues(page, &nic.tx_queues, "transmit", "XPS", &mut unknowns);
-    if let Some(told) = device_settings(nic) {
-        page.row("  device", PLAIN, &told);
+    if let Some(shown) = device_settings(nic) {
+        page.row("  device", PLAIN, &shown);
     }
-    if let Some(told) = offloads(nic) {
-        page.row("  offloads", PLAIN, &told);
+    if let Some(shown) = offloads(nic) {
+        page.row("  offloads", PLAIN, &shown);
     }
-    if let Some(told) = spread(nic) {
-        page.row("  spread", PLAIN, &told);
+    if let Some(shown) = spread(nic) {
+        page.row("  spread", PLAIN, &shown);
     }
     notes(page, unknowns.drain(..));
     let mut rows = Vec::new();
@@ -126,11 +136,11 @@ fn spread(nic: &Nic) -> Option<String> {
         "sd" => "UDP by addresses alone".to_owned(),
         fields => format!("UDP by {fields}"),
     });
-    let told: Vec<String> = [table, udp].into_iter().flatten().collect();
-    (!told.is_empty()).then(|| told.join(", "))
+    let shown: Vec<String> = [table, udp].into_iter().flatten().collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// What the driver tells of queues, rings and waits; nothing where it tells none of them.
+/// The queues, rings and waits that the driver reports; nothing where it reports none of them.
 fn device_settings(nic: &Nic) -> Option<String> {
     let channels = nic.channels.known().map(|channels| match channels.combined {
         0 => format!("{} + {} queues of {} + {}", channels.rx, channels.tx, channels.rx_max, channels.tx_max),
@@ -145,8 +155,8 @@ fn device_settings(nic: &Nic) -> Option<String> {
     });
     let threaded =
         nic.napi.threaded.known().filter(|threaded| **threaded != 0).map(|_| "packets by threads".to_owned());
-    let told: Vec<String> = [channels, rings, coalesce, threaded].into_iter().flatten().collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    let shown: Vec<String> = [channels, rings, coalesce, threaded].into_iter().flatten().collect();
+    (!shown.is_empty()).then(|| shown.join("; "))
 }
 
 /// Queues that are steered alike share a row part: `8 receive: 0-3 to CPUs 0-1; 4-7 not steered`.

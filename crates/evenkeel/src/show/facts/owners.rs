@@ -10,7 +10,7 @@ pub(super) fn section(page: &mut Page, facts: &Facts) {
     let runs = |runs: &bool| if *runs { "runs" } else { "does not run" }.to_owned();
     page.heading("Others that change settings");
     page.fact_as("irqbalance", &owners.irqbalance, runs);
-    page.fact_as("it is told", &owners.irqbalance_options, |options| {
+    page.fact_as("its options", &owners.irqbalance_options, |options| {
         let pairs: Vec<String> = options.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let said = if pairs.is_empty() { "nothing".to_owned() } else { pairs.join(" ") };
         format!("{said} ({})", options.file)
@@ -39,14 +39,14 @@ fn sysctl_files(page: &mut Page, facts: &Facts) {
         page.fact_as("set at boot", &facts.owners.sysctl_files, |_| String::new());
         return;
     };
-    let told = |file: &SysctlFile| match file.settings.known() {
+    let shown = |file: &SysctlFile| match file.settings.known() {
         Some(settings) if settings.is_empty() => None,
         Some(settings) if settings.len() == 1 => Some(format!("{}: 1 setting", file.path)),
         Some(settings) => Some(format!("{}: {} settings", file.path, settings.len())),
         None => Some(format!("{}: {}", file.path, unknown(&file.settings))),
     };
     let mut label = "set at boot by";
-    for row in files.read.iter().filter_map(told) {
+    for row in files.read.iter().filter_map(shown) {
         page.row(label, PLAIN, &row);
         label = "";
     }
@@ -61,11 +61,11 @@ fn sysctl_files(page: &mut Page, facts: &Facts) {
         }
     }
     if let Some(file) = &files.unread {
-        page.row("not read at boot", PLAIN, told(file).as_deref().unwrap_or(&file.path));
+        page.row("not read at boot", PLAIN, shown(file).as_deref().unwrap_or(&file.path));
     }
 }
 
-/// A boot loader, and how it is told a kernel argument.
+/// A boot loader, and where its kernel arguments are written.
 pub(super) fn loader(loader: BootLoader) -> &'static str {
     match loader {
         BootLoader::GrubDropIns => "GRUB, arguments in /etc/default/grub.d",

@@ -216,7 +216,7 @@ impl Outlet for Dumps {
         let at = file.at.clone();
         file.keep()?;
         if std::mem::take(&mut self.is_asked) {
-            self.out.aside(&format!("wrote the window to {}\n", at.display()));
+            self.out.warn(&format!("wrote the window to {}\n", at.display()));
             self.written.push(at);
         }
         Ok(())

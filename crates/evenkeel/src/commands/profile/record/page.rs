@@ -49,7 +49,7 @@ impl<'a> Meanwhile<'a> {
             }
         } else if self.telling == Telling::Lines && self.last.elapsed() >= LINE_EVERY {
             self.last = Instant::now();
-            self.out.aside(&format!("{}\n", self.words(status)));
+            self.out.warn(&format!("{}\n", self.words(status)));
         }
     }
 

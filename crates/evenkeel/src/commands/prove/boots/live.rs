@@ -96,7 +96,7 @@ impl<'a> Live<'a> {
                 .map_err(|error| BootsError::NotMeasured { why: format!("failed to {error}") })?;
             let sample = sample.unwrap_or_default();
             settle = Duration::ZERO;
-            beside.news().iter().for_each(|words| self.out.say(words));
+            beside.news().iter().for_each(|words| self.out.status(words));
             let has_number = sample.get(design.metric.name.as_ref()).is_some_and(|value| value.is_finite());
             if has_number && rules.judge(window, &conditions).is_none() {
                 samples.push(sample);
@@ -142,7 +142,7 @@ impl Machine for Live<'_> {
     }
 
     fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError> {
-        self.out.say(&format!("this boot is left alone for {} s", design.settle_ms / 1000));
+        self.out.status(&format!("this boot is left alone for {} s", design.settle_ms / 1000));
         if !self.rest(Duration::from_millis(design.settle_ms), || self.is_over()) {
             return Ok(None);
         }
@@ -151,14 +151,14 @@ impl Machine for Live<'_> {
         let mut workload = workload_of(&self.workload)
             .and_then(|workload| workload.start(design.seed, &self.stop))
             .map_err(not_measured)?;
-        self.out.say(&format!("measuring {} windows of {}", design.windows, workload.describe()));
+        self.out.status(&format!("measuring {} windows of {}", design.windows, workload.describe()));
         let measured = self.windows(workload.as_mut(), design);
         workload.stop();
         measured
     }
 
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), BootsError> {
-        self.out.say(match arm {
+        self.out.status(match arm {
             ArmName::A => "the next boot is one of A: as it was",
             _ => "the next boot is one of B: with the settings",
         });
@@ -186,7 +186,7 @@ pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl
     let mut is_told = false;
     move |why, time| {
         if !is_told {
-            out.aside(&format!("failed to {why}; it tries again for a while\n"));
+            out.warn(&format!("failed to {why}; it tries again for a while\n"));
         }
         is_told = true;
         rest(time)
@@ -201,7 +201,7 @@ pub(super) fn sleep(time: Duration) -> bool {
 
 /// Asks systemd for a reboot. What there is to keep is on disk.
 pub(super) fn reboot(out: &Out) -> Outcome {
-    out.say("rebooting");
+    out.status("rebooting");
     let mut command = Command::new("systemctl");
     command.arg("reboot").stdin(Stdio::null()).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     match command.status() {

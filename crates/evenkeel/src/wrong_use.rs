@@ -1,0 +1,176 @@
+//! What is wrong with a command line, in plain words. The parser's own texts name its types, and suggest commands that no help lists.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
+
+use crate::failure::Failure;
+
+/// The failure that the parser's `error` about `line` is. `whole` has all commands.
+pub(crate) fn failure(error: &clap::Error, whole: &Command, line: &[OsString]) -> Failure {
+    let (command, name) = command_of(whole, line);
+    let help = format!("`{name} --help` lists");
+    let first = |kind| texts(error, kind).into_iter().next().unwrap_or_default();
+    let argument = short(&first(ContextKind::InvalidArg));
+    let value = first(ContextKind::InvalidValue);
+    let (what, hint) = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let what = format!("{name} has no command {:?}", first(ContextKind::InvalidSubcommand));
+            let near = texts(error, ContextKind::SuggestedSubcommand);
+            let shown =
+                near.iter().filter(|near| command.find_subcommand(near).is_some_and(|near| !near.is_hide_set()));
+            let shown: Vec<String> = shown.map(|near| format!("`{name} {near}`")).collect();
+            (what, did_you_mean(&shown) + &format!("{help} the commands"))
+        }
+        ErrorKind::MissingSubcommand => {
+            (format!("{name} needs a command"), format!("`{name} --help` describes {}", listed(&commands(command))))
+        }
+        ErrorKind::UnknownArgument => {
+            let kind = if argument.starts_with('-') { "option" } else { "argument" };
+            let near = texts(error, ContextKind::SuggestedArg);
+            let shown: Vec<String> = near.iter().filter(|near| is_listed(command, near)).cloned().collect();
+            (format!("{name} takes no {kind} {argument:?}"), did_you_mean(&shown) + &format!("{help} what it takes"))
+        }
+        ErrorKind::InvalidValue if value.is_empty() => {
+            let takes = texts(error, ContextKind::ValidValue);
+            let takes = if takes.is_empty() { format!("{help} what it takes") } else { one_of(&takes) };
+            (format!("{argument} needs a value"), takes)
+        }
+        ErrorKind::InvalidValue => {
+            let near = did_you_mean(&texts(error, ContextKind::SuggestedValue));
+            let takes = near + &one_of(&texts(error, ContextKind::ValidValue));
+            (format!("{argument} does not take {value:?}"), takes)
+        }
+        ErrorKind::ValueValidation => {
+            let cause = error.source().map_or_else(|| "it is no value for it".to_owned(), cause);
+            (format!("{argument} does not take {value:?}: {cause}"), format!("{help} what it takes"))
+        }
+        ErrorKind::MissingRequiredArgument => (
+            format!("{name} needs {}", texts(error, ContextKind::InvalidArg).join(" ")),
+            format!("{help} what it takes"),
+        ),
+        ErrorKind::ArgumentConflict => {
+            let others: Vec<String> = texts(error, ContextKind::PriorArg).iter().map(|other| short(other)).collect();
+            let what = match others.iter().all(|other| *other == argument) {
+                true => format!("{argument} is given twice"),
+                false => format!("{argument} and {} exclude each other", listed(&others)),
+            };
+            (what, format!("leave one of them out; {help} what goes together"))
+        }
+        ErrorKind::InvalidUtf8 => ("an argument is not valid UTF-8".to_owned(), format!("{help} what it takes")),
+        _ => {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            (first, format!("{help} what it takes"))
+        }
+    };
+    Failure::wrong_use(what).hint(hint)
+}
+
+/// The command that the line names, as far as it names one, and how that is typed.
+fn command_of<'c>(whole: &'c Command, line: &[OsString]) -> (&'c Command, String) {
+    let (mut command, mut name) = (whole, "evenkeel".to_owned());
+    for word in line.iter().skip(1).map(|word| word.to_string_lossy()) {
+        match command.find_subcommand(&*word) {
+            Some(next) => {
+                name = format!("{name} {}", next.get_name());
+                command = next;
+            }
+            None if word.starts_with('-') => {}
+            None => break,
+        }
+    }
+    (command, name)
+}
+
+/// The commands below one that its help lists.
+fn commands(command: &Command) -> Vec<String> {
+    let listed = command.get_subcommands().filter(|command| !command.is_hide_set());
+    listed.map(|command| command.get_name().to_owned()).collect()
+}
+
+/// Whether help lists an option.
+fn is_listed(command: &Command, option: &str) -> bool {
+    let is_it = |arg: &&Arg| arg.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long));
+    command.get_arguments().find(is_it).is_some_and(|arg| !arg.is_hide_set())
+}
+
+fn texts(error: &clap::Error, kind: ContextKind) -> Vec<String> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// `--goal <GOAL>` without its value; `[TRANSACTION]...` without what says how many.
+fn short(argument: &str) -> String {
+    let end = if argument.starts_with('-') { argument.find([' ', '[', '=']) } else { None };
+    let argument = end.map_or(argument, |end| &argument[..end]);
+    argument.trim_end_matches('.').trim_matches(['[', ']', '<', '>']).to_owned()
+}
+
+/// Why a parser of ours, of the parser's or of the standard library took no value.
+fn cause(source: &(dyn Error + 'static)) -> String {
+    if let Some(number) = source.downcast_ref::<ParseIntError>() {
+        return match number.kind() {
+            IntErrorKind::PosOverflow => "the number is too large",
+            IntErrorKind::NegOverflow => "the number is too small",
+            _ => "expected a whole number, 0 or more",
+        }
+        .to_owned();
+    }
+    if source.is::<ParseFloatError>() {
+        return "expected a number".to_owned();
+    }
+    // The parser writes ranges as Rust does: `0 is not in 1..=3600`.
+    source.to_string().replace("..=", " to ")
+}
+
+fn did_you_mean(near: &[String]) -> String {
+    if near.is_empty() { String::new() } else { format!("did you mean {}? ", near.join(" or ")) }
+}
+
+fn one_of(values: &[String]) -> String {
+    format!("it takes {}", values.join(", "))
+}
+
+fn listed(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_named_without_their_values() {
+        let table = [
+            ("--goal <GOAL>", "--goal"),
+            ("--topology[=<FORM>]", "--topology"),
+            ("[KNOB=VALUE|PLAN]...", "KNOB=VALUE|PLAN"),
+            ("<SHELL>", "SHELL"),
+            ("-1", "-1"),
+        ];
+        for (argument, expected) in table {
+            assert_eq!(short(argument), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_are_refused_in_plain_words() {
+        let of = |text: &str| cause(&text.parse::<u8>().unwrap_err());
+        assert_eq!(
+            [of("x"), of("300"), of("")],
+            ["expected a whole number, 0 or more", "the number is too large", "expected a whole number, 0 or more"]
+        );
+        assert_eq!(cause(&"x".parse::<f64>().unwrap_err()), "expected a number");
+    }
+}

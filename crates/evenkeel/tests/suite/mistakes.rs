@@ -1,0 +1,81 @@
+//! What a newcomer types wrong: each message says what, where, why and what to do, and names no hidden command.
+
+use expect_test::expect_file;
+
+use crate::support::{HOST, Scene};
+
+/// None of them depends on the machine or on who runs it.
+const LINES: [&str; 46] = [
+    "frobnicate",
+    "auditt",
+    "watch",
+    "guar",
+    "par",
+    "profile recrod",
+    "audit extra",
+    "audit --jsn",
+    "--colour never",
+    "--color red audit",
+    "audit --goal speed",
+    "audit --fail-on keep",
+    "audit --goal",
+    "audit --server pps=x",
+    "audit --server x=1",
+    "audit --waivers dir --host host.txt",
+    "audit --host host.txt --root /",
+    "inspect --topology png",
+    "inspect --topology=png",
+    "inspect --host missing.txt",
+    "inspect --host dir",
+    "inspect --host empty",
+    "inspect --host newer.txt",
+    "inspect --root missing",
+    "explain vm.swapiness --host host.txt",
+    "apply plan.json --host host.txt",
+    "apply dir --host host.txt",
+    "apply empty --host host.txt",
+    "apply broken.json --host host.txt",
+    "apply wrong.json --host host.txt",
+    "apply newer.json --host host.txt",
+    "apply vm.swapiness=1 --host host.txt",
+    "apply vm.swappiness --host host.txt",
+    "apply vm.swappiness=abc --host host.txt",
+    "apply vm.swappiness=201 --host host.txt",
+    "apply irq.affinity@nope=0 --host host.txt",
+    "apply irq.affinity@nope --host host.txt",
+    "apply vm.swappiness=1 --try abc --state state",
+    "apply vm.swappiness=1 --try 5 --persist --state state",
+    "apply vm.swappiness=1 --output after.txt --state state",
+    "plan vm.swappiness=10 --output missing/plan.json --host host.txt",
+    "revert abc --host host.txt",
+    "revert 7 --host host.txt --state state",
+    "image",
+    "man nope",
+    "completions nosh",
+];
+
+#[test]
+fn each_mistake_has_an_answer() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.path("dir")).unwrap();
+    scene.write("empty", "");
+    scene.write("broken.json", "{\n");
+    scene.write("wrong.json", "{\"a\": 1}\n");
+    scene.write("newer.json", "{\"format\": 99}\n");
+    scene.write("newer.txt", HOST.replace("evenkeel-capture 1", "evenkeel-capture 2"));
+    let mut all = String::new();
+    for line in LINES {
+        let seen = scene.run(line);
+        assert!([2, 4].contains(&seen.code) && seen.stdout.is_empty(), "{line}: {seen}");
+        assert!(
+            seen.stderr.starts_with("error: ")
+                && (seen.stderr.contains("\nhint: ") || seen.stderr.contains("`evenkeel ")),
+            "{line}: {seen}"
+        );
+        for word in ["os error", "digit found", "EOF while", "watchdog", "guard", "evenkeel part", "..="] {
+            assert!(!seen.stderr.contains(word), "{line}: {word}: {seen}");
+        }
+        all.push_str(&format!("$ evenkeel {line}\n{}exit code {}\n\n", seen.stderr, seen.code));
+    }
+    expect_file!["snapshots/mistakes.txt"].assert_eq(&all);
+}
