@@ -1,6 +1,6 @@
 //! The target of the reference game server: packets and records.
 
-use evenkeel_arena::crew::Crew;
+use evenkeel_arena::worker_group::WorkerGroup;
 use evenkeel_arena::net::gate::{self, Event, Gate, GateConfig};
 use evenkeel_arena::net::mirror::Mirror;
 use evenkeel_arena::net::wire;
@@ -44,7 +44,7 @@ pub(super) fn arena(text: &str) {
         // A long record of many players takes as long as the match did: that is what it is for.
         let is_record = bytes.starts_with(b"EKMATCH");
         if bytes.len() < 300 && (!is_record || replays.next().is_some()) {
-            let _ = replay(&bytes, &mut Crew::default());
+            let _ = replay(&bytes, &mut WorkerGroup::default());
         }
         let answer = admit(stranger, &bytes);
         assert!(matches!(answer, None | Some(wire::FromServer::Challenge { .. })), "{answer:?}");
