@@ -169,7 +169,7 @@ impl Judge<'_> {
             Action::ByHand { .. } => match owner(step) {
                 Some(Owner::Server) => self.process(step),
                 Some(Owner::Service(unit)) => self.has(step, unit),
-                None => self.from_facts(step),
+                None => self.found_in_facts(step),
             },
         };
         match found {
@@ -266,7 +266,7 @@ impl Judge<'_> {
     }
 
     /// The settings in a file of another owner's program: judged by the current facts.
-    fn from_facts(&self, step: &Step) -> Found {
+    fn found_in_facts(&self, step: &Step) -> Found {
         let at_place = |advice: &&Advice| advice.knob == step.knob && advice.place == step.place;
         let current = self.advice.iter().find(at_place).and_then(|advice| advice.current.clone());
         match current {
