@@ -69,7 +69,7 @@ fn files_that_are_no_reports() {
     scene.write("none.json", "{\"format\": 1, \"trials\": []}");
     let table = [
         ("no-such.json", "read the report no-such.json: no such file or directory"),
-        ("binary.json", "read the report binary.json: it is no text"),
+        ("binary.json", "read the report binary.json: it is not text"),
         ("empty.json", "it can't be read as a report: EOF"),
         ("host.json", "it has neither trials nor a verdict"),
         ("later.json", "it has format 3, and this version reads 1 to 2: a later evenkeel wrote it"),

@@ -377,7 +377,7 @@ fn a_trial_that_waits_for_its_server_ends_at_once_and_says_why() {
 /// What can't be proved, with the exit code and what is said.
 const REFUSED: &[(&str, i32, &str)] = &[
     ("prove vm.swapiness=1", 2, "did you mean \"vm.swappiness\""),
-    ("prove vm.swappiness=1000", 2, "vm.swappiness does not take \"1000\""),
+    ("prove vm.swappiness=1000", 2, "vm.swappiness does not accept \"1000\""),
     ("prove vm.swappiness", 2, "expected KNOB=VALUE"),
     ("prove process.timer_slack_ns=1 process.timer_slack_ns=2", 2, "process.timer_slack_ns is set twice at server"),
     ("prove process.timer_slack_ns=1 --report /dev/null/x", 4, "write into /dev/null/x: not a directory"),

@@ -87,7 +87,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
     let scene = Scene::new();
     let table = [
         ("tune --knobs vm.swapiness=1", 2, "did you mean \"vm.swappiness\""),
-        ("tune --knobs vm.swappiness=1000", 2, "vm.swappiness does not take \"1000\""),
+        ("tune --knobs vm.swappiness=1000", 2, "vm.swappiness does not accept \"1000\""),
         (
             "tune --budget 5",
             2,
