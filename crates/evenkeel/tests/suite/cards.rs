@@ -42,7 +42,7 @@ fn what_is_no_card_is_wrong_use() {
     }
     let bytes: &[u8] = b"\xff\xfe";
     scene.write("bytes.json", bytes);
-    assert!(scene.run("measure compare a.json bytes.json").stderr.contains("it is no text"));
+    assert!(scene.run("measure compare a.json bytes.json").stderr.contains("it is not text"));
     assert_eq!(scene.run("measure compare a.json none.json").code, 2);
     assert_eq!(scene.run("measure compare a.json").code, 2);
 }
