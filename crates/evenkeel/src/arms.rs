@@ -64,13 +64,13 @@ impl Arms {
         }
         if asked.len() >= ARMS_MAX {
             return Err(format!(
-                "{} arms beside the machine as it is, and {} are the most: the windows of a block should be neighbours in time",
+                "{} arms besides A, but at most {} are allowed: the windows of a block should be neighbours in time",
                 asked.len(),
                 ARMS_MAX - 1
             ));
         }
         let mut settings: Vec<Setting> = Vec::new();
-        let mut told = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for (arm, own) in asked.iter().enumerate() {
             let name = ArmName::ALL[arm + 1];
             if own.is_empty() {
@@ -78,8 +78,8 @@ impl Arms {
             }
             let mut sorted: Vec<String> = own.iter().map(ToString::to_string).collect();
             sorted.sort_unstable();
-            if !told.insert(sorted) {
-                return Err(format!("arm {name} ({}) is there already", self::told(own)));
+            if !seen.insert(sorted) {
+                return Err(format!("arm {name} ({}) is there already", text_of(own)));
             }
             for (at, setting) in own.iter().enumerate() {
                 if own[..at].iter().any(|other| is_slot_of(other, setting)) {
@@ -124,7 +124,7 @@ impl Arms {
         [as_it_was.clone()].into_iter().chain(self.asked.iter().map(does)).collect()
     }
 
-    /// The settings of each arm beside A, as texts; of one arm alone none, since they are the settings of the session.
+    /// The settings of each arm except A, as texts. Empty for one arm, whose settings are those of the session.
     pub(crate) fn texts(&self) -> Vec<Vec<String>> {
         let texts = |own: &Vec<Setting>| own.iter().map(ToString::to_string).collect();
         if self.asked.len() < 2 { Vec::new() } else { self.asked.iter().map(texts).collect() }
@@ -155,7 +155,7 @@ impl Arms {
 }
 
 /// The settings as they are asked for.
-pub(crate) fn told(settings: &[Setting]) -> String {
+pub(crate) fn text_of(settings: &[Setting]) -> String {
     settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
@@ -163,7 +163,7 @@ fn is_slot_of(one: &Setting, other: &Setting) -> bool {
     one.knob.id == other.knob.id && one.place == other.place
 }
 
-/// What is in force now; of what no file tells, the knob's default.
+/// The current value; the default of the knob if no file shows it.
 fn as_it_is(root: &Root, facts: &Facts, setting: &Setting) -> Option<String> {
     let plan = Plan::of(facts, std::slice::from_ref(setting)).ok()?;
     let Action::Write { path, reading, .. } = &plan.steps.first()?.action else {
@@ -235,7 +235,7 @@ mod tests {
         let many: Vec<String> = (1..=8).map(|value| format!("vm.swappiness={value}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         for (given, expected) in [
-            (&many[..], "8 arms beside the machine as it is, and 7 are the most"),
+            (&many[..], "8 arms besides A, but at most 7 are allowed"),
             (&["vm.swappiness=1", ""], "arm C has no setting"),
             (&[""], "no setting is named"),
             (&["vm.swappiness=1", "vm.swappiness=1"], "arm C (vm.swappiness=1) is there already"),

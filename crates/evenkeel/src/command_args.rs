@@ -1,4 +1,4 @@
-//! The command line of a server of the user's own: when it is ready, under which load, how it is ended, and where its numbers come from.
+//! Options for your own server: when it is ready, its load, how it stops, and where its metrics come from.
 
 use std::time::Duration;
 
@@ -13,69 +13,69 @@ use crate::failure::Failure;
 use crate::shell::quoted;
 use crate::times::time;
 
-/// What concerns a command behind `--` alone.
+/// Options for the command after `--`.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Your server (-- CMD)")]
 pub(crate) struct CommandArgs {
-    /// It is ready when it has this port: PORT, tcp:PORT or udp:PORT
+    /// Ready when it listens on PORT, tcp:PORT or udp:PORT
     #[arg(long, value_name = "PORT", group = "ready")]
     ready_port: Option<String>,
-    /// It is ready when it prints a line like this
+    /// Ready when it prints a line that matches
     #[arg(long, value_name = "REGEX", group = "ready")]
     ready_line: Option<String>,
-    /// It is ready so long after its start [default: 1s]
+    /// Ready this long after its start [default: 1s]
     #[arg(long, value_name = "TIME", group = "ready", value_parser = time)]
     ready_after: Option<Duration>,
-    /// How long it may take until it is ready [default: 60s]
+    /// Maximum time until it is ready [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     ready_limit: Option<Duration>,
-    /// The signal that asks it to end [default: TERM]
+    /// The signal that stops it [default: TERM]
     #[arg(long, value_name = "SIGNAL")]
     end_signal: Option<String>,
-    /// How long it may take to end before it is killed [default: 10s]
+    /// Maximum time to stop before it is killed [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     end_limit: Option<Duration>,
-    /// Its load in all windows, such as 'wrk -c16 http://localhost/'
+    /// The load in all windows, such as 'wrk -c16 http://localhost/'
     #[arg(long, value_name = "CMD")]
     load: Option<String>,
-    /// Start the load in each window, which lasts as long as it does
+    /// Start the load in each window, which lasts as long as it
     #[arg(long, requires = "load")]
     load_per_window: bool,
-    /// Who prints the numbers: server, stderr (its own) or load
+    /// Who prints the metrics: server, stderr (of the server) or load
     #[arg(long, value_enum, value_name = "WHOSE", hide_possible_values = true)]
     lines_from: Option<Whose>,
-    /// A number in lines of JSON, such as latency_us.p99, or PATH@RULE
+    /// A metric in JSON lines, such as latency_us.p99, or PATH@RULE
     #[arg(long, value_name = "PATH")]
     json_metric: Vec<String>,
-    /// A number in lines, such as 'rps=requests/s: ([0-9.]+)'
+    /// A metric in text lines, such as 'rps=requests/s: ([0-9.]+)'
     #[arg(long, value_name = "NAME=REGEX")]
     regex_metric: Vec<String>,
-    /// A page of metrics, such as http://127.0.0.1:9100/metrics
+    /// A Prometheus page, such as http://127.0.0.1:9100/metrics
     #[arg(long, value_name = "URL")]
     prometheus: Option<String>,
-    /// A number of that page, such as 'rtt_seconds{op="get"}@p99'
+    /// A metric of that page, such as 'rtt_seconds{op="get"}@p99'
     #[arg(long, value_name = "SERIES")]
     prometheus_metric: Vec<String>,
-    /// Which way is better: lower, higher, NAME=lower or NAME=higher
+    /// Which direction is better: lower, higher, or NAME=lower|higher
     #[arg(long, value_name = "WAY")]
     better: Vec<String>,
-    /// Watch it from outside: ticks, packets, or both; needs root
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,…", hide_possible_values = true)]
-    see: Vec<Seen>,
-    /// Its tick rate in Hz [default: that of its busiest loop]
-    #[arg(long, value_name = "HZ", requires = "see", value_parser = crate::commands::measure::tick_rate)]
+    /// Observe it from outside: ticks, packets or both; needs root
+    #[arg(long, alias = "see", value_enum, value_delimiter = ',', value_name = "WHAT,…", hide_possible_values = true)]
+    observe: Vec<ObserverName>,
+    /// The tick rate in Hz [default: the rate of its busiest loop]
+    #[arg(long, value_name = "HZ", requires = "observe", value_parser = crate::commands::measure::tick_rate)]
     tick: Option<f64>,
-    /// The name of the thread that ticks
-    #[arg(long, value_name = "NAME", requires = "see", alias = "see-thread")]
+    /// The name of the tick thread
+    #[arg(long, value_name = "NAME", requires = "observe", alias = "see-thread")]
     tick_thread: Option<String>,
-    /// The function that it enters once a tick: SYMBOL or BINARY:SYMBOL
-    #[arg(long, value_name = "SYMBOL", requires = "see", conflicts_with_all = ["tick", "tick_thread"], value_parser = crate::tick_function::parse)]
+    /// The function it enters once per tick: SYMBOL or BINARY:SYMBOL
+    #[arg(long, value_name = "SYMBOL", requires = "observe", conflicts_with_all = ["tick", "tick_thread"], value_parser = crate::tick_function::parse)]
     tick_function: Option<TickFunction>,
 }
 
-/// What is seen from outside.
+/// What evenkeel observes from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Seen {
+enum ObserverName {
     /// When each tick was due, began and was done, by the kernel's records of its thread
     Ticks,
     /// How evenly its packets go out
@@ -93,11 +93,11 @@ enum Whose {
     Load,
 }
 
-impl Seen {
+impl ObserverName {
     fn observer(self) -> Observer {
         match self {
-            Seen::Ticks => Observer::Ticks,
-            Seen::Packets => Observer::Packets,
+            ObserverName::Ticks => Observer::Ticks,
+            ObserverName::Packets => Observer::Packets,
         }
     }
 }
@@ -151,7 +151,7 @@ impl CommandArgs {
         settings.prometheus = self.prometheus.clone();
         settings.prometheus_metrics = self.prometheus_metric.clone();
         settings.better = self.better.clone();
-        settings.see = self.see.iter().map(|seen| seen.observer()).collect();
+        settings.observe = self.observe.iter().map(|name| name.observer()).collect();
         settings.tick =
             Wanted { tick_hz: self.tick, thread: self.tick_thread.clone(), function: self.tick_function.clone() };
         Ok(settings)
@@ -174,8 +174,8 @@ impl CommandArgs {
         one("--lines-from", whose);
         one("--prometheus", self.prometheus.clone());
         let seen: Vec<String> =
-            self.see.iter().filter_map(|seen| Some(seen.to_possible_value()?.get_name().to_owned())).collect();
-        one("--see", Some(seen.join(",")).filter(|seen| !seen.is_empty()));
+            self.observe.iter().filter_map(|seen| Some(seen.to_possible_value()?.get_name().to_owned())).collect();
+        one("--observe", Some(seen.join(",")).filter(|seen| !seen.is_empty()));
         one("--tick", self.tick.map(|hz| hz.to_string()));
         one("--tick-thread", self.tick_thread.clone());
         one("--tick-function", self.tick_function.as_ref().map(|function| function.name.clone()));
@@ -216,8 +216,8 @@ mod tests {
         for line in [
             "--ready-port udp:7777 --end-signal QUIT",
             "--ready-line '^up$' --ready-limit 500ms --end-limit 1000ms",
-            "--see ticks,packets --tick 50 --tick-thread 'main loop'",
-            "--see ticks --tick-function 'game::World::tick'",
+            "--observe ticks,packets --tick 50 --tick-thread 'main loop'",
+            "--observe ticks --tick-function 'game::World::tick'",
             "--ready-after 250ms --load 'wrk -c \"1 6\"' --load-per-window --lines-from stderr",
             "--prometheus http://127.0.0.1:1/ --json-metric a.b@p99 --json-metric c --prometheus-metric 'x{a=\"b\"}' --better lower",
         ] {

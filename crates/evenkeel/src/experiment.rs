@@ -1,4 +1,4 @@
-//! What `prove` and `demo` share: one trial from its settings to its report, with progress on a terminal and a way to stop.
+//! What `prove` and `demo` share: one trial from its settings to its report, with progress and signals.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -28,6 +28,7 @@ use crate::failure::Failure;
 use crate::progress::{Progress, Telling};
 use crate::report::{ChoiceEntry, Claim, SessionAnswer, TrialEntry, choice, words};
 use crate::show::Out;
+use crate::times;
 
 /// The harm to the tail of what is measured that vetoes unasked, as a share: tails are noisy, and less is often luck.
 pub(crate) const TAIL_HARM_RATIO: f64 = 0.25;
@@ -40,7 +41,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // The second signal ends the program as it would have without us; the journal then puts the host back. A terminal that
-        // goes away tells its processes more than once, and that shall not kill them.
+        // goes away signals its processes more than once, which must not kill them.
         if signal != SIGHUP {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag)).map_err(failed)?;
         }
@@ -50,12 +51,12 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// Says on the first signal that the end comes, since a window may last for minutes, and what a second one does.
-pub(crate) fn tell_of_signals(out: &Out, state: &StateArgs) {
+pub(crate) fn explain_signals(out: &Out, state: &StateArgs) {
     use signal_hook::consts::{SIGINT, SIGTERM};
-    let Ok((mut heard, told)) = UnixStream::pair() else { return };
-    let told = [SIGINT, SIGTERM].map(|signal| Ok((signal, told.try_clone()?)));
-    let registered = told.into_iter().all(|told: io::Result<_>| {
-        told.and_then(|(signal, told)| signal_hook::low_level::pipe::register(signal, told)).is_ok()
+    let Ok((mut heard, sender)) = UnixStream::pair() else { return };
+    let sender = [SIGINT, SIGTERM].map(|signal| Ok((signal, sender.try_clone()?)));
+    let registered = sender.into_iter().all(|sender: io::Result<_>| {
+        sender.and_then(|(signal, sender)| signal_hook::low_level::pipe::register(signal, sender)).is_ok()
     });
     let (out, revert) = (*out, state.revert());
     if registered {
@@ -63,16 +64,16 @@ pub(crate) fn tell_of_signals(out: &Out, state: &StateArgs) {
         std::thread::spawn(move || {
             if heard.read_exact(&mut [0]).is_ok() {
                 out.warn(&format!(
-                    "it ends after this window, or at once before the first one, and puts everything back; to be ended again \
-                     ends it at once, and then {revert} puts everything back\n"
+                    "stopping after this window, then restoring all settings. A second signal stops immediately; \
+                     then run {revert}\n"
                 ));
             }
         });
     }
 }
 
-/// What a failure before the first window comes to where the user asked to stop: to what a stop after it comes to, for whatever was
-/// waited for was waited for no longer. A host that is not as it was is told all the same.
+/// A failure before the first window, after the user asked to stop, is a stop: it ended the wait. A host that is not restored stays
+/// an error.
 pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     match stop.load(Ordering::Relaxed) && failure.exit != exit::NOT_UNDONE {
         true => Failure::new(exit::STOPPED, WorkloadError::Stopped),
@@ -80,7 +81,7 @@ pub(crate) fn stopped_or(failure: Failure, stop: &AtomicBool) -> Failure {
     }
 }
 
-/// Shows other trials on this machine that one has begun, and tells at once which ones run already.
+/// Announces this trial to other trials on this machine, and reports those that run already.
 pub(crate) fn beside(out: &Out, command: &str) -> Arc<ConcurrentTrials> {
     let beside = ConcurrentTrials::begin(command);
     beside.news().iter().for_each(|words| out.warn(&format!("{words}\n")));
@@ -121,7 +122,7 @@ pub(crate) struct Experiment<'a> {
     pub(crate) stop: &'a AtomicBool,
     /// The other trials on this machine.
     pub(crate) beside: &'a Arc<ConcurrentTrials>,
-    /// How to tell how far it is.
+    /// How to show progress.
     pub(crate) progress: Telling,
     /// Where it is kept.
     pub(crate) keep: KeepIn<'a>,
@@ -185,7 +186,7 @@ impl Experiment<'_> {
         })?;
         record.mishaps.extend(workload.caveats().into_iter().map(Mishap::from));
         let kept_in = keep.whole().map(Path::to_owned);
-        Ok(SessionAnswer { kept_in, ..told(self.arms, self.control, design, titles, record)? })
+        Ok(SessionAnswer { kept_in, ..session_answer(self.arms, self.control, design, titles, record)? })
     }
 
     /// What settings that do nothing here come to: one window of the machine as it is, and the reasons.
@@ -199,27 +200,27 @@ impl Experiment<'_> {
         let value = sample.get(design.metric.name.as_ref()).copied();
         let window = value.map(|value| Window { pair: 0, arm: ArmName::A, start_us: 0.0, value, sample, conditions });
         record.ended = Ended::Decided;
-        let mut tolds = told(self.arms, self.control, design, titles, record)?;
-        for told in &mut tolds.trials {
+        let mut answer = session_answer(self.arms, self.control, design, titles, record)?;
+        for entry in &mut answer.trials {
             let why =
                 |(knob, why): &(String, String)| Caveat::NotEngaged { knob: Some(knob.clone()), why: why.clone() };
-            let report = &mut told.report;
+            let report = &mut entry.report;
             report.verdict = Outcome::NotEngaged;
             report.caveats.splice(0..0, self.inert.iter().map(why));
             // It is of no pair, so no report of pairs has it.
             report.windows.extend(window.clone());
             report.arms.iter_mut().take(1).for_each(|arm| arm.median = value);
-            told.sentence = words::inert(&told.knob, &self.inert, value, &report.metric.unit);
-            told.doubts = report.caveat_texts();
+            entry.sentence = words::inert(&entry.knob, &self.inert, value, &report.metric.unit);
+            entry.doubts = report.caveat_texts();
         }
-        Ok(tolds)
+        Ok(answer)
     }
 
     fn titles(&self, workload: &dyn Workload) -> Titles {
         let as_it_was = "as it was".to_owned();
-        let of_arm = |own: &Vec<Setting>| if self.control { as_it_was.clone() } else { arms::told(own) };
+        let of_arm = |own: &Vec<Setting>| if self.control { as_it_was.clone() } else { arms::text_of(own) };
         let what = if self.control { "control of" } else { "prove" };
-        let asked: Vec<String> = self.arms.asked.iter().map(|own| arms::told(own)).collect();
+        let asked: Vec<String> = self.arms.asked.iter().map(|own| arms::text_of(own)).collect();
         let asked = if self.arms.settings.is_empty() { "the machine as it is".to_owned() } else { asked.join(" | ") };
         Titles {
             title: format!("{what} {asked}"),
@@ -235,32 +236,32 @@ impl Experiment<'_> {
 }
 
 /// The new time, if the settle time makes a trial longer by a quarter than was said at the start.
-fn longer_than(told: Duration, now: &evenkeel_trial::Progress) -> Option<String> {
+fn longer_than(planned: Duration, now: &evenkeel_trial::Progress) -> Option<String> {
     let all = now.elapsed + now.left;
-    (all > told.mul_f64(1.25))
-        .then(|| format!("the server settles slowly after a switch: {} s in total now", all.as_secs()))
+    (all > planned.mul_f64(1.25))
+        .then(|| format!("the server settles slowly after a switch: now {} in total", times::words(all)))
 }
 
 /// What to do about a budget that is too short for a design that takes so long at least.
 pub(crate) fn more_time(design: &Design, least: Duration) -> String {
     let settle = match design.settle {
-        Settle::Found { .. } => "name the settle time by --settle, ",
+        Settle::Found { .. } => "set --settle, ",
         Settle::Fixed { .. } => "",
     };
     format!(
-        "give at least --budget {}s (more if each switch restarts the server), {settle}use shorter windows by --window-ms, or fewer --control-pairs",
+        "use at least --budget {}s (more if each switch restarts the server), {settle}or lower --window or --control-pairs",
         least.as_secs_f64().ceil()
     )
 }
 
-/// A session that was kept, as it would have been told.
-pub(crate) fn told_again(kept: SessionLog) -> Result<SessionAnswer, Failure> {
+/// The answer of a stored session.
+pub(crate) fn stored_answer(kept: SessionLog) -> Result<SessionAnswer, Failure> {
     let arms = Arms::of_head(&kept.head)?;
     if arms.count() != kept.head.arms.len() {
-        let cause = format!("settings of {} arms, and {} were measured", arms.count(), kept.head.arms.len());
+        let cause = format!("it names settings for {} arms, but {} were measured", arms.count(), kept.head.arms.len());
         return Err(Failure::text(exit::WRONG_USE, "read the arms of the session", cause));
     }
-    told(&arms, is_control(&kept.head.arms), &kept.head.design, kept.head.titles, kept.record)
+    session_answer(&arms, is_control(&kept.head.arms), &kept.head.design, kept.head.titles, kept.record)
 }
 
 /// Whether all arms do the same.
@@ -268,29 +269,35 @@ pub(crate) fn is_control(arms: &[Arm]) -> bool {
     arms.windows(2).all(|two| two[0] == two[1])
 }
 
-fn told(arms: &Arms, control: bool, design: &Design, titles: Titles, record: Record) -> Result<SessionAnswer, Failure> {
+fn session_answer(
+    arms: &Arms,
+    control: bool,
+    design: &Design,
+    titles: Titles,
+    record: Record,
+) -> Result<SessionAnswer, Failure> {
     let same_already = titles.same_already.clone();
     let opening = |report: &Report, same: &[String]| {
         words::opening(same, &report.ended, report.pairs, report.design.stop.pairs_max())
     };
     let answers = record.answers(design, titles).map_err(not_possible)?;
-    let told = |(report, own): (Report, &Vec<Setting>)| {
+    let entry = |(report, own): (Report, &Vec<Setting>)| {
         let of_arm = |arm: &ArmReport| Claim::of(&report, &arm.values, control).sentence();
         let sentence = report.arms.get(1).map_or_else(String::new, of_arm);
         let sentence = opening(&report, &same_already) + &sentence;
-        TrialEntry { knob: arms::told(own), control, sentence, doubts: report.caveat_texts(), report }
+        TrialEntry { knob: arms::text_of(own), control, sentence, doubts: report.caveat_texts(), report }
     };
-    let trials: Vec<TrialEntry> = answers.reports.into_iter().zip(&arms.asked).map(told).collect();
+    let trials: Vec<TrialEntry> = answers.reports.into_iter().zip(&arms.asked).map(entry).collect();
     let said = |which: Choice| {
         let names: Vec<(ArmName, &str)> =
-            ArmName::further(arms.count()).zip(trials.iter().map(|told| told.knob.as_str())).collect();
-        let is_claimed = |told: &TrialEntry| matches!(told.report.verdict, Outcome::Better | Outcome::Worse);
+            ArmName::further(arms.count()).zip(trials.iter().map(|entry| entry.knob.as_str())).collect();
+        let is_claimed = |entry: &TrialEntry| matches!(entry.report.verdict, Outcome::Better | Outcome::Worse);
         let sentence = match control {
             true => choice::of_control(trials.iter().any(is_claimed)),
             false => choice::of_choice(&which, &names, &design.metric.title),
         };
-        let longest = trials.iter().max_by_key(|told| told.report.pairs);
-        let opening = longest.map_or_else(String::new, |told| opening(&told.report, &[]));
+        let longest = trials.iter().max_by_key(|entry| entry.report.pairs);
+        let opening = longest.map_or_else(String::new, |entry| opening(&entry.report, &[]));
         ChoiceEntry { sentence: opening + &sentence, choice: which }
     };
     let choice = answers.choice.map(said);
@@ -347,7 +354,7 @@ pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
     let same = plans.iter().filter(|plan| !plan.steps.is_empty() && plan.steps.iter().all(is_so));
     let words = |plan: &Plan| {
         let step = plan.steps.first()?;
-        Some(format!("{} is {} here already: arm A has it as arm B has", step.knob, step.wanted))
+        Some(format!("{} is already {} here, so both arms have it", step.knob, step.wanted))
     };
     same.filter_map(words).collect()
 }
@@ -356,8 +363,7 @@ pub(crate) fn same_already(root: &Root, plans: &[Plan]) -> Vec<String> {
 pub(crate) fn refuse_if_interrupted(root: &Root, state: &State, args: &StateArgs) -> Result<(), Failure> {
     let interrupted = evenkeel_change::interrupted(root, state.log());
     let Some(first) = interrupted.first() else { return Ok(()) };
-    let error =
-        anyhow::anyhow!("start from the host as it was: transaction {first} was interrupted and has not been put back");
+    let error = anyhow::anyhow!("begin a trial: transaction {first} was interrupted and is not reverted yet");
     Err(Failure::new(exit::NOT_POSSIBLE, error).hint(format!("run {} first", args.revert())))
 }
 
@@ -375,7 +381,7 @@ fn no_switch(error: TrialError) -> Failure {
     let has_no_room = matches!(error, TrialError::Journal(StateError::Add { .. }));
     let failure = not_possible(error);
     match has_no_room {
-        true => failure.hint("make room there, or name a directory on another disk by --state DIR"),
+        true => failure.hint("free disk space, or use a folder on another disk with --state DIR"),
         false => failure,
     }
 }
@@ -386,7 +392,7 @@ pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Fail
     let names = || metrics.iter().map(|metric| metric.name.as_ref()).collect::<Vec<_>>().join(", ");
     let found = metrics.iter().find(|metric| metric.name == name).cloned();
     found.ok_or_else(|| {
-        Failure::text(exit::WRONG_USE, format!("measure {name:?}"), format!("the workload gives {}", names()))
+        Failure::text(exit::WRONG_USE, format!("measure {name:?}"), format!("the workload measures {}", names()))
     })
 }
 
@@ -394,8 +400,8 @@ pub(crate) fn metric(workload: &dyn Workload, name: &str) -> Result<Metric, Fail
 /// workload's usual one.
 pub(crate) fn usual_metric(workload: &dyn Workload, knobs: &[&str]) -> Result<Metric, Failure> {
     usual_among(workload.metrics(), knobs).cloned().ok_or_else(|| {
-        Failure::text(exit::NOT_POSSIBLE, "choose what decides", "the workload measures nothing")
-            .hint("name a number by --metric")
+        Failure::text(exit::NOT_POSSIBLE, "choose a metric", "the workload measures nothing")
+            .hint("name a metric with --metric")
     })
 }
 
@@ -407,13 +413,13 @@ fn usual_among<'m>(metrics: &'m [Metric], knobs: &[&str]) -> Option<&'m Metric> 
     by_knob.or_else(|| metrics.first())
 }
 
-/// A window holds at least so many ticks of the server, where nobody said how long it is to be: their median is then no single tick.
+/// The minimum number of ticks in a window of default length, so that their median is not a single tick.
 const TICKS_IN_WINDOW: f64 = 12.0;
 
-/// How long a window is where nobody said: `usual_ms`, or longer for a server that ticks seldom.
-pub(crate) fn window_ms_with_ticks(workload: &dyn Workload, usual_ms: u32) -> u32 {
+/// The default length of a window: `usual`, or longer for a server with a low tick rate.
+pub(crate) fn window_with_ticks(workload: &dyn Workload, usual: Duration) -> Duration {
     let ms = workload.events_per_s().map_or(0.0, |hz| TICKS_IN_WINDOW / hz.max(0.1) * 1e3);
-    usual_ms.max((ms / 50.0).ceil() as u32 * 50)
+    usual.max(Duration::from_millis((ms / 50.0).ceil() as u64 * 50))
 }
 
 /// What guards a metric unasked: the tail of the same thing. What betters a median at its tail's expense is no gain.
@@ -451,7 +457,7 @@ mod tests {
         let hint = |error| no_switch(error).hint;
         let (path, errno) = ("/x/journal.draft".to_owned(), Errno::NOSPC);
         let error = TrialError::Journal(StateError::Add { path: path.clone(), errno });
-        assert!(hint(error).is_some_and(|hint| hint.contains("make room there")));
+        assert!(hint(error).is_some_and(|hint| hint.contains("free disk space")));
         assert_eq!(hint(TrialError::Journal(StateError::Busy { path, holder: "process 7".to_owned() })), None);
         let text = "read /sys/add to /x/journal: no such file or directory (ENOENT)";
         assert_eq!(hint(TrialError::Change(text.to_owned())), None);

@@ -71,8 +71,8 @@ impl Progress {
             }
         };
         let stage = match now.stretch {
-            Stretch::Settling => Some("finding out how long a switch is felt"),
-            Stretch::Control => Some("the machine against itself"),
+            Stretch::Settling => Some("finding the settle time"),
+            Stretch::Control => Some("A/A phase"),
             Stretch::Trial => None,
         };
         let live = Live {

@@ -51,15 +51,16 @@ impl TrialLock {
         if file.try_lock().is_err() {
             let mut holder = String::new();
             let _ = Read::by_ref(&mut file).take(100).read_to_string(&mut holder);
-            let holder = if holder.trim().is_empty() { "not told".to_owned() } else { holder.trim().to_owned() };
-            let cause =
-                format!("another trial (process {holder}) runs on this host, and both would measure each other");
-            return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("wait until it ends, or end it"));
+            let holder = if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() };
+            let cause = format!("another trial (process {holder}) runs on this host, and each would disturb the other");
+            return Err(
+                Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("wait until it ends, or stop it")
+            );
         }
         // Whoever had it may have removed it before letting it go: what is locked then is a file that nobody else finds.
         if file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) {
-            let cause = "another trial on this host ends at this moment";
-            return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("begin it again"));
+            let cause = "another trial on this host is just ending";
+            return Err(Failure::text(exit::NOT_POSSIBLE, "begin a trial", cause).hint("run it again"));
         }
         // Who it is helps people only; a full disk is no reason not to measure.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -69,7 +70,7 @@ impl TrialLock {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    // Not truncated: until the lock is ours it tells of another.
+    // Not truncated: until the lock is taken it names another process.
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
 }
 
@@ -87,14 +88,14 @@ pub(crate) fn begin(state: &StateArgs, named: Option<&Path>, head: &Head) -> Res
         let keep = SessionWriter::begin(&path, head).map_err(|error| error.to_string())?;
         match keep.trouble().map(str::to_owned) {
             None => Ok(keep),
-            // A file without its first line tells nobody anything, and would pass for the last session.
+            // A file without its first line is useless, and would pass for the last session.
             Some(why) => {
                 let _ = std::fs::remove_file(&path);
                 Err(why)
             }
         }
     };
-    Ok(unasked().unwrap_or_else(|why| SessionWriter::failed(format!("nothing of this run is kept on disk: {why}"))))
+    Ok(unasked().unwrap_or_else(|why| SessionWriter::failed(format!("this session is not stored on disk: {why}"))))
 }
 
 /// Reads a kept session: a file, or the newest for `last`.
@@ -125,8 +126,8 @@ fn newest(state: &StateArgs) -> Result<PathBuf, Failure> {
     // What was killed before its first line was written is no session.
     let is_begun = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
     sessions(&folder).into_iter().rfind(is_begun).ok_or_else(|| {
-        let cause = format!("none is kept in {}", folder.display());
-        Failure::text(exit::WRONG_USE, "find the last session", cause).hint("name a file")
+        let cause = format!("{} has no session", folder.display());
+        Failure::text(exit::WRONG_USE, "find the last session", cause).hint("name the file of a session")
     })
 }
 

@@ -1,11 +1,11 @@
-//! `--smallest-effect`: what matters of the number that decides, as its users say, or else as the number itself does.
+//! `--smallest-effect`: the smallest change that matters; the default depends on the metric.
 
 use evenkeel_workload::Metric;
 
 /// Flattened into the arguments of every command that compares.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct SmallestEffect {
-    /// The smallest effect that matters [default: 5; for lateness 10]
+    /// The smallest effect that matters [default: 5; for lateness: 10]
     #[arg(long = "smallest-effect", value_name = "PERCENT", value_parser = percent)]
     percent: Option<f64>,
 }
@@ -23,11 +23,11 @@ impl SmallestEffect {
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    let percent: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    let percent: f64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
     if percent > 0.0 && percent < 1000.0 {
         return Ok(percent);
     }
-    Err(format!("{percent} is not between 0 and 1000 per cent"))
+    Err(format!("{percent} is not between 0 and 1000 percent"))
 }
 
 #[cfg(test)]
@@ -49,6 +49,6 @@ mod tests {
         for text in ["0", "-1", "1000", "inf", "nan", "", "five"] {
             assert!(percent(text).is_err(), "{text}");
         }
-        assert_eq!(percent("0").unwrap_err(), "0 is not between 0 and 1000 per cent");
+        assert_eq!(percent("0").unwrap_err(), "0 is not between 0 and 1000 percent");
     }
 }

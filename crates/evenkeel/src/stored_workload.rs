@@ -35,23 +35,25 @@ impl Stored<'_> {
         let workload = workload_of(then)?;
         if workload.runs_command() && !self.is_ours {
             // A file can come from anywhere. Who names the same command has seen it.
-            let cause = "its workload is a command, which is not run because a file says so";
-            return Err(Failure::text(exit::WRONG_USE, "continue", cause)
-                .hint(format!("look at it, and name it yourself: {} {then}", self.again)));
+            let cause = "its workload is a command, and evenkeel runs no command that only a file names";
+            return Err(Failure::text(exit::WRONG_USE, "resume", cause)
+                .hint(format!("check the command, then run: {} {then}", self.again)));
         }
         if let Some(folder) = self.folder.filter(|_| self.is_ours) {
             std::env::set_current_dir(folder).map_err(|error| {
-                Failure::io(exit::NOT_POSSIBLE, format!("enter {folder}, where it was begun"), &error)
+                Failure::io(exit::NOT_POSSIBLE, format!("enter {folder}, where the session began"), &error)
             })?;
         }
         Ok(workload)
     }
 
     fn unknown(&self) -> Failure {
-        let cause =
-            format!("an older evenkeel began it, which kept no arguments of the workload ({})", self.describes_itself);
-        Failure::text(exit::WRONG_USE, "continue", cause).hint(format!(
-            "add the workload as it was begun: {again} --workload NAME, or {again} -- CMD",
+        let cause = format!(
+            "an older evenkeel began it and did not store the workload's arguments ({})",
+            self.describes_itself
+        );
+        Failure::text(exit::WRONG_USE, "resume", cause).hint(format!(
+            "name the same workload again: {again} --workload NAME, or {again} -- CMD",
             again = self.again
         ))
     }
@@ -59,7 +61,6 @@ impl Stored<'_> {
 
 fn begun_otherwise(then: &str, now: &str) -> Failure {
     let then = if then.is_empty() { "the default workload" } else { then };
-    let cause = format!("it was begun with {then}, and this says {now}");
-    Failure::text(exit::WRONG_USE, "continue", cause)
-        .hint("leave the workload out: it continues with the one that it was begun with")
+    let cause = format!("it began with {then}, but you named {now}");
+    Failure::text(exit::WRONG_USE, "resume", cause).hint("leave out the workload: the session contains it")
 }

@@ -37,10 +37,10 @@ pub(crate) struct WorkloadArgs {
     /// A built-in server; `prove workloads` lists them [default: arena]
     #[arg(long, value_name = "NAME", value_parser = Completed(names), hide_possible_values = true)]
     pub(crate) workload: Option<String>,
-    /// Players or connections [default: the workload's own number]
+    /// Number of players or connections [default: the workload's own]
     #[arg(long, value_name = "N", alias = "bots", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) players: Option<u32>,
-    /// CPUs of server and load: apart, together or free [default: apart]
+    /// CPUs of server and load: apart, together, free [default: apart]
     #[arg(long, value_enum, value_name = "WHERE", hide_possible_values = true)]
     pub(crate) placement: Option<Where>,
     /// A setting of the workload, such as tick-hz=100; repeatable
@@ -89,13 +89,12 @@ impl WorkloadArgs {
             }
             name if !self.command.is_empty() => {
                 let tried = format!("start{}", self.command_again());
-                let cause =
-                    format!("--workload {name} names a server of evenkeel's own, which would be measured in its place");
-                return Err(Failure::text(exit::WRONG_USE, tried, cause).hint("leave out one of them"));
+                let cause = format!("--workload {name} is a built-in server, so evenkeel would not start your command");
+                return Err(Failure::text(exit::WRONG_USE, tried, cause).hint("leave out --workload or the command"));
             }
             name if !self.of_command.is_empty() => {
-                let cause = format!("they are for a server of yours behind --, and the workload is {name}");
-                return Err(Failure::text(exit::WRONG_USE, format!("take{}", self.of_command.again()), cause));
+                let cause = format!("these options need your own server (-- CMD), but the workload is {name}");
+                return Err(Failure::text(exit::WRONG_USE, format!("use{}", self.of_command.again()), cause));
             }
             _ => Settable::start(entry, &options).map(|workload| Box::new(workload) as _),
         };
@@ -113,13 +112,13 @@ impl WorkloadArgs {
                 return failure.hint(next);
             }
             match entry.install {
-                Some(install) => failure.hint(format!("it needs what this installs: {install}")),
+                Some(install) => failure.hint(format!("install what it needs: {install}")),
                 None => failure,
             }
         })
     }
 
-    /// What the workload is told.
+    /// The options of the workload.
     pub(crate) fn options(&self, seed: u64) -> Result<Options, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find the folder of this program", &error))?;
@@ -144,7 +143,7 @@ impl WorkloadArgs {
         })
     }
 
-    /// Where server and load run. A server of the user's own that no load of ours has to be kept from has all CPUs, as it has elsewhere.
+    /// Where server and load run. The user's own server without a load of evenkeel has all CPUs, as in production.
     fn place(&self) -> Result<Where, Failure> {
         let is_alone = self.entry()?.name == COMMAND && !self.of_command.has_load();
         Ok(self.placement.unwrap_or(if is_alone { Where::Free } else { Where::Apart }))
@@ -156,7 +155,7 @@ impl WorkloadArgs {
         let name = self.workload.as_deref().unwrap_or(usual);
         let known = || evenkeel_workload::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
         evenkeel_workload::find(name).ok_or_else(|| {
-            let cause = format!("there is no such workload; there are {}", known());
+            let cause = format!("unknown workload; known ones: {}", known());
             Failure::text(exit::WRONG_USE, format!("start the workload {name}"), cause)
         })
     }
@@ -273,7 +272,7 @@ mod tests {
         let args = WorkloadArgs { workload: Some("arean".into()), ..WorkloadArgs::default() };
         let message = args.entry().err().unwrap().message();
         assert!(
-            message.starts_with("failed to start the workload arean: there is no such workload; there are arena"),
+            message.starts_with("failed to start the workload arean: unknown workload; known ones: arena"),
             "{message}"
         );
     }

@@ -27,7 +27,7 @@ impl ArmName {
     pub const ALL: [ArmName; ARMS_MAX] =
         [ArmName::A, ArmName::B, ArmName::C, ArmName::D, ArmName::E, ArmName::F, ArmName::G, ArmName::H];
 
-    /// The arms beside A, of a session with so many arms in all.
+    /// The arms other than A, for a total number of arms.
     pub fn further(arms: usize) -> impl DoubleEndedIterator<Item = ArmName> {
         ArmName::ALL.into_iter().take(arms).skip(1)
     }

@@ -81,8 +81,12 @@ pub enum Caveat {
     Other { what: String },
 }
 
+fn windows_of(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "window" } else { "windows" })
+}
+
 fn windows(count: usize, what: &str) -> String {
-    format!("{count} {} {what}", if count == 1 { "window" } else { "windows" })
+    format!("{} {what}", windows_of(count))
 }
 
 fn named(knob: Option<&String>) -> &str {
@@ -100,32 +104,30 @@ impl Caveat {
     fn of_session(&self) -> Option<String> {
         Some(match self {
             Caveat::SameAlready { what } | Caveat::Other { what } => what.clone(),
-            Caveat::Failed { why, pairs, of } => format!("it failed after {pairs} of {of} pairs: {why}"),
+            Caveat::Failed { why, pairs, of } => format!("the trial failed after {pairs} of {of} pairs: {why}"),
             Caveat::ControlClaimed { verdict } => format!(
-                "the machine compared with itself was called {verdict}: something carries over from one window to the next, or the machine \
-                 is too unsteady; do not trust this run"
+                "the A/A check reported {verdict}: one window affects the next, or this machine is too noisy; do not trust this run"
             ),
             Caveat::NoCpu { with, without } => no_cpu(*with, *without),
             Caveat::NoValue { arm, windows } => {
                 let with = if *arm == ArmName::A { "without" } else { "with" };
                 format!(
-                    "{windows} windows {with} the settings had no value to compare, and none of the others: what the settings did there is in no number"
+                    "{windows} windows {with} the settings have no value, and every other window has one: the estimate leaves out what the settings did there"
                 )
             }
-            Caveat::OutOfTime { pairs, of } => format!("the time was over after {pairs} of at most {of} pairs"),
+            Caveat::OutOfTime { pairs, of } => format!("the budget ended after {pairs} of at most {of} pairs"),
             Caveat::OutOfSpares { pairs, of } => {
-                format!("only {pairs} of {of} pairs count: the spare ones were used up")
+                format!("only {pairs} of {of} pairs count: too many pairs were dropped")
             }
-            Caveat::Stopped { pairs, of } => format!("it was stopped after {pairs} of {of} pairs"),
-            Caveat::CutOff { pairs, of } => format!("it was cut off after {pairs} of {of} pairs"),
+            Caveat::Stopped { pairs, of } => format!("stopped after {pairs} of {of} pairs"),
+            Caveat::CutOff { pairs, of } => format!("killed after {pairs} of {of} pairs"),
             Caveat::Dropped { dropped, tried, reasons } => {
                 let whys: Vec<String> = reasons.iter().map(|(kind, count)| format!("{kind} in {count}")).collect();
                 format!("{dropped} of {tried} pairs were dropped: {}", whys.join("; "))
             }
-            Caveat::TooFewPairs { pairs } => format!("{pairs} pairs are too few for an interval at this confidence"),
+            Caveat::TooFewPairs { pairs } => format!("{pairs} pairs are too few for a confidence interval"),
             Caveat::Unsettled { settle_ms } => format!(
-                "{settle_ms} ms after a switch the number still moved: a window may carry something of the other arm; ask for a longer \
-                 settle time"
+                "the metric still moved {settle_ms} ms after a switch, so the previous arm may affect a window; use a longer --settle"
             ),
             Caveat::SettleGuessed { settle_ms, why } => format!("the settle time of {settle_ms} ms is a guess: {why}"),
             _ => return None,
@@ -134,25 +136,28 @@ impl Caveat {
 
     fn of_knobs(&self) -> Option<String> {
         Some(match self {
-            Caveat::NotEngaged { knob, why } => format!("{} was not at work: {why}", named(knob.as_ref())),
+            Caveat::NotEngaged { knob, why } => format!("{} was not engaged: {why}", named(knob.as_ref())),
             Caveat::MechanismUnseen { knob, why } => format!(
-                "the mechanism of {} was not seen ({why}); an effect by another path is not excluded",
+                "no counter shows that {} was engaged ({why}); it may still act in another way",
                 named(knob.as_ref())
             ),
             Caveat::BusyForIdleKnob { knob, busy_share } => format!(
-                "{} acts where CPUs idle, and they were {:.0} % busy: with less to do it may do more",
+                "{} acts on idle CPUs, and the CPUs were {:.0} % busy: under less load its effect may be larger",
                 named(knob.as_ref()),
                 busy_share * 100.0
             ),
-            Caveat::GuardWorse { metric } => format!("{metric} got worse"),
+            Caveat::GuardWorse { metric } => format!("the guard {metric} got worse"),
             Caveat::GuardUntold { metric, harm_ratio } => {
-                format!("whether {metric} is {:.0} % worse could not be told", harm_ratio * 100.0)
+                format!("too little data to check the guard {metric} (limit {:.0} % worse)", harm_ratio * 100.0)
             }
             Caveat::LeftByHarm { guard } => {
-                format!("it had no further windows once {guard} was harmed: what it does otherwise was left open")
+                format!(
+                    "this arm left the trial when the guard {guard} got worse: its effect on the metric stays undecided"
+                )
             }
             Caveat::Changed { what, windows } => format!(
-                "somebody else wrote a setting of the trial in {windows} of its windows, first {what}: an agent that keeps settings would undo it for good too"
+                "another program changed a setting of the trial in {} (first: {what}); it would also undo the setting after the trial",
+                windows_of(*windows)
             ),
             _ => return None,
         })
@@ -160,43 +165,46 @@ impl Caveat {
 
     fn of_noise(&self) -> String {
         match self {
-            Caveat::ConcurrentTrial { who, windows, of } => format!(
-                "another trial, {who}, ran at the same time for {windows} of {of} windows: each is noise to the other"
-            ),
+            Caveat::ConcurrentTrial { who, windows, of } => {
+                format!("another trial ({who}) ran during {windows} of {of} windows: each disturbs the other")
+            }
             Caveat::ConcurrentTrials { more } => {
-                format!("{more} further trials ran at the same time for some of the windows")
+                format!("{more} more trials ran during some of the windows")
             }
             Caveat::Steal { share } => {
-                format!("{:.0} % of CPU time was stolen by the hypervisor in the median window", share * 100.0)
+                format!("the hypervisor took {:.0} % of the CPU time in the median window (steal)", share * 100.0)
             }
-            Caveat::NoPressure => "/proc/pressure is not readable here: waiting for CPUs was not watched".to_owned(),
+            Caveat::NoPressure => {
+                "/proc/pressure is not readable here, so evenkeel could not watch how long tasks waited for a CPU"
+                    .to_owned()
+            }
             Caveat::OthersBusy { share } => format!(
-                "other processes, your load among them, kept the CPUs {:.0} % busy in the median window: what is measured is the server beside them",
+                "other processes, including your load, kept the CPUs {:.0} % busy in the median window: the result holds for the server next to them",
                 share * 100.0
             ),
             Caveat::Pressure { share } => format!(
-                "some task waited for a CPU in {:.0} % of the median window's time (/proc/pressure/cpu): the server may have been one of them",
+                "tasks waited for a CPU during {:.0} % of the median window (/proc/pressure/cpu), perhaps the server too",
                 share * 100.0
             ),
             Caveat::ServerFull { share } => format!(
-                "the server used {:.0} % of a CPU in the median window: at its limit small changes of the machine make large ones of latency",
+                "the server used {:.0} % of a CPU in the median window: near its limit, small changes of the machine cause large changes of latency",
                 share * 100.0
             ),
             Caveat::FewTicks { metric, ticks } => format!(
-                "{metric} rests on {ticks} ticks a window: so few have no such tail; use longer windows (--window-ms) or a median"
+                "{metric} has only {ticks} ticks per window, too few for this quantile; use longer windows (--window) or a median"
             ),
             Caveat::StoppedEarly { ratio, nearest_ratio, pairs } => format!(
-                "it ended after {pairs} pairs, as soon as a difference was clear: such estimates ({}) are too large on average; {} is what it shows at the least",
+                "the trial stopped after {pairs} pairs, as soon as a difference was clear: the estimate ({}) is probably too large; at least {} is certain",
                 as_change(*ratio),
                 as_change(*nearest_ratio)
             ),
             Caveat::BelowDetectable { ratio, detectable_ratio } => format!(
-                "the estimate ({}) is below the smallest detectable difference of this run ({}): that there is a difference is shown, its size is not",
+                "the estimate ({}) is below the smallest detectable difference of this run ({}): there is a difference, but its size is uncertain",
                 as_change(*ratio),
                 percent(*detectable_ratio)
             ),
             Caveat::WideNoise { noise_ratio, smallest_effect_ratio } => format!(
-                "single pairs differ by {} from each other, {:.0} times the effect that matters: such noise can hide an effect, or make it look smaller; use a quieter hour or longer windows",
+                "single pairs differ by {}, {:.0} times the smallest effect that matters: an effect can be hidden or look smaller; measure at a quieter time, or use longer windows",
                 percent(*noise_ratio),
                 noise_ratio.ln_1p() / smallest_effect_ratio.ln_1p()
             ),
@@ -228,19 +236,21 @@ impl Caveat {
 
 fn no_cpu(with: usize, without: usize) -> String {
     let (with_words, without_words) = (windows(with, "with the settings"), windows(without, "without them"));
-    let told =
-        |first: &str, rest: &str| format!("the server was given no CPU in {first} and {rest}, which have no number: ");
+    let told = |first: &str, rest: &str| {
+        format!("the server got no CPU in {first} and {rest}, so these windows have no value: ")
+    };
     match (with, without) {
         (0, 2..) => {
             told(&windows(without, "without the settings"), "in none with them")
-                + "they may be what gave it one, and the windows that are left can't show that they do nothing or harm"
+                + "the settings may have given it CPU time, so the other windows can't show that the settings do nothing or harm"
         }
         (2.., 0) => {
             told(&with_words, "in none without them")
-                + "they may be what took its CPU, and the windows that are left can't show that they help or do nothing"
+                + "the settings may have taken its CPU time, so the other windows can't show that the settings help or do nothing"
         }
         _ => {
-            told(&with_words, &without_words) + "somebody else has its CPU at times (`evenkeel measure gaps` tells who)"
+            told(&with_words, &without_words)
+                + "something else uses its CPU at times (`evenkeel measure gaps` shows what)"
         }
     }
 }

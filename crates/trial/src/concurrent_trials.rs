@@ -38,9 +38,9 @@ pub struct ConcurrentTrials {
 
 #[derive(Default)]
 struct Known {
-    /// What was told of already.
+    /// Trials that were already reported.
     told: Vec<String>,
-    /// What was seen since.
+    /// Trials seen since then.
     news: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl ConcurrentTrials {
         let others = others_in(&table, &self.own);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         for other in &others {
-            // Whoever binds one name after another is told of no more often than this.
+            // A process that binds one name after another is reported no more often than this.
             let is_known = known.told.contains(other) || known.news.contains(other);
             if !is_known && known.told.len() + known.news.len() < OTHERS_MAX {
                 known.news.push(other.clone());
@@ -79,9 +79,7 @@ impl ConcurrentTrials {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let news = std::mem::take(&mut known.news);
         known.told.extend(news.iter().cloned());
-        news.iter()
-            .map(|who| format!("another trial, {who}, runs at the same time: each is noise to the other"))
-            .collect()
+        news.iter().map(|who| format!("another trial ({who}) runs at the same time: each disturbs the other")).collect()
     }
 }
 
@@ -118,7 +116,7 @@ fn other(name: &str) -> Option<String> {
     Some(format!("evenkeel {command} (pid {pid})"))
 }
 
-/// A caveat for each other trial, of the windows with the others that ran beside each.
+/// A caveat for each other trial, with the number of windows during which it ran.
 pub(crate) fn caveats<'a>(windows: impl Iterator<Item = &'a [String]>) -> Vec<Caveat> {
     let (mut all, mut beside) = (0, BTreeMap::<&str, usize>::new());
     for others in windows {
@@ -151,7 +149,7 @@ mod tests {
         assert!(!sees("prove ours"), "itself is no other");
         let theirs = ConcurrentTrials::begin("tune\n\u{1b}[31m");
         assert!(sees("tune??[31m") && theirs.look().contains(&who("prove ours")), "{:?} {theirs:?}", ours.look());
-        let told = format!("another trial, {}, runs at the same time: each is noise to the other", who("tune??[31m"));
+        let told = format!("another trial ({}) runs at the same time: each disturbs the other", who("tune??[31m"));
         assert!(ours.news().contains(&told), "told when it is seen");
         // Other trials may begin meanwhile, and be news.
         assert!(!ours.look().is_empty() && !ours.news().contains(&told), "and once");
@@ -201,14 +199,13 @@ mod tests {
             caveats(windows.iter().map(Vec::as_slice)).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let said = told(&windows);
-        let doubt = |who, count| {
-            format!("another trial, {who}, ran at the same time for {count} of 4 windows: each is noise to the other")
-        };
-        assert_eq!(said, [doubt("a", 3), doubt("b", 1)]);
+        let caveat =
+            |who, count| format!("another trial ({who}) ran during {count} of 4 windows: each disturbs the other");
+        assert_eq!(said, [caveat("a", 3), caveat("b", 1)]);
         let changing: Vec<Vec<String>> = (0..9).map(|at| vec![at.to_string()]).collect();
         let said = told(&changing);
         assert_eq!(said.len(), OTHERS_MAX + 1);
-        assert_eq!(said[OTHERS_MAX], "5 further trials ran at the same time for some of the windows");
+        assert_eq!(said[OTHERS_MAX], "5 more trials ran during some of the windows");
         assert!(caveats([[].as_slice(); 3].into_iter()).is_empty());
     }
 }

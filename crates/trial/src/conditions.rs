@@ -21,7 +21,7 @@ const WATCH_PERIOD_NS: u64 = 5_000_000;
 /// The counter of the energy that the first processor package used.
 const ENERGY: &str = "/sys/class/powercap/intel-rapl:0/energy_uj";
 
-/// The conditions of one window. What the kernel does not tell is absent, never 0.
+/// The conditions of one window. A value that the kernel does not report is absent, never 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// How long the window took, in microseconds.
@@ -56,7 +56,7 @@ pub struct Conditions {
     /// Memory in use on the whole machine at the end of the window, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_used_bytes: Option<f64>,
-    /// Power of the processor packages in watts, where the machine tells.
+    /// Power of the processor packages in watts, where the machine reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
     /// What shows whether the trial's knobs were at work: how much passed, or what it read at the end of the window.
@@ -68,7 +68,7 @@ pub struct Conditions {
     /// Other trials that ran at its beginning or its end, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
-    /// Which thread of the server was ready to run for most of the window and was given no CPU, in words: nothing else is known of it.
+    /// Which thread of the server was ready to run for most of the window and got no CPU, in words: nothing else is known of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_cpu: Option<String>,
     /// Why the window has no number that can be compared, in words.
@@ -119,7 +119,7 @@ impl Conditions {
         let polling = |idled: counters::Idled| Some(idled.polled_us? / (span_us * idled.cpus.max(1) as f64));
         let mut counters = counters::between(&start.counters, &end.counters);
         counters.extend(idle.map(|idled| (IDLE_STATES.to_owned(), idled.states as f64)));
-        // The counter of energy starts again at its end: such a window tells nothing.
+        // The energy counter wraps around; a window in which it did has no value.
         let energy_uj = start.energy_uj.zip(end.energy_uj).and_then(|(start, end)| end.checked_sub(start));
         Conditions {
             span_us,
@@ -236,7 +236,7 @@ impl Watch {
         Watch { root: root.clone(), knobs, wanted, gaps, beside: None, clock: Clock::Machine }
     }
 
-    /// Notes with each window which other trials ran beside it. A captured machine has none.
+    /// Records with each window which other trials ran at the same time. A captured machine has none.
     pub fn beside(self, beside: &Arc<ConcurrentTrials>) -> Watch {
         let beside = (self.root.kind() == RootKind::Live).then(|| Arc::clone(beside));
         Watch { beside, ..self }

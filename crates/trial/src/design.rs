@@ -81,7 +81,7 @@ impl Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
-    /// After so many pairs, looked at once; the signed-rank interval.
+    /// A fixed number of pairs and one test at the end, with the signed-rank interval.
     After {
         /// How many.
         pairs: usize,
@@ -90,7 +90,7 @@ pub enum Stop {
     Sequential {
         /// Fewer pairs than this decide nothing.
         pairs_min: usize,
-        /// It ends after so many at the latest.
+        /// The maximum number of pairs.
         pairs_max: usize,
         /// It begins no pair that would end after so long, the phases before the first pair counted.
         #[serde(rename = "budget_ms", with = "optional_ms", default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub enum Settle {
         /// At the least.
         #[serde(rename = "least_ms", with = "ms")]
         least: Duration,
-        /// At the most: what takes longer is a doubt.
+        /// The maximum; a longer settle time becomes a caveat.
         #[serde(rename = "most_ms", with = "ms")]
         most: Duration,
     },
@@ -208,7 +208,7 @@ impl Design {
             ));
         }
         if self.settle.least() > self.settle.most() || self.settle.most() > SETTLE_MAX {
-            return bad(format!("{:?} of quiet after a switch: at most {SETTLE_MAX:?}", self.settle.most()));
+            return bad(format!("a settle time of {:?}: at most {SETTLE_MAX:?} is allowed", self.settle.most()));
         }
         if !(self.smallest_effect_ratio > 0.0 && self.smallest_effect_ratio < 10.0) {
             return bad(format!("{} as the smallest effect: more than 0, less than 10", self.smallest_effect_ratio));
@@ -220,7 +220,7 @@ impl Design {
     }
 
     /// # Errors
-    /// If no verdict could ever come of it with so many arms.
+    /// If it can't give a verdict with this number of arms.
     pub fn check_for(&self, arms: usize) -> Result<(), TrialError> {
         self.check()?;
         let bad = |why: String| Err(TrialError::Design(why));

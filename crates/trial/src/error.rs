@@ -1,4 +1,4 @@
-//! What can end a trial early. What was measured until then is kept: see [`Ended`](crate::Ended).
+//! Errors that end a trial early. The session keeps what was measured until then: see [`Ended`](crate::Ended).
 
 use evenkeel_change::{SessionError, StateError};
 use evenkeel_hostfs::WriteError;
@@ -6,7 +6,7 @@ use evenkeel_stats::VALUE_RANGE;
 use evenkeel_sys::Errno;
 use evenkeel_workload::WorkloadError;
 
-/// Why a trial could not be begun or did not go on.
+/// Why a trial could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The workload did not start, or was not measured.
@@ -22,23 +22,23 @@ pub enum TrialError {
         /// What was found instead, or what the kernel said.
         why: String,
     },
-    /// The journal or the restoring of what a trial switched.
-    #[error("keep the host safe during the trial: {0}")]
+    /// Switching or restoring a setting failed.
+    #[error("restore the host: {0}")]
     Change(String),
-    /// The journal can't be had, or can't be added to.
-    #[error("keep the host safe during the trial: {0}")]
+    /// The journal can't be opened or written.
+    #[error("use the journal: {0}")]
     Journal(StateError),
     /// The metric is not among what the workload measures.
-    #[error("measure {metric}: the workload gives {given}")]
+    #[error("measure {metric}: the workload measures {given}")]
     NoSuchMetric {
         /// What was asked.
         metric: String,
         /// What there is.
         given: String,
     },
-    /// What decides came to a number that has no ratio to another.
+    /// A value of the deciding metric has no ratio.
     #[error(
-        "compare {metric}: in one window it is {}; windows are compared by their ratio, which takes numbers {}",
+        "compare {metric}: one window has the value {}, but ratios of windows need values {}",
         shown(*value),
         taken(*value)
     )]
@@ -48,9 +48,9 @@ pub enum TrialError {
         /// Its number.
         value: f64,
     },
-    /// The budget would be over before anything can be said: found by a switch to each arm, before the first window.
+    /// The budget is too short. A switch to each arm, before the first window, showed it.
     #[error(
-        "finish a trial within {} s: it takes {} s at least, because each switch takes {:.1} s",
+        "finish a trial within {} s: it needs at least {} s, because each switch takes {:.1} s",
         budget.as_secs_f64(),
         least.as_secs_f64().ceil(),
         switch.as_secs_f64()
@@ -63,12 +63,12 @@ pub enum TrialError {
         /// How long a switch takes.
         switch: std::time::Duration,
     },
-    /// A design that can't be run.
+    /// An invalid design.
     #[error("design a trial: {0}")]
     Design(String),
 }
 
-/// A line of a log or of a kept session that can't be meant.
+/// An invalid line of a log or of a stored session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct InvalidLine {
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn a_number_without_a_ratio_is_told_in_few_letters_with_those_that_have_one() {
         for (value, expected) in [
-            (0.0, "it is 0; windows are compared by their ratio, which takes numbers above 0"),
-            (-2.5, "it is -2.5; windows are compared by their ratio, which takes numbers above 0"),
-            (5e307, "it is 5e307; windows are compared by their ratio, which takes numbers from 1e-150 to 1e150"),
-            (1e-200, "it is 1e-200; windows are compared by their ratio, which takes numbers from 1e-150 to 1e150"),
-            (f64::INFINITY, "it is inf; windows are compared by their ratio, which takes numbers from 1e-150 to 1e150"),
+            (0.0, "0, but ratios of windows need values above 0"),
+            (-2.5, "-2.5, but ratios of windows need values above 0"),
+            (5e307, "5e307, but ratios of windows need values from 1e-150 to 1e150"),
+            (1e-200, "1e-200, but ratios of windows need values from 1e-150 to 1e150"),
+            (f64::INFINITY, "inf, but ratios of windows need values from 1e-150 to 1e150"),
         ] {
             let told = TrialError::NoRatio { metric: "x".into(), value }.to_string();
-            assert_eq!(told, format!("compare x: in one window {expected}"));
+            assert_eq!(told, format!("compare x: one window has the value {expected}"));
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A [`Design`] is fixed, with its seed and its rules for dropping windows, before anything is measured. [`run`] takes the
 //! arms in turns, block by block in an order drawn from the seed (a block of two is a pair): it switches the host (by a [`Switch`], journalled, so
 //! that a killed trial is put back by `evenkeel revert`), lets it settle, and asks the [`Workload`](evenkeel_workload::Workload) for one window. Each
-//! window gives one number; the machine's own conditions are noted beside it. The [`Record`] that comes out has
+//! window gives one number, with the conditions of the machine. The [`Record`] that comes out has
 //! everything that was seen, and [`Record::report`] judges it.
 
 mod arm;

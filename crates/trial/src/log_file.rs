@@ -26,7 +26,7 @@ pub enum LogFileError {
         /// What the kernel said, or what is there.
         why: String,
     },
-    /// It is no log of ours.
+    /// It is not a log of evenkeel.
     #[error("read the {what} {path}: line {line}: {why}")]
     Unreadable {
         /// What it was taken for.
@@ -95,7 +95,7 @@ impl LogFile {
         Ok(LogFile { path: path.to_owned(), file: user_file::open_to_append(path)? })
     }
 
-    /// Cuts off what comes after so many whole bytes.
+    /// Truncates the file to this many bytes.
     ///
     /// # Errors
     /// What the kernel says.

@@ -15,7 +15,7 @@ pub enum Outcome {
     Worse,
     /// Whatever the difference is, it is smaller than the smallest effect that matters.
     Same,
-    /// This run could not tell.
+    /// This run cannot decide.
     Undecided,
     /// No difference that matters, and the knobs' counters show that they had nothing to act on: under another load they may do more.
     NotEngaged,

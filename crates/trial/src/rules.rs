@@ -46,7 +46,7 @@ pub enum DropReason {
         /// How long it took.
         span_us: f64,
     },
-    /// The server was ready to run for most of the window and was given no CPU, so that there is nothing to compare.
+    /// The server was ready to run for most of the window and got no CPU, so that there is nothing to compare.
     NoCpu {
         /// Which thread of it, and for how long.
         what: String,
@@ -71,7 +71,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// What befell the window, without its number: so many are counted together.
+    /// The kind of the reason without its figure, for counting.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             DropReason::Gap { .. } => "the machine paused",

@@ -42,7 +42,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of so many arms that are switched in no time.
+    /// For this number of arms, with a switch that takes no time.
     pub fn of(arms: usize) -> Pace {
         Pace { arms, switch: Duration::ZERO }
     }

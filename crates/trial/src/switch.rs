@@ -26,7 +26,7 @@ pub struct Switch<'a> {
     process: Vec<(usize, Step)>,
     /// What the server must do for a switch of each setting to reach it.
     reaches: Vec<Reach>,
-    /// The settings in which the arms differ that are compared now; all, unless it was told.
+    /// The settings in which the arms that are compared now differ; all by default.
     compared: Option<BTreeSet<usize>>,
     /// The arm that was brought about last; none where one was left half-way.
     last: Option<Arm>,

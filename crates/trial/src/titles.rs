@@ -1,4 +1,4 @@
-//! `Titles`: the words that a report needs beside its numbers.
+//! `Titles`: the texts of a report.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub struct Identity {
     pub instance: Option<String>,
 }
 
-/// The words that a report needs beside the numbers.
+/// The texts of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Titles {
     /// What was asked.
@@ -58,7 +58,7 @@ pub struct Titles {
     pub identity: Identity,
 }
 
-/// How far an arm is from the machine as it was: which of arms that are not told apart asks for least.
+/// The distance of an arm from the current configuration. Among equally good arms, the closest one is advised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Away {
     /// The knobs that it sets.

@@ -22,7 +22,7 @@ impl Watch {
     /// Lets the machine settle, and measures one window.
     ///
     /// # Errors
-    /// If the workload fails. That it was given no CPU, or has no value, is none.
+    /// If the workload fails. A window without CPU time or without a value is not an error.
     pub fn measure(
         &self,
         workload: &mut dyn Workload,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Above this a ratio is told as "so many times", since nobody reads 4,000 % well.
+/// Above this, a ratio is shown as a factor: "4,000 %" is hard to read.
 const TIMES_FROM: f64 = 3.0;
 /// Beyond this a ratio is only "more than".
 const TIMES_MAX: f64 = 1e6;

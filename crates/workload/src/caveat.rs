@@ -31,8 +31,7 @@ impl fmt::Display for WorkloadCaveat {
         match self {
             WorkloadCaveat::LoadThreadFull { share } => write!(
                 f,
-                "a thread of the load used {:.0} % of a CPU in the median window: the load may have been measured instead of the server; give it more \
-                 threads or more CPUs",
+                "a thread of the load used {:.0} % of a CPU in the median window: the load may limit the result, not the server; give it more threads or CPUs",
                 percent(*share)
             ),
             WorkloadCaveat::LoadCpusFull { by_load, by_server } => {
@@ -43,42 +42,38 @@ impl fmt::Display for WorkloadCaveat {
                         write!(f, "the load used {load} and the server {server} of all CPUs that the load may run on")
                     }
                 }?;
-                f.write_str(
-                    ": a load that is short of CPU may have been measured instead of the server; give it more CPUs, or its own",
-                )
+                f.write_str(": the load may limit the result, not the server; give it more CPUs, or CPUs of its own")
             }
             WorkloadCaveat::LoadShort { share } => write!(
                 f,
-                "the load took {:.1} % of its window in the median window: a window lasts as long as its load, so its start is much of what \
-                 was measured; make the load longer",
+                "the load ran for only {:.1} % of the median window, so its startup is a large part of the measurement; make the load longer",
                 percent(*share)
             ),
             WorkloadCaveat::GeneratorBusy { share, server } => write!(
                 f,
-                "the load generator was busy for {:.0} % of its time: it, and not {server}, may set the pace",
+                "the load generator was busy for {:.0} % of the time: it may limit the result, not {server}",
                 percent(*share)
             ),
             WorkloadCaveat::GeneratorLate { share } => write!(
                 f,
-                "the load generator sent {:.1} % of its requests more than 1 ms late with a connection free: it did not keep its schedule",
+                "the load generator sent {:.1} % of its requests more than 1 ms late although a connection was free",
                 percent(*share)
             ),
             WorkloadCaveat::Unsent { share, server, connections } => write!(
                 f,
-                "{:.1} % of the requests that fell due found no free connection and were never sent: the rate is more than {server} answers over \
-                 {connections} connections",
+                "{:.1} % of the requests were never sent because no connection was free: the rate is higher than {server} can answer over {connections} connections",
                 percent(*share)
             ),
             WorkloadCaveat::PlayersLate { share } => write!(
                 f,
-                "the players sent {:.1} % of their inputs more than 2 ms late in the median window: they did not keep their own time",
+                "the players sent {:.1} % of their inputs more than 2 ms late in the median window",
                 percent(*share)
             ),
             WorkloadCaveat::TickUnseen { why, has_players: false } => {
-                write!(f, "only the server's CPU time was measured, since its tick is not to be seen: {why}")
+                write!(f, "only the server's CPU time was measured, because evenkeel can't observe its tick: {why}")
             }
             WorkloadCaveat::TickUnseen { why, has_players: true } => {
-                write!(f, "the server's tick is not to be seen from outside: {why}")
+                write!(f, "evenkeel can't observe the server's tick from outside: {why}")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What keeps a workload from being started or measured.
+//! Errors of starting, setting and measuring a workload.
 
 use crate::unclear_tick::UnclearTick;
 
@@ -13,18 +13,16 @@ pub enum WorkloadError {
         /// What went wrong, and what to do.
         why: String,
     },
-    /// A program of the workload ended, hung, or said what was not expected.
-    #[error("hear from {program}: {why}")]
+    /// A program of the workload ended, hung, or printed something unexpected.
+    #[error("measure {program}: {why}")]
     Program {
         /// Its name.
         program: String,
         /// What it did.
         why: String,
     },
-    /// A thread of the server was ready to run for most of a window and was given no CPU, so that the window has no number.
-    #[error(
-        "hear from {program}: it was ready to run for {waited_ms} ms of a window of {span_ms} ms and was given no CPU"
-    )]
+    /// A thread of the server was ready to run for most of a window but got no CPU, so the window has no value.
+    #[error("measure {program}: it was ready to run for {waited_ms} ms of a {span_ms} ms window but got no CPU")]
     NoCpu {
         /// The thread.
         program: String,
@@ -33,15 +31,15 @@ pub enum WorkloadError {
         /// How long the window was.
         span_ms: u64,
     },
-    /// A window came to its end without the number that was asked for. Such a window is dropped; many in a row end a trial.
-    #[error("hear from {program}: {why}")]
+    /// A window ended without a value. It is dropped; many in a row end a trial.
+    #[error("measure {program}: {why}")]
     NoValue {
         /// Who was to give it.
         program: String,
         /// Why there is none.
         why: String,
     },
-    /// Which loop of the server is its tick can't be told.
+    /// evenkeel could not find out which loop of the server is its tick.
     #[error("{0}")]
     UnclearTick(Box<UnclearTick>),
     /// A property of the server could not be set, or what was written did not take.
@@ -54,14 +52,14 @@ pub enum WorkloadError {
         /// What was found instead, or what the kernel said.
         why: String,
     },
-    /// The user asked to stop while something was waited for.
-    #[error("measure a window: it was stopped before the first one; everything is as it was")]
+    /// The user stopped the trial before its first window.
+    #[error("measure a window: stopped before the first window; all settings are as before")]
     Stopped,
     /// A setting of the workload does not take its value.
-    #[error("design a trial: {0}")]
+    #[error("{0}")]
     Setting(InvalidSetting),
-    /// Options that can't be meant.
-    #[error("design a trial: {0}")]
+    /// Invalid options.
+    #[error("read the options of the workload: {0}")]
     Options(String),
 }
 

@@ -1,4 +1,4 @@
-//! `UnclearTick`: a server whose tick can't be told, with what was seen of its loops and threads.
+//! `UnclearTick`: the error that evenkeel could not find a server's tick, with its loops and threads.
 
 use evenkeel_measure::meters::ticks::choice::{Choice, Unclear};
 use evenkeel_measure::meters::ticks::loops::TickLoop;
@@ -7,7 +7,7 @@ use evenkeel_measure::meters::ticks::stream::Stream;
 /// Loops or threads that are named.
 const NAMED_MAX: usize = 4;
 
-/// A server whose tick can't be told.
+/// evenkeel could not find the server's tick.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnclearTick {
     /// Why.
@@ -39,12 +39,12 @@ impl std::fmt::Display for UnclearTick {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "find the tick of the server: {}", self.why)?;
         for (at, one) in self.loops.iter().enumerate() {
-            write!(f, "{} {one}", if at == 0 { "; its loops:" } else { "," })?;
+            write!(f, "{} {one}", if at == 0 { "; loops:" } else { "," })?;
         }
         if self.loops.is_empty() {
             for (at, (name, tid, cpu, wakes)) in self.threads.iter().enumerate() {
-                let head = if at == 0 { "; its busiest threads:" } else { "," };
-                write!(f, "{head} {name} ({tid}) with {:.1} % of a CPU and {wakes:.0} wakes/s", cpu * 100.0)?;
+                let head = if at == 0 { "; busiest threads:" } else { ";" };
+                write!(f, "{head} {name} ({tid}): {:.1} % CPU, {wakes:.0} wakes/s", cpu * 100.0)?;
             }
         }
         Ok(())
@@ -60,8 +60,8 @@ mod tests {
     fn a_tick_that_is_not_clear_is_refused_with_what_was_seen() {
         let threads = vec![("main".to_owned(), 7, 0.033, 110.4), ("net".to_owned(), 8, 0.026, 140.0)];
         let none = UnclearTick { why: Unclear::NoSuchRate { hz: 50.0 }, loops: Vec::new(), threads };
-        let expected = "find the tick of the server: it has no loop of 50 Hz; its busiest threads: main (7) with 3.3 % of a CPU and 110 wakes/s, \
-                        net (8) with 2.6 % of a CPU and 140 wakes/s";
+        let expected = "find the tick of the server: it has no loop of 50 Hz; busiest threads: main (7): 3.3 % CPU, 110 wakes/s; \
+                        net (8): 2.6 % CPU, 140 wakes/s";
         assert_eq!(WorkloadError::UnclearTick(Box::new(none)).to_string(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! `evenkeel prove`: an honest A/B of settings on a real server under load. One file a subcommand; [`trial`] is the one without a name.
+//! `evenkeel prove`: an A/B test of settings on a server under load. One file per subcommand; [`trial`] is `prove` itself.
 
 mod answer;
 mod asked;
@@ -20,16 +20,17 @@ use crate::show::Out;
 
 /// What `--help` ends with.
 const EXAMPLES: &str = "\
-Arm A is this machine as it is, arm B has the settings. Both are measured in turns, in random
-order, until the result is clear; then everything is put back. The verdict is better, worse, same,
-undecided or not-engaged, with an interval and caveats. docs/proving.md explains each option.
+Arm A is the current configuration; arm B applies the settings you name. evenkeel alternates A and B
+in random order, tests after every pair, and stops as soon as the result is clear. It prints a
+verdict (better, worse, same, undecided, not-engaged) with a confidence interval and caveats.
+docs/proving.md explains every option.
 
 Examples:
   evenkeel prove process.timer_slack_ns=1 --workload tick --budget 90s
-  sudo evenkeel prove kernel.timer_migration=0 --report out --see ticks -- ./my-server --port 7777
-  sudo evenkeel prove resume        # continue the trial that was stopped or killed";
+  sudo evenkeel prove kernel.timer_migration=0 --report out --observe ticks -- ./my-server --port 7777
+  sudo evenkeel prove resume        # continue the last trial";
 
-/// Prove settings on a server under load by an honest A/B, and put everything back
+/// Compare two configurations while your server runs under load, then restore all settings
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,

@@ -1,4 +1,4 @@
-//! `evenkeel tune`: a search for the smallest set of knobs that helps one server on this machine, and puts everything back.
+//! `evenkeel tune`: a search for the smallest set of knobs that helps one server on this machine.
 
 use std::path::Path;
 
@@ -29,16 +29,16 @@ use search::{Asked, Ready, run_search};
 
 /// What `--help` ends with.
 const EXAMPLES: &str = "\
-All knobs are switched at once, by a design in which every window serves every knob. Those that
-move the metric are tried at other values and together. What is not needed is left out, and the rest
-is proved against this machine as it is. Ctrl-C stops it, and everything is put back.
+Every window of the search tests all knobs at once, each on or off by a design. evenkeel then tries
+other values of the knobs that changed the metric, drops those that are not needed, and proves the
+rest against the current configuration. Ctrl-C stops the search. All settings are restored at the end.
 
 Examples:
   evenkeel tune --workload tick --budget 2min
-  sudo evenkeel tune --budget 20min --out goal.json --see ticks -- ./my-server --port 7777
-  sudo evenkeel tune resume        # continue the search that was stopped or killed";
+  sudo evenkeel tune --budget 20min --out goal.json --observe ticks -- ./my-server --port 7777
+  sudo evenkeel tune resume        # continue the last search";
 
-/// Search for the smallest set of knobs that helps your server on this machine, and put everything back
+/// Search for the smallest set of knobs that helps your server, then restore all settings
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
@@ -120,7 +120,7 @@ fn begin(
     }
     let mut design = design::asked(plan, &*workload, candidates, seed)?;
     design.restarts = restarts(&plans);
-    if plan.settle_ms.is_none() && design::settle(search, state, &mut design, &plans, &mut *workload)? {
+    if plan.settle.asked().is_none() && design::settle(search, state, &mut design, &plans, &mut *workload)? {
         workload.stop();
         workload = asked.start(seed, &search.stop)?;
     }
@@ -150,5 +150,5 @@ fn nothing_to_try(left_out: &[LeftOut]) -> Failure {
     let needs_root = left_out.iter().any(|left| left.why == LeftOutReason::NeedsRoot);
     let code = if needs_root { exit::NOT_ALLOWED } else { exit::NOT_POSSIBLE };
     let whys: Vec<String> = left_out.iter().map(|LeftOut { knob, why }| format!("{knob}: {why}")).collect();
-    Failure::text(code, "find a knob that can be tried here", whys.join("; "))
+    Failure::text(code, "find a knob to try on this machine", whys.join("; "))
 }

@@ -3,7 +3,7 @@
 use evenkeel_trial::saved::{Across, Asked};
 use maud::{Markup, html};
 
-use super::chart::{self, Estimate};
+use super::chart::{self, Estimate, Source};
 use super::markup::{framed, sentence, word};
 use crate::show::across::{summary, title, traits, veto};
 
@@ -16,10 +16,19 @@ pub(crate) fn page(across: &Across) -> String {
         section {
             h2 { "Machines" }
             dl { @for machine in &across.machines { dt { (machine.name) } dd { (traits(machine)) } } }
-            p.sub { "One machine's answer is a guess on the next: nothing here is averaged." }
+            p.sub { "A result of one machine does not hold for another: nothing here is averaged." }
         }
     };
     framed("evenkeel: reports side by side", &sub, &inside).into_string()
+}
+
+fn source(across: &Across) -> Source {
+    let names: Vec<&str> = across.machines.iter().map(|machine| machine.name.as_str()).collect();
+    Source {
+        host: format!("{} machines", names.len()),
+        date: "dates as in the reports".to_owned(),
+        command: format!("evenkeel prove compare {}", names.join(" ")),
+    }
 }
 
 fn one(asked: &Asked, across: &Across) -> Markup {
@@ -40,13 +49,12 @@ fn one(asked: &Asked, across: &Across) -> Markup {
             h2 { (title(asked)) }
             p.verdict { strong { (sentence(&summary(asked, across))) } }
             @if !asked.doubts.is_empty() {
-                div.doubts { ul { @for doubt in &asked.doubts { li { (sentence(&doubt.to_string())) } } } }
+                div.caveats { ul { @for caveat in &asked.doubts { li { (sentence(&caveat.to_string())) } } } }
             }
             figure {
-                (chart::estimates(&rows, asked.smallest_effect_ratio.unwrap_or(0.0), ["lower", "higher"]))
+                (chart::estimates(&rows, asked.smallest_effect_ratio.unwrap_or(0.0), ["lower", "higher"], &source(across)))
                 figcaption {
-                    "Each machine's estimate of how much " code { (asked.metric) } " changes, with its interval. Grey band: too small \
-                     to matter."
+                    "The change of " code { (asked.metric) } " on each machine, with its confidence interval. Grey band: too small to matter."
                 }
             }
             div.wide {

@@ -3,19 +3,21 @@
 
 use std::collections::BTreeSet;
 use std::slice::from_ref;
+use std::time::Duration;
 
 use evenkeel_stats::BootsComparison;
 use evenkeel_trial::boots::{BootWords, BootsReport, BootsState, GuardOfBoots};
 use evenkeel_trial::{ArmName, Outcome};
 use maud::{Markup, html};
 
-use super::chart::{self, Estimate};
+use super::chart::{self, Estimate, Source};
 use super::counted;
 use super::markup::{badge, download, framed, prose, sentence};
-use super::trial::{doubts, ways};
+use super::trial::{caveats, ways};
 use super::words::{as_change, range, share, trim};
 use crate::shell::quoted;
 use crate::show::boots::{COLUMNS, engaged_words, harm_of, numbers, progress, rows, sentences};
+use crate::times;
 
 /// The page; `json` is what programs read of the same.
 pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> String {
@@ -23,29 +25,39 @@ pub(crate) fn page(state: &BootsState, report: &BootsReport, json: &str) -> Stri
     let begun =
         begun.map_or_else(|| "at an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
     let settings = report.design.settings.join(" ");
+    let source = source(state, report, &begun);
     let sub = html! { "begun " (begun) " · evenkeel " (report.evenkeel) " · " code { (settings) } };
     let inside = html! {
         section {
             h2 { "In short" }
             (verdict(report, &settings))
             p { (sentence(&progress(report))) }
-            (doubts(&report.doubts))
+            (caveats(&report.doubts))
         }
-        (effect(report))
+        (effect(report, &source))
         section {
             h2 { "The boots" }
-            (chart::boots(report))
+            (chart::boots(report, &source))
             (table(report))
             (was(report))
         }
         (guards(report))
-        (at_work(report))
+        (engagement(report))
         (repeat(state, report, json))
     };
     framed("evenkeel report over boots", &sub, &inside).into_string()
 }
 
-/// What came out in one sentence; and its word never without the number of boots that it rests on.
+fn source(state: &BootsState, report: &BootsReport, begun: &str) -> Source {
+    let machine = report.boots.first().map(|boot| &boot.machine);
+    let kernel = machine.and_then(|machine| machine.kernel.as_ref()).map(|kernel| format!("Linux {kernel}"));
+    let cpus = machine.and_then(|machine| machine.cpus.as_ref()).map(|cpus| format!("CPUs {cpus}"));
+    let host: Vec<String> = [cpus, kernel].into_iter().flatten().collect();
+    let host = if host.is_empty() { "unknown host".to_owned() } else { host.join(", ") };
+    Source { host, date: begun.to_owned(), command: again(state) }
+}
+
+/// The verdict in one sentence. Its badge always has the number of boots.
 fn verdict(report: &BootsReport, settings: &str) -> Markup {
     let told = format!(
         "{settings} over boots: {}{}",
@@ -67,14 +79,10 @@ fn verdict(report: &BootsReport, settings: &str) -> Markup {
 fn change(report: &BootsReport, found: &BootsComparison) -> String {
     let title = &report.design.metric.title;
     let often = found.confidence * 100.0;
-    format!(
-        "; {title} is {}, {} in {often:.0} of 100 such trials",
-        as_change(found.ratio),
-        range(found.low, found.high)
-    )
+    format!("; {title} is {}, with {often:.0} % confidence {}", as_change(found.ratio), range(found.low, found.high))
 }
 
-fn effect(report: &BootsReport) -> Markup {
+fn effect(report: &BootsReport, source: &Source) -> Markup {
     let Some(found) = &report.comparison else { return html! {} };
     let metric = &report.design.metric;
     let mut shown = vec![Estimate {
@@ -97,12 +105,11 @@ fn effect(report: &BootsReport) -> Markup {
         section {
             h2 { "The effect" }
             figure {
-                (chart::estimates(&shown, matters, ways(metric.better)))
+                (chart::estimates(&shown, matters, ways(metric.better), source))
                 figcaption {
-                    "The square is the estimate of how much " code { (metric.name) } " changes, the bar its interval, which holds the truth \
-                     in " (format!("{:.0}", found.confidence * 100.0)) " of 100 such trials. Within the grey band (±" (share(matters))
-                    ") a difference is too small to matter: that was fixed before the first boot."
-                    @if shown.len() > 1 { " The band is not a guard's. Of a guard the square is the ratio of the medians; so few boots give it no interval." }
+                    "Square: the estimated change of " code { (metric.name) } ". Bar: its " (format!("{:.0}", found.confidence * 100.0))
+                    " % confidence interval. Grey band (±" (share(matters)) "): changes too small to matter, fixed before the first boot."
+                    @if shown.len() > 1 { " For a guard, the square is the ratio of the medians. So few boots give no interval, and the band does not apply." }
                 }
             }
             ul { @for words in sentences(found) { li { (sentence(&words)) } } }
@@ -131,7 +138,7 @@ fn was(report: &BootsReport) -> Markup {
     let known = |text: &Option<String>| text.as_deref().unwrap_or("unknown").to_owned();
     html! {
         details {
-            summary { "What the machine was in each boot" }
+            summary { "The machine in each boot" }
             div.wide {
                 table {
                     thead { tr { @for title in ["boot", "arm", "kernel", "processor", "CPUs", "command line"] { th scope="col" { (title) } } } }
@@ -158,11 +165,11 @@ fn guards(report: &BootsReport) -> Markup {
         section {
             h2 { "Guards" }
             @if let Some(guard) = &report.vetoed_by {
-                p.bad { "The gain is vetoed: " code { (guard) } " got worse by more than was allowed, in every boot." }
+                p.bad { "Rejected: the guard " code { (guard) } " got worse by more than its limit in every boot." }
             }
             div.wide {
                 table {
-                    thead { tr { @for title in ["guard", "unit", "boots of A", "boots of B", "B against A", "what it says"] { th scope="col" { (title) } } } }
+                    thead { tr { @for title in ["guard", "unit", "boots of A", "boots of B", "B against A", "result"] { th scope="col" { (title) } } } }
                     tbody {
                         @for guard in &report.guards {
                             tr.bad[guard.is_harmed] {
@@ -180,13 +187,13 @@ fn guards(report: &BootsReport) -> Markup {
     }
 }
 
-fn at_work(report: &BootsReport) -> Markup {
+fn engagement(report: &BootsReport) -> Markup {
     if report.mechanism.is_empty() {
         return html! {};
     }
     html! {
         section {
-            h2 { "Was the setting at work?" }
+            h2 { "Was the setting engaged?" }
             @for knob in &report.mechanism {
                 p { code { (knob.knob) } ": " (engaged_words(&knob.engaged)) "." }
                 @if !knob.readings.is_empty() {
@@ -213,11 +220,11 @@ fn repeat(state: &BootsState, report: &BootsReport, json: &str) -> Markup {
                 dt { "kernel" } dd { (seen(|machine| &machine.kernel)) }
                 dt { "processor" } dd { (seen(|machine| &machine.processor)) }
                 dt { "server and load" } dd { (prose(&report.workload)) }
-                dt { "metric that decides" } dd { (design.metric.title) " (" code { (design.metric.name) } ")" }
+                dt { "deciding metric" } dd { (design.metric.title) " (" code { (design.metric.name) } ")" }
                 dt { "smallest effect that matters" } dd { (share(design.smallest_effect_ratio)) }
-                dt { "order of the boots" } dd { (report.order) ", by a coin, from seed " (design.seed) }
+                dt { "order of the boots" } dd { (report.order) ", random, from seed " (design.seed) }
                 dt { "each boot" }
-                dd { (design.windows) " windows of " (design.window_ms) " ms, after " (trim(design.settle_ms as f64 / 1000.0)) " s in which it was left alone" }
+                dd { (design.windows) " windows of " (design.window_ms) " ms, after " (trim(design.settle_ms as f64 / 1000.0)) " s of settle time" }
             }
             p { (download("boots.json", "application/json", json, "all numbers of this page, for programs")) }
         }
@@ -233,13 +240,13 @@ fn again(state: &BootsState) -> String {
         guards => guards.iter().map(|guard| format!("{}={}", guard.metric.name, percent(guard.harm_ratio))).collect(),
     };
     format!(
-        "evenkeel prove boots start {} --boots {}{} --settle {}ms --windows {} --window-ms {} --smallest-effect {} --metric {}{} --seed {}{}",
+        "evenkeel prove boots start {} --boots {}{} --settle {} --windows {} --window {} --smallest-effect {} --metric {}{} --seed {}{}",
         quoted(&design.settings),
         design.boots,
         if design.reboots { " --reboot" } else { "" },
-        design.settle_ms,
+        times::option(Duration::from_millis(design.settle_ms)),
         design.windows,
-        design.window_ms,
+        times::option(Duration::from_millis(design.window_ms)),
         percent(design.smallest_effect_ratio),
         quoted(from_ref(&design.metric.name.to_string())),
         guards.iter().map(|guard| format!(" --guard {}", quoted(from_ref(guard)))).collect::<String>(),

@@ -1,12 +1,12 @@
-//! Which of several arms: in one sentence, as rows that the terminal and the page share, and as a part of the page.
+//! The best of several arms: in one sentence, as rows that the terminal and the page share, and as a section of the page.
 
 use evenkeel_trial::saved::{ChoiceEntry, PairOfWindows, RunReport, TrialEntry};
 use evenkeel_trial::{ArmName, Choice, Effect, Left, LeftWhy};
 use maud::{Markup, html};
 
 use super::chart::{self, Estimate};
-use super::markup::{sentence, word};
-use super::trial::ways;
+use super::markup::word;
+use super::trial::{source, ways};
 use super::words::{as_change, range, share, trim};
 
 /// Ratios of pairs that are marked under an interval.
@@ -15,13 +15,13 @@ const RUG_MAX: usize = 400;
 /// What is said of arms that were all the machine as it was.
 pub(crate) fn of_control(is_claimed: bool) -> String {
     match is_claimed {
-        true => "arms that were all the machine as it was came out different, which is wrong: believe nothing else of this run",
-        false => "no arm is told from the machine as it was, as it must be: they were all the same",
+        true => "arms with the same configuration show a difference, which is wrong: do not trust this run",
+        false => "no arm differs from A, as it should be: all had the same configuration",
     }
     .to_owned()
 }
 
-/// Which of them, in one sentence that claims no more than the intervals do. `knobs` has the settings of each arm beside A.
+/// The best arm in one sentence that claims no more than the intervals do. `knobs` has the settings of each arm except A.
 pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str) -> String {
     let named = |arm: ArmName| {
         let knob = knobs.iter().find(|(name, _)| *name == arm).map_or("unknown", |(_, knob)| *knob);
@@ -29,9 +29,9 @@ pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str
     };
     let advised = choice.advised;
     match (&choice.better[..], &choice.alike[..]) {
-        ([], _) => "no arm is shown to be better than the machine as it is: leave it as it is".to_owned(),
+        ([], _) => "no arm is better than A: keep the current configuration".to_owned(),
         ([one], _) => {
-            format!("take {}: it is the only arm that is shown to be better than the machine as it is", named(*one))
+            format!("choose {}: it is the only arm that is better than A", named(*one))
         }
         (better, [best]) => {
             let next = better.iter().find(|arm| *arm != best).copied().unwrap_or(*best);
@@ -48,16 +48,12 @@ pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str
                 });
                 format!("; {metric} is {} than with {}{between}", as_change(turned(effect.ratio)), named(next))
             });
-            format!(
-                "take {}: it is better than the machine as it is, and than every other arm that is{lead}",
-                named(*best)
-            )
+            format!("choose {}: it is better than A, and better than every other arm that is{lead}", named(*best))
         }
         (_, alike) => {
             let names: Vec<String> = alike.iter().map(|arm| named(*arm)).collect();
             format!(
-                "{} are better than the machine as it is, and not told apart from each other: take {advised}, which is the \
-                 nearest to the machine as it is",
+                "{} are better than A, and no difference between them is shown: choose {advised}, which is closest to the current configuration",
                 names.join(" and ")
             )
         }
@@ -68,10 +64,10 @@ pub(crate) fn of_choice(choice: &Choice, knobs: &[(ArmName, &str)], metric: &str
 pub(crate) fn left(left: &Left) -> String {
     let block = left.block.saturating_add(1);
     let why = match &left.why {
-        LeftWhy::Worse => "it was worse".to_owned(),
-        LeftWhy::Same => "it was the same".to_owned(),
-        LeftWhy::Harm { guard } => format!("{guard} was harmed"),
-        LeftWhy::Beaten { by } => format!("{by} was better still"),
+        LeftWhy::Worse => "worse than A".to_owned(),
+        LeftWhy::Same => "same as A".to_owned(),
+        LeftWhy::Harm { guard } => format!("guard {guard} got worse"),
+        LeftWhy::Beaten { by } => format!("{by} is better"),
         LeftWhy::Other => return format!("left after block {block}"),
     };
     format!("left after block {block}: {why}")
@@ -113,21 +109,21 @@ pub(crate) fn rows(told: &[TrialEntry]) -> Vec<Vec<String>> {
 pub(super) fn section(saved: &RunReport, choice: &ChoiceEntry) -> Markup {
     let Some(first) = saved.trials.first().map(|entry| &entry.report) else { return html! {} };
     let matters = first.design.smallest_effect_ratio;
+    let source = source(saved, first);
     html! {
         section #which {
-            h2 { "Which of them" }
-            p.verdict { strong { (sentence(&choice.sentence)) } }
+            h2 { "Best arm" }
             figure {
-                (chart::estimates(&estimates(saved), matters, ways(first.metric.better)))
+                (chart::estimates(&estimates(saved), matters, ways(first.metric.better), &source))
                 figcaption {
-                    "Each arm against A, the machine as it was, on the blocks that have both: how much " code { (first.metric.name) }
-                    " changes, with its interval; the small marks are the single pairs. Grey band: too small to matter. "
-                    "All these intervals hold together, at every look, with " (share(choice.choice.confidence)) " confidence."
+                    "Each arm against A, in the blocks that have both: the change of " code { (first.metric.name) }
+                    " with its confidence interval; small marks are single pairs. Grey band: too small to matter. All intervals hold together, \
+                     at any time of the trial, with " (share(choice.choice.confidence)) " confidence."
                 }
             }
             (table(saved))
             (between(&choice.choice))
-            (chart::timeline_of_all(&saved.trials))
+            (chart::timeline_of_all(&saved.trials, &source))
         }
     }
 }
@@ -146,7 +142,7 @@ fn estimates(saved: &RunReport) -> Vec<Estimate> {
     };
     let mut rows: Vec<Estimate> = saved.trials.iter().map(arm).collect();
     if let Some(stretch) = saved.trials.first().and_then(|entry| entry.report.control_stretch.as_ref()) {
-        rows.push(row("A against A, before it".to_owned(), stretch.pairs, stretch.effect, stretch.pairs_of_windows()));
+        rows.push(row("A/A phase".to_owned(), stretch.pairs, stretch.effect, stretch.pairs_of_windows()));
     }
     rows
 }
@@ -182,14 +178,14 @@ fn table(saved: &RunReport) -> Markup {
     }
 }
 
-/// The arms beside A with each other.
+/// The arms other than A, compared with each other.
 fn between(choice: &Choice) -> Markup {
     if choice.between.is_empty() {
         return html! {};
     }
     html! {
         details {
-            summary { "The arms with each other" }
+            summary { "Arms compared with each other" }
             div.wide {
                 table {
                     thead { tr {
@@ -263,13 +259,13 @@ mod tests {
         let mut told: Vec<String> = all.iter().map(|choice| of_choice(choice, &knobs, "the round trip")).collect();
         told.extend([false, true].map(of_control));
         expect![[r#"
-            no arm is shown to be better than the machine as it is: leave it as it is
-            take B (k=1): it is the only arm that is shown to be better than the machine as it is
-            take C (k=2): it is better than the machine as it is, and than every other arm that is; the round trip is 20 % lower than with B (k=1) (between 16 % and 24 % lower at 95 % confidence)
-            take B (k=1): it is better than the machine as it is, and than every other arm that is; the round trip is 25 % higher than with C (k=2) (between 19 % and 32 % higher at 95 % confidence)
-            C (k=2) and B (k=1) are better than the machine as it is, and not told apart from each other: take B, which is the nearest to the machine as it is
-            no arm is told from the machine as it was, as it must be: they were all the same
-            arms that were all the machine as it was came out different, which is wrong: believe nothing else of this run
+            no arm is better than A: keep the current configuration
+            choose B (k=1): it is the only arm that is better than A
+            choose C (k=2): it is better than A, and better than every other arm that is; the round trip is 20 % lower than with B (k=1) (between 16 % and 24 % lower at 95 % confidence)
+            choose B (k=1): it is better than A, and better than every other arm that is; the round trip is 25 % higher than with C (k=2) (between 19 % and 32 % higher at 95 % confidence)
+            C (k=2) and B (k=1) are better than A, and no difference between them is shown: choose B, which is closest to the current configuration
+            no arm differs from A, as it should be: all had the same configuration
+            arms with the same configuration show a difference, which is wrong: do not trust this run
         "#]]
         .assert_eq(&(told.join("\n") + "\n"));
     }
@@ -280,10 +276,10 @@ mod tests {
         let whys = [LeftWhy::Worse, LeftWhy::Same, harm, LeftWhy::Beaten { by: ArmName::C }];
         let told = whys.map(|why| left(&Left { block: 8, why }));
         expect![[r#"
-            left after block 9: it was worse
-            left after block 9: it was the same
-            left after block 9: x_us_p99 was harmed
-            left after block 9: C was better still
+            left after block 9: worse than A
+            left after block 9: same as A
+            left after block 9: guard x_us_p99 got worse
+            left after block 9: C is better
         "#]]
         .assert_eq(&(told.join("\n") + "\n"));
         let block = usize::MAX;

@@ -1,4 +1,4 @@
-//! What a trial counted beside the number that decides: what a gain is paid with, and whether the setting was at work at all.
+//! Costs of a setting, and whether its counters show that it was engaged.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::markup::sentence;
 use super::words::{as_change, trim};
 
-/// All that the workload measured beside the number that decides, by arm: what a gain is paid with.
+/// All metrics except the deciding one, by arm: the costs first.
 pub(super) fn costs(entry: &TrialEntry) -> Markup {
     let trial = &entry.report;
     let finite = |(name, number): (&String, &f64)| number.is_finite().then(|| (name.clone(), *number));
@@ -31,22 +31,22 @@ pub(super) fn costs(entry: &TrialEntry) -> Markup {
         cost.map(|cost| cost.title.clone())
     };
     html! {
-        h3 { "What it costs" }
-        @for risk in risks(&entry.knob) { p { "What the setting may cost by its nature: " (sentence(risk)) } }
+        h3 { "Costs" }
+        @for risk in risks(&entry.knob) { p { "Known risk of the setting: " (sentence(risk)) } }
         @if !costs.is_empty() { (table(trial.other(), &costs, "cost", &title)) }
         @let unknown = unknown(&costs, trial);
         @if !unknown.is_empty() { p { "Not measured in this run: " (unknown.join(", ")) "." } }
         @if !other.is_empty() {
             details {
-                summary { "Everything else that was measured, by arm" }
-                p.sub { "Medians over the windows. They were not what the trial is about, and no verdict rests on them." }
+                summary { "All other metrics, by arm" }
+                p.sub { "Medians over the windows. They do not affect the verdict." }
                 (table(trial.other(), &other, "number", &|_| None))
             }
         }
     }
 }
 
-/// What nobody counted: unknown is not free.
+/// Costs that were not measured: unknown is not free.
 fn unknown(costs: &Medians, trial: &Report) -> Vec<&'static str> {
     let knows = |words: &[&str]| costs.keys().any(|name| words.iter().any(|word| name.contains(word)));
     let knows_cpu = knows(&["cpu"]) || trial.arms.iter().any(|arm| arm.cpu_share.is_some());
@@ -60,7 +60,7 @@ fn unknown(costs: &Medians, trial: &Report) -> Vec<&'static str> {
 
 pub(super) type Medians = BTreeMap<String, [Option<f64>; 2]>;
 
-/// What a number is in words, where somebody said it.
+/// The title of a metric, where it has one.
 pub(super) type Titles<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub(super) fn table(other: ArmName, rows: &Medians, head: &str, title: Titles<'_>) -> Markup {
@@ -90,16 +90,16 @@ fn change(a: Option<f64>, b: Option<f64>) -> String {
     }
 }
 
-/// Whether each knob was at work, by the counters of its mechanism.
-pub(super) fn at_work(entry: &TrialEntry) -> Markup {
+/// Whether each knob was engaged, by the counters of its mechanism.
+pub(super) fn engagement(entry: &TrialEntry) -> Markup {
     let trial = &entry.report;
     let conditions = by_arm(trial, |window| numbers(&window.conditions));
     let is_mechanism = |name: &str| !MACHINE.contains(&name);
     let counted: Medians =
         conditions.iter().filter(|(name, _)| is_mechanism(name)).map(|(name, arms)| (name.clone(), *arms)).collect();
     html! {
-        h3 { "Was the setting at work?" }
-        @if entry.control { p { "Both arms were the same: there is nothing to be at work." } }
+        h3 { "Was the setting engaged?" }
+        @if entry.control { p { "Both arms had the same configuration, so there was nothing to engage." } }
         @else if !trial.mechanism.is_empty() {
             @for knob in &trial.mechanism {
                 p { code { (knob.knob) } ": " (engaged(&knob.engaged)) "." }
@@ -108,26 +108,26 @@ pub(super) fn at_work(entry: &TrialEntry) -> Markup {
                 }
             }
         } @else if counted.is_empty() {
-            p { "No counter of its mechanism was recorded: that it was written and read back is all that is known." }
+            p { "No counter of its mechanism was recorded. evenkeel wrote the setting and read it back." }
         } @else {
-            p { "Counters of its mechanism, median window of each arm:" }
+            p { "Counters of its mechanism, in the median window of each arm:" }
             (table(trial.other(), &counted, "counter", &|_| None))
         }
         @if !conditions.is_empty() {
             details {
-                summary { "What the machine did in the windows of each arm" }
+                summary { "Conditions of the machine, by arm" }
                 (table(trial.other(), &conditions, "condition", &|_| None))
             }
         }
     }
 }
 
-/// What a counter says of a knob, in words that its name and a colon go before.
+/// Whether a knob was engaged, as text after its name and a colon.
 pub(crate) fn engaged(engaged: &Engaged) -> String {
     match engaged {
-        Engaged::Yes => "it was at work, as its counter shows".to_owned(),
-        Engaged::No { why } => format!("it was not at work, because {why}"),
-        Engaged::Unknown => "unknown: nothing here counts its mechanism; it was written and read back".to_owned(),
+        Engaged::Yes => "its counter shows that it was engaged".to_owned(),
+        Engaged::No { why } => format!("it was not engaged, because {why}"),
+        Engaged::Unknown => "unknown: no counter shows its mechanism; evenkeel wrote it and read it back".to_owned(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The report as one page that needs no network and no script: style, drawings and downloads are inside it. It is made of what
-//! `report.json` says, so the two cannot tell different stories, and the page of any report so far can be made again.
+//! The report as one page that needs no network and no script: style, charts and downloads are inside it. It is made from
+//! `report.json`, so the two always agree, and evenkeel can make the page of any stored report again.
 
 use evenkeel_trial::saved::{RunReport, TrialEntry};
 use maud::{Markup, html};
@@ -31,13 +31,13 @@ fn anchor(at: usize) -> String {
     format!("trial-{}", at + 1)
 }
 
-/// The verdicts, and right beside each how much there is to doubt.
+/// The verdicts, each with the number of its caveats.
 fn answers(saved: &RunReport) -> Markup {
     html! {
         section #short {
             h2 { "In short" }
             @if let Some(choice) = &saved.choice {
-                p.verdict { span.badge { "which" } " " strong { (sentence(&choice.sentence)) } " " a href="#which" { "All arms" } "." }
+                p.verdict { span.badge { "best arm" } " " strong { (sentence(&choice.sentence)) } " " a href="#which" { "All arms" } "." }
             }
             @for (at, one) in saved.trials.iter().enumerate() { (answer(one, &anchor(at))) }
             @if saved.trials.is_empty() { p { "Nothing was measured." } }
@@ -45,8 +45,8 @@ fn answers(saved: &RunReport) -> Markup {
                 p.verdict { span.badge { "not tried" } " " code { (not_tried.knob) } ": " (prose(&not_tried.why)) }
             }
             @match saved.all_as_before.filter(|_| !saved.settings.is_empty()) {
-                Some(true) => p { "Every setting that was looked at reads the same as before the run." },
-                Some(false) => p { strong { "Not every setting reads the same as before the run: see the end of this page." } },
+                Some(true) => p { "All settings are restored: they read as before the run." },
+                Some(false) => p { strong { "Some settings do not read as before the run: see the end of this page." } },
                 None => {},
             }
         }
@@ -54,13 +54,13 @@ fn answers(saved: &RunReport) -> Markup {
 }
 
 fn answer(one: &TrialEntry, anchor: &str) -> Markup {
-    let doubts = match one.report.caveats.len() {
-        0 => "nothing that this run could see speaks against it".to_owned(),
+    let caveats = match one.report.caveats.len() {
+        0 => "no caveats".to_owned(),
         1 => "1 caveat".to_owned(),
         many => format!("{many} caveats"),
     };
     html! {
-        p.verdict { (word(one.report.verdict)) " " strong { (sentence(&one.sentence)) } " " a href={ "#" (anchor) } { (doubts) } "." }
+        p.verdict { (word(one.report.verdict)) " " strong { (sentence(&one.sentence)) } " " a href={ "#" (anchor) } { (caveats) } "." }
     }
 }
 
@@ -70,7 +70,7 @@ fn repeat(saved: &RunReport, json: &str) -> Markup {
         section {
             h2 { "How to repeat it" }
             @if let Some(command) = &saved.command {
-                p { "The same order of windows, from the same seed, on a machine like this one:" }
+                p { "This command repeats the run with the same order of windows, on a machine like this one:" }
                 pre { code { (command) } }
             }
             dl {

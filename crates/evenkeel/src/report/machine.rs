@@ -1,4 +1,4 @@
-//! What a report's page tells of the machine: what it is, what would suit it, and that it was put back.
+//! The machine in a report: its facts, its advice, and the restored settings.
 
 use evenkeel_trial::saved::{RunReport, SettingText};
 use maud::{Markup, html};
@@ -80,8 +80,8 @@ pub(super) fn advice(saved: &RunReport) -> Markup {
                 }
             }
             p {
-                "Advice is a guess with sources; " code { "evenkeel explain KNOB" } " names them, and "
-                code { "evenkeel prove KNOB=VALUE" } " settles it here."
+                "Advice is a guess with sources: " code { "evenkeel explain KNOB" } " names them, and "
+                code { "evenkeel prove KNOB=VALUE" } " tests it on this machine."
             }
         }
     }
@@ -100,9 +100,9 @@ pub(super) fn kept(saved: &RunReport) -> Markup {
     }
     html! {
         section {
-            h2 { "Put back" }
+            h2 { "Restored settings" }
             @if !differ.is_empty() {
-                p.bad { "These do not read as before; `evenkeel revert` tries again:" }
+                p.bad { "These settings do not read as before; run `evenkeel revert`:" }
                 div.wide { table { (head) tbody { @for kept in &differ { tr.bad { (row(kept)) } } } } }
             }
             details {

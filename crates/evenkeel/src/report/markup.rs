@@ -27,7 +27,7 @@ pub(super) fn framed(title: &str, sub: &Markup, inside: &Markup) -> Markup {
     }
 }
 
-/// A verdict as a word with a sign, so that it is not told by its colour alone.
+/// A verdict as a word with a sign, so that it does not depend on colour.
 pub(super) fn word(verdict: Outcome) -> Markup {
     badge(verdict, &verdict.to_string())
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::exit;
 use crate::failure::Failure;
 use crate::show::{escape, json};
+use crate::times;
 
 pub(crate) mod across;
 pub(crate) mod blocks;
@@ -28,13 +29,13 @@ pub(crate) use words::{Claim, as_change};
 /// All that one run reports, with the whole facts and advice.
 pub(crate) type FullReport = RunReport<Facts, Advice>;
 
-/// All that one session tells: each arm beside A, and which of several.
+/// The answer of one session: a report for each arm against A, and the choice among several.
 #[derive(Serialize)]
 pub(crate) struct SessionAnswer {
     pub(crate) trials: Vec<TrialEntry>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) choice: Option<ChoiceEntry>,
-    /// The file that has all of it, where one has: it can be told again from there.
+    /// The file of the session, if it is complete.
     #[serde(skip)]
     pub(crate) kept_in: Option<PathBuf>,
 }
@@ -69,17 +70,17 @@ pub(crate) fn design_again(design: &Design) -> String {
     let mut again = format!(" --metric {} --pairs {}", design.metric.name, design.stop.pairs_max());
     match design.stop {
         Stop::After { .. } => again += " --fixed",
-        Stop::Sequential { budget: Some(budget), .. } => again += &format!(" --budget {}ms", budget.as_millis()),
+        Stop::Sequential { budget: Some(budget), .. } => again += &format!(" --budget {}", times::option(budget)),
         Stop::Sequential { budget: None, .. } => {}
     }
     if let Settle::Fixed { time } = design.settle {
-        again += &format!(" --settle {}ms", time.as_millis());
+        again += &format!(" --settle {}", times::option(time));
     }
-    again += &format!(" --turns {}", design.turns);
+    again += &format!(" --interleaves {}", design.turns);
     let percent = |share: f64| words::trim(share * 100.0);
     again += &format!(
-        " --window-ms {} --smallest-effect {}",
-        design.window.as_millis(),
+        " --window {} --smallest-effect {}",
+        times::option(design.window),
         percent(design.smallest_effect_ratio)
     );
     again += &format!(" --control-pairs {}", design.control_pairs);

@@ -1,5 +1,5 @@
-//! One trial's part of the page: the verdict, what speaks against it, the effect beside the control and the smallest effect that
-//! matters, the pairs, the timeline, what each arm cost, whether the knob was at work, and what was dropped.
+//! The section of one trial: caveats, the effect with the A/A check and the guards, pairs, distribution, timeline, costs, whether the
+//! setting was engaged, and dropped pairs.
 
 use std::collections::BTreeMap;
 
@@ -8,62 +8,81 @@ use evenkeel_trial::saved::{PairOfWindows, RunReport, TrialEntry, numbers};
 use evenkeel_trial::{ArmName, ControlReport, DropReason, Effect, Outcome, Report, Stop};
 use maud::{Markup, html};
 
-use super::chart::{self, Estimate};
+use super::chart::{self, Estimate, Source};
 use super::counted;
 use super::markup::{key, sentence, word};
 use super::words::{as_change, range, share, trim};
+use crate::times;
 
 /// Ratios of pairs that are marked under an interval.
 const RUG_MAX: usize = 400;
 
 pub(super) fn section(saved: &RunReport, entry: &TrialEntry, anchor: &str) -> Markup {
     let trial = &entry.report;
+    let source = source(saved, trial);
     html! {
         section id=(anchor) {
             h2 {
                 @if saved.choice.is_some() { "Arm " (trial.other()) ": " }
-                @if entry.control { "Control: the same against itself" } @else { "Trial: " code { (entry.knob) } }
+                @if entry.control { "Control: A against A" } @else { "Trial: " code { (entry.knob) } }
             }
-            p.verdict { (word(trial.verdict)) " " strong { (sentence(&entry.sentence)) } }
-            (doubts(&trial.caveats))
-            (effect(saved, entry))
+            // One trial has its headline at the top of the page.
+            @if saved.trials.len() > 1 { p.verdict { (word(trial.verdict)) " " strong { (sentence(&entry.sentence)) } } }
+            (caveats(&trial.caveats))
+            (effect(saved, entry, &source))
             (control(trial.control_stretch.as_ref()))
             (guards(trial))
             (arms(trial))
-            (chart::pairs(trial))
-            // Of several arms one drawing has them all.
-            @if saved.choice.is_none() { (chart::timeline(trial)) }
+            div.side-by-side { (chart::pairs(trial, &source)) (chart::distribution(trial, &source)) }
+            // Several arms share one timeline.
+            @if saved.choice.is_none() { (chart::timeline(trial, &source)) }
             (counted::costs(entry))
-            (counted::at_work(entry))
+            (counted::engagement(entry))
             (dropped(trial))
             (fixed(trial))
         }
     }
 }
 
-/// Before everything that might impress.
-pub(super) fn doubts<D: ToString>(doubts: &[D]) -> Markup {
+/// The host, the date and the command of a report.
+pub(super) fn source(saved: &RunReport, trial: &Report) -> Source {
+    let identity = &trial.identity;
+    let instance = identity.instance.clone().or_else(|| saved.fact("/machine/instance_type"));
+    let kernel =
+        identity.kernel.clone().or_else(|| saved.fact("/kernel/release")).map(|kernel| format!("Linux {kernel}"));
+    let cpus = identity.cpus.clone().or_else(|| saved.fact("/cpus/online")).map(|cpus| format!("CPUs {cpus}"));
+    let host: Vec<String> = [instance, cpus, kernel].into_iter().flatten().collect();
+    let known = |text: &str, unknown: &str| if text.is_empty() { unknown.to_owned() } else { text.to_owned() };
+    Source {
+        host: known(&host.join(", "), "unknown host"),
+        date: known(saved.taken.as_deref().unwrap_or_default(), "unknown date"),
+        command: known(saved.command.as_deref().unwrap_or_default(), "unknown command"),
+    }
+}
+
+/// The caveats, before the numbers that they limit.
+pub(super) fn caveats<C: ToString>(caveats: &[C]) -> Markup {
     html! {
-        div.doubts {
-            h3 { "What speaks against believing it" }
-            @if doubts.is_empty() { p { "Nothing that this run could see." } }
-            @else { ul { @for doubt in doubts { li { (sentence(&doubt.to_string())) } } } }
+        div.caveats {
+            h3 { "Caveats" }
+            @if caveats.is_empty() { p { "None." } }
+            @else { ul { @for caveat in caveats { li { (sentence(&caveat.to_string())) } } } }
         }
     }
 }
 
-fn effect(saved: &RunReport, entry: &TrialEntry) -> Markup {
+fn effect(saved: &RunReport, entry: &TrialEntry, source: &Source) -> Markup {
     let trial = &entry.report;
-    let Some(effect) = trial.effect else { return html! { p { "No pair counts: there is no estimate." } } };
+    let Some(effect) = trial.effect else { return html! { p { "No pair counts, so there is no estimate." } } };
     let rows = rows(saved, entry);
     let matters = trial.design.smallest_effect_ratio;
     html! {
         figure {
-            (chart::estimates(&rows, matters, ways(trial.metric.better)))
+            (chart::estimates(&rows, matters, ways(trial.metric.better), source))
             figcaption {
-                "The square is the estimate of how much " code { (trial.metric.name) } " changes, the bar its interval at "
-                (trim(effect.confidence * 100.0)) " % confidence, the small marks below it the single pairs. Within the grey band (±"
-                (share(matters)) ") a difference is too small to matter: that was fixed before the run."
+                "Square: the estimated change of " code { (trial.metric.name) } ". Bar: its " (trim(effect.confidence * 100.0))
+                " % confidence interval. Small marks: single pairs. Grey band (±" (share(matters))
+                "): changes too small to matter, fixed before the run."
                 @if let Some(visible) = effect.smallest_visible_ratio {
                     " Smallest detectable difference in " (trial.pairs) " pairs: " (share(visible)) "."
                 }
@@ -81,14 +100,10 @@ pub(super) fn ways(better: Direction) -> [&'static str; 2] {
     }
 }
 
-/// The e-value in words that hold: it is what a bet against "the arm does nothing" has grown to.
+/// The e-value against "the arm has no effect".
 fn evidence(other: ArmName, e_value: f64, confidence: f64) -> String {
     let bar = 1.0 / (1.0 - confidence).max(f64::MIN_POSITIVE);
-    format!(
-        "Evidence that {other} does something at all: a fair bet against it would have made 1 into {}; a claim needs {}.",
-        trim(e_value),
-        trim(bar)
-    )
+    format!("e-value against \u{201c}{other} has no effect\u{201d}: {} (a claim needs {}).", trim(e_value), trim(bar))
 }
 
 /// The trial, what the machine makes of nothing, and the guards, on one axis.
@@ -105,7 +120,7 @@ fn rows(saved: &RunReport, entry: &TrialEntry) -> Vec<Estimate> {
     let own = if entry.control { "A against A".to_owned() } else { format!("{} against A", trial.other()) };
     let mut rows = vec![row(own, trial.pairs, trial.effect, rug(trial.pairs_of_windows()))];
     if let Some(stretch) = &trial.control_stretch {
-        let label = "A against A, before it".to_owned();
+        let label = "A/A phase".to_owned();
         rows.push(row(label, stretch.pairs, stretch.effect, rug(stretch.pairs_of_windows())));
     }
     let is_its_control = |other: &&TrialEntry| other.control && !entry.control && other.report.metric == trial.metric;
@@ -125,12 +140,12 @@ fn control(stretch: Option<&ControlReport>) -> Markup {
     let Some(stretch) = stretch else { return html! {} };
     html! {
         p {
-            "Before the trial the machine was compared with itself, by the same path: "
-            @if stretch.is_claimed { strong { "it was called " (stretch.verdict) ", which is wrong" } }
-            @else { "no difference was claimed, as it must be" }
+            "A/A check before the trial: "
+            @if stretch.is_claimed { strong { (stretch.verdict) ", which is wrong" } }
+            @else { "no difference, as it should be" }
             " (" (stretch.pairs) " pairs)."
             @if let Some(claims) = stretch.claim_share {
-                " Trials made of this stretch's own noise claim a difference in " (share(claims)) " of the cases."
+                " Simulated trials with this noise report a difference in " (share(claims)) " of the cases."
             }
         }
     }
@@ -144,7 +159,7 @@ fn guards(trial: &Report) -> Markup {
     html! {
         h3 { "Guards" }
         @if let Some(guard) = &trial.vetoed_by {
-            p.bad { "The gain is vetoed: " code { (guard) } " got worse by more than was allowed." }
+            p.bad { "Rejected: the guard " code { (guard) } " got worse by more than its limit." }
         }
         ul {
             @for guard in &trial.guards {
@@ -154,13 +169,13 @@ fn guards(trial: &Report) -> Markup {
                         Outcome::Worse => strong { "got worse" },
                         Outcome::Better => "got better",
                         Outcome::Same => "not worse",
-                        Outcome::Undecided | Outcome::NotEngaged => "could not be told",
+                        Outcome::Undecided | Outcome::NotEngaged => "undecided",
                     }
                     @if let Some(effect) = guard.effect {
                         ": " (as_change(effect.ratio))
                         @if let Some((low, high)) = effect.ends() { ", " (range(low, high)) }
                     }
-                    "; it vetoes at " (share(guard.harm_ratio)) " worse"
+                    "; limit: " (share(guard.harm_ratio)) " worse"
                 }
             }
         }
@@ -178,7 +193,7 @@ fn arms(trial: &Report) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "arm" } th scope="col" { "settings" }
-                        th.n scope="col" { "median, " (trial.metric.unit) } th.n scope="col" { "server's CPU" }
+                        th.n scope="col" { "median, " (trial.metric.unit) } th.n scope="col" { "server CPU" }
                     }
                 }
                 tbody {
@@ -198,17 +213,17 @@ fn arms(trial: &Report) -> Markup {
 
 fn dropped(trial: &Report) -> Markup {
     if trial.dropped.is_empty() {
-        return html! { h3 { "What was dropped" } p { "Nothing: every pair that was measured counts." } };
+        return html! { h3 { "Dropped pairs" } p { "None: every measured pair counts." } };
     }
     let mut counts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for dropped in &trial.dropped {
         counts.entry(rule(&dropped.reason)).or_default()[usize::from(dropped.arm != ArmName::A)] += 1;
     }
     html! {
-        h3 { "What was dropped" }
+        h3 { "Dropped pairs" }
         p {
-            (trial.dropped.len()) " pairs, beside " (trial.pairs) " that count, by rules that were fixed beforehand and do not know the arm. If one arm had far more of them than the other, the \
-             setting itself may have caused them:"
+            (trial.dropped.len()) " pairs were dropped and " (trial.pairs) " count. The rules were fixed beforehand and ignore the arm. If one arm has \
+             far more dropped pairs than the other, the setting itself may have caused them."
         }
         div.wide {
             table {
@@ -233,15 +248,15 @@ fn dropped(trial: &Report) -> Markup {
     }
 }
 
-/// A rule's name in words; one of a later version by its own name.
+/// The name of a rule in words; a rule of a newer version has its own name.
 fn rule(reason: &DropReason) -> &str {
     match reason {
         DropReason::Gap { .. } => "the machine paused",
-        DropReason::Steal { .. } => "CPU time was stolen",
+        DropReason::Steal { .. } => "the hypervisor took CPU time",
         DropReason::Overrun { .. } => "the window took too long",
-        DropReason::NoCpu { .. } => "the server was given no CPU",
-        DropReason::NoValue { .. } => "there was no value to compare",
-        DropReason::Changed { .. } => "somebody else changed a setting",
+        DropReason::NoCpu { .. } => "the server got no CPU",
+        DropReason::NoValue { .. } => "the window has no value",
+        DropReason::Changed { .. } => "another program changed a setting",
         DropReason::Other { rule, .. } => rule,
     }
 }
@@ -250,7 +265,7 @@ fn rule(reason: &DropReason) -> &str {
 fn seen(reason: &DropReason) -> String {
     match reason {
         DropReason::Gap { gap_us } => format!("the machine paused for {} ms", trim(gap_us / 1e3)),
-        DropReason::Steal { share: stolen } => format!("{} of CPU time was stolen", share(*stolen)),
+        DropReason::Steal { share: stolen } => format!("the hypervisor took {} of the CPU time", share(*stolen)),
         DropReason::Overrun { span_us } => format!("the window took {} ms", trim(span_us / 1e3)),
         DropReason::Other { rule, numbers } => {
             let seen: Vec<String> = numbers.iter().map(|(name, value)| format!("{name} {}", trim(*value))).collect();
@@ -266,15 +281,15 @@ fn fixed(trial: &Report) -> Markup {
         numbers(&design.rules).iter().map(|(name, value)| format!("{name} {}", trim(*value))).collect();
     html! {
         details {
-            summary { "What was fixed before the run" }
+            summary { "Design, fixed before the run" }
             dl {
-                dt { "metric that decides" } dd { code { (trial.metric.name) } }
+                dt { "deciding metric" } dd { code { (trial.metric.name) } }
                 dt { "smallest effect that matters" } dd { (share(design.smallest_effect_ratio)) }
                 dt { "confidence" } dd { (share(design.confidence)) }
-                dt { "pairs" } dd { (ends(design.stop)) ", and " (design.spare_pairs) " spare ones" }
-                dt { "window" } dd { (trim(design.window.as_secs_f64() * 1e3)) " ms" (turns(trial)) ", after " (trim(trial.settle.settle_ms as f64)) " ms of quiet" }
-                dt { "order" } dd { "by a coin, from seed " (trial.seed) }
-                dt { "a pair is dropped beyond" } dd { (rules.join(", ")) }
+                dt { "pairs" } dd { (ends(design.stop)) ", plus at most " (design.spare_pairs) " dropped ones" }
+                dt { "window" } dd { (times::words(design.window)) (interleaves(trial)) ", after a settle time of " (times::words(trial.settle.time())) }
+                dt { "order" } dd { "random, from seed " (trial.seed) }
+                dt { "limits for dropping a pair" } dd { (rules.join(", ")) }
                 dt { "server and load" } dd { (trial.workload) }
             }
             p { "Arms: " (key(trial.other())) "." }
@@ -282,16 +297,16 @@ fn fixed(trial: &Report) -> Markup {
     }
 }
 
-/// In how many turns the arms shared a window, in words; nothing of one.
-fn turns(trial: &Report) -> String {
-    trial.settle.turns.map_or_else(String::new, |turns| format!(" in {turns} turns"))
+/// The number of interleaves of a window, if more than one.
+fn interleaves(trial: &Report) -> String {
+    trial.settle.turns.map_or_else(String::new, |turns| format!(" in {turns} interleaves"))
 }
 
 /// When the trial was to end, in words.
 fn ends(stop: Stop) -> String {
     match stop {
-        Stop::Sequential { pairs_max, .. } => format!("looked at after each, at most {pairs_max}"),
-        Stop::After { pairs } => format!("{pairs}, looked at once"),
+        Stop::Sequential { pairs_max, .. } => format!("tested after each, at most {pairs_max}"),
+        Stop::After { pairs } => format!("{pairs}, tested once"),
     }
 }
 
@@ -308,7 +323,7 @@ mod tests {
         };
         let table = [
             (DropReason::Gap { gap_us: 86_000.0 }, "the machine paused for 86 ms"),
-            (DropReason::Steal { share: 0.25 }, "25 % of CPU time was stolen"),
+            (DropReason::Steal { share: 0.25 }, "the hypervisor took 25 % of the CPU time"),
             (DropReason::Overrun { span_us: 1_600_000.0 }, "the window took 1600 ms"),
             (DropReason::NoCpu { what: what("main waited") }, "the server was given no CPU: main waited"),
             (DropReason::Changed { what: what("k from 5 to 6") }, "somebody else changed k from 5 to 6"),

@@ -1,6 +1,5 @@
-//! What a trial comes to in words: a sentence that somebody who knows no statistics understands and a statistician lets stand.
-//! So it never says more than the interval does, never calls what was not seen "no effect", and names the machine as the place
-//! where it holds.
+//! The result of a trial as a sentence that is plain for a newcomer and correct for a statistician. It never claims more than the
+//! interval does, never calls a missing observation "no effect", and always says that the result holds for this machine.
 
 pub(crate) use evenkeel_trial::words::as_change;
 use evenkeel_trial::words::{ChangeWay, change};
@@ -17,7 +16,7 @@ pub(crate) struct Claim<'a> {
     pub(crate) metric: &'a str,
     /// Its unit.
     pub(crate) unit: &'a str,
-    /// The median of A. B's is not beside it: it and the paired estimate would be two effects in one sentence.
+    /// The median of A. B's median is left out: with the paired estimate, it would be a second effect in one sentence.
     pub(crate) median_a: Option<f64>,
     /// The answer.
     pub(crate) verdict: Outcome,
@@ -37,14 +36,13 @@ pub(crate) struct Claim<'a> {
     pub(crate) vetoed_by: Option<(&'a str, Option<f64>)>,
 }
 
-/// What has to be known before a verdict is read: that both arms were alike from the start, or that the run broke off after so many
-/// of so many pairs.
+/// What comes before a verdict: both arms were alike from the start, or the run failed.
 pub(crate) fn opening(same_already: &[String], ended: &Ended, pairs: usize, of: usize) -> String {
     let mut opening: String = same_already.iter().map(|words| format!("{words}; ")).collect();
     if let Ended::Failed { why } = ended {
         opening += &match pairs {
-            0 => format!("it failed before its first pair: {why}; "),
-            _ => format!("it failed after {pairs} of {of} pairs: {why}; "),
+            0 => format!("the trial failed before its first pair: {why}; "),
+            _ => format!("the trial failed after {pairs} of {of} pairs: {why}; "),
         };
     }
     opening
@@ -80,29 +78,32 @@ impl<'a> Claim<'a> {
     /// The verdict in one sentence.
     pub(crate) fn sentence(&self) -> String {
         let Some(ratio) = self.ratio else {
-            return format!("{}: nothing could be measured, so nothing is known", self.subject());
+            return format!("{}: nothing was measured, so there is no result", self.subject());
         };
         let metric = self.metric;
         let change = as_change(ratio);
         let numbers = self.numbers();
         let confidence = share(self.confidence);
-        let between = self.interval.map_or_else(String::new, |(low, high)| {
-            format!("; with {confidence} confidence it is {}", range(low, high))
-        });
+        let between = self
+            .interval
+            .map_or_else(String::new, |(low, high)| format!(", with {confidence} confidence {}", range(low, high)));
         let matters = share(self.matters_ratio);
         let what = self.subject();
         match (self.control, self.verdict) {
             (true, Outcome::Same) => {
                 format!(
-                    "{what} comes out the same, as it must: {metric} differs by less than {matters}{}",
+                    "{what} shows no difference, as it should: {metric} differs by less than {matters}{}",
                     self.bracket()
                 )
             }
             (true, Outcome::Undecided | Outcome::NotEngaged) => {
-                format!("{what}: too noisy to come out the same; {metric} looks {change}{}", self.bracket())
+                format!(
+                    "{what}: too noisy to confirm that there is no difference; {metric} looks {change}{}",
+                    self.bracket()
+                )
             }
             (true, _) => format!(
-                "{what} came out different, which is wrong: {metric} is {change}{numbers}{between}; believe nothing else of this run"
+                "{what} shows a difference, which is wrong: {metric} is {change}{numbers}{between}; do not trust this run"
             ),
             (false, Outcome::Worse) if self.vetoed_by.is_some() => {
                 format!(
@@ -115,13 +116,13 @@ impl<'a> Claim<'a> {
             }
             (false, Outcome::Worse) => format!("{what} hurts this server here: {metric} is {change}{numbers}{between}"),
             (false, Outcome::Same) => format!(
-                "{what} makes no difference that matters here: whatever it does to {metric} is less than {matters}{}",
+                "{what} makes no difference that matters here: it changes {metric} by less than {matters}{}",
                 self.bracket()
             ),
             (false, Outcome::NotEngaged) => {
                 let why = self.idle.unwrap_or("its counter did not move");
                 format!(
-                    "{what} had nothing to act on here ({why}): {metric} differs by less than {matters}{}",
+                    "{what} was not engaged here ({why}): {metric} differs by less than {matters}{}",
                     self.bracket()
                 )
             }
@@ -131,24 +132,24 @@ impl<'a> Claim<'a> {
 
     fn undecided(&self, change: &str) -> String {
         let fits = match self.interval {
-            Some((low, high)) => format!(", and anything {} would fit", range(low, high)),
-            None => ", from too few pairs for an interval".to_owned(),
+            Some((low, high)) => format!(", and any change {} is possible", range(low, high)),
+            None => ", but there are too few pairs for an interval".to_owned(),
         };
         let visible = self.visible_ratio.filter(|visible| visible.is_finite());
         let visible =
             visible.map_or_else(String::new, |visible| format!("; smallest detectable difference: {}", share(visible)));
-        format!("this run can't tell what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
+        format!("this run can't show what {} does: {} looks {change}{fits}{visible}", self.what, self.metric)
     }
 
     /// What the gain is paid with.
     fn veto(&self) -> String {
         let (name, ratio) = self.vetoed_by.unwrap_or(("a guard", None));
         let harm = ratio.map_or_else(|| "worse".to_owned(), as_change);
-        format!("but {name} is {harm}, which is more harm than was allowed")
+        format!("but the guard {name} is {harm}, beyond its limit")
     }
 
     fn subject(&self) -> &str {
-        if self.control { "the same against itself" } else { self.what }
+        if self.control { "A against A" } else { self.what }
     }
 
     /// The level that the change starts from.
@@ -170,7 +171,7 @@ pub(crate) fn inert(what: &str, reasons: &[(String, String)], median: Option<f64
     };
     let level = median.map_or_else(String::new, |a| format!(" (A: {} {unit})", trim(a)));
     format!(
-        "{what} does nothing here ({}): one window was measured{level}; --anyway compares it all the same",
+        "{what} does nothing here ({}): evenkeel measured one window only{level}; --anyway runs the comparison",
         whys.join("; ")
     )
 }
@@ -180,7 +181,7 @@ pub(crate) fn preview(detectable: Detectable) -> String {
     let pairs = detectable.pairs;
     match detectable.ratio {
         Some(ratio) => format!("smallest detectable difference in the {pairs} pairs that fit: about {}", share(ratio)),
-        None => format!("the {pairs} pairs that fit are too few to detect any difference: give more time by --budget"),
+        None => format!("the {pairs} pairs that fit are too few to detect any difference: increase --budget"),
     }
 }
 
@@ -254,13 +255,13 @@ mod tests {
 
     #[test]
     fn what_spoils_a_verdict_comes_before_it() {
-        let same = ["k is 1 here already: arm A has it as arm B has".to_owned()];
-        let failed = Ended::Failed { why: "hear from x: it ended".to_owned() };
+        let same = ["k is already 1 here, so both arms have it".to_owned()];
+        let failed = Ended::Failed { why: "measure x: it ended".to_owned() };
         for (same, ended, pairs, expected) in [
             (&same[..0], &Ended::Whole, 8, ""),
-            (&same[..], &Ended::Whole, 8, "k is 1 here already: arm A has it as arm B has; "),
-            (&same[..0], &failed, 0, "it failed before its first pair: hear from x: it ended; "),
-            (&same[..0], &failed, 1, "it failed after 1 of 8 pairs: hear from x: it ended; "),
+            (&same[..], &Ended::Whole, 8, "k is already 1 here, so both arms have it; "),
+            (&same[..0], &failed, 0, "the trial failed before its first pair: measure x: it ended; "),
+            (&same[..0], &failed, 1, "the trial failed after 1 of 8 pairs: measure x: it ended; "),
         ] {
             assert_eq!(opening(same, ended, pairs, 8), expected);
         }
@@ -295,19 +296,19 @@ mod tests {
         let few = Claim { interval: None, visible_ratio: None, verdict: Outcome::Undecided, ..claim };
         told += &format!("{}\n", few.sentence());
         expect![[r#"
-            k=1 helps this server here: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
-            k=1 hurts this server here: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower
-            k=1 makes no difference that matters here: whatever it does to the median round trip is less than 5 % (between 50 % and 54 % lower)
-            this run can't tell what k=1 does: the median round trip looks 52 % lower, and anything between 50 % and 54 % lower would fit; smallest detectable difference: 4.3 %
-            k=1 had nothing to act on here (CPUs went idle only 25 times a second): the median round trip differs by less than 5 % (between 50 % and 54 % lower)
-            the same against itself came out different, which is wrong: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
-            the same against itself came out different, which is wrong: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower; believe nothing else of this run
-            the same against itself comes out the same, as it must: the median round trip differs by less than 5 % (between 50 % and 54 % lower)
-            the same against itself: too noisy to come out the same; the median round trip looks 52 % lower (between 50 % and 54 % lower)
-            the same against itself: too noisy to come out the same; the median round trip looks 52 % lower (between 50 % and 54 % lower)
-            k=1: nothing could be measured, so nothing is known
-            k=1 is no gain for this server here: the median round trip is 52 % lower (A: 56.4 us); with 95 % confidence it is between 50 % and 54 % lower, but round_trip_us_p99 is 40 % higher, which is more harm than was allowed
-            this run can't tell what k=1 does: the median round trip looks 52 % lower, from too few pairs for an interval
+            k=1 helps this server here: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower
+            k=1 hurts this server here: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower
+            k=1 makes no difference that matters here: it changes the median round trip by less than 5 % (between 50 % and 54 % lower)
+            this run can't show what k=1 does: the median round trip looks 52 % lower, and any change between 50 % and 54 % lower is possible; smallest detectable difference: 4.3 %
+            k=1 was not engaged here (CPUs went idle only 25 times a second): the median round trip differs by less than 5 % (between 50 % and 54 % lower)
+            A against A shows a difference, which is wrong: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower; do not trust this run
+            A against A shows a difference, which is wrong: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower; do not trust this run
+            A against A shows no difference, as it should: the median round trip differs by less than 5 % (between 50 % and 54 % lower)
+            A against A: too noisy to confirm that there is no difference; the median round trip looks 52 % lower (between 50 % and 54 % lower)
+            A against A: too noisy to confirm that there is no difference; the median round trip looks 52 % lower (between 50 % and 54 % lower)
+            k=1: nothing was measured, so there is no result
+            k=1 is no gain for this server here: the median round trip is 52 % lower (A: 56.4 us), with 95 % confidence between 50 % and 54 % lower, but the guard round_trip_us_p99 is 40 % higher, beyond its limit
+            this run can't show what k=1 does: the median round trip looks 52 % lower, but there are too few pairs for an interval
         "#]].assert_eq(&told);
     }
 }

@@ -1,4 +1,4 @@
-//! Reports over machines as a page: each setting with what every machine says of it, and in words whether they agree.
+//! Reports of several machines as a page: each setting with its result on every machine, and whether the machines agree.
 
 use evenkeel_trial::Outcome;
 use evenkeel_trial::saved::{Across, Agreement, Asked, Cell};
@@ -19,8 +19,8 @@ pub(crate) fn page(across: &Across) -> String {
         page.paragraph(Indent::all(2), PLAIN, &summary(asked, across));
         let rows: Vec<Vec<String>> = asked.cells.iter().map(|cell| row(cell, across)).collect();
         page.table(&["machine", "verdict", "change", "interval"], &rows);
-        for doubt in &asked.doubts {
-            page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("caveat: {doubt}"));
+        for caveat in &asked.doubts {
+            page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("caveat: {caveat}"));
         }
     }
     if across.asked.is_empty() {
@@ -30,7 +30,7 @@ pub(crate) fn page(across: &Across) -> String {
     for machine in &across.machines {
         page.paragraph(Indent { first: 2, rest: 4 }, PLAIN, &format!("{}: {}", machine.name, traits(machine)));
     }
-    page.paragraph(Indent::all(2), DIM, "One machine's answer is a guess on the next: nothing here is averaged.");
+    page.paragraph(Indent::all(2), DIM, "A result of one machine does not hold for another: nothing here is averaged.");
     page.finish()
 }
 
@@ -41,14 +41,14 @@ pub(crate) fn title(asked: &Asked) -> String {
 }
 
 fn row(cell: &Cell, across: &Across) -> Vec<String> {
-    let doubts = match cell.doubts {
+    let caveats = match cell.doubts {
         0 => String::new(),
-        1 => " (1 doubt)".to_owned(),
-        many => format!(" ({many} doubts)"),
+        1 => " (1 caveat)".to_owned(),
+        many => format!(" ({many} caveats)"),
     };
     vec![
         shortened(name(cell.machine, across)),
-        format!("{}{}{doubts}", cell.verdict, veto(cell)),
+        format!("{}{}{caveats}", cell.verdict, veto(cell)),
         cell.ratio.map_or_else(|| "not measured".to_owned(), as_change),
         cell.interval.map_or_else(|| "none".to_owned(), |(low, high)| format!("{} to {}", signed(low), signed(high))),
     ]
@@ -82,7 +82,7 @@ fn name(machine: usize, across: &Across) -> &str {
     across.machines.get(machine).map_or("unknown", |machine| machine.name.as_str())
 }
 
-/// What a report tells of its machine, on one line.
+/// The machine of a report on one line.
 pub(crate) fn traits(machine: &evenkeel_trial::saved::Machine) -> String {
     let cpus = machine.cpus.as_ref().map(|cpus| format!("CPUs {cpus}"));
     let kernel = machine.kernel.as_ref().map(|kernel| format!("kernel {kernel}"));
@@ -99,7 +99,7 @@ pub(crate) fn summary(asked: &Asked, across: &Across) -> String {
         (Outcome::Worse, "hurts on"),
         (Outcome::Same, "makes no difference that matters on"),
         (Outcome::Undecided, "is undecided on"),
-        (Outcome::NotEngaged, "was not at work on"),
+        (Outcome::NotEngaged, "was not engaged on"),
     ];
     let of = |verdict: Outcome| asked.cells.iter().filter(move |cell| cell.verdict == verdict);
     let told: Vec<String> = groups
@@ -109,20 +109,20 @@ pub(crate) fn summary(asked: &Asked, across: &Across) -> String {
             format!("{words} {}", names(&of(*verdict).map(|cell| cell.machine).collect::<Vec<_>>(), across))
         })
         .collect();
-    let subject = if asked.control { "the same against itself " } else { "it " };
+    let subject = if asked.control { "A against A " } else { "it " };
     let told = told.join("; ");
     let mixed = of(Outcome::Better).next().is_some() && of(Outcome::Worse).next().is_some();
-    let decide = if mixed { " Decide for each machine by itself." } else { "" };
+    let decide = if mixed { " Decide for each machine separately." } else { "" };
     format!("{subject}{told}. {}{decide}", agreement(&asked.agreement, across))
 }
 
 fn agreement(agreement: &Agreement, across: &Across) -> String {
     match agreement {
         Agreement::TooFew => {
-            "Fewer than two of them have an interval: nothing can be said of whether they agree.".to_owned()
+            "Fewer than two machines have an interval, so this can't show whether they agree.".to_owned()
         }
         Agreement::Agree { low, high, confidence } => format!(
-            "They agree as far as this can tell: one effect {} would fit them all ({} confidence).",
+            "The machines agree: one effect {} fits all of them ({} confidence).",
             range(*low, *high),
             share(*confidence)
         ),
@@ -133,9 +133,9 @@ fn agreement(agreement: &Agreement, across: &Across) -> String {
                 .map(|(low, high)| format!("lower on {} than on {}", name(*low, across), name(*high, across)))
                 .collect();
             let more = apart.len().saturating_sub(NAMED_MAX);
-            let more = if more > 0 { format!(", and {more} pairs more") } else { String::new() };
+            let more = if more > 0 { format!(", and {more} more pairs") } else { String::new() };
             format!(
-                "They do not agree: the ratio is {}{more}; alike machines would be told apart in at most {} of such comparisons.",
+                "The machines differ: the ratio is {}{more}. Equal machines would look different in at most {} of such comparisons.",
                 pairs.join(", "),
                 share(1.0 - confidence)
             )
@@ -200,9 +200,9 @@ mod tests {
             told(&[Undecided, NotEngaged], Agreement::TooFew),
         ];
         expect![[r#"
-            it helps on all 3 machines. They agree as far as this can tell: one effect between 48 % and 52 % lower would fit them all (95 % confidence).
-            it helps on a; hurts on b; makes no difference that matters on c. They do not agree: the ratio is lower on a than on b, lower on a than on c; alike machines would be told apart in at most 5 % of such comparisons. Decide for each machine by itself.
-            it is undecided on a; was not at work on b. Fewer than two of them have an interval: nothing can be said of whether they agree.
+            it helps on all 3 machines. The machines agree: one effect between 48 % and 52 % lower fits all of them (95 % confidence).
+            it helps on a; hurts on b; makes no difference that matters on c. The machines differ: the ratio is lower on a than on b, lower on a than on c. Equal machines would look different in at most 5 % of such comparisons. Decide for each machine separately.
+            it is undecided on a; was not engaged on b. Fewer than two machines have an interval, so this can't show whether they agree.
         "#]].assert_eq(&(all.join("\n") + "\n"));
     }
 }

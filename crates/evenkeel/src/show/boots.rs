@@ -1,4 +1,4 @@
-//! A trial over boots as a page and as Markdown: the verdict never without what it rests on.
+//! A trial over boots as a page and as Markdown. The verdict always has the number of boots.
 
 use evenkeel_stats::BootsComparison;
 use evenkeel_trial::boots::{ArmOfBoots, BootOutcome, BootsEnded, BootsReport, GuardOfBoots, SeenBoot};
@@ -19,8 +19,8 @@ pub(crate) fn page(report: &BootsReport) -> String {
         page.heading("Boots");
         page.table(&COLUMNS, &rows(report));
     }
-    for doubt in &report.doubts {
-        page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("caveat: {doubt}"));
+    for caveat in &report.doubts {
+        page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("caveat: {caveat}"));
     }
     page.finish()
 }
@@ -40,8 +40,8 @@ pub(crate) fn markdown(report: &BootsReport) -> String {
             text += &format!("| {} |\n", cells.join(" | "));
         }
     }
-    for doubt in &report.doubts {
-        text += &format!("\nDoubt: {}\n", cell(&doubt.to_string()));
+    for caveat in &report.doubts {
+        text += &format!("\nCaveat: {}\n", cell(&caveat.to_string()));
     }
     text
 }
@@ -71,18 +71,20 @@ pub(crate) fn progress(report: &BootsReport) -> String {
     let counted: usize = report.arms.iter().map(|arm| arm.boots.len()).sum();
     let how = match &report.ended {
         None => format!(
-            "{counted} of {} boots count, {} so far; it goes on after the next boot",
+            "{counted} of {} boots count after {} boots; the trial continues after the next boot",
             design.boots,
             report.boots.len()
         ),
-        Some(BootsEnded::Whole) => format!("all {} boots are measured, {} in all", design.boots, report.boots.len()),
-        Some(BootsEnded::Cancelled) => format!("it was ended with {counted} of {} boots", design.boots),
-        Some(BootsEnded::GivenUp { why }) => format!("it was given up with {counted} of {} boots: {why}", design.boots),
+        Some(BootsEnded::Whole) => {
+            format!("all {} boots are measured, with {} boots in total", design.boots, report.boots.len())
+        }
+        Some(BootsEnded::Cancelled) => format!("cancelled with {counted} of {} boots", design.boots),
+        Some(BootsEnded::GivenUp { why }) => format!("given up with {counted} of {} boots: {why}", design.boots),
     };
     how + match report.is_put_back {
         None => "",
-        Some(true) => "; everything is put back",
-        Some(false) => "; it still puts everything back",
+        Some(true) => "; all settings are restored",
+        Some(false) => "; the settings are still being restored",
     }
 }
 
@@ -97,18 +99,20 @@ pub(crate) fn sentences(found: &BootsComparison) -> Vec<String> {
     let often = trim(found.p_value * 100.0);
     let chance = match (found.is_apart, found.boots) {
         (true, 4) => format!(
-            "; boots that are alike lie apart so 1 time in 3, and differ so much {often} of 100 times if their noise is normal"
+            "; without an effect, boots separate like this in 1 of 3 trials, and differ this much in {often} % if their noise is normal"
         ),
-        (false, 4) => format!("; boots that are alike differ so much {often} of 100 times if their noise is normal"),
-        _ => format!("; boots that are alike differ so much {often} of 100 times"),
+        (false, 4) => {
+            format!("; without an effect, boots differ this much in {often} % of trials if their noise is normal")
+        }
+        _ => format!("; without an effect, boots differ this much in {often} % of trials"),
     };
     vec![
         apart + &chance,
         format!(
-            "B is {}; {} in {:.0} of 100 such trials",
+            "B is {}; {:.0} % confidence interval: {}",
             as_change(found.ratio),
-            range(found.low, found.high),
-            found.confidence * 100.0
+            found.confidence * 100.0,
+            range(found.low, found.high)
         ),
     ]
 }
@@ -129,7 +133,7 @@ fn of_guard(guard: &GuardOfBoots) -> String {
     format!("guard {name}: A {a}; B {b} {unit}{change}; {}", harm_of(guard))
 }
 
-/// Whether a setting was at work, with what its counter read.
+/// Whether a setting was engaged, with the readings of its counter.
 fn of_knob(knob: &Mechanism) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "unknown".to_owned(), trim);
     let reading = |seen: &Reading| format!("; {}: A {}, B {}", seen.name, number(seen.a), number(seen.b));
@@ -137,7 +141,7 @@ fn of_knob(knob: &Mechanism) -> String {
     format!("{}: {}{readings}", knob.knob, engaged_words(&knob.engaged))
 }
 
-/// Whether it was at work, in the words of a trial that switches while the machine runs.
+/// Whether it was engaged, as in a trial without reboots.
 pub(crate) fn engaged_words(engaged: &Engaged) -> String {
     counted::engaged(engaged)
 }
@@ -145,15 +149,17 @@ pub(crate) fn engaged_words(engaged: &Engaged) -> String {
 /// Each boot's number.
 pub(crate) fn numbers(values: &[f64]) -> String {
     let words: Vec<String> = values.iter().map(|value| trim(*value)).collect();
-    if words.is_empty() { "nothing yet".to_owned() } else { words.join(", ") }
+    if words.is_empty() { "no boot yet".to_owned() } else { words.join(", ") }
 }
 
-/// What a guard says of B. That no harm is shown is not that there is none: few boots see only a large one.
+/// The result of a guard. "Not worse" is no proof: few boots show only a large harm.
 pub(crate) fn harm_of(guard: &GuardOfBoots) -> String {
     let margin = share(guard.margin);
     match guard.is_harmed {
-        true => format!("harmed: every boot of B is worse than every boot of A, the medians by {margin} or more"),
-        false => format!("no harm of {margin} is shown in every boot"),
+        true => {
+            format!("beyond its limit: every boot of B is worse than every boot of A, the medians by {margin} or more")
+        }
+        false => format!("not worse by {margin} in every boot"),
     }
 }
 
@@ -168,10 +174,10 @@ fn row(at: usize, boot: &SeenBoot) -> Vec<String> {
             let lost = if *dropped == 0 { String::new() } else { format!(", {dropped} dropped") };
             [of(0.5), format!("{} to {}", of(0.25), of(0.75)), format!("{}{lost}", values.len())]
         }
-        BootOutcome::Begun => ["being measured".to_owned(), String::new(), String::new()],
-        BootOutcome::Missed { .. } => ["not counted".to_owned(), String::new(), String::new()],
-        BootOutcome::CutOff => ["cut off".to_owned(), String::new(), String::new()],
-        BootOutcome::Passed => ["in between".to_owned(), String::new(), String::new()],
+        BootOutcome::Begun => ["measuring now".to_owned(), String::new(), String::new()],
+        BootOutcome::Missed { .. } => ["does not count".to_owned(), String::new(), String::new()],
+        BootOutcome::CutOff => ["interrupted".to_owned(), String::new(), String::new()],
+        BootOutcome::Passed => ["not measured".to_owned(), String::new(), String::new()],
     };
     vec![(at + 1).to_string(), format!("{:?}", boot.arm), median, middle, windows]
 }
@@ -230,11 +236,11 @@ mod tests {
         let text = page(&state.report()).replace(&format!("seed {}", state.design.seed), "seed N");
         expect![[r#"
             [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only: weaker than a trial)[0m
-              4 of 4 boots count, 4 so far; it goes on after the next boot
-              both boots of B were below both boots of A; boots that are alike lie apart
-                so 1 time in 3, and differ so much 0.528 of 100 times if their noise is
-                normal
-              B is 20 % lower; between 14 % and 25 % lower in 95 of 100 such trials
+              4 of 4 boots count after 4 boots; the trial continues after the next boot
+              both boots of B were below both boots of A; without an effect, boots
+                separate like this in 1 of 3 trials, and differ this much in 0.528 % if
+                their noise is normal
+              B is 20 % lower; 95 % confidence interval: between 14 % and 25 % lower
               A: 100, 103 us; its boots differ by 2.96 %; windows of one boot by 2 %
               B: 81, 82 us; its boots differ by 1.23 %; windows of one boot by 2.47 %
               workload: a tick
@@ -273,16 +279,16 @@ mod tests {
         let text = page(&report).replace(&format!("seed {}", report.design.seed), "seed N");
         expect![[r#"
             [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only: weaker than a trial), but due_to_done_us_max is 40 % higher in every boot of B: not to be kept[0m
-              4 of 4 boots count, 4 so far; it goes on after the next boot
-              both boots of B were below both boots of A; boots that are alike lie apart
-                so 1 time in 3, and differ so much 0.528 of 100 times if their noise is
-                normal
-              B is 20 % lower; between 14 % and 25 % lower in 95 of 100 such trials
+              4 of 4 boots count after 4 boots; the trial continues after the next boot
+              both boots of B were below both boots of A; without an effect, boots
+                separate like this in 1 of 3 trials, and differ this much in 0.528 % if
+                their noise is normal
+              B is 20 % lower; 95 % confidence interval: between 14 % and 25 % lower
               A: 100, 103 us; its boots differ by 2.96 %; windows of one boot by 2 %
               B: 81, 82 us; its boots differ by 1.23 %; windows of one boot by 2.47 %
               guard due_to_done_us_max: A 500, 500; B 700, 700 us; B is 40 % higher;
-                harmed: every boot of B is worse than every boot of A, the medians by 25 %
-                or more
+                beyond its limit: every boot of B is worse than every boot of A, the medians
+                by 25 % or more
               workload: a tick
               decided by due_to_done_us_p99, order ABBA, seed N
 
@@ -296,18 +302,20 @@ mod tests {
         for told in [page(&report), markdown(&report)] {
             let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
             let vetoed = "but due_to_done_us_max is 40 % higher in every boot of B: not to be kept";
-            assert!(told.contains(vetoed) && told.contains("harmed: every boot of B is worse"), "{told}");
+            assert!(told.contains(vetoed) && told.contains("beyond its limit: every boot of B is worse"), "{told}");
         }
         let calm = markdown(&guarded(false).report());
         assert!(
-            calm.contains("- guard due_to_done_us_max: A 500, 500; B 500, 500 us; B is 0.0 % higher; no harm of 25 %"),
+            calm.contains(
+                "- guard due_to_done_us_max: A 500, 500; B 500, 500 us; B is 0.0 % higher; not worse by 25 %"
+            ),
             "{calm}"
         );
         assert!(!calm.contains("not to be kept") && !markdown(&abba().report()).contains("guard"));
         let mut none = guarded(false);
         none.seen.clear();
         assert!(
-            markdown(&none.report()).contains("A nothing yet; B nothing yet us; no harm"),
+            markdown(&none.report()).contains("A no boot yet; B no boot yet us; not worse"),
             "{}",
             markdown(&none.report())
         );

@@ -1,5 +1,5 @@
-//! What is known of a trial while it runs, in a few lines: how far it is, the estimate with its interval as a small bar, how near it
-//! is to being decided in plain words, and how long it may take yet. Pure: what draws it is `progress.rs`.
+//! The progress of a trial in a few lines: pairs, the estimate with its interval as a small bar, the e-value, and the remaining time.
+//! Pure: `progress.rs` draws it.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use evenkeel_trial::Outcome;
 
 use crate::report::words::{as_change, range, trim};
 use crate::show::escape;
+use crate::times;
 
 /// Cells of the bar that stands for the interval; odd, so that "no difference" has a cell of its own.
 const BAR_CELLS: usize = 31;
-/// The bar reaches so many times the smallest effect that matters, or as far as the estimate needs.
+/// The bar reaches this multiple of the smallest effect that matters, or as far as the estimate needs.
 const BAR_REACH: f64 = 3.0;
 /// The widest that the bar gets: e to the fourth is 55 times either way.
 const BAR_REACH_MAX: f64 = 4.0;
@@ -32,7 +33,7 @@ pub(crate) struct Live<'a> {
     pub(crate) left: Duration,
     /// Whether it may end before all its pairs.
     pub(crate) may_end_sooner: bool,
-    /// What is known of each arm beside A.
+    /// The result so far of each arm against A.
     pub(crate) arms: Vec<LiveArm>,
     /// The smallest effect that matters, as a share.
     pub(crate) matters_ratio: f64,
@@ -56,7 +57,7 @@ pub(crate) struct LiveArm {
 }
 
 impl Live<'_> {
-    /// The lines of a terminal of so many columns.
+    /// The lines for a terminal of this width.
     pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
         let mut lines = vec![self.title.to_owned(), format!("  {}", self.counts())];
         match &self.arms[..] {
@@ -93,11 +94,11 @@ impl Live<'_> {
     fn counts(&self) -> String {
         let most = if self.may_end_sooner { "at most " } else { "" };
         let stage = self.stage.map(str::to_owned);
-        // The control stretch has a number of pairs that was fixed beforehand.
+        // The number of pairs of the A/A phase is fixed beforehand.
         let of = if self.stage.is_some() { "" } else { most };
         let pairs = (self.of > 0).then(|| format!("{} of {of}{} pairs", self.pairs, self.of));
         let dropped = (self.dropped > 0).then(|| format!("{} dropped", self.dropped));
-        let left = (self.of > 0).then(|| format!("{most}{} left", time(self.left)));
+        let left = (self.of > 0).then(|| format!("{most}{} left", times::words(self.left)));
         [stage, pairs, dropped, left].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
@@ -122,7 +123,7 @@ impl Live<'_> {
             cells[from..=to.max(from)].fill('=');
         }
         cells[cell(ratio)] = 'o';
-        format!("lower {} higher   | none, : what matters", cells.iter().collect::<String>())
+        format!("lower {} higher   | no change, : what matters", cells.iter().collect::<String>())
     }
 }
 
@@ -131,9 +132,9 @@ fn nearness(arm: &LiveArm) -> Option<String> {
     let (e_value, bar) = arm.evidence?;
     let would = match arm.verdict {
         Outcome::Undecided | Outcome::NotEngaged => "not decided yet".to_owned(),
-        verdict => format!("would be called {verdict}"),
+        verdict => format!("would be {verdict}"),
     };
-    Some(format!("{would}: evidence of a difference {}, a claim needs {}", trim(e_value), trim(bar)))
+    Some(format!("{would}: e-value {} (a claim needs {})", trim(e_value), trim(bar)))
 }
 
 /// One of several arms on one line, what is decided first: the end of it is what a narrow terminal cuts off.
@@ -141,7 +142,7 @@ fn row(arm: &LiveArm) -> String {
     let known = match (arm.verdict, &arm.left, arm.evidence) {
         (_, Some(left), _) => left.clone(),
         (Outcome::Undecided | Outcome::NotEngaged, _, Some((e_value, bar))) => {
-            format!("evidence {} of {}", trim(e_value), trim(bar))
+            format!("e-value {} of {}", trim(e_value), trim(bar))
         }
         (Outcome::Undecided | Outcome::NotEngaged, _, None) => "not decided yet".to_owned(),
         (verdict, ..) => verdict.to_string(),
@@ -149,15 +150,6 @@ fn row(arm: &LiveArm) -> String {
     let ratio = arm.ratio.map_or_else(|| "not measured yet".to_owned(), as_change);
     let between = arm.interval.map_or_else(|| "no interval yet".to_owned(), |(low, high)| range(low, high));
     format!("{}  {ratio}; {known}; {between}", arm.name)
-}
-
-fn time(left: Duration) -> String {
-    let seconds = left.as_secs();
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds.div_ceil(60)),
-        _ => format!("{} h", seconds.div_ceil(3600)),
-    }
 }
 
 /// No longer than the terminal is wide: a line that wraps makes the others jump.
@@ -215,8 +207,8 @@ mod tests {
             live(),
             Live { dropped: 2, ..with(LiveArm { verdict: Outcome::Better, evidence: Some((31.0, 20.0)), ..arm() }) },
             Live { arms: nothing(), pairs: 0, may_end_sooner: false, ..live() },
-            Live { stage: Some("the machine against itself"), pairs: 3, of: 8, arms: nothing(), ..live() },
-            Live { stage: Some("finding out how long a switch is felt"), of: 0, arms: nothing(), ..live() },
+            Live { stage: Some("A/A phase"), pairs: 3, of: 8, arms: nothing(), ..live() },
+            Live { stage: Some("finding the settle time"), of: 0, arms: nothing(), ..live() },
             with(LiveArm { ratio: Some(1e300), interval: None, ..arm() }),
             with(LiveArm { ratio: Some(5e-324), interval: Some((5e-324, 1e308)), ..arm() }),
             Live {
@@ -230,15 +222,15 @@ mod tests {
             prove k=1
               7 of at most 60 pairs, at most 100 s left
               B is 10 % lower so far; between 3.0 % and 14 % lower
-              lower =====o=======..|....:.......... higher   | none, : what matters
-              not decided yet: evidence of a difference 4.21, a claim needs 20
+              lower =====o=======..|....:.......... higher   | no change, : what matters
+              not decided yet: e-value 4.21 (a claim needs 20)
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
             prove k=1
               7 of at most 60 pairs, 2 dropped, at most 100 s left
               B is 10 % lower so far; between 3.0 % and 14 % lower
-              lower =====o=======..|....:.......... higher   | none, : what matters
-              would be called better: evidence of a difference 31, a claim needs 20
+              lower =====o=======..|....:.......... higher   | no change, : what matters
+              would be better: e-value 31 (a claim needs 20)
             prove k=1: 7 of at most 60 pairs, 2 dropped, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
             prove k=1
@@ -246,32 +238,32 @@ mod tests {
             prove k=1: 0 of 60 pairs, 100 s left
 
             prove k=1
-              the machine against itself, 3 of 8 pairs, at most 100 s left
-            prove k=1: the machine against itself, 3 of 8 pairs, at most 100 s left
+              A/A phase, 3 of 8 pairs, at most 100 s left
+            prove k=1: A/A phase, 3 of 8 pairs, at most 100 s left
 
             prove k=1
-              finding out how long a switch is felt
-            prove k=1: finding out how long a switch is felt
+              finding the settle time
+            prove k=1: finding the settle time
 
             prove k=1
               7 of at most 60 pairs, at most 100 s left
               B is more than a million times as high so far; no interval yet
-              lower ...............|..............o higher   | none, : what matters
-              not decided yet: evidence of a difference 4.21, a claim needs 20
+              lower ...............|..............o higher   | no change, : what matters
+              not decided yet: e-value 4.21 (a claim needs 20)
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is more than a million times as high so far
 
             prove k=1
               7 of at most 60 pairs, at most 100 s left
               B is more than 99.99 % lower so far; between more than 99.99 % lower and mor…
-              lower o============================== higher   | none, : what matters
-              not decided yet: evidence of a difference 4.21, a claim needs 20
+              lower o============================== higher   | no change, : what matters
+              not decided yet: e-value 4.21 (a claim needs 20)
             prove k=1: 7 of at most 60 pairs, at most 100 s left; B is more than 99.99 % lower so far (between more than 99.99 % lower and more than a million times as high)
 
             �[2J a title of a hostile length that goes on and on and on and on and on and …
               7 of at most 60 pairs, at most 100 s left
               B is 10 % lower so far; between 3.0 % and 14 % lower
-              lower =====o=======..|....:.......... higher   | none, : what matters
-              not decided yet: evidence of a difference 4.21, a claim needs 20
+              lower =====o=======..|....:.......... higher   | no change, : what matters
+              not decided yet: e-value 4.21 (a claim needs 20)
             �[2J a title of a hostile length that goes on and on and on and on and on and on: 7 of at most 60 pairs, at most 100 s left; B is 10 % lower so far (between 3.0 % and 14 % lower)
 
         "#]].assert_eq(&told.concat());
@@ -279,7 +271,7 @@ mod tests {
 
     #[test]
     fn several_arms_have_a_line_each() {
-        let left = Some("left after block 9: it was worse".to_owned());
+        let left = Some("left after block 9: worse".to_owned());
         let arms = vec![
             arm(),
             LiveArm { name: "C".into(), verdict: Outcome::Better, ..arm() },
@@ -291,9 +283,9 @@ mod tests {
         expect![[r#"
             prove k=1
               7 of at most 60 pairs, at most 100 s left
-              B  10 % lower; evidence 4.21 of 20; between 3.0 % and 14 % lower
+              B  10 % lower; e-value 4.21 of 20; between 3.0 % and 14 % lower
               C  10 % lower; better; between 3.0 % and 14 % lower
-              D  30 % higher; left after block 9: it was worse; between 3.0 % and 14 % low…
+              D  30 % higher; left after block 9: worse; between 3.0 % and 14 % lower
               E  10 % lower; not decided yet; no interval yet
         "#]]
         .assert_eq(&(live.lines(80).join("\n") + "\n"));
@@ -307,11 +299,5 @@ mod tests {
                 assert!(line.chars().count() < columns.max(2) + 1, "{columns}: {line}");
             }
         }
-    }
-
-    #[test]
-    fn times_are_told_roughly() {
-        let told = [0, 119, 120, 3601, 7200, 90_000].map(|seconds| time(Duration::from_secs(seconds)));
-        assert_eq!(told, ["0 s", "119 s", "2 min", "61 min", "2 h", "25 h"]);
     }
 }

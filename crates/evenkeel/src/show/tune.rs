@@ -1,4 +1,4 @@
-//! What a search found, for people; and how far it is while it runs.
+//! The page of a search, and its progress.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::report::as_change;
 use crate::show::units::percent;
+use crate::times;
 
 /// Other numbers that changed by less than this are not worth a line.
 const ALONG_RATIO: f64 = 1.05;
@@ -50,54 +51,54 @@ pub(crate) struct SearchResult {
 }
 
 /// The page of a search.
-pub(crate) fn page(told: &SearchResult) -> String {
-    let answer = &told.answer;
-    let mut text = headline(told);
+pub(crate) fn page(result: &SearchResult) -> String {
+    let answer = &result.answer;
+    let mut text = headline(result);
     for chosen in &answer.set {
         text += &chosen_line(chosen);
     }
     for guard in &answer.guards {
-        let verdict = if guard.is_harmed { ", which vetoes" } else { "" };
+        let verdict = if guard.is_harmed { ", beyond its limit" } else { "" };
         text += &format!("  guard {} {}{verdict}\n", guard.metric, as_change(guard.ratio));
     }
-    text += &along(told);
+    text += &along(result);
     let named = |knob: &&KnobAnswer| knob.fate != KnobOutcome::InTheSet;
     for knob in answer.knobs.iter().filter(named) {
-        text += &format!("  {}: {}\n", knob.settings.join(" "), fate(knob, told.design.smallest_effect_ratio));
+        text += &format!("  {}: {}\n", knob.settings.join(" "), fate(knob, result.design.smallest_effect_ratio));
     }
-    for left in &told.not_tried {
+    for left in &result.not_tried {
         text += &format!("  not tried: {}: {}\n", left.knob, left.why);
     }
     let windows: usize = answer.windows.values().sum();
     let by_stage: Vec<String> =
         answer.windows.iter().map(|(stage, count)| format!("{} {count}", name(*stage))).collect();
     text += &format!(
-        "{windows} windows in {} s ({}), seed {}, metric {}\n",
-        answer.took_ms / 1000,
+        "{windows} windows in {} ({}), seed {}, metric {}\n",
+        times::words(Duration::from_millis(answer.took_ms)),
         by_stage.join(", "),
-        told.design.seed,
-        told.design.metric.name
+        result.design.seed,
+        result.design.metric.name
     );
-    text += &settled(told);
-    for doubt in &answer.doubts {
-        text += &format!("caveat: {doubt}\n");
+    text += &settled(result);
+    for caveat in &answer.doubts {
+        text += &format!("caveat: {caveat}\n");
     }
     if let Some(noise) = answer.noise_ratio {
-        text += &format!("two windows of one thing differ by {} here\n", percent(noise));
+        text += &format!("noise here: two windows of one configuration differ by {}\n", percent(noise));
     }
-    text += &match told.all_as_before {
-        true => "every setting reads as before\n".to_owned(),
-        false => format!("a setting does not read as before: {} tries again\n", told.revert),
+    text += &match result.all_as_before {
+        true => "all settings are restored\n".to_owned(),
+        false => format!("not all settings are restored: run {}\n", result.revert),
     };
     if let Some(more) = &answer.more_time {
-        text += &format!("more time: about --budget {} would decide {}\n", time(more.budget_s), knobs(more.knobs));
+        text += &format!("a --budget of about {} would decide {}\n", time(more.budget_s), knobs(more.knobs));
     }
-    text += &match (&told.goal_file, told.goal_applies) {
+    text += &match (&result.goal_file, result.goal_applies) {
         (None, _) => String::new(),
-        (Some(file), Some(false)) => format!("goal: {file}, which `evenkeel apply` does not take yet:\n"),
-        (Some(file), _) => format!("goal: {file}\n  evenkeel apply {file}\n"),
+        (Some(file), Some(false)) => format!("goal file: {file}; `evenkeel apply` does not accept it yet:\n"),
+        (Some(file), _) => format!("goal file: {file}\n  evenkeel apply {file}\n"),
     };
-    for note in &told.notes {
+    for note in &result.notes {
         text += &format!("  {note}\n");
     }
     text
@@ -113,24 +114,24 @@ fn time(seconds: u64) -> String {
 
 /// Knobs that are undecided, in words.
 fn knobs(count: usize) -> String {
-    if count == 1 { "the knob that is undecided".to_owned() } else { format!("the {count} knobs that are undecided") }
+    if count == 1 { "the undecided knob".to_owned() } else { format!("the {count} undecided knobs") }
 }
 
-fn headline(told: &SearchResult) -> String {
-    let answer = &told.answer;
-    let metric = &told.design.metric.title;
+fn headline(result: &SearchResult) -> String {
+    let answer = &result.answer;
+    let metric = &result.design.metric.title;
     let ended = match &answer.ended {
         SearchEnded::Whole => String::new(),
-        SearchEnded::OutOfBudget => "the budget was used up. ".to_owned(),
-        SearchEnded::Stopped => format!("it was stopped; `{}` goes on with it. ", told.resume),
-        SearchEnded::Failed { why } => format!("it failed: {why}; `{}` goes on with it. ", told.resume),
+        SearchEnded::OutOfBudget => "the budget ended. ".to_owned(),
+        SearchEnded::Stopped => format!("stopped; `{}` continues it. ", result.resume),
+        SearchEnded::Failed { why } => format!("the search failed: {why}; `{}` continues it. ", result.resume),
     };
     match (answer.verdict, &answer.effect) {
         (Verdict::Better, Some(effect)) => {
             let knobs =
                 if answer.set.len() == 1 { "one knob".to_owned() } else { format!("{} knobs", answer.set.len()) };
             format!(
-                "better: with {knobs}, {metric} is {}{}, on {} fresh pairs\n",
+                "better: with {knobs}, {metric} is {}{}, in {} new pairs\n",
                 as_change(effect.ratio),
                 between(effect),
                 effect.pairs
@@ -138,44 +139,44 @@ fn headline(told: &SearchResult) -> String {
         }
         (Verdict::NothingHelped, _) if answer.veto.is_some() => {
             let veto = answer.veto.as_deref().unwrap_or_default();
-            format!("nothing helped: what bettered {metric} was vetoed: {veto}\n")
+            format!("nothing helped: a guard rejected what improved {metric}: {veto}\n")
         }
         (Verdict::NothingHelped, _) => {
-            format!("nothing helped: no set of these knobs could be shown to better {metric}\n")
+            format!("nothing helped: no set of these knobs improved {metric} clearly\n")
         }
         (_, effect) => {
             let so_far = effect.as_ref().map_or_else(String::new, |effect| {
-                format!(" So far it is {}{}, on {} pairs.", as_change(effect.ratio), between(effect), effect.pairs)
+                format!(" So far it is {}{}, in {} pairs.", as_change(effect.ratio), between(effect), effect.pairs)
             });
-            format!("not proved: {ended}What follows is what is known so far of {metric}.{so_far}\n")
+            format!("not proved: {ended}Below are the results so far for {metric}.{so_far}\n")
         }
     }
 }
 
 /// How long the machine was left alone after a switch, and where that is from.
-fn settled(told: &SearchResult) -> String {
-    let ms = told.design.settle_ms;
-    let guess = told.design.settles.iter().find_map(|found| match &found.settle.how {
+fn settled(result: &SearchResult) -> String {
+    let ms = result.design.settle_ms;
+    let guess = result.design.settles.iter().find_map(|found| match &found.settle.how {
         SettleHow::Guessed { why } => Some(format!(", a guess: {why}")),
-        SettleHow::Unsettled => Some(", and the number still moved then".to_owned()),
+        SettleHow::Unsettled => Some(", but the metric still moved".to_owned()),
         SettleHow::Asked | SettleHow::Found => None,
     });
-    let how = match (told.design.settles.is_empty(), guess) {
+    let how = match (result.design.settles.is_empty(), guess) {
         (true, _) => String::new(),
         (false, Some(guess)) => guess,
-        (false, None) => ", found".to_owned(),
+        (false, None) => ", measured".to_owned(),
     };
-    let each = told.design.settles.iter().filter_map(|found| {
+    let each = result.design.settles.iter().filter_map(|found| {
         let what = match found.class? {
-            Reach::AtOnce => "that is in force at once",
-            Reach::NewSockets => "that takes new sockets",
-            Reach::Restart => "that takes a new start",
+            Reach::AtOnce => "of a knob that works at once",
+            Reach::NewSockets => "of a knob for new sockets",
+            Reach::Restart => "of a knob that needs a restart",
         };
-        Some(format!("{} ms after a switch {what}", found.settle.settle_ms))
+        Some(format!("{} after a switch {what}", times::words(found.settle.time())))
     });
     match each.collect::<Vec<_>>() {
-        each if each.len() > 1 => format!("quiet: {}{how}\n", each.join(", ")),
-        _ => format!("{ms} ms of quiet after a switch{how}\n"),
+        each if each.len() > 1 => format!("settle time: {}{how}\n", each.join(", ")),
+        _ => format!("settle time: {}{how}\n", times::words(Duration::from_millis(ms))),
     }
 }
 
@@ -188,7 +189,7 @@ fn between(measure: &Measure) -> String {
 
 fn chosen_line(chosen: &Chosen) -> String {
     let evidence = match (&chosen.without, chosen.is_shown) {
-        (None, true) => "the one that does it".to_owned(),
+        (None, true) => "it has the whole effect".to_owned(),
         (None, false) => "looks needed".to_owned(),
         (Some(without), true) => format!("needed: {} than without it{}", as_change(without.ratio), between(without)),
         (Some(without), false) => {
@@ -203,12 +204,12 @@ fn chosen_line(chosen: &Chosen) -> String {
     format!("  {}\n    {evidence}\n", chosen.settings.join(" "))
 }
 
-/// What else changed with the set, as far as it was told from chance: what it costs, and what it gives beside.
-fn along(told: &SearchResult) -> String {
-    let shown = &told.answer.along_shown;
-    let decided = told.design.metric.name.as_ref();
+/// Other metrics that changed with the set beyond chance: its costs and side effects.
+fn along(result: &SearchResult) -> String {
+    let shown = &result.answer.along_shown;
+    let decided = result.design.metric.name.as_ref();
     let size = |ratio: f64| ratio.ln().abs();
-    let mut changed: Vec<(&String, f64)> = told
+    let mut changed: Vec<(&String, f64)> = result
         .answer
         .along
         .iter()
@@ -218,7 +219,7 @@ fn along(told: &SearchResult) -> String {
         .collect();
     // The server's CPU time first: what a setting costs is asked of it before all else.
     changed.sort_by(|a, b| (b.0 == "cpu_share").cmp(&(a.0 == "cpu_share")).then(size(b.1).total_cmp(&size(a.1))));
-    let line = |(name, ratio): &(&String, f64)| format!("  along with it: {name} {}\n", as_change(*ratio));
+    let line = |(name, ratio): &(&String, f64)| format!("  also changed: {name} {}\n", as_change(*ratio));
     changed.iter().take(ALONG_MAX).map(line).collect()
 }
 
@@ -226,33 +227,33 @@ fn fate(knob: &KnobAnswer, smallest_effect_ratio: f64) -> String {
     let screened = knob
         .screening
         .as_ref()
-        .map_or_else(String::new, |seen| format!(" ({} among all others{})", as_change(seen.ratio), between(seen)));
+        .map_or_else(String::new, |seen| format!(" ({} in the screening{})", as_change(seen.ratio), between(seen)));
     match &knob.fate {
         KnobOutcome::InTheSet => "in the set".to_owned(),
         KnobOutcome::NoEffect if knob.screening.as_ref().is_some_and(|seen| seen.is_within(smallest_effect_ratio)) => {
-            format!("does nothing that matters{screened}")
+            format!("no effect that matters{screened}")
         }
-        KnobOutcome::NoEffect => format!("not told from the noise{screened}"),
+        KnobOutcome::NoEffect => format!("no effect beyond the noise{screened}"),
         KnobOutcome::Hurts => format!("makes it worse{screened}"),
         KnobOutcome::Stopped => {
-            "stopped: it made the metric or a guard far worse at once, or the server ended or had no CPU".to_owned()
+            "stopped: it made the metric or a guard much worse, or the server exited or got no CPU".to_owned()
         }
-        KnobOutcome::Vetoed { why } => format!("vetoed: {why}{screened}"),
-        KnobOutcome::NotEngaged { why } => format!("not engaged: {why}; what it would do is not known"),
+        KnobOutcome::Vetoed { why } => format!("rejected: {why}{screened}"),
+        KnobOutcome::NotEngaged { why } => format!("not engaged: {why}; its effect is unknown"),
         KnobOutcome::Refused { why } => format!("refused: {why}"),
         KnobOutcome::LeftOut { why } => format!("left out: {why}{screened}"),
         KnobOutcome::NotTried { why } => format!("not tried: {why}"),
-        KnobOutcome::Unclear => format!("not decided yet{screened}"),
+        KnobOutcome::Unclear => format!("undecided{screened}"),
     }
 }
 
 fn name(stage: Stage) -> &'static str {
     match stage {
-        Stage::Baseline => "as it was",
-        Stage::Screen => "all at once",
+        Stage::Baseline => "baseline",
+        Stage::Screen => "screening",
         Stage::Ladder => "other values",
-        Stage::Pairs => "together",
-        Stage::Trim => "leaving out",
+        Stage::Pairs => "combinations",
+        Stage::Trim => "trimming",
         Stage::Confirm => "proof",
     }
 }
@@ -293,17 +294,17 @@ mod tests {
         let table = [
             (
                 r#""low":0.97,"high":1.04,"#,
-                "does nothing that matters (1.0 % higher among all others, between 3.0 % lower and 4.0 % higher)",
+                "no effect that matters (1.0 % higher in the screening, between 3.0 % lower and 4.0 % higher)",
             ),
             (
                 r#""low":0.91,"high":1.04,"#,
-                "not told from the noise (1.0 % higher among all others, between 9.0 % lower and 4.0 % higher)",
+                "no effect beyond the noise (1.0 % higher in the screening, between 9.0 % lower and 4.0 % higher)",
             ),
             (
                 r#""low":0.97,"high":1.16,"#,
-                "not told from the noise (1.0 % higher among all others, between 3.0 % lower and 16 % higher)",
+                "no effect beyond the noise (1.0 % higher in the screening, between 3.0 % lower and 16 % higher)",
             ),
-            ("", "not told from the noise (1.0 % higher among all others)"),
+            ("", "no effect beyond the noise (1.0 % higher in the screening)"),
         ];
         for (measure, expected) in table {
             assert_eq!(words(measure), expected);

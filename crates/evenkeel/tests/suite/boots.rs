@@ -90,13 +90,9 @@ fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
         (format!("boots start {KNOB} --boots 5"), 2, "expected 4, 8, 12 or 16"),
         (format!("{KNOB} --reboot"), 2, "type: evenkeel prove boots start cmdline.processor.max_cstate=1 --reboot"),
         (format!("boots start {KNOB} --goal x"), 2, "unexpected argument '--goal'"),
-        (
-            format!("boots start {KNOB} --boots 4 --smallest-effect 0 {hosts}"),
-            2,
-            "0 is not between 0 and 1000 per cent",
-        ),
-        (format!("boots start {KNOB} --guard round_trip_us_p99=0 {hosts}"), 2, "is no per cent above 0"),
-        (format!("boots start vm.swappiness=10 {hosts}"), 2, "evenkeel prove KNOB=VALUE compares it"),
+        (format!("boots start {KNOB} --boots 4 --smallest-effect 0 {hosts}"), 2, "0 is not between 0 and 1000 percent"),
+        (format!("boots start {KNOB} --guard round_trip_us_p99=0 {hosts}"), 2, "is not a percentage above 0"),
+        (format!("boots start vm.swappiness=10 {hosts}"), 2, "`evenkeel prove KNOB=VALUE` compares it"),
         (format!("boots start cmdline.no_such=1 --boots 4 {hosts}"), 2, "cmdline.no_such"),
         // This machine is booted by no boot loader that its capture tells of.
         (format!("boots start {KNOB} --plan-only --host hosts/firecracker-2vcpu-6.18.txt"), 4, "outlive a boot"),
@@ -118,10 +114,12 @@ fn what_would_be_done_is_said_beforehand() {
     let file = &answer["plan"]["keep"]["files"][0];
     assert_eq!(file["path"].as_str(), Some("/etc/default/grub.d/90-evenkeel.cfg"));
     let text = both(&prove(&line));
-    for words in ["Nothing reboots by itself", "wrong up to 5 times in 100", "At most 11 boots in all", "update-grub"] {
+    for words in
+        ["evenkeel waits until you reboot", "wrong in up to 5 % of trials", "After at most 11 boots", "update-grub"]
+    {
         assert!(text.contains(words), "{text}");
     }
-    assert!(both(&prove(&format!("{line} --reboot"))).contains("reboots by itself, now and after"));
+    assert!(both(&prove(&format!("{line} --reboot"))).contains("reboots automatically, now and after"));
     let text = both(&prove(&format!("{line} --state elsewhere")));
     for command in ["evenkeel prove boots status", "evenkeel prove boots cancel", "evenkeel revert"] {
         assert!(text.contains(&format!("{command} --state elsewhere")), "{text}");
@@ -131,13 +129,13 @@ fn what_would_be_done_is_said_beforehand() {
 /// What decides, what of it matters and what may veto: as far as it is known before the workload runs, and never a guess.
 #[test]
 fn what_decides_and_what_may_veto_is_said_beforehand() {
-    let usual = "The tail of what decides, where it is measured, may not be 25 % worse in every boot of B.";
+    let usual = "Guard: the p99 of the deciding metric, if the workload measures it, must not be 25 % worse in every boot of B.";
     let table: [(&str, &str, &[&str]); 6] = [
         (
             "",
             r#"{"guards":[{"harm_ratio":0.25}],"smallest_effect_ratio":0.05,"smallest_effect_ratio_of_lateness":0.1}"#,
             &[
-                "Decided by the workload's usual number (--metric names another): a change of 5 %, 10 % of a lateness or jitter, or more matters.",
+                "Deciding metric: the default metric of the workload (--metric changes it). Changes from 5 % (10 % for a lateness or jitter) matter.",
                 usual,
             ],
         ),
@@ -145,29 +143,32 @@ fn what_decides_and_what_may_veto_is_said_beforehand() {
             "--metric tick_lateness_us_p50",
             r#"{"guards":[{"harm_ratio":0.25,"metric":"tick_lateness_us_p99"}],"metric":"tick_lateness_us_p50","smallest_effect_ratio":0.1}"#,
             &[
-                "Decided by tick_lateness_us_p50: a change of 10 % or more matters.",
-                "tick_lateness_us_p99 may not be 25 % worse in every boot of B.",
+                "Deciding metric: tick_lateness_us_p50. Changes from 10 % matter.",
+                "Guard: tick_lateness_us_p99 must not be 25 % worse in every boot of B.",
             ],
         ),
         (
             "--metric cpu_share",
             r#"{"guards":[],"metric":"cpu_share","smallest_effect_ratio":0.05}"#,
-            &["Decided by cpu_share: a change of 5 % or more matters.", "No guard"],
+            &["Deciding metric: cpu_share. Changes from 5 % matter.", "No guard"],
         ),
         (
             "--smallest-effect 2",
             r#"{"guards":[{"harm_ratio":0.25}],"smallest_effect_ratio":0.02}"#,
-            &["a change of 2 % or more matters.", usual],
+            &["Changes from 2 % matter.", usual],
         ),
         (
             "--guard round_trip_us_p99=10 --guard cpu_share",
             r#"{"guards":[{"harm_ratio":0.1,"metric":"round_trip_us_p99"},{"harm_ratio":0.25,"metric":"cpu_share"}],"smallest_effect_ratio":0.05,"smallest_effect_ratio_of_lateness":0.1}"#,
-            &["round_trip_us_p99 may not be 10 % worse in every boot of B.", "cpu_share may not be 25 % worse"],
+            &[
+                "Guard: round_trip_us_p99 must not be 10 % worse in every boot of B.",
+                "cpu_share must not be 25 % worse",
+            ],
         ),
         (
             "--guard none --metric round_trip_us_p50",
             r#"{"guards":[],"metric":"round_trip_us_p50","smallest_effect_ratio":0.05}"#,
-            &["Decided by round_trip_us_p50: a change of 5 % or more matters.", "No guard: nothing else is looked at."],
+            &["Deciding metric: round_trip_us_p50. Changes from 5 % matter.", "No guard."],
         ),
     ];
     for (asked, decides, told) in table {
@@ -184,7 +185,7 @@ fn what_decides_and_what_may_veto_is_said_beforehand() {
         }
         assert!(
             text.contains(
-                "wrong up to 5 times in 100, if what a boot does to the number by chance is normal, and 1 in 3"
+                "wrong in up to 5 % of trials if the noise between boots is normal, and up to 1 in 3 otherwise"
             )
         );
     }
@@ -198,7 +199,7 @@ fn the_status_never_says_better_alone() {
     let output = prove(&format!("{state} --report {}", out.display()));
     let text = both(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("all 4 boots are measured, 4 in all; everything is put back"), "{text}");
+    assert!(text.contains("all 4 boots are measured, with 4 boots in total; all settings are restored"), "{text}");
     assert_eq!(json(&prove(&format!("{state} --json")))["is_put_back"], true);
     let pages = text.clone() + &std::fs::read_to_string(out.join("boots.md")).unwrap();
     assert!(pages.matches("better").count() >= 2, "{pages}");
@@ -292,7 +293,7 @@ fn settings_that_were_never_at_work_are_told_as_not_engaged() {
         let why = "the CPUs were 97 % busy in the median window, so hardly ever idle";
         for words in [
             format!("not engaged (over 4 boots only: weaker than a trial), because {why}"),
-            format!("it was not at work, because {why}"),
+            format!("it was not engaged, because {why}"),
         ] {
             assert!(page.contains(&words), "no {words}: {page}");
         }
@@ -320,11 +321,11 @@ fn the_page_of_a_trial_needs_nothing_but_itself() {
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)"), "{page}");
     for words in [
         "<title>evenkeel report over boots</title>",
-        "evenkeel prove boots start 'cmdline.processor.max_cstate=1' --boots 4 --settle 0ms --windows 3 --window-ms 1000 \
+        "evenkeel prove boots start 'cmdline.processor.max_cstate=1' --boots 4 --settle 0s --windows 3 --window 1s \
          --smallest-effect 5 --metric due_to_done_us_p99 --guard 'round_trip_us_p99=25' --seed 0 -- ./server",
         "boot 1, A, window 1: 100",
         "both boots of B were below both boots of A",
-        "No harm of 25 % is shown",
+        "Not worse by 25 %",
     ] {
         assert!(page.to_lowercase().contains(&words.to_lowercase()), "no {words}: {page}");
     }
@@ -368,7 +369,7 @@ fn a_damaged_state_is_put_away() {
         assert!(both(&told).contains("the checksum does not match"), "{}", both(&told));
         let output = prove(&format!("{option} {state}"));
         assert_eq!(output.status.code(), Some(5), "{option}: {}", both(&output));
-        assert!(both(&output).contains("it is given up, and everything is put back"), "{}", both(&output));
+        assert!(both(&output).contains("giving up and restoring all settings"), "{}", both(&output));
         assert!(!file.exists() && std::fs::read(dir.path().join("boots.damaged")).unwrap() == bytes);
         // And nothing is done a second time.
         let again = prove(&format!("{option} {state}"));

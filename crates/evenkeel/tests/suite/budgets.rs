@@ -45,7 +45,7 @@ fn took_s(answer: &Value) -> f64 {
 
 /// The budget that a refusal names.
 fn least_in(text: &str) -> u64 {
-    let after = text.split("give at least --budget ").nth(1).unwrap_or_else(|| panic!("{text}"));
+    let after = text.split("use at least --budget ").nth(1).unwrap_or_else(|| panic!("{text}"));
     after.split('s').next().unwrap().parse().unwrap()
 }
 
@@ -128,7 +128,7 @@ fn a_slow_switch_is_refused_before_the_first_window() {
     scene.script(&json!({"switch_ms": 4000}));
     let output = scene.run(&format!("{SLACK} --budget 60s"));
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    let expected = "finish a trial within 60 s: it takes 139 s at least, because each switch takes 4.0 s";
+    let expected = "finish a trial within 60 s: it needs at least 139 s, because each switch takes 4.0 s";
     assert!(said(&output).contains(expected), "{}", said(&output));
     assert_eq!(least_in(&said(&output)), 139);
 }

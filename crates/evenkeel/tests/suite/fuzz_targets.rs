@@ -137,7 +137,7 @@ const PARSERS: &[(&str, &str, &str)] = &[
     ("trial/src/saved/read.rs", "parse", "report"),
     ("trial/src/search/goal.rs", "parse", "goal"),
     ("trial/src/search/log.rs", "parse_log", "search-log"),
-    ("trial/src/session/kept.rs", "parse", "report"),
+    ("trial/src/session/session_log.rs", "parse", "report"),
 ];
 
 /// A meter reads its own kernel, and no captured machine.

@@ -21,7 +21,7 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
     assert!(told.contains("A  median ") && told.contains("seed "), "{told}");
     assert!(said.contains("report.html: is a directory"), "{said}");
     let file = kept_file(&said).unwrap_or_else(|| panic!("{said}"));
-    assert!(file.starts_with(&state) && said.contains(" --report DIR` reports it"), "{said}");
+    assert!(file.starts_with(&state) && said.contains(" --report DIR` prints it"), "{said}");
     // What was killed before its first line was written is no session.
     std::fs::write(state.join("sessions/99991231-235959-1.jsonl"), "").unwrap();
     for from in ["last", file.to_str().unwrap()] {
@@ -38,7 +38,7 @@ fn a_report_that_can_not_be_written_takes_no_result_with_it() {
 
 /// The file that a hint names.
 fn kept_file(said: &str) -> Option<PathBuf> {
-    let (_, rest) = said.split_once("the session is kept: `evenkeel prove report ")?;
+    let (_, rest) = said.split_once("the session is stored: `evenkeel prove report ")?;
     rest.split([' ', '`']).next().map(PathBuf::from)
 }
 
@@ -61,8 +61,8 @@ fn what_a_full_disk_did_not_keep_is_not_said_to_be_kept() {
         let output = run_on_a_full_disk(&scene, blocks, line);
         let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(4), "{said}{told}");
-        assert!(told.contains("could not all be kept in "), "{said}{told}");
-        assert!(said.contains("what was measured is not all kept on disk either: make room"), "{said}");
+        assert!(told.contains("failed to store the whole session in "), "{said}{told}");
+        assert!(said.contains("the session is not fully stored either: free disk space"), "{said}");
         assert!(kept_file(&said).is_none() && !said.contains("prove report"), "{said}");
         let kept = std::fs::read_dir(state.join("sessions")).into_iter().flatten().count();
         assert_eq!(kept, sessions, "a file that tells nothing does not stay");
@@ -78,7 +78,7 @@ fn where_the_journal_has_no_room_it_is_said_how_to_have_it_elsewhere() {
     let output = run_on_a_full_disk(&scene, 0, "prove vm.swappiness=30 --anyway --workload simulated");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("add to ") && said.contains("name a directory on another disk by --state DIR"), "{said}");
+    assert!(said.contains("add to ") && said.contains("use a folder on another disk with --state DIR"), "{said}");
     scene.assert_all_as_before();
 }
 
@@ -159,7 +159,7 @@ fn a_command_is_not_run_because_a_session_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let named = format!("evenkeel prove resume foreign.jsonl --state {} -- touch started", state.display());
-    assert!(said.contains("not run because a file says so") && said.contains(&named), "{said}");
+    assert!(said.contains("runs no command that only a file names") && said.contains(&named), "{said}");
     assert!(!scene.path("started").exists());
     // Among the sessions that evenkeel keeps itself it is; this one is no server.
     std::fs::create_dir_all(state.join("sessions")).unwrap();
@@ -199,7 +199,7 @@ fn a_setting_that_is_in_force_already_is_told_before_any_verdict() {
     let line = format!(
         "prove vm.swappiness={now} --anyway --workload simulated --pairs 6 --fixed --control-pairs 0 --settle 20ms --keep kept.jsonl --json"
     );
-    let same = format!("vm.swappiness is {now} here already: arm A has it as arm B has");
+    let same = format!("vm.swappiness is already {now} here, so both arms have it");
     for line in [line.as_str(), "prove report kept.jsonl --json"] {
         let answer = json(&scene.run(line));
         assert!(
@@ -223,6 +223,6 @@ fn a_run_that_failed_says_so_before_anything_else() {
     let answer = json(&output);
     assert_eq!((output.status.code(), &answer["verdict"]), (Some(5), &"undecided".into()), "{answer}");
     let (sentence, doubt) = (answer["sentence"].as_str().unwrap(), answer["doubts"][0].as_str().unwrap());
-    assert!(sentence.starts_with("it failed ") && sentence.contains("exit status: 3"), "{sentence}");
-    assert!(doubt.starts_with("it failed after ") && doubt.contains("exit status: 3"), "{doubt}");
+    assert!(sentence.starts_with("the trial failed ") && sentence.contains("exit status: 3"), "{sentence}");
+    assert!(doubt.starts_with("the trial failed after ") && doubt.contains("exit status: 3"), "{doubt}");
 }

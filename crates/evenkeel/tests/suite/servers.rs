@@ -111,14 +111,14 @@ fn what_is_wrong_with_a_server_is_said_and_nothing_is_left() {
             "--workload tick --ready-port 1",
             &[],
             2,
-            "failed to take --ready-port 1: they are for a server of yours behind --",
+            "failed to use --ready-port 1: these options need your own server (-- CMD)",
         ),
         ("--", &["evenkeel-no-such-server"], 4, "failed to start evenkeel-no-such-server: No such file or directory"),
         (
             "--",
             &["sh", "-c", "echo oops; exit 3"],
             4,
-            "failed to hear from sh: it ended (exit status: 3); its last lines: \"oops\"",
+            "failed to measure sh: it ended (exit status: 3); its last lines: \"oops\"",
         ),
     ];
     for (options, server, code, expected) in table {
@@ -137,8 +137,8 @@ fn one_that_dies_in_the_middle_leaves_its_results() {
     assert!(Command::new("kill").args(["-KILL", &server.to_string()]).status().unwrap().success());
     let output = trial.wait_with_output().unwrap();
     let said = text(&output);
-    assert!(said.contains("hear from sh: it ended (signal: 9 (SIGKILL)); its last lines: "), "{said}");
-    assert!(said.contains("kept in ") && said.contains(" pairs: "), "{said}");
+    assert!(said.contains("measure sh: it ended (signal: 9 (SIGKILL)); its last lines: "), "{said}");
+    assert!(said.contains("session stored in ") && said.contains(" pairs: "), "{said}");
     assert_eq!(output.status.code(), Some(5), "{said}");
 }
 

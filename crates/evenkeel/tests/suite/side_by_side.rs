@@ -22,16 +22,16 @@ fn reports_of_two_machines() {
         exit code 0
         -- stdout
         control of process.timer_slack_ns=1, by tick_lateness_us_p50
-          the same against itself makes no difference that matters on all 2 machines.
-          They agree as far as this can tell: one effect between 2.6 % lower and 0.9 %
-          higher would fit them all (95 % confidence).
+          A against A makes no difference that matters on all 2 machines. The machines
+          agree: one effect between 2.6 % lower and 0.9 % higher fits all of them (95 %
+          confidence).
           machine         verdict  change       interval
           frankfurt.json  same     0.4 % lower  -2.2 % to +0.7 %
           ohio.json       same     0.4 % lower  -2.2 % to +0.7 %
 
         process.timer_slack_ns=1, by tick_lateness_us_p50
-          it helps on all 2 machines. They do not agree: the ratio is lower on
-          frankfurt.json than on ohio.json; alike machines would be told apart in at
+          it helps on all 2 machines. The machines differ: the ratio is lower on
+          frankfurt.json than on ohio.json. Equal machines would look different in at
           most 5 % of such comparisons.
           machine         verdict  change      interval
           frankfurt.json  better   80 % lower  -82 % to -77 %
@@ -42,7 +42,7 @@ fn reports_of_two_machines() {
             CPUs 0-1, 2026-11-21 22:17 UTC, evenkeel 0.1.0
           ohio.json: kvm, kernel 6.18.44-fc-v595, Intel(R) Xeon(R) Processor, CPUs
             0-1, 2026-11-21 22:17 UTC, evenkeel 0.1.0
-          One machine's answer is a guess on the next: nothing here is averaged.
+          A result of one machine does not hold for another: nothing here is averaged.
     "#]]
     .assert_eq(&scene.run("prove compare frankfurt.json ohio.json").to_string());
     scene.write("oregon.json", OLD.replace("\"value\":1", "\"value\":8"));
@@ -71,8 +71,8 @@ fn files_that_are_no_reports() {
         ("no-such.json", "read the report no-such.json: no such file or directory"),
         ("binary.json", "read the report binary.json: it is not text"),
         ("empty.json", "it can't be read as a report: EOF"),
-        ("host.json", "it has neither trials nor a verdict"),
-        ("later.json", "it has format 3, and this version reads 1 to 2: a later evenkeel wrote it"),
+        ("host.json", "it has no trials and no verdict"),
+        ("later.json", "it has format 3, but this version reads 1 to 2: a newer evenkeel wrote it"),
         ("deep.json", "it can't be read as a report"),
         (".", "read the report .: "),
     ];
@@ -81,12 +81,12 @@ fn files_that_are_no_reports() {
         assert!(seen.code == 2 && seen.stderr.contains(expected), "{file}: {seen}");
     }
     let one = scene.run("prove compare frankfurt.json");
-    assert!(one.code == 2 && one.stderr.contains("1 given, and 2 to 64 can be compared"), "{one}");
+    assert!(one.code == 2 && one.stderr.contains("1 given, but 2 to 64 are allowed"), "{one}");
     // One run is no second machine, whatever its file is called.
     scene.write("copy.json", scene.read("frankfurt.json") + "\n");
     for again in ["frankfurt.json", "copy.json"] {
         let twice = scene.run(&format!("prove compare frankfurt.json ohio.json {again}"));
-        let expected = format!("frankfurt.json and {again} are of one run");
+        let expected = format!("frankfurt.json and {again} contain the same run");
         assert!(twice.code == 2 && twice.stderr.contains(&expected), "{twice}");
     }
     // What would be passed over in silence is refused.

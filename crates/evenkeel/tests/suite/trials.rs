@@ -123,7 +123,7 @@ fn several_arms_are_measured_in_one_session() {
     let text = String::from_utf8_lossy(&text.stdout);
     assert!(text.contains("against A") && text.contains("\nB: ") && text.contains("\nC: "), "{text}");
     let page = fs::read_to_string(scene.path("out/report.html")).unwrap();
-    assert!(page.contains("Which of them") && page.contains("Arm C: "));
+    assert!(page.contains("Best arm") && page.contains("Arm C: "));
     let report = fs::read_to_string(scene.path("out/report.json")).unwrap();
     fs::write(scene.path("other.json"), report.replace("\"start_us\": ", "\"start_us\": 1")).unwrap();
     let compared = answer_of(&scene.run("prove compare out/report.json other.json --json"));
@@ -199,7 +199,7 @@ fn a_log_shows_how_far_a_trial_is() {
     assert_eq!(
         so_far,
         [
-            "prove process.timer_slack_ns=1: the machine against itself, 0 of 4 pairs, 96 s left",
+            "prove process.timer_slack_ns=1: A/A phase, 0 of 4 pairs, 96 s left",
             "prove process.timer_slack_ns=1: 0 of 20 pairs, 80 s left",
             "prove process.timer_slack_ns=1: 4 of 20 pairs, 64 s left",
             "prove process.timer_slack_ns=1: 8 of 20 pairs, 48 s left",
@@ -238,9 +238,9 @@ fn a_killed_trial_is_reported_and_gone_on_with() {
     // Window 30 is the second of the fourteenth pair, after two of the machine against itself.
     assert_eq!((&before["ended"], &before["pairs"]), (&"cut-off".into(), &13.into()));
     let doubts = before["doubts"].as_array().unwrap();
-    assert!(doubts.iter().any(|doubt| doubt == "it was cut off after 13 of 30 pairs"), "{doubts:?}");
+    assert!(doubts.iter().any(|doubt| doubt == "killed after 13 of 30 pairs"), "{doubts:?}");
     let other = scene.run("prove resume session.jsonl --workload tick");
-    assert!(said(&other).contains("it was begun with --workload simulated --set script=script.json, and this says"));
+    assert!(said(&other).contains("it began with --workload simulated --set script=script.json, but you named"));
     assert_eq!(other.status.code(), Some(2), "{}", said(&other));
     fs::write(scene.path("go"), "").unwrap();
     let after = answer_of(&scene.run("prove resume session.jsonl --json"));
@@ -259,7 +259,7 @@ fn each_signal_ends_a_trial_in_order_and_says_what_a_second_one_does() {
         fs::write(scene.path("go"), "").unwrap();
         let Finished { code, stderr, .. } = trial.finish();
         assert_eq!(code, Some(8), "{signal}: stopped: {stderr}");
-        let says = stderr.contains("it ends after this window") && stderr.contains("`evenkeel revert --state ");
+        let says = stderr.contains("stopping after this window") && stderr.contains("`evenkeel revert --state ");
         assert_eq!(says, signal != "HUP", "{signal}: a terminal that went away reads nothing: {stderr}");
         assert_eq!((&kept(&scene)["ended"], &kept(&scene)["pairs"]), (&"stopped".into(), &14.into()), "{signal}");
     }
@@ -370,7 +370,7 @@ fn a_trial_that_waits_for_its_server_ends_at_once_and_says_why() {
     trial.signal("TERM");
     let Finished { code, stdout, stderr } = trial.finish();
     assert_eq!(code, Some(8), "stopped: {stderr}");
-    assert!(stderr.contains("it was stopped before the first one; everything is as it was"), "{stderr}");
+    assert!(stderr.contains("stopped before the first window; all settings are as before"), "{stderr}");
     assert!(stdout.contains("\"exit_code\": 8") || stdout.contains("\"exit_code\":8"), "{stdout}");
 }
 
@@ -382,30 +382,30 @@ const REFUSED: &[(&str, i32, &str)] = &[
     ("prove process.timer_slack_ns=1 process.timer_slack_ns=2", 2, "process.timer_slack_ns is set twice at server"),
     ("prove process.timer_slack_ns=1 --report /dev/null/x", 4, "write into /dev/null/x: not a directory"),
     ("prove process.timer_slack_ns=1 --smallest-effect 0", 2, "0 is not between"),
-    ("prove process.timer_slack_ns=1 --metric no_such_us", 2, "the workload gives round_trip_us_p50"),
+    ("prove process.timer_slack_ns=1 --metric no_such_us", 2, "the workload measures round_trip_us_p50"),
     ("prove process.timer_slack_ns=1 --pairs 2", 2, "2 is not in 6..=5000"),
-    ("prove process.timer_slack_ns=1 --guard no_such_us", 2, "the workload gives round_trip_us_p50"),
-    ("prove process.timer_slack_ns=1 --guard round_trip_us_p99=-3", 2, "no per cent above 0"),
-    ("prove process.timer_slack_ns=1 --settle 5d", 2, "\"d\" is no unit of time"),
+    ("prove process.timer_slack_ns=1 --guard no_such_us", 2, "the workload measures round_trip_us_p50"),
+    ("prove process.timer_slack_ns=1 --guard round_trip_us_p99=-3", 2, "not a percentage above 0"),
+    ("prove process.timer_slack_ns=1 --settle 5d", 2, "unknown unit \"d\""),
     ("prove process.timer_slack_ns=1 --set colour=red", 2, "set colour: the workload arena takes"),
-    ("prove process.timer_slack_ns=1 --workload arean", 2, "there is no such workload; there are arena"),
+    ("prove process.timer_slack_ns=1 --workload arean", 2, "unknown workload; known ones: arena"),
     ("prove --arm vm.swapiness=1 --arm vm.swappiness=1", 2, "did you mean \"vm.swappiness\""),
-    ("prove process.timer_slack_ns=1 --workload tick -- true", 2, "--workload tick names a server of evenkeel's own"),
+    ("prove process.timer_slack_ns=1 --workload tick -- true", 2, "--workload tick is a built-in server"),
     (
         "prove process.timer_slack_ns=1 --workload tick --budget 0s",
         2,
-        "within a budget of 0 s: finding the settle time, the A/A phase and the 7 pairs that a decision takes need 35 s",
+        "within 0 s: finding the settle time, the A/A phase and the 7 pairs for a decision need at least 35 s",
     ),
     (
         "prove process.timer_slack_ns=1 --workload tick --budget 10s --control-pairs 0",
         2,
-        "finding the settle time and the 7 pairs that a decision takes need 26 s",
+        "finding the settle time and the 7 pairs for a decision need at least 26 s",
     ),
-    ("prove process.timer_slack_ns=1 --workload tick --budget 34s", 2, "give at least --budget 35s"),
+    ("prove process.timer_slack_ns=1 --workload tick --budget 34s", 2, "use at least --budget 35s"),
     (
         "prove process.timer_slack_ns=1 --workload tick --budget 10s --settle 50ms",
         2,
-        "within a budget of 10 s: the A/A phase and the 7 pairs that a decision takes need 24 s",
+        "within 10 s: the A/A phase and the 7 pairs for a decision need at least 24 s",
     ),
     (
         "prove process.timer_slack_ns=1 --arm process.timer_slack_ns=1",
@@ -419,10 +419,10 @@ const REFUSED: &[(&str, i32, &str)] = &[
         "26664 windows of 4 arms: at most 20000",
     ),
     ("prove report nowhere.jsonl", 2, "read the session nowhere.jsonl"),
-    ("prove report last --state empty", 2, "none is kept in"),
-    ("prove", 2, "KNOB=VALUE is required"),
-    ("prove resum", 2, "a subcommand stands right after `prove`"),
-    ("prove process.timer_slack_ns=1 resume", 2, "a subcommand stands right after `prove`"),
+    ("prove report last --state empty", 2, "has no session"),
+    ("prove", 2, "KNOB=VALUE is missing"),
+    ("prove resum", 2, "write a subcommand directly after `prove`"),
+    ("prove process.timer_slack_ns=1 resume", 2, "write a subcommand directly after `prove`"),
 ];
 
 #[test]
@@ -442,7 +442,7 @@ fn what_can_not_be_proved_is_refused_with_its_reason() {
     }
     let output = scene.run("prove cmdline.intel_idle.max_cstate=1");
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
-    assert!(said(&output).contains("a kernel argument takes effect after a reboot"), "{}", said(&output));
+    assert!(said(&output).contains("a kernel argument takes effect only after a reboot"), "{}", said(&output));
 }
 
 /// The machine against itself takes no knob, is kept, and is told again.

@@ -52,7 +52,7 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
         ("--knobs vm.swappiness=31", "takes no option \"--knobs\""),
         ("--guard cpu_share", "takes no option \"--guard\""),
         ("--smallest-effect 7", "takes no option \"--smallest-effect\""),
-        ("--workload tick", "and this says --workload tick"),
+        ("--workload tick", "but you named --workload tick"),
     ] {
         let output = scene.command("tune resume").args(other.split(' ')).output().unwrap();
         assert!(said(&output).contains(expected), "{other}: {}", said(&output));
@@ -66,13 +66,13 @@ fn what_was_found_is_told_and_kept_where_the_goal_can_not_be_written() {
     assert_eq!(log(), measured, "nothing is measured anew");
     // One word on whether the set lasts, the one that apply holds to, and what to do.
     let [note, instead] = &answer["notes"].as_array().unwrap()[..] else { panic!("{}", answer["notes"]) };
-    assert!(note.as_str().unwrap().starts_with("process.timer_slack_ns=1 can't be made to last: "), "{note}");
-    assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses the plan as it is"), "{note}");
+    assert!(note.as_str().unwrap().starts_with("process.timer_slack_ns=1 can't persist: "), "{note}");
+    assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses this plan"), "{note}");
     assert!(instead.as_str().unwrap().contains("--out goal.json --unit YOUR.service` writes one"), "{instead}");
     assert_eq!(answer["goal_applies"], false);
     let page = scene.run("tune resume --out goal.json");
     let page = String::from_utf8_lossy(&page.stdout).into_owned();
-    assert!(page.contains("goal: goal.json, which `evenkeel apply` does not take yet:\n"), "{page}");
+    assert!(page.contains("goal file: goal.json; `evenkeel apply` does not accept it yet:\n"), "{page}");
     assert!(!page.contains("evenkeel apply goal.json"), "{page}");
     let output = scene.run("apply goal.json");
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
@@ -91,25 +91,25 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         (
             "tune --budget 5",
             2,
-            "the budget gives 14 windows of 250 ms, each after 100 ms of quiet; a search takes at least 80, which is 28 s",
+            "the budget gives 14 windows of 250 ms, each after a settle time of 100 ms; a search takes at least 80, which is 28 s",
         ),
-        ("tune --budget soon", 2, "is no unit of time: ms, s, m, h"),
+        ("tune --budget soon", 2, "unknown unit \"soon\""),
         ("tune --smallest-effect 0", 2, "0 is not between"),
-        ("tune --metric no_such_us", 2, "the workload gives"),
+        ("tune --metric no_such_us", 2, "the workload measures"),
         ("tune --guard 1", 2, "a guard at 1 times the usual"),
         ("tune --stop-at 1", 2, "a guard at 1 times the usual"),
-        ("tune --guard no_such_us", 2, "the workload gives"),
-        ("tune --guard round_trip_us_p99=-5", 2, "is no per cent above 0"),
+        ("tune --guard no_such_us", 2, "the workload measures"),
+        ("tune --guard round_trip_us_p99=-5", 2, "is not a percentage above 0"),
         ("tune --metric round_trip_us_p50 --guard round_trip_us_p50", 2, "it is what decides already"),
         ("tune --knobs workload.colour=red", 2, "unknown knob"),
         ("tune --knobs workload.tick-hz=5", 4, "set tick-hz=5: expected a whole number from 10 to 500"),
-        ("tune --knobs workload.tick-hz=50", 4, "workload.tick-hz: it is so already"),
+        ("tune --knobs workload.tick-hz=50", 4, "workload.tick-hz: it has this value already"),
         ("prove workload.tick-hz=5", 2, "set tick-hz=5: expected a whole number from 10 to 500"),
         ("prove workload.pps=100", 2, "set pps: the workload arena takes tick-hz, work-us, tail-us"),
         ("tune --out /not/here/goal.json", 2, "there is no such folder"),
-        ("tune --workload arean", 2, "there is no such workload"),
+        ("tune --workload arean", 2, "unknown workload"),
         ("tune resume", 2, "read the search's log"),
-        ("tune --knobs cmdline.mitigations=off", 4, "it takes effect after a reboot"),
+        ("tune --knobs cmdline.mitigations=off", 4, "it takes effect only after a reboot"),
         ("prove --goal /not/here/goal.json", 2, "read the goal /not/here/goal.json"),
     ];
     for (line, code, expected) in table {
@@ -117,7 +117,7 @@ fn what_can_not_be_searched_is_refused_with_its_reason() {
         assert_eq!(output.status.code(), Some(code), "{line}: {}", said(&output));
         assert!(said(&output).contains(expected), "{line}: {}", said(&output));
         // More time mends a budget that is too small, and nothing else.
-        assert_eq!(said(&output).contains("give more time by --budget"), line == "tune --budget 5", "{line}");
+        assert_eq!(said(&output).contains("increase --budget"), line == "tune --budget 5", "{line}");
     }
 }
 
@@ -151,12 +151,12 @@ fn a_command_is_not_run_because_a_log_says_so() {
     begun_with("lies", runs, "-- sleep 9");
     begun_with("state/searches/kept.jsonl", runs, runs);
     std::os::unix::fs::symlink(scene.path("foreign"), scene.path("state/searches/linked.jsonl")).unwrap();
-    let refused = "its workload is a command, which is not run because a file says so";
+    let refused = "its workload is a command, and evenkeel runs no command that only a file names";
     let named = format!(
-        "look at it, and name it yourself: evenkeel tune resume foreign --state {} -- touch started",
+        "check the command, then run: evenkeel tune resume foreign --state {} -- touch started",
         scene.path("state").display()
     );
-    let other = "it was begun with -- touch started, and this says -- sleep 9";
+    let other = "it began with -- touch started, but you named -- sleep 9";
     // What is asked, whether the command is started, and what is said where it is not.
     let table = [
         ("tune resume", "", false, "state/tune.jsonl"),
@@ -244,9 +244,9 @@ fn a_killed_search_is_put_back_by_revert_and_gone_on_with() {
     let _ = fs::remove_file(scene.path("go.waiting"));
     let refused = scene.run("tune resume");
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
-    assert!(said(&refused).contains("was interrupted and has not been put back"), "{}", said(&refused));
+    assert!(said(&refused).contains("was interrupted and is not reverted yet"), "{}", said(&refused));
     let state = scene.path("state");
-    let hint = format!("`evenkeel tune resume --state {}` then continues the search", state.display());
+    let hint = format!("`evenkeel tune resume --state {}` then continues the interrupted search", state.display());
     assert!(said(&refused).contains(&hint), "{}", said(&refused));
     let reverted = scene.run("revert");
     assert!(reverted.status.success(), "{}", said(&reverted));

@@ -119,11 +119,11 @@ fn a_setting_is_switched_by_a_new_start_where_it_must_be_and_given_back() {
     assert_eq!(workload.configure(&[("hz", Some("50")), ("work-us", Some("20"))]).unwrap(), ["50", "20"]);
     assert_ne!(workload.pids(), second);
     for (bad, value, expected) in [
-        ("hz", "5", "switch workload.hz to 5: design a trial: set hz=5: expected a whole number from 10 to 2000"),
+        ("hz", "5", "switch workload.hz to 5: set hz=5: expected a whole number from 10 to 2000"),
         (
             "colour",
             "red",
-            "switch workload.colour to red: design a trial: set colour: the workload tick takes hz, work-us",
+            "switch workload.colour to red: read the options of the workload: set colour: the workload tick takes hz, work-us",
         ),
     ] {
         let error = workload.configure(&[(bad, Some(value))]).unwrap_err().to_string();

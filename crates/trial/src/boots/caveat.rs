@@ -61,9 +61,11 @@ impl fmt::Display for BootsCaveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BootsCaveat::OfTrial(caveat) => caveat.fmt(f),
-            BootsCaveat::Missed { boot, why } => write!(f, "boot {boot} is not counted: {why}"),
-            BootsCaveat::CutOff { boot } => write!(f, "boot {boot} was cut off while it was measured"),
-            BootsCaveat::Passed { boot } => write!(f, "boot {boot} came in between, and was not measured"),
+            BootsCaveat::Missed { boot, why } => write!(f, "boot {boot} does not count: {why}"),
+            BootsCaveat::CutOff { boot } => {
+                write!(f, "the machine or evenkeel went down while boot {boot} was measured")
+            }
+            BootsCaveat::Passed { boot } => write!(f, "boot {boot} came in between and was not measured"),
             BootsCaveat::Dropped { boot, dropped, of } => {
                 write!(f, "{dropped} of {of} windows of boot {boot} were dropped: the machine was disturbed")
             }
@@ -75,16 +77,16 @@ impl fmt::Display for BootsCaveat {
                 write!(f, "the boots had different {what}: {}", seen.join(", "))
             }
             BootsCaveat::CommandLines { arm } => write!(f, "the boots of {arm:?} had different command lines"),
-            BootsCaveat::NotCompared { why } => write!(f, "the boots could not be compared: {why}"),
+            BootsCaveat::NotCompared { why } => write!(f, "failed to compare the boots: {why}"),
             BootsCaveat::Early { boots, of } => write!(
                 f,
-                "{boots} of {of} boots are compared: whoever looks before all are claims a difference of nothing more often than told"
+                "only {boots} of {of} boots are compared: a result before the last boot is wrong more often than stated"
             ),
             BootsCaveat::GuardWorse { metric, ratio } => {
-                write!(f, "{metric} is {} in every boot of B", as_change(*ratio))
+                write!(f, "the guard {metric} is {} in every boot of B", as_change(*ratio))
             }
             BootsCaveat::GuardUntold { metric, harm_ratio, why } => {
-                write!(f, "whether {metric} is {:.0} % worse could not be told: {why}", harm_ratio * 100.0)
+                write!(f, "can't check the guard {metric} (limit {:.0} % worse): {why}", harm_ratio * 100.0)
             }
         }
     }
@@ -93,10 +95,10 @@ impl fmt::Display for BootsCaveat {
 impl fmt::Display for GuardUntold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            GuardUntold::Missing { have, boots } => write!(f, "{have} of {boots} boots have its number"),
+            GuardUntold::Missing { have, boots } => write!(f, "only {have} of {boots} boots have a value"),
             GuardUntold::NoRatio => f.write_str("its medians have no ratio"),
             GuardUntold::Overlap { ratio } => {
-                write!(f, "the medians say that it is {}, but boots of A and B overlap", as_change(*ratio))
+                write!(f, "its median is {} in B, but boots of A and B overlap", as_change(*ratio))
             }
         }
     }

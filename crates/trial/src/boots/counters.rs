@@ -59,7 +59,7 @@ impl BootCounters {
             idle_polling_share: middle(|window| window.idle_polling_share),
             busy_share: middle(|window| window.busy_share),
             cpu_pressure_share: middle(|window| window.cpu_pressure_share),
-            // Part of them would tell of some CPUs what is not so of all.
+            // The counters of some CPUs alone would not hold for all.
             counters: if counters.len() > BOOT_COUNTERS_MAX { BTreeMap::new() } else { counters },
         }
     }

@@ -40,7 +40,7 @@ pub enum BootsFileError {
     },
 }
 
-/// Reads it; none if there is none. What is in it is run as root, so it has to be root's, or ours, alone.
+/// Reads it, if it exists. Root runs what it contains, so only root or this user may own it.
 ///
 /// # Errors
 /// If it can't be read, is not ours alone, or says what can't be meant.

@@ -29,7 +29,7 @@ pub trait Machine {
     /// What is seen of it now.
     ///
     /// # Errors
-    /// If it does not tell which boot it is in, or whether it may go on.
+    /// If the boot id or the license in the journal can't be read.
     fn status(&mut self) -> Result<BootStatus, BootsError>;
 
     /// Keeps the state, so that it is there after a power cut.
@@ -85,7 +85,7 @@ pub enum Ending {
 /// Goes on in this boot as far as it goes.
 ///
 /// # Errors
-/// If the host could not be put back, or nothing can be told of the machine.
+/// If the host could not be restored, or the machine can't be read.
 pub fn go_on(state: &mut BootsState, machine: &mut dyn Machine) -> Result<Ending, BootsError> {
     for _ in 0..TURNS_MAX {
         let status = machine.status()?;

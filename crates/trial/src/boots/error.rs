@@ -49,7 +49,7 @@ pub enum BootsError {
     #[error(transparent)]
     Revert(#[from] RevertError),
     /// Something of a transaction is not as before.
-    #[error("put transaction {id} back{}; `evenkeel revert` tells what is left, and tries again", in_brackets(why.as_deref()))]
+    #[error("revert transaction {id}{}; `evenkeel revert` tries again and shows what is left", in_brackets(why.as_deref()))]
     NotPutBack {
         /// The transaction.
         id: u64,
@@ -57,25 +57,25 @@ pub enum BootsError {
         why: Option<String>,
     },
     /// Somebody put the unit back.
-    #[error("it was put back by `evenkeel revert` meanwhile")]
+    #[error("`evenkeel revert` restored its settings meanwhile")]
     PutBackMeanwhile,
     /// Somebody ended it.
-    #[error("it was ended by somebody else meanwhile")]
+    #[error("another process cancelled it meanwhile")]
     EndedMeanwhile,
     /// A boot of B is without a setting.
-    #[error("{setting} is not in force in this boot")]
+    #[error("{setting} is not active in this boot of B")]
     NotInForce {
         /// The setting.
         setting: String,
     },
     /// A boot of A has a setting.
-    #[error("{setting} is in force in this boot, which was to be without")]
+    #[error("{setting} is active in this boot of A")]
     InForce {
         /// The setting.
         setting: String,
     },
     /// It has asked for more reboots than there were boots.
-    #[error("it has asked for {asked} reboots, and boots are no more than {boots}")]
+    #[error("it asked for {asked} reboots, but the machine booted only {boots} times")]
     TooManyReboots {
         /// How often it asked.
         asked: usize,
@@ -83,7 +83,7 @@ pub enum BootsError {
         boots: usize,
     },
     /// The machine does not say which boot it is in.
-    #[error("tell which boot this is")]
+    #[error("read the boot id of the kernel")]
     UnknownBoot,
     /// The state can't be kept.
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What guards say over boots. Pure: a boot gives one number a guard, and few boots tell no more than that all of B lie on the wrong side
+//! The guards of a trial over boots. Pure: a boot gives one value per guard, and few boots show no more than that all of B lie on the wrong side
 //! of all of A.
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ impl GuardOfBoots {
         Some(format!("{} is {}", self.metric.name, as_change(ratio)))
     }
 
-    /// What a sceptic should know of it: of so many boots in all, and beside a verdict of better or another.
+    /// The caveat of this guard, if any, for a number of boots and a verdict.
     pub(super) fn caveat(&self, is_better: bool, boots: usize) -> Option<BootsCaveat> {
         let metric = self.metric.name.to_string();
         if !is_better {

@@ -94,7 +94,7 @@ mod tests {
         // Somebody ends it while it waits.
         let (tried, waited, done) = told(&[Try::Busy], |waited| waited > seconds(2));
         assert!((tried, waited) == (2, seconds(3)) && done.is_err_and(|error| error.is_held()));
-        // And it does not wait for ever, nor ask all the time; who holds it is told.
+        // It waits a limited time, asks rarely, and reports who holds the lock.
         let (tried, waited, done) = told(&[Try::Busy], never);
         assert!((10..=30).contains(&tried) && waited >= LIMIT && waited < LIMIT + PAUSE_MAX, "{tried} {waited:?}");
         assert!(done.is_err_and(|error| error.to_string().contains("process 7, journal in /x")));

@@ -71,7 +71,7 @@ pub struct BootsDesign {
 }
 
 impl BootsDesign {
-    /// A metric to plan with before a workload has told its own.
+    /// A metric for planning before the workload runs.
     pub fn default_metric() -> Metric {
         Metric::us("due_to_done_us_p99", "from due to done, p99")
     }
@@ -113,7 +113,7 @@ fn is_line(text: &str, bytes_max: usize) -> bool {
     text.len() <= bytes_max && !text.chars().any(char::is_control)
 }
 
-/// What the machine was in one boot, as far as it tells.
+/// The machine in one boot, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootWords {
     /// The kernel's release.
@@ -338,7 +338,7 @@ impl BootsState {
     }
 }
 
-/// Reads what [`BootsState::text`] wrote. Total: whatever the bytes are, a state that can be meant, or why it is none.
+/// Reads the text of [`BootsState::text`]. Total: any bytes give a valid state or an error.
 ///
 /// # Errors
 /// What is wrong with it, in words.

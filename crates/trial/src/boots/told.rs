@@ -69,7 +69,7 @@ pub struct BootsReport {
     /// How it ended; none while it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<BootsEnded>,
-    /// Whether everything is put back, where it has ended and the journal was asked: its end is told before that is done.
+    /// Whether all settings are restored; only known if the trial has ended and the journal was read. The report comes before that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_put_back: Option<bool>,
 }

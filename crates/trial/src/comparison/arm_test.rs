@@ -5,7 +5,7 @@ use evenkeel_stats::{Pair, Verdict};
 use super::{GuardNumbers, GuardSet, Judge};
 use crate::error::TrialError;
 
-/// An arm that is decided for the better goes on for a guard that looks harmed until it has so many times the pairs.
+/// A decided arm continues up to this multiple of its pairs while a guard looks worse.
 const GUARD_PATIENCE: usize = 2;
 
 /// The comparisons of one arm.

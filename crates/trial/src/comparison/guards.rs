@@ -21,7 +21,7 @@ pub(crate) fn guard_numbers(guards: &[Guard], sample: &Sample) -> GuardNumbers {
 pub(crate) struct GuardSet(Vec<(Guard, Judge)>);
 
 impl GuardSet {
-    /// The guards of one of so many comparisons. All together err as often as the verdict does.
+    /// The guards of one of several comparisons. All together have the error rate of the verdict.
     ///
     /// # Errors
     /// If they can't be judged by.
@@ -48,7 +48,7 @@ impl GuardSet {
     pub(crate) fn add(&mut self, [a, b]: [&GuardNumbers; 2]) {
         for ((_, judge), (a, b)) in self.0.iter_mut().zip(a.iter().zip(b)) {
             if let Some((a, b)) = a.zip(*b) {
-                // A number without a ratio is none of a guard's.
+                // A value without a ratio does not count for a guard.
                 let _ = judge.add(Pair { a, b });
             }
         }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use evenkeel_hostfs::Root;
 
 const CPUS: &str = "/sys/devices/system/cpu";
-/// Names the driver; `none` where there is none, and no state that a knob could act on.
+/// Names the driver; `none` without one, and then no knob has a state to act on.
 const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
-/// The name under which a window tells how many idle states there are to choose from.
+/// The name of the number of idle states in a window.
 pub(crate) const IDLE_STATES: &str = "idle_states";
 
 /// How CPUs idled since boot, all of them together.
@@ -18,7 +18,7 @@ pub(crate) struct IdleEntries {
     entries: BTreeMap<u64, u64>,
     /// The time in the states that poll, in microseconds.
     polled_us: Option<u64>,
-    /// The CPUs that tell.
+    /// The CPUs with idle statistics.
     cpus: usize,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Idled {
 }
 
 impl IdleEntries {
-    /// `None` where the kernel does not tell. Without a driver nothing is ever entered, which is told.
+    /// `None` if the kernel does not report it. Without a driver, no state is ever entered, and that is a known 0.
     pub(crate) fn read(root: &Root) -> Option<IdleEntries> {
         let number = |path: String| root.text(&path).ok()?.trim().parse::<u64>().ok();
         let mut idle = IdleEntries::default();

@@ -87,7 +87,7 @@ impl Wanted {
         self.kinds.contains(&kind)
     }
 
-    /// What they read now; what the kernel does not tell is absent.
+    /// Their current values; a value that the kernel does not report is absent.
     pub(crate) fn read(&self, root: &Root) -> BTreeMap<String, Value> {
         let mut values = BTreeMap::new();
         for kind in &self.kinds {

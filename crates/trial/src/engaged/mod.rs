@@ -1,4 +1,4 @@
-//! Whether a knob was at work at all. With a neighbour keeping the CPUs awake every idle knob measures exactly nothing, and
+//! Whether a knob was engaged. If a neighbour keeps the CPUs awake, every idle knob shows exactly no effect, and
 //! "no effect" would be a false answer: the true one is "not engaged".
 
 mod observed;
@@ -20,7 +20,7 @@ use observed::median_of;
 const ENTRIES_A_SECOND_MIN: f64 = 100.0;
 /// A machine busier than this is idle only by accident.
 const BUSY_SHARE_MAX: f64 = 0.9;
-/// The reading that tells how busy it was.
+/// The reading of how busy the CPUs were.
 const BUSY_SHARE: &str = "busy_share";
 /// The mean exit latency of the states that were entered must differ between the arms by this share at least.
 const EXIT_LATENCY_RATIO_MIN: f64 = 0.05;
@@ -29,14 +29,14 @@ const WAITING_SHARE_MIN: f64 = 0.001;
 /// Frequencies, and shares of interrupts, nearer than this are the same.
 const DIFFERENCE_MIN: f64 = 0.01;
 
-/// What shows whether a knob was at work.
+/// The counters that show whether a knob was engaged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mechanism {
     /// The knob.
     pub knob: String,
     /// What was counted, by the median of each arm's windows.
     pub readings: Vec<Reading>,
-    /// Whether it was at work.
+    /// Whether it was engaged.
     pub engaged: Engaged,
 }
 
@@ -53,7 +53,7 @@ pub struct Reading {
     pub b: Option<f64>,
 }
 
-/// Whether a knob was at work.
+/// Whether a knob was engaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engaged {
@@ -64,7 +64,7 @@ pub enum Engaged {
         /// Why not.
         why: String,
     },
-    /// There is no counter for it, or the kernel does not tell.
+    /// It has no counter, or the kernel does not report it.
     Unknown,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn none_engaged(mechanism: &[Mechanism]) -> bool {
     !mechanism.is_empty() && mechanism.iter().all(|knob| matches!(knob.engaged, Engaged::No { .. }))
 }
 
-/// What a sceptic should know of knobs that were not at work, or hardly, beside this verdict.
+/// Caveats about knobs that were not engaged, or hardly, for this verdict.
 pub(crate) fn caveats(mechanism: &[Mechanism], verdict: Outcome) -> Vec<Caveat> {
     let caveat = |seen: &Mechanism| {
         let knob = (mechanism.len() > 1).then(|| seen.knob.clone());

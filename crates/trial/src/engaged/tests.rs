@@ -72,7 +72,7 @@ fn an_idle_knob_that_was_not_at_work_is_told_from_one_that_was() {
         let seen = mechanisms(&record("haltpoll.guest_halt_poll_ns", NetworkPath::Loopback, a, b));
         caveats(&seen, Outcome::NotEngaged).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let busy = "the knob acts where CPUs idle, and they were 96 % busy: with less to do it may do more";
+    let busy = "the knob acts on idle CPUs, and the CPUs were 96 % busy: under less load its effect may be larger";
     assert_eq!(doubts_of(idle(0.96, 1376.0, 1.0), idle(0.975, 3136.0, 0.018)), [busy]);
     assert_eq!(doubts_of(idle(0.1, 9000.0, 1.0), idle(0.95, 12000.0, 0.2)), [""; 0]);
     let mut nothing =

@@ -19,16 +19,16 @@ use crate::rules::DropReason;
 use crate::session::{ArmState, Dropped, Ended, MultiArmTest, Record, Stretch, Window, blocks};
 use crate::titles::Titles;
 
-/// What is said of each arm beside A, and of them all.
+/// The reports of all arms against A, and the choice among them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answers {
-    /// Each arm beside A against A, in their order.
+    /// Each arm against A, in order.
     pub reports: Vec<Report>,
     /// Which of several.
     pub choice: Option<Choice>,
 }
 
-/// What is told as a cost: its name, what it is, and where a window has it.
+/// A cost: its name, its title, and where a window has it.
 type Price = (&'static str, &'static str, fn(&Window) -> Option<f64>);
 
 const PRICES: [Price; 6] = [
@@ -56,10 +56,10 @@ impl Lost {
 }
 
 impl Record {
-    /// Judges what was seen of two arms; of several, what was seen of the first beside A.
+    /// Judges two arms; with several arms, A and the first other arm.
     ///
     /// # Errors
-    /// If a window's number is none that can be compared (zero, negative or not finite).
+    /// If the value of a window can't be compared (zero, negative or not finite).
     pub fn report(self, design: &Design, titles: Titles) -> Result<Report, TrialError> {
         let mut answers = self.answers(design, titles)?;
         match answers.reports.is_empty() {
@@ -68,7 +68,7 @@ impl Record {
         }
     }
 
-    /// Judges what was seen of each arm beside A, and which of several is best.
+    /// Judges each arm against A, and chooses the best of several.
     ///
     /// # Errors
     /// As [`Record::report`].
@@ -89,7 +89,7 @@ impl Record {
         Ok(Answers { reports, choice })
     }
 
-    /// What was seen of one arm beside A, as if the others had not been there. It is called B here, as where there is but one.
+    /// The record of one arm and A without the other arms. The arm is called B here, as in a trial of two arms.
     fn beside_a(&self, test: &MultiArmTest, state: &ArmState, titles: &Titles) -> Record {
         let is_in = |arm: ArmName| arm == ArmName::A || arm == state.name;
         let named = |arm: ArmName| if arm == state.name { ArmName::B } else { arm };
@@ -213,7 +213,7 @@ impl Record {
 }
 
 impl Report {
-    /// Gives the arm beside A its own name, of several.
+    /// Gives the arm its own name again, if there are several.
     fn name(&mut self, arm: ArmName) {
         let own = |name: &mut ArmName| {
             if *name == ArmName::B {

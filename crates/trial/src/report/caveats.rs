@@ -24,7 +24,7 @@ const OTHERS_SHARE_DOUBTFUL: f64 = 0.5;
 const PRESSURE_SHARE_DOUBTFUL: f64 = 0.25;
 /// A CPU is full within this share of it.
 const FULL_SHARE: f64 = 0.05;
-/// Noise of a single pair is wide from so many times the effect that matters on.
+/// The noise of a single pair is wide from this multiple of the smallest effect that matters.
 const NOISE_TIMES_DOUBTFUL: f64 = 3.0;
 /// A median absolute deviation as the standard deviation of what is normal otherwise.
 const MAD_TO_SD: f64 = 1.4826;
@@ -131,7 +131,7 @@ fn of_effect(report: &Report, caveats: &mut Vec<Caveat>) {
     }
 }
 
-/// The other trials beside each window that was measured; beside the dropped ones too, which another trial may have spoiled.
+/// The other trials during each window, including the dropped windows, which another trial may have disturbed.
 fn others(report: &Report) -> impl Iterator<Item = &[String]> {
     let control = report.control_stretch.iter().flat_map(|control| &control.windows);
     let counted = report.windows.iter().chain(control).map(|window| &window.conditions.beside[..]);

@@ -24,11 +24,11 @@ pub struct Choice {
     pub alike: Vec<ArmName>,
     /// The arm to take: of those that are alike the nearest to the machine as it was; A where none is better.
     pub advised: ArmName,
-    /// The arms beside A with each other.
+    /// The arms other than A, compared with each other.
     pub between: Vec<Between>,
 }
 
-/// Two arms beside A, by the blocks that have both.
+/// Two arms other than A, compared in the blocks that have both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Between {
     /// The arm.
@@ -57,7 +57,7 @@ impl Choice {
         let better: Vec<ArmName> = better.into_iter().map(|(name, _)| name).collect();
         let unbeaten = |arm: &&ArmName| !better.iter().any(|by| test.is_beaten(**arm, *by));
         let mut alike: Vec<ArmName> = better.iter().filter(unbeaten).copied().collect();
-        // Each beaten by another: the comparisons contradict each other, and none of them is told from the rest.
+        // Every arm is beaten by another one: the comparisons contradict each other, so no arm is the best.
         if alike.is_empty() {
             alike.clone_from(&better);
         }

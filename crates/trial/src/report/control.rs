@@ -48,7 +48,7 @@ impl ControlReport {
             return Ok(None);
         }
         let mut judge = Judge::of_metric(design, 1)?;
-        // A session that was kept before such numbers ended a trial may have some: what else it has is told all the same.
+        // A session of an older version may have such values; the rest of it is still reported.
         let mut pairs = pairs_of(windows, |window| Some(window.value));
         pairs.retain(|pair| judge.add(*pair).is_ok());
         let seen = judge.look();

@@ -46,7 +46,7 @@ pub struct Report {
     /// The numbers that may not get worse.
     #[serde(default)]
     pub guards: Vec<GuardReport>,
-    /// What B costs, beside what it gains.
+    /// The costs of B.
     #[serde(default)]
     pub costs: Vec<Cost>,
     /// Whether each knob was at work, and what shows it.

@@ -101,10 +101,10 @@ pub struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcrossCaveat {
     /// Their workloads differ.
-    #[error("the workloads are not the same: the effect may differ because of them, not of the machines")]
+    #[error("the workloads differ, which may cause the difference between the machines")]
     Workloads,
     /// What counts as an effect differs.
-    #[error("the smallest effect that matters was not the same in all of them")]
+    #[error("the reports used different values for the smallest effect that matters")]
     SmallestEffects,
 }
 
@@ -132,7 +132,7 @@ pub struct Cell {
     pub vetoed_by: Option<String>,
     /// Pairs that count.
     pub pairs: usize,
-    /// How many doubts its report has.
+    /// The number of caveats in its report.
     pub doubts: usize,
     /// The workload, in words.
     pub workload: String,
@@ -243,7 +243,7 @@ fn agreement(group: &[(usize, &TrialEntry)]) -> Agreement {
     }
 }
 
-/// A trial's interval with its share of the error among so many, and that share; from its windows, else as it was reported.
+/// The interval of a trial with its share of the error, and that share; computed from its windows, else as reported.
 fn interval(trial: &TrialEntry, among: usize) -> Option<((f64, f64), f64)> {
     let effect = trial.report.effect?;
     let share = (1.0 - effect.confidence) / among.max(1) as f64;

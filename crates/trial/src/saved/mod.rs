@@ -34,10 +34,10 @@ pub enum SavedError {
     #[error("it can't be read as a report: {0}")]
     Shape(String),
     /// Written by a later version.
-    #[error("it has format {0}, and this version reads 1 to {FORMAT_MAX}: a later evenkeel wrote it")]
+    #[error("it has format {0}, but this version reads 1 to {FORMAT_MAX}: a newer evenkeel wrote it")]
     Format(u64),
     /// JSON, but of something else.
-    #[error("it has neither trials nor a verdict: it is no report of `evenkeel prove` or `evenkeel demo`")]
+    #[error("it has no trials and no verdict, so it is not a report of `evenkeel prove` or `evenkeel demo`")]
     Other,
     /// A value that no run can have.
     #[error("{at}: {why}")]
@@ -70,7 +70,7 @@ pub struct RunReport<F = Value, A = AdviceLine> {
     /// What would suit the machine.
     #[serde(default = "Vec::new")]
     pub advice: Vec<A>,
-    /// The trials, in the order in which they were run; of a session of several arms each beside A.
+    /// The trials in the order of the runs; with several arms, each arm against A.
     #[serde(default)]
     pub trials: Vec<TrialEntry>,
     /// Which of several arms, of a session that had them: the trials are then its arms.

@@ -1,4 +1,4 @@
-//! What a window has beside the number that decides, as numbers by name, so that pages show all of it without a line of code for each.
+//! The other metrics of a window by name, so that pages show all of them without code for each.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What else changed with a set: of everything that the windows of the proof measured beside what decides.
+//! What else changed with a set: the other metrics in the windows of the proof.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -43,7 +43,7 @@ pub struct Answer {
     pub guards: Vec<GuardAnswer>,
     /// Of everything else that was measured meanwhile, the ratio of the medians with the set and without: what it costs.
     pub along: BTreeMap<String, f64>,
-    /// Those of them that pairs of these windows tell from no change, each by itself.
+    /// Those whose change the pairs of these windows show, each by itself.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub along_shown: BTreeSet<String>,
     /// Every knob, in the order in which they were given.
@@ -280,7 +280,7 @@ impl Answer {
         }
     }
 
-    /// Notes what is to be proved.
+    /// Records the set to prove.
     pub(super) fn choose(&mut self, design: &SearchDesign, set: &Set) {
         let chosen = |knob: &usize| Chosen {
             settings: design.candidates[*knob].at(set.arm.level(*knob)),

@@ -41,7 +41,7 @@ pub struct Offer {
     pub left_out: Vec<LeftOut>,
 }
 
-/// What can be tried on the machine that `facts` tell of and `root` reads.
+/// The candidates for the machine of `facts` and `root`.
 pub fn offer(root: &Root, facts: &Facts, context: &AdviceContext, wanted: &Wanted) -> Offer {
     let advice = advise(facts, context);
     let mut advised: BTreeMap<&str, Vec<Setting>> = BTreeMap::new();

@@ -28,12 +28,12 @@ pub enum SearchCaveat {
     /// A counter stood still, and the knob made a difference all the same.
     NotEngaged { knob: String, why: String },
     /// As a goal file has it.
-    Told(String),
+    Stored(String),
 }
 
 impl From<String> for SearchCaveat {
-    fn from(told: String) -> SearchCaveat {
-        SearchCaveat::Told(told)
+    fn from(sentence: String) -> SearchCaveat {
+        SearchCaveat::Stored(sentence)
     }
 }
 
@@ -45,9 +45,9 @@ impl fmt::Display for SearchCaveat {
             SearchCaveat::Died { times, why } => {
                 let times = match times {
                     1 => "once".to_owned(),
-                    times => format!("{times} times, the last time so"),
+                    times => format!("{times} times"),
                 };
-                write!(f, "the server ended or hung {times}, and was started anew: {why}")
+                write!(f, "the server exited or hung {times}, and evenkeel restarted it; the last error: {why}")
             }
             SearchCaveat::Dropped { dropped, of, reasons, changed } => {
                 let whys: Vec<String> = reasons.iter().map(|(kind, count)| format!("{kind} in {count}")).collect();
@@ -55,16 +55,15 @@ impl fmt::Display for SearchCaveat {
                 match changed {
                     Some(what) => write!(
                         f,
-                        "; what was changed first is {what}: an agent that keeps settings would undo it for good too"
+                        "; another program changed a setting (first: {what}), and would also undo it after the search"
                     ),
                     None => Ok(()),
                 }
             }
-            SearchCaveat::NotEngaged { knob, why } => write!(
-                f,
-                "{knob} was not at work by its counter: {why}; the difference that was seen stands all the same"
-            ),
-            SearchCaveat::Told(told) => f.write_str(told),
+            SearchCaveat::NotEngaged { knob, why } => {
+                write!(f, "the counter of {knob} shows that it was not engaged ({why}); the measured difference stands")
+            }
+            SearchCaveat::Stored(sentence) => f.write_str(sentence),
         }
     }
 }

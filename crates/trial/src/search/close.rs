@@ -41,7 +41,7 @@ impl Answer {
     }
 
     /// What is said of a knob whose counter stood still although it moved the metric in the screening: where the difference came again it
-    /// stands, with a doubt; where it did not, its absence has another explanation than that the knob does nothing.
+    /// stands, with a caveat. A missing difference then has another explanation than that the knob does nothing.
     fn doubt_idle(&mut self, smallest_effect_ratio: f64) {
         for knob in &mut self.knobs {
             let Some(Mechanism { engaged: Engaged::No { why }, .. }) = &knob.at_work else { continue };

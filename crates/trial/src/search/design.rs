@@ -88,7 +88,7 @@ pub struct SearchDesign {
     pub network: NetworkPath,
     /// How long one window measures, in milliseconds.
     pub window_ms: u64,
-    /// How long the machine is left alone after a switch, in milliseconds; where `settles` tells of each way, the longest of them.
+    /// The settle time after a switch, in milliseconds; the longest of `settles`, if it has any.
     pub settle_ms: u64,
     /// How long after each way of switching, and how that was found; empty where it was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -154,8 +154,10 @@ impl SearchDesign {
     fn too_short(&self) -> String {
         let (given, quiet) = (self.windows(), self.settle_ms);
         let plural = if given == 1 { "" } else { "s" };
-        let gives =
-            format!("the budget gives {given} window{plural} of {} ms, each after {quiet} ms of quiet", self.window_ms);
+        let gives = format!(
+            "the budget gives {given} window{plural} of {} ms, each after a settle time of {quiet} ms",
+            self.window_ms
+        );
         let least_ms = WINDOWS_MIN as u64 * (self.window_ms + quiet);
         match self.budget.time_ms {
             Some(_) => {

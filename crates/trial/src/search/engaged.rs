@@ -31,7 +31,7 @@ pub(super) fn take_out_idle(
     }
 }
 
-/// What the windows so far show of a knob; nothing where it has no counter, or too few windows tell.
+/// Whether the windows so far show that a knob was engaged; `None` without a counter or with too few windows.
 pub(super) fn of(runner: &SearchRunner<'_>, knob: usize) -> Option<Mechanism> {
     let name = name_of(runner, knob)?;
     let counter = counter_of(name)?;

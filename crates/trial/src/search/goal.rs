@@ -83,7 +83,7 @@ pub struct WorkloadSpec {
     pub arguments: String,
 }
 
-/// What the machine was, as far as it can be told.
+/// The machine, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostWords {
     /// The kernel's release.
@@ -141,7 +141,7 @@ impl GoalFile {
     /// Reads a goal file's text.
     ///
     /// # Errors
-    /// If it is none, or of a format that this program does not know.
+    /// If it is not a goal file, or has an unknown format.
     pub fn parse(text: &str) -> Result<GoalFile, GoalError> {
         if text.len() > MAX_PLAN_BYTES {
             return Err(GoalError::Text(format!("it has more than {MAX_PLAN_BYTES} bytes")));
@@ -257,7 +257,7 @@ impl WorkloadSpec {
     /// The options to start it with again; what a file can't tell is given.
     ///
     /// # Errors
-    /// If its placement is none.
+    /// If its placement is invalid.
     pub fn options(&self, programs: &Path, seed: u64) -> Result<Options, GoalError> {
         let placement = match self.placement.as_str() {
             "apart" => Placement::Apart,
@@ -280,7 +280,7 @@ impl WorkloadSpec {
 }
 
 impl HostWords {
-    /// What the facts tell.
+    /// The machine of these facts.
     pub fn of(facts: &Facts) -> HostWords {
         fn word<T: Serialize>(fact: &Fact<T>) -> Option<String> {
             match serde_json::to_value(fact.known()?).ok()? {

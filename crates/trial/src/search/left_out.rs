@@ -15,31 +15,31 @@ pub struct LeftOut {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeftOutReason {
     /// The user is not root.
-    #[error("it is the whole host's, and takes root")]
+    #[error("you need root for this setting of the whole host")]
     NeedsRoot,
     /// So many other candidates rank before it.
-    #[error("{candidates} others go first")]
+    #[error("{candidates} other knobs rank higher")]
     TooMany {
         /// How many are tried.
         candidates: usize,
     },
     /// Its value is in force.
-    #[error("it is so already")]
+    #[error("it has this value already")]
     AlreadyInForce,
     /// Neither the advice nor the list of values that are worth a trial has one.
-    #[error("no value is advised for it here: name one")]
+    #[error("evenkeel advises no value for it here: name one")]
     NoValue,
     /// It could interrupt the connection of whoever types.
-    #[error("it is a network device's, and a change may cut the line: only when asked for")]
+    #[error("a change of a network device can cut your connection; add --network-devices to try it")]
     NetworkDevice,
     /// It acts on interfaces that come up later.
-    #[error("it takes effect on interfaces that are brought up afterwards")]
+    #[error("it takes effect only on interfaces that come up later")]
     NewInterfaces,
     /// It acts after a reboot.
-    #[error("it takes effect after a reboot")]
+    #[error("it takes effect only after a reboot")]
     NeedsReboot,
     /// evenkeel can't set it.
-    #[error("it is done by hand: {todo}")]
+    #[error("you have to do it by hand: {todo}")]
     ByHand {
         /// What to do.
         todo: String,

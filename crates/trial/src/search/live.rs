@@ -101,7 +101,7 @@ impl Live<'_, '_> {
             given: sample.keys().cloned().collect::<Vec<_>>().join(", "),
         })?;
         if !has_a_ratio(value) && value != 0.0 {
-            let why = format!("{name} was {value}, which is no number to compare");
+            let why = format!("{name} was {value}, which can't be compared");
             return Err(WorkloadError::Program { program: self.workload.describe(), why }.into());
         }
         let sample = sample.into_iter().filter(|(_, number)| number.is_finite()).collect();

@@ -80,7 +80,7 @@ impl Log {
     /// One that was begun before, to go on with. A last line that was cut off by a kill is taken away.
     ///
     /// # Errors
-    /// If it can't be read, or is none.
+    /// If it can't be read or is invalid.
     pub fn open(path: &Path) -> Result<(Header, Log), LogFileError> {
         let failed = |error: std::io::Error| LogFileError::io(READ, path, error);
         // First, for what can't be gone on with is not read either: a pipe, say.

@@ -5,7 +5,7 @@
 //! | [`Stage::Screen`] | which of all the knobs move the metric? | every window has half of them on: [`evenkeel_stats::designs`] |
 //! | [`Stage::Ladder`] | is half or double of the value better still? | a few values side by side, step by step |
 //! | [`Stage::Pairs`] | do those that moved help or hinder each other? | every combination of them |
-//! | [`Stage::Trim`] | which of them can go? | the set beside the set without each, until it is decided |
+//! | [`Stage::Trim`] | which of them can go? | the set against the set without each, until it is decided |
 //! | [`Stage::Confirm`] | does what is left help at all? | fresh pairs against the machine as it was |
 //!
 //! The first three choose and prove nothing: what looked best among many did so partly by luck. Only the last two decide, on
@@ -89,7 +89,7 @@ pub fn is_over(design: &SearchDesign, log: &mut Log) -> bool {
     let (mut nobody, windows) = (Nobody { was_asked: false }, log.entries().len());
     let tools = Tools { subject: &mut nobody, log, stop: &|| false, on_progress: &mut |_| {} };
     let is_told = search(design, tools).is_ok_and(|answer| match answer.ended {
-        // Of a log that can't be told to its end somebody may still make something.
+        // A log that can't be read to its end may still be useful.
         SearchEnded::Failed { .. } => answer.windows.values().sum::<usize>() == windows,
         _ => true,
     });

@@ -22,7 +22,7 @@ const DRAWS: std::ops::RangeInclusive<usize> = 2..=40;
 const DEGREES_MIN: usize = 12;
 /// The error is small enough at this share of the smallest effect that matters.
 const ERROR_SHARE: f64 = 0.3;
-/// What two knobs do together counts if it is so many errors large.
+/// An interaction of two knobs counts from this many standard errors.
 const ERRORS: f64 = 2.5;
 
 /// Chooses the best combination of the set; where the budget does not allow it, the whole set goes on.

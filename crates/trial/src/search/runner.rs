@@ -230,7 +230,7 @@ impl<'a> SearchRunner<'a> {
     }
 
     /// Whether a window in which the server ended or was given no CPU is asked for once more before its arm is blamed. A log from before
-    /// that was so goes on with another arm, and is told as it was decided.
+    /// that was so continues with another arm, and is reported as decided.
     fn may_be_accident(&self, arm: &Arm, seen: &WindowResult) -> bool {
         let may_be = match seen {
             WindowResult::Died { .. } => !self.believes_one_death || arm.is_as_it_was(),
@@ -271,7 +271,7 @@ impl<'a> SearchRunner<'a> {
         self.log.entries().get(..self.used).unwrap_or_default()
     }
 
-    /// Everything that was measured in the windows of two arms, for what a set costs beside what it gains.
+    /// All metrics in the windows of two arms, to show the costs of a set.
     pub(super) fn samples(&self, stage_windows: std::ops::Range<usize>, arm: &Arm) -> Vec<Sample> {
         let entries = self.log.entries().get(stage_windows).unwrap_or_default();
         let of_arm = entries.iter().filter(|entry| entry.arm == *arm);

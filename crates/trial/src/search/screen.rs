@@ -138,13 +138,13 @@ fn stands_out(runner: &SearchRunner<'_>, answer: &Answer, fit: &Fit, seen: &Rows
     (0..knobs).any(helps) || !partners(runner, fit, seen, knobs).is_empty()
 }
 
-/// Windows that a budget must have for the screening of so many knobs, the rest of the search counted.
+/// The minimum windows of a budget to screen this number of knobs and to finish the search.
 pub fn windows_to_screen(knobs: usize) -> usize {
     let screened = screened_in(knobs).unwrap_or(0);
     ((BASELINE_WINDOWS + screened) as f64 / SHARE).ceil() as usize
 }
 
-/// The windows of the least screening of so many knobs.
+/// The windows of the smallest screening for this number of knobs.
 fn screened_in(knobs: usize) -> Result<usize, evenkeel_stats::designs::DesignError> {
     let rows = screening(knobs)?.rows().len();
     Ok(2 * rows * (knobs + DEGREES_MIN).div_ceil(rows).max(DRAWS_MIN))

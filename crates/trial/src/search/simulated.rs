@@ -17,7 +17,7 @@ use crate::error::TrialError;
 /// What is measured.
 pub const METRIC: Metric = Metric::new("lateness_us_p50", "median lateness", "us", Direction::Lower);
 
-/// Its tail, which is measured beside it.
+/// Its tail, which is measured too.
 pub const TAIL: Metric = Metric::us("lateness_us_p99", "99th percentile of lateness");
 
 /// What the knobs do, on the logarithm of the metric: below 0 is better.
@@ -39,7 +39,7 @@ pub struct Truth {
     pub tails: Vec<(usize, f64)>,
     /// Knobs that go by the name of a real one, as `KNOB=VALUE`, so that their counters are known.
     pub named: Vec<(usize, &'static str)>,
-    /// Counters that are told, each with how much passes in a window while this knob is on, and while it is not.
+    /// Counters, each with its growth in a window while this knob is on, and while it is off.
     pub counters: Vec<(&'static str, usize, [f64; 2])>,
     /// Standard deviation of a window's noise within a few windows, roughly; 0.04 is that of a median round trip of a second.
     pub noise: f64,
@@ -137,7 +137,7 @@ impl Simulated {
 /// certainty as a search's, all knobs taken together, until it is decided. Returns those that help, and the windows that took.
 ///
 /// # Errors
-/// If the design's options are none.
+/// If the options of the design are invalid.
 pub fn one_at_a_time(
     design: &SearchDesign,
     server: &mut Simulated,

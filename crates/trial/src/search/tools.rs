@@ -1,4 +1,4 @@
-//! What a search is given beside its design, and what it tells meanwhile.
+//! What a search needs besides its design, and its progress.
 
 use evenkeel_workload::Clock;
 use serde::{Deserialize, Serialize};
@@ -57,13 +57,13 @@ pub struct SearchProgress {
     pub stage: Stage,
     /// Windows so far.
     pub windows: usize,
-    /// Windows that the budget allows, as far as can be told.
+    /// The estimated number of windows in the budget.
     pub of: usize,
     /// What is known so far, in a few words.
     pub known: String,
 }
 
-/// What a search is given beside its design.
+/// What a search needs besides its design.
 pub struct Tools<'a> {
     /// What is searched on.
     pub subject: &'a mut dyn Subject,

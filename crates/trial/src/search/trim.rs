@@ -1,4 +1,4 @@
-//! Which knobs of the set can go: the set is measured beside the set without each of its knobs, until it is decided of each
+//! Which knobs the set can do without: evenkeel compares the set with the set without each knob, until it is decided of each
 //! whether it is needed. A setting without benefit is one to leave out.
 
 use evenkeel_stats::{Pair, Sequential, Verdict as Judged};
@@ -28,7 +28,7 @@ struct Question {
 pub(super) fn trim(runner: &mut SearchRunner<'_>, answer: &mut Answer, set: &mut Set) -> Result<(), Halt> {
     runner.stage = Stage::Trim;
     set.members.retain(|knob| runner.is_in(*knob));
-    // One knob alone is beside the machine as it was in the last stage.
+    // The last stage compares a single knob with the baseline.
     let claims = set.members.len();
     let mut needed: Vec<usize> = Vec::new();
     while set.members.len() > 1 {

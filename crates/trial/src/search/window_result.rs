@@ -25,7 +25,7 @@ pub enum WindowResult {
     Dropped {
         /// Which, in words.
         why: String,
-        /// Other trials that ran beside it, in words.
+        /// Other trials that ran at the same time, in words.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         beside: Vec<String>,
         /// Which; missing in a log from before it was kept.
@@ -47,7 +47,7 @@ pub enum WindowResult {
 }
 
 impl WindowResult {
-    /// The other trials that ran beside the window, as far as it was watched.
+    /// The other trials that ran during the window.
     pub(super) fn beside(&self) -> &[String] {
         match self {
             WindowResult::Measured { conditions, .. } => {

@@ -20,7 +20,7 @@ pub struct Detectable {
 }
 
 impl Detectable {
-    /// Of so many pairs of a trial with so many arms, by the windows of its A/A phase; nothing where these say nothing.
+    /// For a number of pairs and arms, from the windows of the A/A phase; `None` if they can't show it.
     pub(crate) fn of(design: &Design, control: &[Window], arms: usize, pairs: usize) -> Option<Detectable> {
         let judge = Judge::of_metric(design, arms.saturating_sub(1)).ok()?;
         if !judge.is_sequential() || pairs == 0 {

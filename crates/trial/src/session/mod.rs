@@ -62,7 +62,7 @@ pub struct Progress {
     pub elapsed: Duration,
     /// The time that all missing pairs would take at the pace so far: a sequential trial may end sooner.
     pub left: Duration,
-    /// What is known of each arm beside A.
+    /// The result so far of each arm against A.
     pub arms: Vec<ArmSoFar>,
     /// What the pairs that fit will be able to see; known from the first pair on, where there was an A/A phase.
     pub detectable: Option<Detectable>,
@@ -77,7 +77,7 @@ pub struct ArmSoFar {
     pub pairs: usize,
     /// The ratio to A.
     pub effect: Option<Effect>,
-    /// What would be said if it ended now; guards and mechanism aside.
+    /// The verdict if the trial ended now, without guards and mechanism.
     pub verdict: Outcome,
     /// Why it has no further windows.
     pub left: Option<Left>,

@@ -23,7 +23,7 @@ pub(crate) struct MultiArmTest {
     peers: Vec<ArmPair>,
 }
 
-/// An arm beside A.
+/// An arm other than A.
 pub(crate) struct ArmState {
     pub(crate) name: ArmName,
     /// Its comparisons with A.
@@ -32,7 +32,7 @@ pub(crate) struct ArmState {
     pub(crate) left: Option<Left>,
 }
 
-/// Two arms beside A, compared with each other in the blocks that have both.
+/// Two arms other than A, compared with each other in the blocks that have both.
 pub(crate) struct ArmPair {
     pub(crate) one: ArmName,
     pub(crate) other: ArmName,
@@ -72,7 +72,7 @@ pub enum LeftWhy {
 }
 
 impl MultiArmTest {
-    /// The comparisons of so many arms, before their first block.
+    /// The comparisons of these arms, before the first block.
     ///
     /// # Errors
     /// If the design can't be judged by.
@@ -188,7 +188,7 @@ impl MultiArmTest {
         state.left.is_some() || (state.test.was_decided() && !state.test.waits_for_guards())
     }
 
-    /// Whether the arm that looks best is told from all others that are better than A, or known to be like them.
+    /// Whether the arm that looks best differs from, or equals, every other arm that is better than A.
     fn is_best_told(&self) -> bool {
         let in_it: Vec<&ArmState> =
             self.further.iter().filter(|state| state.left.is_none() && state.test.is_better()).collect();
@@ -214,12 +214,12 @@ impl MultiArmTest {
         in_it.map(|state| state.test.judge.pairs()).min().unwrap_or(0)
     }
 
-    /// The arms beside A.
+    /// The arms other than A.
     pub(crate) fn further(&self) -> &[ArmState] {
         &self.further
     }
 
-    /// The comparisons among the arms beside A.
+    /// The comparisons among the arms other than A.
     pub(crate) fn peers(&self) -> &[ArmPair] {
         &self.peers
     }

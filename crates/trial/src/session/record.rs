@@ -79,7 +79,7 @@ pub struct Dropped {
     /// The part of the session that it was in.
     #[serde(default)]
     pub stretch: Stretch,
-    /// Other trials that ran beside it, in words.
+    /// Other trials that ran at the same time, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
 }
@@ -147,11 +147,11 @@ pub struct Record {
     pub knobs: Vec<String>,
     /// Which way the workload's packets went.
     pub network: NetworkPath,
-    /// What went wrong beside the measuring, such as a file that could not be written.
+    /// Problems other than measuring, such as a file that could not be written.
     pub mishaps: Vec<Mishap>,
 }
 
-/// What went wrong beside the measuring, or is to be known of the workload.
+/// Problems other than measuring, and caveats of the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mishap {
     /// Of the workload.

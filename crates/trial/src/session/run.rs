@@ -149,7 +149,7 @@ impl<'t, 'a, 'b> Session<'t, 'a, 'b> {
         self.pairs(on_progress)
     }
 
-    /// The machine as it was against itself, by the same path. Too unsteady a machine is told by what was dropped; the trial goes on.
+    /// The A/A phase. The dropped windows show if the machine is too noisy; the trial continues.
     fn control(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Result<Option<Ended>, TrialError> {
         let wanted = self.trial.design.control_pairs;
         while self.record.control.len() / 2 < wanted && self.record.tried(Stretch::Control) < wanted * 2 {

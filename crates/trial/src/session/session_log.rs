@@ -29,7 +29,7 @@ pub struct Head {
     pub format: u32,
     /// What is proved, as it was asked for; with more than two arms, of each knob the first that was.
     pub settings: Vec<String>,
-    /// With more than two arms, the settings of each beside A.
+    /// With more than two arms, the settings of each arm except A.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings_by_arm: Vec<Vec<String>>,
     /// What the report needs in words.
@@ -42,12 +42,12 @@ pub struct Head {
     pub knobs: Vec<String>,
     /// Which way the workload's packets go.
     pub network: NetworkPath,
-    /// What it takes to continue it beside all this; none where an older version began it.
+    /// What else a resume needs; missing in sessions of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
 }
 
-/// What was asked for beside what is measured.
+/// The options that do not belong to the design.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// The workload's arguments and its command, as a shell reads them.
@@ -121,9 +121,9 @@ impl SessionWriter {
     /// # Errors
     /// If it can't be made, or has something in it already.
     pub fn begin(path: &Path, head: &Head) -> Result<SessionWriter, LogFileError> {
-        let failed = |why: &dyn ToString| LogFileError::io("keep the session in", path, why.to_string());
+        let failed = |why: &dyn ToString| LogFileError::io("store the session in", path, why.to_string());
         let file = LogFile::create(path, IfThere::Refuse).map_err(|error| failed(&error))?;
-        let why = "something is in it already; name another file, or continue it with `evenkeel prove resume FILE`";
+        let why = "the file is not empty; name another file, or continue it with `evenkeel prove resume FILE`";
         let mut keep = SessionWriter { file: Some(file.ok_or_else(|| failed(&why))?), trouble: None };
         keep.write(head);
         Ok(keep)
@@ -134,7 +134,7 @@ impl SessionWriter {
     /// # Errors
     /// If it can't be written to.
     pub fn go_on(path: &Path, kept: &SessionLog) -> Result<SessionWriter, LogFileError> {
-        let failed = |error| LogFileError::io("go on with the session in", path, error);
+        let failed = |error| LogFileError::io("continue the session in", path, error);
         let file = LogFile::open(path).map_err(failed)?;
         file.cut(kept.whole_bytes).map_err(failed)?;
         Ok(SessionWriter { file: Some(file), trouble: None })
@@ -159,7 +159,7 @@ impl SessionWriter {
         if let Err(error) = file.add(line) {
             // Whatever of the line came through is the last of the file: a torn end is what a reader expects.
             let path = file.path().display();
-            self.trouble = Some(format!("what was measured could not all be kept in {path}: {error}"));
+            self.trouble = Some(format!("failed to store the whole session in {path}: {error}"));
         }
     }
 
@@ -193,7 +193,7 @@ pub struct SessionLog {
 /// Reads a kept session. A line that was cut off at the end is left out.
 ///
 /// # Errors
-/// If it can't be read, or is none.
+/// If it can't be read or is invalid.
 pub fn read(path: &Path) -> Result<SessionLog, LogFileError> {
     let bytes = user_file::read(path, BYTES_MAX).map_err(std::io::Error::from);
     let bytes = bytes.map_err(|error| LogFileError::io("read the session", path, error))?;

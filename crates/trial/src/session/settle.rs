@@ -26,7 +26,7 @@ const NOISE_FACTOR: f64 = 2.0;
 /// The numbers of the short windows after each switch, none of those that were dropped.
 type Series = Vec<(ArmName, Vec<Option<f64>>)>;
 
-/// Finds it, or tells that the user stopped. `elapsed` is what of a budget is gone already.
+/// Finds it, unless the user stops. `elapsed` is the used part of the budget.
 pub(crate) fn find(trial: &mut Trial<'_, '_>, pace: Pace, elapsed: Duration) -> Result<Option<SettleSeen>, TrialError> {
     let Settle::Found { least, most } = trial.design.settle else {
         return Ok(Some(SettleSeen::fixed(trial.design.settle.least())));

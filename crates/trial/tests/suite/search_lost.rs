@@ -86,11 +86,11 @@ fn windows_that_were_dropped_are_told_by_their_reasons() {
         (&|at, _| (at % 3 == 0).then(|| dropped(gap())), Some(&["windows were dropped: the machine paused in "])),
         (
             &|at, _| (at == 9).then(|| dropped(changed())),
-            Some(&["1 of ", "changed a setting of the trial in 1", "first is vm.swappiness: 60, not 10: an agent"]),
+            Some(&["1 of ", "changed a setting of the trial in 1", "(first: vm.swappiness: 60, not 10)"]),
         ),
         (
             &|_, arm| is_on(arm, 2).then(|| dropped(changed())),
-            Some(&["changed a setting of the trial in ", "first is vm.swappiness: 60, not 10: an agent"]),
+            Some(&["changed a setting of the trial in ", "(first: vm.swappiness: 60, not 10)"]),
         ),
     ];
     for (at, (rule, expected)) in table.into_iter().enumerate() {

@@ -69,14 +69,14 @@ impl Conversation {
     pub(crate) fn hear(&mut self, limit: Duration) -> Result<Value, WorkloadError> {
         let line = match self.lines.recv_timeout(limit) {
             Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => return Err(self.error(format!("it said nothing for {limit:?}"))),
+            Err(RecvTimeoutError::Timeout) => return Err(self.error(format!("it printed nothing for {limit:?}"))),
             Err(RecvTimeoutError::Disconnected) => {
                 let how = self.wait(Duration::from_millis(500)).unwrap_or_else(|| "it closed its output".into());
                 return Err(self.error(how));
             }
         };
         let answer: Value = serde_json::from_str(&line)
-            .map_err(|error| self.error(format!("it said {:?}, which is no JSON: {error}", shorten(&line))))?;
+            .map_err(|error| self.error(format!("it printed {:?}, which is not JSON: {error}", shorten(&line))))?;
         match answer.get("error").and_then(Value::as_str) {
             Some(error) => Err(self.error(format!("it answered {:?}", shorten(error)))),
             None => Ok(answer),
@@ -90,7 +90,7 @@ impl Conversation {
             Some(Ok(())) => self.hear(limit),
             // What it said last, or how it ended, says more than "broken pipe".
             _ => match self.hear(Duration::from_millis(500)) {
-                Ok(answer) => Err(self.error(format!("it no longer listens; it last said {answer}"))),
+                Ok(answer) => Err(self.error(format!("it no longer reads commands; its last answer: {answer}"))),
                 Err(error) => Err(error),
             },
         }
@@ -186,17 +186,17 @@ mod tests {
     #[test]
     fn what_goes_wrong_is_said() {
         let table = [
-            ("exit 3", "hear from shell: it ended (exit status: 3)"),
-            ("echo '{'; sleep 9", "hear from shell: it said \"{\", which is no JSON"),
-            ("echo '{\"error\":\"no\"}'; sleep 9", "hear from shell: it answered \"no\""),
-            ("kill -9 $$", "hear from shell: it ended (signal: 9 (SIGKILL))"),
+            ("exit 3", "measure shell: it ended (exit status: 3)"),
+            ("echo '{'; sleep 9", "measure shell: it printed \"{\", which is not JSON"),
+            ("echo '{\"error\":\"no\"}'; sleep 9", "measure shell: it answered \"no\""),
+            ("kill -9 $$", "measure shell: it ended (signal: 9 (SIGKILL))"),
         ];
         for (script, expected) in table {
             let message = shell(script).hear(LIMIT).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{script}: {message}");
         }
         let message = shell("sleep 9").hear(Duration::from_millis(20)).unwrap_err().to_string();
-        assert_eq!(message, "hear from shell: it said nothing for 20ms");
+        assert_eq!(message, "measure shell: it printed nothing for 20ms");
     }
 
     #[test]

@@ -132,8 +132,7 @@ mod tests {
             let caveat = Full::of(&load, &server).and_then(|full| full.caveat());
             caveat.map(|caveat| caveat.to_string()).unwrap_or_default()
         };
-        let end =
-            "a load that is short of CPU may have been measured instead of the server; give it more CPUs, or its own";
+        let end = "the load may limit the result, not the server; give it more CPUs, or CPUs of its own";
         let table = [
             (
                 "threads that share one CPU",

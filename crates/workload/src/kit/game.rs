@@ -289,9 +289,7 @@ impl Workload for Game {
         let saw = matches!(self.ticks, Ticks::Seen(_));
         self.ticks = Ticks::of(&self.server, &self.preset.stop)?;
         match &self.ticks {
-            Ticks::Unseen { why } if saw => {
-                Err(self.server.error(&format!("its tick was seen before, and is not now: {why}")))
-            }
+            Ticks::Unseen { why } if saw => Err(self.server.error(&format!("its tick is no longer observable: {why}"))),
             _ => Ok(()),
         }
     }

@@ -181,7 +181,7 @@ fn start(
 
 fn address(server: &Conversation, said: &Value) -> Result<String, WorkloadError> {
     let address = said.get("addr").and_then(Value::as_str).map(str::to_owned);
-    address.ok_or_else(|| server.error(format!("it said {said}, without its address")))
+    address.ok_or_else(|| server.error(format!("it printed {said} instead of its address")))
 }
 
 fn numbers_of(part: &mut Conversation, command: &Value) -> Result<Sample, WorkloadError> {

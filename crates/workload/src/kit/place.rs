@@ -35,7 +35,7 @@ impl Mover {
             why,
         };
         let placement = match value {
-            Some(value) => Placement::parse(value).ok_or_else(|| error("it is apart, together or free".into()))?,
+            Some(value) => Placement::parse(value).ok_or_else(|| error("expected apart, together or free".into()))?,
             None => started,
         };
         let ours = thread::affinity().map_err(|errno| error(format!("ask for our own CPUs: {errno}")))?;

@@ -83,7 +83,7 @@ impl Server {
     pub(crate) fn start(plan: &Plan<'_>) -> Result<Server, WorkloadError> {
         let program = find(plan.program).ok_or_else(|| WorkloadError::Start {
             program: plan.program.to_owned(),
-            why: format!("it is not installed; this installs it: {}", plan.install),
+            why: format!("it is not installed; install it with: {}", plan.install),
         })?;
         let mut tries = 0;
         loop {
@@ -161,7 +161,7 @@ impl Server {
             }
             if begun.elapsed() > START_TIME {
                 let words = self.last_words();
-                return Err(Failed::for_good(format!("it does not serve after {START_TIME:?}{words}")));
+                return Err(Failed::for_good(format!("it is not ready after {START_TIME:?}{words}")));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -207,7 +207,7 @@ impl Server {
         let last = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default().join("; ");
         let short: String =
             last.chars().take(300).map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-        if short.is_empty() { String::new() } else { format!("; its last words: {short}") }
+        if short.is_empty() { String::new() } else { format!("; its last output: {short}") }
     }
 
     /// An error about it that says what became of it, which tells more than what its clients saw.
@@ -221,7 +221,7 @@ impl Server {
             }
         };
         let state = match ended {
-            Some(how) => format!("{how}; its clients saw: {why}"),
+            Some(how) => format!("{how}; its clients got: {why}"),
             None if is_stopped(self.pid()) => format!("{why}; its process is stopped (SIGSTOP, or a debugger)"),
             None => why.to_owned(),
         };
@@ -397,7 +397,7 @@ mod tests {
             arguments: &|_, _| Ok(Vec::new()),
         };
         let message = Server::start(&plan).err().map(|error| error.to_string());
-        let expected = "start evenkeel-no-such-server: it is not installed; this installs it: apt-get install nothing";
+        let expected = "start evenkeel-no-such-server: it is not installed; install it with: apt-get install nothing";
         assert_eq!(message.as_deref(), Some(expected));
     }
 
@@ -420,9 +420,12 @@ mod tests {
     #[test]
     fn one_that_ends_at_once_is_quoted() {
         let said = message("echo no such option >&2; exit 3", Ready::Tcp);
-        assert!(said.ends_with("it ended (exit status: 3) before it served; its last words: no such option"), "{said}");
+        assert!(
+            said.ends_with("it ended (exit status: 3) before it served; its last output: no such option"),
+            "{said}"
+        );
         let said = message("echo Address already in use; exit 1", Ready::Tcp);
-        assert!(said.ends_with("before it served; its last words: Address already in use"), "{said}");
+        assert!(said.ends_with("before it served; its last output: Address already in use"), "{said}");
     }
 
     #[test]
@@ -445,7 +448,7 @@ mod tests {
                 },
             });
             let said = started.err().unwrap().to_string();
-            assert!(said.ends_with("before it served; its last words: no port"), "{said}");
+            assert!(said.ends_with("before it served; its last output: no port"), "{said}");
             assert_eq!(tries.get(), expected);
         }
     }
@@ -460,9 +463,7 @@ mod tests {
         assert!(sample.contains_key("cpu_us"), "{sample:?}");
         server.stop();
         assert!(server.has_ended().unwrap().contains("SIGTERM"), "it ended by itself when asked");
-        assert!(
-            server.error("nothing came").to_string().starts_with("hear from shell: it ended (signal: 15 (SIGTERM))")
-        );
+        assert!(server.error("nothing came").to_string().starts_with("measure shell: it ended (signal: 15 (SIGTERM))"));
         drop(server);
         assert!(!folder.exists());
     }
@@ -494,7 +495,7 @@ mod tests {
         let said = server.error("it has not answered").to_string();
         assert_eq!(
             said,
-            "hear from shell: it has not answered; its process is stopped (SIGSTOP, or a debugger); its last words: up"
+            "measure shell: it has not answered; its process is stopped (SIGSTOP, or a debugger); its last output: up"
         );
         server.stop();
         assert!(server.has_ended().is_some());

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(read("100"), Ok(Sizes::Fixed(100)));
         assert_eq!(read("16-1024"), Ok(Sizes::Uniform(16, 1024)));
         assert_eq!(read("etc"), Ok(Sizes::Etc));
-        let no = "design a trial: set value-bytes=";
+        let no = "set value-bytes=";
         assert_eq!(read("9-3"), Err(format!("{no}9-3: 9 is more than 3")));
         assert_eq!(read("x"), Err(format!("{no}x: expected a whole number from 0 to 524288")));
         assert_eq!(read("1-"), Err(format!("{no}: expected a whole number from 0 to 524288")));
@@ -240,7 +240,10 @@ mod tests {
         assert_ne!(one.value_bytes, other.value_bytes);
         assert!(Dataset::new(0, Sizes::Fixed(8), Sizes::Fixed(1), 1).is_err());
         let message = Dataset::new(1_000_000, Sizes::Fixed(8), Sizes::Fixed(5000), 1).unwrap_err().to_string();
-        assert_eq!(message, "design a trial: 1000000 keys have 4776 MiB of values; 1024 are the most");
+        assert_eq!(
+            message,
+            "read the options of the workload: 1000000 keys have 4776 MiB of values; 1024 are the most"
+        );
     }
 
     proptest! {

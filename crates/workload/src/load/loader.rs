@@ -143,7 +143,7 @@ impl Loader {
             begin();
             sleep_unless(&failed, end_ns);
             end();
-            let fell = || Err(Fault::Io { why: "a thread of the load generator fell".to_owned() });
+            let fell = || Err(Fault::Io { why: "a thread of the load generator panicked".to_owned() });
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| fell())).collect()
         });
         let mut sum = RequestCounts::new();

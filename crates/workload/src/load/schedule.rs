@@ -116,6 +116,6 @@ mod tests {
         assert_eq!(Arrivals::parse("arrivals", "even").ok(), Some(Arrivals::Even));
         assert_eq!(Arrivals::parse("arrivals", "poisson").ok(), Some(Arrivals::Poisson));
         let message = Arrivals::parse("arrivals", "odd").err().map(|error| error.to_string());
-        assert_eq!(message.as_deref(), Some("design a trial: set arrivals=odd: expected even or poisson"));
+        assert_eq!(message.as_deref(), Some("set arrivals=odd: expected even or poisson"));
     }
 }

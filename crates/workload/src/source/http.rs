@@ -30,14 +30,14 @@ impl Address {
     pub fn parse(text: &str) -> Result<Address, InvalidMetric> {
         let wrong = |why: &str| Err(format!("{text}: {why}").into());
         let Some(rest) = text.strip_prefix("http://") else {
-            return wrong("an address that begins with http:// is wanted; others are not spoken");
+            return wrong("expected an address that begins with http://");
         };
         let (place, path) = rest.find('/').map_or((rest, "/metrics"), |at| rest.split_at(at));
         if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
-            return wrong("it has letters that an address has not");
+            return wrong("it has characters that an address can't have");
         }
         if place.contains(['@', '?', '#']) || path.contains('#') {
-            return wrong("host, port and path are all that it may have");
+            return wrong("it may have only host, port and path");
         }
         let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
             Some((host, "")) => (host, None),
@@ -50,7 +50,7 @@ impl Address {
         let port = match port.map(str::parse::<u16>) {
             None => 80,
             Some(Ok(port)) if port > 0 => port,
-            Some(_) => return wrong("its port is none"),
+            Some(_) => return wrong("its port is not valid"),
         };
         if host.is_empty() {
             return wrong("it has no host");
@@ -78,7 +78,7 @@ impl Address {
         match http::exchange(&mut stream, question.as_bytes(), PAGE_BYTES_MAX, deadline) {
             Ok(answer) => page(answer),
             Err(HttpError::Io(error)) if error.kind() == ErrorKind::TimedOut => {
-                Err(format!("no whole answer within {PATIENCE:?}").into())
+                Err(format!("no complete answer within {PATIENCE:?}").into())
             }
             Err(HttpError::Io(error)) => Err(format!("the connection broke: {error}").into()),
             Err(HttpError::BadAnswer(error)) => Err(error.to_string().into()),
@@ -94,9 +94,13 @@ fn page(answer: Answer) -> Result<String, NoNumber> {
         return Err(format!("it answered {:?}", format!("{status} {reason}").trim_end()).into());
     }
     if let Some(encoding) = encoding {
-        return Err(format!("its page is packed ({}), which it was asked not to do", encoding.escape_debug()).into());
+        return Err(format!(
+            "its page is compressed ({}) although evenkeel asked for plain text",
+            encoding.escape_debug()
+        )
+        .into());
     }
-    String::from_utf8(body).map_err(|_| "its page is no text".into())
+    String::from_utf8(body).map_err(|_| "its page is not UTF-8".into())
 }
 
 #[cfg(test)]
@@ -147,8 +151,8 @@ mod tests {
         assert_eq!(answer(200, None, b"a 1\n"), Ok("a 1\n".into()));
         let wrong = [
             (answer(404, None, b""), "it answered \"404 Why\""),
-            (answer(200, Some("gzip"), b"x"), "its page is packed (gzip), which it was asked not to do"),
-            (answer(200, None, b"\xff"), "its page is no text"),
+            (answer(200, Some("gzip"), b"x"), "its page is compressed (gzip) although evenkeel asked for plain text"),
+            (answer(200, None, b"\xff"), "its page is not UTF-8"),
             (page(Answer { status: 301, ..Answer::default() }), "it answered \"301\""),
         ];
         for (page, expected) in wrong {

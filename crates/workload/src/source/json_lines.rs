@@ -25,7 +25,7 @@ impl JsonLines {
         for text in metrics {
             let (path, rule) = Rule::split(text).map_err(|why| format!("--json-metric {text}: {why}"))?;
             let steps = parse_path(path).ok_or_else(|| {
-                format!("--json-metric {text}: a path such as latency_us.p99 is wanted, with \\. for a point in a name")
+                format!("--json-metric {text}: expected a path such as latency_us.p99; write \\. for a dot in a name")
             })?;
             known.metrics.push((named::metric(path, "", directions), rule.unwrap_or_default()));
             known.paths.push(steps);
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_metric_is_said() {
         for (text, expected) in [
-            ("", "--json-metric : a path such as latency_us.p99 is wanted, with \\. for a point in a name"),
-            ("a..b", "--json-metric a..b: a path such as"),
-            ("a\\", "--json-metric a\\: a path such as"),
-            ("a@b", "--json-metric a@b: @b is no rule; there are median, mean"),
+            ("", "--json-metric : expected a path such as latency_us.p99; write \\. for a dot in a name"),
+            ("a..b", "--json-metric a..b: expected a path such as"),
+            ("a\\", "--json-metric a\\: expected a path such as"),
+            ("a@b", "--json-metric a@b: unknown rule @b; known rules: median, mean"),
         ] {
             let message = JsonLines::new(&[text.to_owned()], &Directions::default()).err().unwrap().to_string();
             assert!(message.starts_with(expected), "{message}");

@@ -98,17 +98,17 @@ impl FromLines {
         let why = match (heard.lines, heard.last_at, lacks) {
             (0, Some(at), _) => format!(
                 "it printed no line during the window, and its last one came {:.1} s before the end of it: it hangs, or reports less often than a \
-                 window lasts (--window-ms)",
+                 window lasts (--window)",
                 at.elapsed().as_secs_f64()
             ),
-            (0, None, _) => "it printed no line during the window; a program may hold its output back when it is no terminal (`stdbuf -oL` before \
-                       its name helps many), end no line, or report less often than a window lasts (--window-ms)"
+            (0, None, _) => "it printed no line during the window. Perhaps it buffers its output (try `stdbuf -oL` before its name), \
+                       ends no line, or reports less often than a window lasts (--window)"
                 .to_owned(),
             (_, _, Some(lacks)) => format!("{lines} came, and {name} {lacks}"),
             _ if heard.last_line.is_empty() => {
-                format!("{lines} came, too few with {name} for its rule; longer windows have more")
+                format!("{lines} came, but too few with {name} for its rule; use longer windows")
             }
-            _ => format!("{lines} came, none with {name}; the last without any was {:?}", heard.last_line),
+            _ => format!("{lines} came, but none with {name}; the last one was {:?}", heard.last_line),
         };
         WorkloadError::NoValue { program: self.describe(), why }
     }
@@ -188,15 +188,15 @@ mod tests {
     fn what_a_window_did_not_hear_is_said_as_it_was() {
         let mut source = FromLines::new(Arc::new(Numbers), First::Counts);
         for (lines, expected) in [
-            (&[][..], "it printed no line during the window; a program may hold its output back"),
-            (&["hello"], "1 line came, none with number; the last without any was \"hello\""),
-            (&["inf", "NaN"], "2 lines came, and number was NaN, which is no number to compare"),
+            (&[][..], "it printed no line during the window. Perhaps it buffers its output"),
+            (&["hello"], "1 line came, but none with number; the last one was \"hello\""),
+            (&["inf", "NaN"], "2 lines came, and number was NaN, which can't be compared"),
             (&[], "it printed no line during the window, and its last one came "),
         ] {
             source.begin().unwrap();
             lines.iter().for_each(|line| source.inbox().line(line));
             let message = source.end().unwrap_err().to_string();
-            assert!(message.starts_with(&format!("hear from numbers: {expected}")), "{message}");
+            assert!(message.starts_with(&format!("measure numbers: {expected}")), "{message}");
         }
     }
 

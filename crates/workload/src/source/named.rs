@@ -48,14 +48,14 @@ impl Directions {
             let way = match way {
                 "lower" => Direction::Lower,
                 "higher" => Direction::Higher,
-                _ => return Err(format!("--better {text}: lower, higher, NAME=lower or NAME=higher is wanted").into()),
+                _ => return Err(format!("--better {text}: expected lower, higher, NAME=lower or NAME=higher").into()),
             };
             let before = match name {
                 Some(name) => directions.named.insert(name.to_owned(), way),
                 None => directions.all.replace(way),
             };
             if before.is_some_and(|before| before != way) {
-                return Err(format!("--better {text}: the other way was said before").into());
+                return Err(format!("--better {text}: an earlier option says the opposite").into());
             }
         }
         Ok(directions)
@@ -124,12 +124,12 @@ mod tests {
                 directions(&[odd])
                     .unwrap_err()
                     .to_string()
-                    .contains("lower, higher, NAME=lower or NAME=higher is wanted")
+                    .contains("expected lower, higher, NAME=lower or NAME=higher")
             );
         }
         assert_eq!(
             directions(&["lower", "higher"]).unwrap_err().to_string(),
-            "--better higher: the other way was said before"
+            "--better higher: an earlier option says the opposite"
         );
     }
 }

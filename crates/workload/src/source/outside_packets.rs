@@ -65,7 +65,7 @@ impl OutsidePackets {
         let failed = |why: String| WorkloadError::Program { program: "the server's packets".to_owned(), why };
         let ports = udp_ports(pids);
         let Some(first) = pids.first().filter(|_| !ports.is_empty()) else {
-            return Err(failed("none of its processes has a UDP port that may be seen".into()));
+            return Err(failed("none of its processes has a UDP port that evenkeel can see".into()));
         };
         let place = |who: &str| fs::read_link(format!("/proc/{who}/ns/net")).ok();
         let is_elsewhere = place(&first.to_string()) != place("self");
@@ -80,9 +80,9 @@ impl OutsidePackets {
 fn refused(errno: Errno, is_elsewhere: bool) -> String {
     match (errno.is_denial(), is_elsewhere) {
         (true, true) => format!(
-            "it is in a network namespace of its own, and to look in there takes root (CAP_SYS_ADMIN and CAP_NET_RAW): {errno}"
+            "it has its own network namespace, and you need root (CAP_SYS_ADMIN and CAP_NET_RAW) to observe it: {errno}"
         ),
-        (true, false) => format!("to see packets takes root, or CAP_NET_RAW: {errno}"),
+        (true, false) => format!("you need root or CAP_NET_RAW to observe packets: {errno}"),
         (false, _) => format!("record them: {errno}"),
     }
 }
@@ -142,7 +142,7 @@ impl Source for OutsidePackets {
             let program = "the server's packets".to_owned();
             return Err(WorkloadError::NoValue {
                 program,
-                why: "it sent none in this window; has it any players?".into(),
+                why: "it sent no packet in this window; does it have players?".into(),
             });
         }
         let (mut sample, tempo) = cadence.sample(self.tempo.as_ref());

@@ -240,7 +240,7 @@ impl Source for OutsideTicks {
             return Err(self.error("it has ended"));
         }
         if stream.threads.iter().any(|thread| thread.is_too_much && Some(thread.tid) == self.busiest()) {
-            return Err(self.error("it wakes far more often than any tick now, and was not watched on"));
+            return Err(self.error("it now wakes far more often than any tick, so evenkeel stopped observing it"));
         }
         let told = tick_account(&stream, &self.tick, self.asked_ns);
         // Only where there is no number: one that shows how long the tick had to wait is what is measured.
@@ -256,7 +256,7 @@ impl Source for OutsideTicks {
             let seen = format!("{wakes} wakes were seen, {} records lost", stream.unseen.records);
             WorkloadError::NoValue {
                 program: self.who(),
-                why: format!("no tick was to be seen in this window: {why} ({seen})"),
+                why: format!("evenkeel saw no tick in this window: {why} ({seen})"),
             }
         })?;
         self.asked_ns = told.asked_ns.or(self.asked_ns);
@@ -275,7 +275,7 @@ fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> WorkloadErr
         return WorkloadError::NoCpu { program, waited_ms, span_ms };
     }
     let why = format!(
-        "it was ready to run and was given no CPU in {in_a_row} windows in a row, for {waited_ms} ms of the {span_ms} ms of the last: \
+        "it was ready to run and got no CPU in {in_a_row} windows in a row, for {waited_ms} ms of the {span_ms} ms of the last: \
          somebody else has its CPU (`evenkeel measure gaps` tells who)"
     );
     WorkloadError::Program { program, why }
@@ -367,7 +367,7 @@ mod tests {
         assert!(matches!(told(1), WorkloadError::NoCpu { waited_ms: 390, span_ms: 400, .. }));
         assert!(matches!(told(WITHOUT_CPU_MAX - 1), WorkloadError::NoCpu { .. }));
         let last = told(WITHOUT_CPU_MAX).to_string();
-        let expected = "hear from main (thread 7): it was ready to run and was given no CPU in 8 windows in a row, for 390 ms of the 400 ms";
+        let expected = "measure main (thread 7): it was ready to run and got no CPU in 8 windows in a row, for 390 ms of the 400 ms";
         assert!(last.starts_with(expected), "{last}");
     }
 }

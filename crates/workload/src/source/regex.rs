@@ -31,7 +31,7 @@ impl RegexLines {
             let (name, expression) = text
                 .split_once('=')
                 .filter(|(name, expression)| !name.is_empty() && !expression.is_empty())
-                .ok_or_else(|| wrong("a name and an expression are wanted: rps='requests/s: ([0-9.]+)'".into()))?;
+                .ok_or_else(|| wrong("expected a name and an expression: rps='requests/s: ([0-9.]+)'".into()))?;
             let (name, rule) = Rule::split(name).map_err(wrong)?;
             known.metrics.push((named::metric(name, "", directions), rule.unwrap_or_default()));
             known.expressions.push(compile(expression).map_err(wrong)?);
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_metric_is_said() {
         for (text, expected) in [
-            ("rps", "--regex-metric rps: a name and an expression are wanted: rps='requests/s: ([0-9.]+)'"),
-            ("=x", "--regex-metric =x: a name and an expression are wanted"),
-            ("a@b=x", "--regex-metric a@b=x: @b is no rule"),
+            ("rps", "--regex-metric rps: expected a name and an expression: rps='requests/s: ([0-9.]+)'"),
+            ("=x", "--regex-metric =x: expected a name and an expression"),
+            ("a@b=x", "--regex-metric a@b=x: unknown rule @b"),
             ("a=(", "--regex-metric a=(: regex parse error: ( ^ error: unclosed group"),
             ("a=(x{900}){900}", "--regex-metric a=(x{900}){900}: Compiled regex exceeds size limit"),
         ] {

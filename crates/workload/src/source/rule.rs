@@ -60,7 +60,7 @@ impl Rule {
     /// If what stands behind the last `@` is no rule.
     pub fn split(text: &str) -> Result<(&str, Option<Rule>), InvalidMetric> {
         let Some((name, rule)) = text.rsplit_once('@') else { return Ok((text, None)) };
-        let rule = Rule::parse(rule).ok_or_else(|| format!("@{rule} is no rule; there are {RULES}"))?;
+        let rule = Rule::parse(rule).ok_or_else(|| format!("unknown rule @{rule}; known rules: {RULES}"))?;
         Ok((name, Some(rule)))
     }
 }
@@ -156,9 +156,9 @@ impl Values {
     pub fn lacks(&self, rule: Rule) -> Option<String> {
         match (self.first, self.last) {
             (Some((first, _)), Some((last, _))) if rule == Rule::Rate && last < first => {
-                Some(format!("went from {first} to {last}: @rate is of a number that only grows"))
+                Some(format!("went from {first} to {last}: @rate needs a counter that only grows"))
             }
-            (None, _) => self.passed_over.map(|value| format!("was {value}, which is no number to compare")),
+            (None, _) => self.passed_over.map(|value| format!("was {value}, which can't be compared")),
             _ => None,
         }
     }
@@ -230,8 +230,8 @@ mod tests {
             values.iter().for_each(|value| heard.push(*value, 0));
             heard.lacks(Rule::parse(rule).unwrap())
         };
-        assert_eq!(lacks(&[f64::INFINITY], "median").unwrap(), "was inf, which is no number to compare");
-        let falls = "went from 10 to 4: @rate is of a number that only grows";
+        assert_eq!(lacks(&[f64::INFINITY], "median").unwrap(), "was inf, which can't be compared");
+        let falls = "went from 10 to 4: @rate needs a counter that only grows";
         assert_eq!(lacks(&[10.0, 4.0], "rate").unwrap(), falls);
         assert_eq!((lacks(&[], "median"), lacks(&[10.0], "rate")), (None, None));
     }
@@ -254,7 +254,7 @@ mod tests {
             assert_eq!(Rule::split(text), expected);
         }
         for odd in ["rtt@", "rtt@p", "rtt@p101", "rtt@p-1", "rtt@p1e1", "rtt@pinf", "rtt@p1.2.3", "rtt@avg"] {
-            assert!(Rule::split(odd).unwrap_err().to_string().contains("is no rule; there are median"), "{odd}");
+            assert!(Rule::split(odd).unwrap_err().to_string().contains("; known rules: median"), "{odd}");
         }
         for name in ["median", "mean", "last", "min", "max", "sum", "rate", "p99.9"] {
             assert_eq!(Rule::parse(name).unwrap().to_string(), name);

@@ -110,7 +110,7 @@ impl Telemetry {
         }
         let wanted = name.map_or_else(String::new, |name| format!(" {name:?}"));
         pages.into_iter().max_by_key(|page| page.began_ns).ok_or_else(|| {
-            error(format!("no running server keeps a page of telemetry for a session{wanted}: {told} in {}", {
+            error(format!("no running server has a telemetry page for a session{wanted}: {told} in {}", {
                 let folders: Vec<String> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
                 folders.join(" or ")
             }))
@@ -293,10 +293,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let here = || vec![folder.path().to_owned()];
         let none = Telemetry::open_in(here(), None).unwrap_err().to_string();
-        assert!(
-            none.contains("no running server keeps a page of telemetry for a session: there is none in "),
-            "{none}"
-        );
+        assert!(none.contains("no running server has a telemetry page for a session: there is none in "), "{none}");
 
         let mut server = PageWriter::create(folder.path(), "match 7", Access::Owner).unwrap();
         ticks(&mut server, 0..100, 900_000);
@@ -314,7 +311,7 @@ mod tests {
 
         source.begin().unwrap();
         let idle = source.end().unwrap_err().to_string();
-        assert_eq!(idle, "hear from a page of telemetry: session \"match 7\" had no tick in a window");
+        assert_eq!(idle, "measure a page of telemetry: session \"match 7\" had no tick in a window");
 
         source.begin().unwrap();
         drop(server);

@@ -66,10 +66,14 @@ mod tests {
         };
         for entry in ALL {
             let message = (entry.start)(&options).err().map(|error| error.to_string()).unwrap();
-            assert!(message.starts_with("design a trial: set colour: the workload "), "{}: {message}", entry.name);
+            assert!(
+                message.starts_with("read the options of the workload: set colour: the workload "),
+                "{}: {message}",
+                entry.name
+            );
         }
         options.set = BTreeMap::from([("tick-hz".to_owned(), "5".to_owned())]);
         let message = (arena::ENTRY.start)(&options).err().map(|error| error.to_string()).unwrap();
-        assert_eq!(message, "design a trial: set tick-hz=5: expected a whole number from 10 to 500");
+        assert_eq!(message, "set tick-hz=5: expected a whole number from 10 to 500");
     }
 }

@@ -90,7 +90,7 @@ impl Outside {
             (Some(pid), _) => (vec![pid], format!("process {pid}")),
             (None, Some(name)) => (called(name), name.to_owned()),
             (None, None) => {
-                return Err(WorkloadError::Options("which server? Say --set pid=N or --set name=PROGRAM".into()));
+                return Err(WorkloadError::Options("which server? Add --set pid=N or --set name=PROGRAM".into()));
             }
         };
         if pids.is_empty() {
@@ -227,7 +227,10 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_there_is_named() {
-        assert_eq!(refusal(&[]), "design a trial: which server? Say --set pid=N or --set name=PROGRAM");
+        assert_eq!(
+            refusal(&[]),
+            "read the options of the workload: which server? Add --set pid=N or --set name=PROGRAM"
+        );
         assert_eq!(
             refusal(&[("name", "no-such-server")]),
             "start no-such-server: no process runs that is called so; start it first"
@@ -248,6 +251,6 @@ mod tests {
     fn a_server_whose_processes_are_gone_has_ended() {
         assert!(alive(&[4_194_303, std::process::id()], "us").is_ok());
         let gone = alive(&[4_194_303], "no-such-server").unwrap_err().to_string();
-        assert_eq!(gone, "hear from no-such-server: it has ended");
+        assert_eq!(gone, "measure no-such-server: it has ended");
     }
 }

@@ -48,7 +48,7 @@ fn a_load_that_is_at_its_limit_is_a_doubt() {
 fn the_tick_of_a_server_that_tells_nothing_is_seen_from_outside() {
     let _host = HostLock::take();
     let script = "exec perl -e 'while (1) { select(undef, undef, undef, 0.02); $x += $_ for 1..30000 }'";
-    let seen = || Settings { see: vec![Observer::Ticks], ..settings() };
+    let seen = || Settings { observe: vec![Observer::Ticks], ..settings() };
     let look = |command: &mut Command| -> Result<(), String> {
         let sample = window(command, 1000).map_err(|error| error.to_string())?;
         // A window in which no tick was seen has neither.

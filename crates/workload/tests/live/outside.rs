@@ -34,7 +34,7 @@ fn start(set: &[(&str, &str)]) -> Result<Box<dyn Workload>, WorkloadError> {
 
 fn is_refused(error: &WorkloadError) -> bool {
     let why = error.to_string();
-    ["EACCES", "EPERM", "ENOSYS", "denied", "not permitted", "takes root"].iter().any(|word| why.contains(word))
+    ["EACCES", "EPERM", "ENOSYS", "denied", "not permitted", "need root"].iter().any(|word| why.contains(word))
 }
 
 #[test]

@@ -172,7 +172,7 @@ fn plays_and_is_gone((name, players, set): Game) {
         assert!(described.contains("4 players with an input and a ping in each"), "{described}");
     }
     let error = workload.window(SETTLE, WINDOW, &mut || tell(pids[0], "-KILL")).unwrap_err().to_string();
-    assert!(error.starts_with(&format!("hear from {name}: it ended (signal: 9 (SIGKILL))")), "{error}");
+    assert!(error.starts_with(&format!("measure {name}: it ended (signal: 9 (SIGKILL))")), "{error}");
     workload.restart().unwrap();
     let pids = workload.pids();
     workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
@@ -221,13 +221,13 @@ fn one_that_dies_or_hangs_in_the_middle_is_told_apart_and_comes_back() {
     };
     let died = fails(&mut workload, "-KILL");
     assert!(
-        died.starts_with("hear from memcached: it ended (signal: 9 (SIGKILL)); its clients saw: it closed"),
+        died.starts_with("measure memcached: it ended (signal: 9 (SIGKILL)); its clients got: it closed"),
         "{died}"
     );
     workload.restart().unwrap();
     workload.window(SETTLE, WINDOW, &mut || {}).unwrap();
     let hung = fails(&mut workload, "-STOP");
-    let expected = "hear from memcached: it has not answered a request for 5 s; its process is stopped";
+    let expected = "measure memcached: it has not answered a request for 5 s; its process is stopped";
     assert!(hung.starts_with(expected), "{hung}");
     let pid = workload.pids()[0];
     workload.stop();

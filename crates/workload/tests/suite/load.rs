@@ -64,10 +64,10 @@ fn a_closed_loop_counts_its_answers() {
 fn what_a_server_does_instead_of_answering_is_said() {
     let table = [
         (Then::Closes, "it closed a connection"),
-        (Then::Says("\u{1}\u{2}garbage\r\n"), "it said \"\\x01\\x02garbage\\r\\nVALUE"),
-        (Then::Says("END\r\n"), "after an answer, unasked, it said \"VALUE"),
-        (Then::Says("VALUE k0000001____________ 0 1\r\nx"), "asked for another value, it said \"VALUE k0000001"),
-        (Then::Says("VALUE k0000001 0 999999999\r\n"), "it said \"VALUE k0000001 0 999999999"),
+        (Then::Says("\u{1}\u{2}garbage\r\n"), "got \"\\x01\\x02garbage\\r\\nVALUE"),
+        (Then::Says("END\r\n"), "after an answer, unasked, got \"VALUE"),
+        (Then::Says("VALUE k0000001____________ 0 1\r\nx"), "asked for another value, got \"VALUE k0000001"),
+        (Then::Says("VALUE k0000001 0 999999999\r\n"), "got \"VALUE k0000001 0 999999999"),
     ];
     for (then, expected) in table {
         for shape in [shape(1, Pace::Closed), shape(4, Pace::Closed), shape(2, open(2000.0))] {
@@ -75,7 +75,7 @@ fn what_a_server_does_instead_of_answering_is_said() {
             let message = window(server(20, then), shape, 86_400_000).unwrap_err().to_string();
             // Two writes of the server may come as two reads, the second as an answer to what was asked meanwhile, or to nothing.
             let expected = expected.strip_suffix("VALUE").unwrap_or(expected);
-            let later = ["unasked, it said \"VALUE", "asked for another value, it said \"VALUE"];
+            let later = ["unasked, got \"VALUE", "asked for another value, got \"VALUE"];
             let is_said = message.starts_with(expected) || later.iter().any(|later| message.starts_with(later));
             assert!(is_said, "{shape:?}: {message}");
         }

@@ -1,4 +1,4 @@
-//! What `prove` says when it is over: of two arms one page, of several which of them, a row an arm, and then each.
+//! The answer of `prove`: one page for two arms; for several arms the best one, a table, and then a page each.
 
 use std::path::Path;
 
@@ -11,39 +11,40 @@ use crate::report::words::share;
 use crate::report::{self, ChoiceEntry, SessionAnswer, TrialEntry, as_change, choice};
 use crate::show::Out;
 use crate::show::page::{Indent, PLAIN, Page};
+use crate::times;
 use crate::workload_args::WorkloadArgs;
 
-/// How what was found is reported.
+/// Where the result of a session goes.
 pub(super) struct Answer<'a> {
     pub(super) facts: &'a Facts,
     pub(super) capture: Option<String>,
-    /// The folder of the report, if there is to be one.
+    /// The folder of the report.
     pub(super) report: Option<&'a Path>,
     /// The command that measures it again.
     pub(super) again: String,
-    /// Whether it comes out of a file, and was measured before.
+    /// Whether the session was read from a file.
     pub(super) was_kept: bool,
 }
 
 impl Answer<'_> {
-    pub(super) fn tell(self, out: &Out, told: SessionAnswer) -> Outcome {
-        let was_stopped = told.trials.iter().any(|told| told.report.ended == Ended::Stopped);
-        // A session that is told again ends as it is told, however its run ended.
-        let code = if was_stopped && !self.was_kept { exit::STOPPED } else { exit_of(&told) };
-        let mut text = text(&told);
+    pub(super) fn print(self, out: &Out, session: SessionAnswer) -> Outcome {
+        let was_stopped = session.trials.iter().any(|entry| entry.report.ended == Ended::Stopped);
+        // Reporting a stored session succeeds, even if its run was stopped.
+        let code = if was_stopped && !self.was_kept { exit::STOPPED } else { exit_of(&session) };
+        let mut text = text(&session);
         let mut full = report::begin(self.again, self.facts.clone(), Vec::new());
         full.capture = self.capture;
-        (full.trials, full.choice) = (told.trials, told.choice);
-        // Of what was kept before, the file that it came from is still there.
-        let hint = |failure: Failure, report: &str| match (self.was_kept, &told.kept_in) {
+        (full.trials, full.choice) = (session.trials, session.choice);
+        // A stored session is still in its file.
+        let hint = |failure: Failure, report: &str| match (self.was_kept, &session.kept_in) {
             (true, _) => failure,
-            (false, kept_in) => failure.hint(untold(kept_in.as_deref(), report)),
+            (false, kept_in) => failure.hint(not_printed(kept_in.as_deref(), report)),
         };
         if let Some(folder) = self.report {
             match report::write(&full, folder) {
                 Ok([page, json]) => text += &format!("report: {} and {}\n", page.display(), json.display()),
                 Err(failure) => {
-                    // That it can't be written either matters less than why there is no report.
+                    // The user needs the first error: why there is no report.
                     let _ = if out.is_json() { Ok(()) } else { out.text(&text) };
                     return Err(hint(failure, " --report DIR"));
                 }
@@ -58,11 +59,11 @@ impl Answer<'_> {
     }
 }
 
-/// How to have what was found, where it could not be told.
-fn untold(kept_in: Option<&Path>, report: &str) -> String {
+/// How to get the result when printing it failed.
+fn not_printed(kept_in: Option<&Path>, report: &str) -> String {
     match kept_in {
-        Some(file) => format!("the session is kept: `evenkeel prove report {}{report}` reports it", file.display()),
-        None => "what was measured is not all kept on disk either: make room, or name other places by --keep and --report, and measure anew"
+        Some(file) => format!("the session is stored: `evenkeel prove report {}{report}` prints it", file.display()),
+        None => "the session is not fully stored either: free disk space, or use other places for --keep and --report, and measure again"
             .to_owned(),
     }
 }
@@ -75,12 +76,12 @@ struct Several<'a> {
 }
 
 /// How to repeat it.
-pub(super) fn again(workload: &WorkloadArgs, anyway: bool, told: &SessionAnswer) -> String {
-    let Some(first) = told.trials.first() else { return "evenkeel prove".to_owned() };
-    let asked = match &told.trials[..] {
+pub(super) fn again(workload: &WorkloadArgs, anyway: bool, session: &SessionAnswer) -> String {
+    let Some(first) = session.trials.first() else { return "evenkeel prove".to_owned() };
+    let asked = match &session.trials[..] {
         [one] if one.knob.is_empty() => String::new(),
         [one] => format!(" {}", one.knob),
-        several => several.iter().map(|told| format!(" --arm '{}'", told.knob)).collect(),
+        several => several.iter().map(|entry| format!(" --arm '{}'", entry.knob)).collect(),
     };
     format!(
         "evenkeel prove{asked}{}{}{}{}{}",
@@ -93,26 +94,25 @@ pub(super) fn again(workload: &WorkloadArgs, anyway: bool, told: &SessionAnswer)
 }
 
 /// The answer as text.
-fn text(told: &SessionAnswer) -> String {
-    let Some(which) = &told.choice else { return told.trials.iter().map(of_one).collect() };
+fn text(session: &SessionAnswer) -> String {
+    let Some(which) = &session.choice else { return session.trials.iter().map(of_one).collect() };
     let mut page = Page::default();
     page.paragraph(Indent::all(0), PLAIN, &which.sentence);
-    page.table(&choice::COLUMNS, &choice::rows(&told.trials));
+    page.table(&choice::COLUMNS, &choice::rows(&session.trials));
     let mut text = page.finish();
-    for told in &told.trials {
-        let name = told.report.arms.get(1).map_or_else(String::new, |arm| arm.arm.to_string());
-        text += &format!("\n{name}: {}", of_one(told));
-        if let Some(left) = &told.report.left {
+    for entry in &session.trials {
+        let name = entry.report.arms.get(1).map_or_else(String::new, |arm| arm.arm.to_string());
+        text += &format!("\n{name}: {}", of_one(entry));
+        if let Some(left) = &entry.report.left {
             text += &format!("  {}\n", choice::left(left));
         }
     }
     text
 }
 
-fn of_one(told: &TrialEntry) -> String {
-    let report = &told.report;
-    let mut text = format!("{}: {}\n", report.verdict, told.sentence);
-    // Before the numbers: what limits them.
+fn of_one(entry: &TrialEntry) -> String {
+    let report = &entry.report;
+    let mut text = format!("{}: {}\n", report.verdict, entry.sentence);
     for caveat in &report.caveats {
         text += &format!("  caveat: {caveat}\n");
     }
@@ -124,31 +124,31 @@ fn of_one(told: &TrialEntry) -> String {
     for arm in &report.arms {
         let cpu = with_unit(arm.cpu_share.map(|share| share * 100.0), "%");
         let median = with_unit(arm.median, &report.metric.unit);
-        text += &format!("  {}  median {median}, server's CPU {cpu}: {}\n", arm.arm, arm.values);
+        text += &format!("  {}  median {median}, server CPU {cpu}: {}\n", arm.arm, arm.values);
     }
     for guard in &report.guards {
         let change = guard.effect.map_or_else(|| "not compared".to_owned(), |effect| as_change(effect.ratio));
-        text += &format!("  guard {}: {} ({change})\n", guard.metric.name, guard.verdict);
+        text += &format!("  guard {}: {} ({change})\n", guard.metric.name, guard_words(guard.verdict));
     }
     let other = report.arms.get(1).map_or_else(|| "B".to_owned(), |arm| arm.arm.to_string());
     for knob in &report.mechanism {
         let readings: Vec<String> = knob
             .readings
             .iter()
-            .map(|reading| format!("{} {} / {}", reading.name, number(reading.a), number(reading.b)))
+            .map(|reading| format!("{} {} (A), {} ({other})", reading.name, number(reading.a), number(reading.b)))
             .collect();
         if !readings.is_empty() {
-            text += &format!("  seen of {}, A / {other}: {}\n", knob.knob, readings.join(", "));
+            text += &format!("  {}: {}\n", knob.knob, readings.join("; "));
         }
     }
-    let turns = report.settle.turns.map_or_else(String::new, |turns| format!("in {turns} turns each, "));
+    let interleaves = report.settle.turns.map_or_else(String::new, |turns| format!(" of {turns} interleaves"));
     text += &format!(
-        "  {} pairs, {turns}{} dropped ({} in A, {} in {other}), {} ms of quiet after a switch, seed {}, metric {}\n",
+        "  {} pairs{interleaves}, {} dropped ({} in A, {} in {other}), settle time {}, seed {}, metric {}\n",
         report.pairs,
         report.dropped.len(),
         report.dropped_by_arm.a,
         report.dropped_by_arm.b,
-        report.settle.settle_ms,
+        times::words(report.settle.time()),
         report.seed,
         report.metric.name
     );
@@ -159,7 +159,17 @@ fn of_one(told: &TrialEntry) -> String {
     text
 }
 
-/// The sensitivity of this run: by its own interval, so there is one figure on a page. An undecided sentence has it already.
+/// A guard can only be worse or not.
+pub(crate) fn guard_words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Worse => "worse",
+        Verdict::Better => "better",
+        Verdict::Same => "not worse",
+        Verdict::Undecided | Verdict::NotEngaged => "undecided",
+    }
+}
+
+/// The sensitivity of this run, from its own interval. The sentence of an undecided run already has it.
 fn detectable(report: &Report) -> String {
     let ratio = report.effect.and_then(|effect| effect.smallest_visible_ratio).filter(|ratio| ratio.is_finite());
     match ratio {
@@ -170,19 +180,18 @@ fn detectable(report: &Report) -> String {
     }
 }
 
-/// Two decimals, and more where they would all be noughts: a metric of a server's own may be in seconds.
+/// Two decimals, or more for small numbers: a server's own metric may be in seconds.
 fn figure(value: f64) -> String {
     let noughts = if value == 0.0 { 0.0 } else { (-value.abs().log10()).floor() };
     let decimals = if (1.0..=12.0).contains(&noughts) { noughts as usize + 3 } else { 2 };
     format!("{value:.decimals$}")
 }
 
-/// A verdict of worse is a "no", of several arms if it is that of each; a trial that failed on the way was not possible here, and was
-/// undone.
-fn exit_of(told: &SessionAnswer) -> exit::Exit {
-    let failed = |told: &TrialEntry| matches!(told.report.ended, Ended::Failed { .. });
-    match told.trials.iter().all(|told| told.report.verdict == Verdict::Worse) {
-        _ if told.trials.iter().any(failed) => exit::UNDONE,
+/// "No" if every arm is worse. A trial that failed half-way was undone.
+fn exit_of(session: &SessionAnswer) -> exit::Exit {
+    let failed = |entry: &TrialEntry| matches!(entry.report.ended, Ended::Failed { .. });
+    match session.trials.iter().all(|entry| entry.report.verdict == Verdict::Worse) {
+        _ if session.trials.iter().any(failed) => exit::UNDONE,
         true => exit::NO,
         false => exit::WELL,
     }

@@ -9,16 +9,16 @@ use crate::workload_args::WorkloadArgs;
 /// What a new trial is asked for.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TrialArgs {
-    /// What to prove; several are proved together
+    /// The setting to prove; several form one arm
     #[arg(value_name = "KNOB=VALUE", value_parser = crate::args::Completed(crate::args::settings), hide_possible_values = true)]
     pub(super) settings: Vec<String>,
-    /// Prove the set of a goal file again, as `evenkeel tune` found it
+    /// Prove the settings of a goal file of `evenkeel tune` again
     #[arg(long, value_name = "FILE", conflicts_with = "settings")]
     pub(super) goal: Option<PathBuf>,
     /// Write report.html and report.json into DIR
     #[arg(long, value_name = "DIR")]
     pub(super) report: Option<PathBuf>,
-    /// Keep the session in FILE [default: a file beside the journal]
+    /// Store the session in FILE [default: a file next to the journal]
     #[arg(long, value_name = "FILE")]
     pub(super) keep: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `prove boots`: settings that take a reboot, A-B-B-A over boots, by a unit that goes on after each.
+//! `prove boots`: compares settings that need a reboot, A-B-B-A over boots. A systemd unit continues the trial after each boot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,14 +34,14 @@ use context::{BootsContext, not_possible};
 use planned::{Decides, plan, words};
 use start_args::StartArgs;
 
-/// What a boot may take beside the windows, before it is taken for hung: a machine of bare metal tests its memory for minutes.
+/// The maximum time of a boot without its windows. Bare metal tests its memory for minutes.
 const BOOT_LIMIT_S: u64 = 1800;
 /// Somebody who reboots by hand does it when nobody plays.
 const BY_HAND_LIMIT_S: u64 = 30 * 86_400;
 const SETTLE: Duration = Duration::from_secs(60);
 const WINDOWS: u16 = 20;
 
-/// Compare settings that take a reboot, A-B-B-A over boots
+/// Compare settings that need a reboot, over boots in the order A-B-B-A
 #[derive(Clone, Debug, clap::Args)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub(crate) struct Args {
@@ -54,12 +54,12 @@ enum What {
     Start(Box<StartArgs>),
     Status(status::StatusArgs),
     Cancel(CancelArgs),
-    /// Go on after a boot; the unit does
+    /// Continue after a boot; the unit runs it
     #[command(hide = true)]
     Resume(StateArgs),
 }
 
-/// End the trial over boots, and put everything back
+/// Cancel the trial over boots and restore all settings
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct CancelArgs {
     #[command(flatten)]
@@ -81,18 +81,18 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     }
 }
 
-/// Says what does it, where a setting takes a reboot.
+/// Points to `prove boots` for a setting that needs a reboot.
 pub(super) fn refuse_reboots(asked: &[String], decision: &DecisionArgs) -> Result<(), Failure> {
     let settings = parse(asked)?;
     let Some(setting) = settings.iter().find(|setting| matches!(setting.knob.place, Place::KernelArgument { .. }))
     else {
         return Ok(());
     };
-    let cause = "a kernel argument takes effect after a reboot, so it can't be switched between windows";
-    let measuring = SETTLE + u32::from(WINDOWS) * Duration::from_millis(decision.window_ms().into());
+    let cause = "a kernel argument takes effect only after a reboot, so evenkeel can't switch it between windows";
+    let measuring = SETTLE + u32::from(WINDOWS) * decision.window();
     Err(Failure::text(exit::NOT_POSSIBLE, format!("prove {setting}"), cause).hint(format!(
-        "evenkeel prove boots start {} compares four boots, A-B-B-A: {} min of measuring and five boots at most if all goes well; \
-         it waits for you to reboot, or does so itself with --reboot; --plan-only says more",
+        "evenkeel prove boots start {} compares four boots, A-B-B-A: {} min of measuring and normally at most five boots. \
+         It waits for you to reboot; with --reboot it reboots itself; --plan-only shows the plan",
         asked.join(" "),
         (measuring * 4).as_secs().div_ceil(60)
     )))
@@ -100,7 +100,8 @@ pub(super) fn refuse_reboots(asked: &[String], decision: &DecisionArgs) -> Resul
 
 fn design(args: &StartArgs, metric: Metric, guards: Vec<Guard>) -> BootsDesign {
     let (boots, settle) = (args.boots, args.boots_settle.unwrap_or(SETTLE));
-    let (windows, window_ms) = (args.boots_windows.unwrap_or(WINDOWS).into(), u64::from(args.decision.window_ms()));
+    let (windows, window_ms) =
+        (args.boots_windows.unwrap_or(WINDOWS).into(), args.decision.window().as_millis() as u64);
     // Dropped windows are measured again, twice as many in all.
     let a_boot_s = settle.as_secs() + 2 * windows as u64 * window_ms / 1000 + BOOT_LIMIT_S;
     let limit_s = (boots + EXTRA_BOOTS) as u64 * a_boot_s;
@@ -130,8 +131,11 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
         return Ok(exit::WELL);
     }
     if !process::is_root() {
-        let error = anyhow::anyhow!("prove {}: it changes what the machine boots", args.settings.join(" "));
-        return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it as root"));
+        let error = anyhow::anyhow!(
+            "prove {} over boots: you need root to change what the machine boots",
+            args.settings.join(" ")
+        );
+        return Err(Failure::new(exit::NOT_ALLOWED, error).hint("run it with sudo; --plan-only needs no root"));
     }
     let context = BootsContext::of(&args.state)?;
     context.refuse_gone()?;
@@ -144,7 +148,7 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
     design.check().map_err(|why| Failure::text(exit::WRONG_USE, "prove it over boots", why))?;
     let decides = Decides::of(&design);
     let planned = plan(args, &context.root, &args.state.read()?, design, decides)?;
-    let boot_id = live::boot_id(&context.root).ok_or_else(|| not_possible("tell one boot from the next"))?;
+    let boot_id = live::boot_id(&context.root).ok_or_else(|| not_possible("the kernel does not report a boot id"))?;
     let mut state = BootsState::begin(planned.design.clone(), clock::realtime_ns() / 1_000_000_000, &boot_id);
     state.workload = line;
     state.workload_words = workload_words;
@@ -156,7 +160,7 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
     if let Err(why) = hands.begin(&context.program, &context.file, &mut wait) {
         let undone = hands.put_back(&mut wait);
         let _ = std::fs::remove_file(&context.file);
-        undone.map_err(|why| Failure::text(exit::NOT_UNDONE, "put everything back", why))?;
+        undone.map_err(|why| Failure::text(exit::NOT_UNDONE, "restore all settings", why))?;
         return Err(Failure::text(exit::NOT_POSSIBLE, "write the unit", why));
     }
     on(&mut state, &context, hands, out)
@@ -165,7 +169,7 @@ fn begin(args: &StartArgs, out: &Out) -> Outcome {
 fn current_folder() -> Result<String, Failure> {
     let folder =
         std::env::current_dir().map_err(|error| Failure::io(exit::NOT_POSSIBLE, "find this folder", &error))?;
-    folder.to_str().map(str::to_owned).ok_or_else(|| not_possible("this folder's name is no text"))
+    folder.to_str().map(str::to_owned).ok_or_else(|| not_possible("the name of this folder is not UTF-8"))
 }
 
 /// The workload as arguments, which have to mean the same when they are read again after a boot.
@@ -174,7 +178,7 @@ fn workload_line(args: &StartArgs) -> Result<String, Failure> {
     let line = format!("{}{}", asked.again(), asked.command_again());
     let again = workload_of(&line)?;
     let is_same = again.again() == asked.again() && again.command == asked.command && again.set == asked.set;
-    if is_same { Ok(line) } else { Err(not_possible(format!("the workload{line} can't be written down as arguments"))) }
+    if is_same { Ok(line) } else { Err(not_possible(format!("the workload{line} can't be stored as arguments"))) }
 }
 
 /// One window of the workload, before anything is changed: what does not run now does not run after a boot.
@@ -187,17 +191,21 @@ fn try_workload(args: &StartArgs) -> Result<(Metric, Vec<Guard>, String), Failur
             None => experiment::usual_metric(workload.as_ref(), &[])?,
         };
         let guards = args.decision.guards(workload.as_ref(), &metric)?;
-        let window = Duration::from_millis(args.decision.window_ms().into());
+        let window = args.decision.window();
         let sample = try_window(workload.as_mut(), window).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
         let number = |metric: &Metric| sample.get(metric.name.as_ref()).copied().filter(|value| value.is_finite());
         // The usual guard may have too little to go by in one window; one that was asked for is to be there.
         let unread = guards.iter().find(|guard| number(&guard.metric).is_none() && !args.decision.guard.is_empty());
         if let Some(guard) = unread {
-            return Err(not_possible(format!("{} had no number in a window: it can't stand guard", guard.metric.name)));
+            return Err(not_possible(format!("the guard {} had no value in a test window", guard.metric.name)));
         }
         match number(&metric) {
             Some(value) if value > 0.0 => Ok((metric, guards, workload.describe())),
-            other => Err(not_possible(format!("{} was {other:?} in a window: nothing to compare", metric.name))),
+            Some(value) => Err(not_possible(format!(
+                "{} was {value} in a test window, but a comparison needs values above 0",
+                metric.name
+            ))),
+            None => Err(not_possible(format!("{} had no value in a test window", metric.name))),
         }
     })();
     workload.stop();
@@ -221,16 +229,16 @@ fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_
         go_on(state, &mut machine)
     };
     let undone = |why| {
-        Failure::text(exit::NOT_UNDONE, "go on with the trial over boots", why).hint(format!("run {}", context.revert))
+        Failure::text(exit::NOT_UNDONE, "continue the trial over boots", why).hint(format!("run {}", context.revert))
     };
     match ending.map_err(undone)? {
         Ending::Reboot => {
             let counted = state.measured().count();
-            out.status(&format!("{counted} of {} boots count; the next one is ready", state.design.boots));
+            out.status(&format!("{counted} of {} boots count; the next boot is prepared", state.design.boots));
             if state.design.reboots { live::reboot(out) } else { wait_for_reboot(out) }
         }
         Ending::Stopped => {
-            out.status("stopped; it goes on after the next boot, or by: systemctl start evenkeel-boots.service");
+            out.status("stopped; it continues after the next boot, or with: systemctl start evenkeel-boots.service");
             Ok(exit::WELL)
         }
         Ending::Ended { ended, reboot_left } => {
@@ -238,7 +246,7 @@ fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_
             match (reboot_left, &ended) {
                 (true, BootsEnded::Whole) if state.design.reboots => live::reboot(out),
                 (true, _) => {
-                    out.status("everything is put back, and in force from the next boot on: reboot when it suits you");
+                    out.status("all settings are restored, effective from the next boot: reboot when it suits you");
                     Ok(exit::PENDING)
                 }
                 (false, BootsEnded::GivenUp { .. }) => Ok(exit::UNDONE),
@@ -249,7 +257,7 @@ fn on(state: &mut BootsState, context: &BootsContext, hands: BootTransactions<'_
 }
 
 fn wait_for_reboot(out: &Out) -> Outcome {
-    out.status("reboot this machine when it suits you; it goes on by itself after that");
+    out.status("reboot this machine when it suits you; the trial then continues by itself");
     Ok(exit::WELL)
 }
 
@@ -258,7 +266,7 @@ fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
     let _alone = TrialLock::take(state)?;
     let state = match read(&context.file) {
         Ok(None) => {
-            out.status("no trial over boots is going on");
+            out.status("no trial over boots is running");
             return Ok(exit::WELL);
         }
         Ok(Some(state)) => state,
@@ -272,15 +280,16 @@ fn go_on_after_boot(state: &StateArgs, out: &Out) -> Outcome {
 
 /// A state that nobody can go on with: whatever its trial left is put back, and the unit with it.
 fn put_away(context: &BootsContext, why: &dyn std::fmt::Display, out: &Out) -> Outcome {
-    out.warn(&format!("failed to {why}; it is given up, and everything is put back\n"));
+    out.warn(&format!("failed to {why}; giving up and restoring all settings\n"));
     let all = BootTransactions::new(&context.root, &context.dir, "", Vec::new()).map_err(not_possible)?;
     all.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
-        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", context.revert))
+        Failure::text(exit::NOT_UNDONE, "restore the settings of the trial over boots", why)
+            .hint(format!("run {}", context.revert))
     })?;
     let aside = context.file.with_extension("damaged");
     std::fs::rename(&context.file, &aside)
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("move {} aside", context.file.display()), &error))?;
-    out.warn(&format!("what was known of it is in {}\n", aside.display()));
+    out.warn(&format!("its state is in {}\n", aside.display()));
     Ok(exit::UNDONE)
 }
 
@@ -288,7 +297,7 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
     let context = BootsContext::of(state)?;
     let mut state = match read(&context.file) {
         Ok(None) => {
-            out.status("no trial over boots is going on");
+            out.status("no trial over boots is running");
             return Ok(exit::WELL);
         }
         Ok(Some(state)) => state,
@@ -301,11 +310,12 @@ fn cancel(state: &StateArgs, out: &Out) -> Outcome {
         write(&context.file, &state).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     }
     hands.put_back(&mut live::waiting(out, live::sleep)).map_err(|why| {
-        Failure::text(exit::NOT_UNDONE, "put the trial over boots back", why).hint(format!("run {}", context.revert))
+        Failure::text(exit::NOT_UNDONE, "restore the settings of the trial over boots", why)
+            .hint(format!("run {}", context.revert))
     })?;
     status::report(&state, None, out)?;
     if hands.reads_back(ArmName::A).is_err() {
-        out.status("everything is put back, and in force from the next boot on: reboot when it suits you");
+        out.status("all settings are restored, effective from the next boot: reboot when it suits you");
         return Ok(exit::PENDING);
     }
     Ok(exit::WELL)

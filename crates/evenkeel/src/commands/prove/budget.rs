@@ -1,12 +1,12 @@
-//! What is refused before the server is measured: a budget without room for a decision.
+//! Refuses, before any measurement, a budget that is too short for a decision.
 
 use evenkeel_trial::{Design, Pace, Settle, Stop};
 
 use crate::exit;
 use crate::experiment;
 use crate::failure::Failure;
+use crate::times;
 
-/// Refuses a budget that would be over before anything can be said.
 pub(super) fn refuse_short(design: &Design, arms: usize, asks_for_control: bool) -> Result<(), Failure> {
     let Stop::Sequential { budget: Some(budget), .. } = design.stop else { return Ok(()) };
     let pace = Pace::of(arms);
@@ -25,8 +25,8 @@ pub(super) fn refuse_short(design: &Design, arms: usize, asks_for_control: bool)
         takes.push("the A/A phase".to_owned());
     }
     let first = if takes.is_empty() { String::new() } else { takes.join(", ") + " and " };
-    let (seconds, pairs) = (least.as_secs_f64().ceil(), design.pairs_to_decide(arms));
-    let cause = format!("{first}the {pairs} pairs that a decision takes need {seconds:.0} s at least");
-    let tried = format!("prove anything within a budget of {} s", budget.as_secs_f64());
+    let pairs = design.pairs_to_decide(arms);
+    let cause = format!("{first}the {pairs} pairs for a decision need at least {}", times::words(least));
+    let tried = format!("finish a trial within {}", times::words(budget));
     Err(Failure::text(exit::WRONG_USE, tried, cause).hint(experiment::more_time(design, least)))
 }

@@ -13,7 +13,7 @@ use crate::show::{self, Out};
 /// Fewer are nothing to compare; more fill no page that anybody reads.
 const REPORTS: std::ops::RangeInclusive<usize> = 2..=64;
 
-/// Put the reports of several machines side by side, and say where they agree
+/// Compare the reports of several machines
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The reports (report.json), 2 to 64
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let Args { files, report: folder } = args;
     if !REPORTS.contains(&files.len()) {
-        let cause = format!("{} given, and {} to {} can be compared", files.len(), REPORTS.start(), REPORTS.end());
+        let cause = format!("{} given, but {} to {} are allowed", files.len(), REPORTS.start(), REPORTS.end());
         return Err(Failure::text(exit::WRONG_USE, "compare reports", cause));
     }
     let named = |file: &PathBuf| Ok((file.display().to_string(), read(file)?));
@@ -54,8 +54,7 @@ fn refuse_twice(reports: &[(String, RunReport)]) -> Result<(), Failure> {
         };
         let twice = reports[..at].iter().find(|(_, other)| !windows.is_empty() && has(other));
         if let Some((before, _)) = twice {
-            let cause =
-                format!("{before} and {name} are of one run, to the last window; it would count as two machines");
+            let cause = format!("{before} and {name} contain the same run, so it would count as two machines");
             return Err(Failure::text(exit::WRONG_USE, "compare reports", cause).hint("name each run once"));
         }
     }

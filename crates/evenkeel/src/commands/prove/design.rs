@@ -11,12 +11,12 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::Failure;
 use crate::smallest_effect::SmallestEffect;
-use crate::times::time;
+use crate::times::{SettleArgs, WindowArgs, time};
 
 /// The most pairs of a trial for which nothing else was asked: enough for an effect of the usual smallest size in the usual noise.
 const PAIRS_MAX: u16 = 100;
 /// Length of a window, where nothing else was asked.
-const WINDOW_MS: u32 = 1000;
+const WINDOW: Duration = Duration::from_secs(1);
 /// Turns of a window, where nothing else was asked; and the shortest.
 const TURNS: u32 = 4;
 const TURN_MIN: Duration = Duration::from_millis(250);
@@ -27,18 +27,17 @@ const TURN_EVENTS: f64 = 5.0;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Design")]
 pub(super) struct DecisionArgs {
-    /// The number of a window that decides [default: by knob, workload]
+    /// The metric that decides [default: chosen by knob and workload]
     #[arg(long, value_name = "NAME")]
     pub(super) metric: Option<String>,
-    /// Reject B if NAME gets worse by PERCENT; repeatable; none for no guard [default: its p99, 25]
+    /// Reject B if NAME gets worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     pub(super) guard: Vec<String>,
     #[command(flatten)]
     pub(super) smallest_effect: SmallestEffect,
-    /// Length of a window [default: 1000, or 12 ticks of the server]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
-    pub(super) window_ms: Option<u32>,
-    /// Seed of the order of the arms, to repeat a run
+    #[command(flatten)]
+    pub(super) window: WindowArgs,
+    /// Seed of the random order, to repeat a run
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
 }
@@ -47,40 +46,39 @@ pub(super) struct DecisionArgs {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Design")]
 pub(super) struct DesignArgs {
-    /// A further arm, such as 'KNOB=VALUE KNOB=VALUE'; repeatable
+    /// Another arm, such as 'KNOB=VALUE KNOB=VALUE'; repeatable
     #[arg(long, value_name = "SETTINGS", conflicts_with = "goal")]
     pub(super) arm: Vec<String>,
     #[command(flatten)]
     pub(super) decision: DecisionArgs,
-    /// The most pairs of windows, one of each arm [default: 100]
+    /// Maximum number of pairs of windows [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(6..=5000))]
     pairs: Option<u16>,
-    /// Finish within this time, such as 90s, 10m, from the first switch
+    /// Maximum time from the first switch, such as 90s or 10m
     #[arg(long, value_name = "TIME", value_parser = time)]
     budget: Option<Duration>,
-    /// Look once, after all pairs, for a narrower interval
+    /// Test only once, after all pairs; gives a narrower interval
     #[arg(long, conflicts_with = "budget")]
     fixed: bool,
-    /// Wait this long after each switch, such as 500ms [default: found]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    settle: Option<Duration>,
-    /// Turns of the arms within a pair [default: 4, or 1 for a tail]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[command(flatten)]
+    settle: SettleArgs,
+    /// Interleaves within a pair [default: 4, or 1 for a tail]
+    #[arg(long = "interleaves", alias = "turns", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     turns: Option<u32>,
-    /// Pairs of the A/A phase, which comes first; 0: none [default: 10]
+    /// Pairs of the A/A check before the trial; 0: none [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1000))]
     control_pairs: Option<u16>,
-    /// Compare A with itself throughout: what the method says of nothing
+    /// Compare A with A for the whole trial, to test the method itself
     #[arg(long)]
     pub(super) control: bool,
-    /// Compare also what the audit knows to do nothing on this machine
+    /// Also test what the audit knows to have no effect here
     #[arg(long)]
     pub(super) anyway: bool,
 }
 
 impl DecisionArgs {
-    pub(super) fn window_ms(&self) -> u32 {
-        self.window_ms.unwrap_or(WINDOW_MS)
+    pub(super) fn window(&self) -> Duration {
+        self.window.asked().unwrap_or(WINDOW)
     }
 
     /// What may not get worse: those that were named, or the usual ones of what decides.
@@ -100,8 +98,7 @@ impl DesignArgs {
             Some(name) => experiment::metric(workload, name)?,
             None => experiment::usual_metric(workload, &arms.knobs())?,
         };
-        let window_ms = decision.window_ms.unwrap_or_else(|| experiment::window_ms_with_ticks(workload, WINDOW_MS));
-        let window = Duration::from_millis(window_ms.into());
+        let window = decision.window.asked().unwrap_or_else(|| experiment::window_with_ticks(workload, WINDOW));
         let pairs = usize::from(self.pairs.unwrap_or(PAIRS_MAX));
         let mut design = match self.fixed {
             true => Design { stop: Stop::After { pairs }, ..Design::sequential(metric, pairs, window, seed) },
@@ -112,7 +109,7 @@ impl DesignArgs {
         }
         design.turns = self.turns.unwrap_or_else(|| usual_turns(workload, &design.metric, window));
         design.guards = decision.guards(workload, &design.metric)?;
-        if let Some(time) = self.settle {
+        if let Some(time) = self.settle.asked() {
             design.settle = Settle::Fixed { time };
         }
         design.control_pairs = match self.control_pairs {
@@ -149,7 +146,11 @@ pub(super) fn named_guard(text: &str) -> Result<(&str, f64), Failure> {
     let (name, percent) = text.split_once('=').unwrap_or((text, "25"));
     let harm = percent.trim_end_matches('%').parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent < 1000.0);
     let harm = harm.ok_or_else(|| {
-        Failure::text(exit::WRONG_USE, format!("read --guard {text}"), format!("{percent:?} is no per cent above 0"))
+        Failure::text(
+            exit::WRONG_USE,
+            format!("read --guard {text}"),
+            format!("{percent:?} is not a percentage above 0"),
+        )
     })?;
     Ok((name, harm / 100.0))
 }

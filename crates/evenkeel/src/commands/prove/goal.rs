@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::path::Path;
+use std::time::Duration;
 
 use evenkeel_change::MAX_PLAN_BYTES;
 use evenkeel_host::Facts;
@@ -16,6 +17,7 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::report::as_change;
 use crate::show::Out;
+use crate::times;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
 /// The arguments with what the file says filled in; what was given besides stands.
@@ -33,8 +35,8 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
     }
     let decision = &mut asked.plan.decision;
     decision.metric.get_or_insert_with(|| evidence.metric.name.to_string());
-    if decision.window_ms.is_none() {
-        decision.window_ms = Some(window_ms(evidence, file)?);
+    if decision.window.asked().is_none() {
+        decision.window = decision.window.or(window(evidence, file)?);
     }
     if decision.metric.as_deref() == Some(evidence.metric.name.as_ref()) {
         decision.smallest_effect = decision.smallest_effect.or_ratio(evidence.smallest_effect_ratio);
@@ -53,16 +55,15 @@ pub(super) fn asked_by(args: &TrialArgs, file: &Path, facts: &Facts, out: &Out) 
         evidence.written, evidence.metric.title, evidence.workload_words
     ));
     for difference in goal.differences(&HostWords::of(facts)) {
-        out.status(&format!("another machine: {difference}"));
+        out.status(&format!("found on another machine: {difference}"));
     }
     Ok(asked)
 }
 
-fn window_ms(evidence: &Evidence, file: &Path) -> Result<u32, Failure> {
-    let in_range = u32::try_from(evidence.window_ms).ok().filter(|ms| (100..=600_000).contains(ms));
-    in_range.ok_or_else(|| {
-        let cause = format!("its windows have {} ms, and 100 to 600000 can be measured", evidence.window_ms);
-        wrong(file, cause).hint("name their length by --window-ms")
+fn window(evidence: &Evidence, file: &Path) -> Result<Duration, Failure> {
+    times::window(&times::option(Duration::from_millis(evidence.window_ms))).map_err(|_| {
+        let cause = format!("its windows last {} ms, but 100 to 600000 ms are allowed", evidence.window_ms);
+        wrong(file, cause).hint("set the length with --window")
     })
 }
 
@@ -87,16 +88,16 @@ fn read(file: &Path) -> Result<GoalFile, Failure> {
     GoalFile::parse(&text).map_err(|error| wrong(file, error.cause()))
 }
 
-/// The workload that the file tells of. A command is not run since a file says so: a file can come from anywhere.
+/// The workload of the file. evenkeel runs no command that only a file names: a file can come from anywhere.
 fn workload(spec: &WorkloadSpec, file: &Path) -> Result<WorkloadArgs, Failure> {
     let workload = workload_of(&spec.arguments).map_err(|failure| wrong(file, failure.error))?;
     if !workload.runs_command() {
         return Ok(workload);
     }
-    let cause = "its workload is a command, which is not run because a file says so";
+    let cause = "its workload is a command, and evenkeel runs no command that only a file names";
     let again = format!("evenkeel prove --goal {} {}", file.display(), spec.arguments);
     Err(Failure::text(exit::WRONG_USE, format!("prove the goal {}", file.display()), cause)
-        .hint(format!("look at it, and name it yourself: {again}")))
+        .hint(format!("check the command, then run: {again}")))
 }
 
 #[cfg(test)]
@@ -136,6 +137,7 @@ mod tests {
     fn the_design_of_a_goal_is_taken_but_for_what_was_given() {
         for (line, metric, window_ms, guards) in [
             ("", "lat_us", 250, &["cpu_share=7"][..]),
+            ("--window 300ms", "lat_us", 300, &["cpu_share=7"]),
             ("--window-ms 300", "lat_us", 300, &["cpu_share=7"]),
             ("--guard none", "lat_us", 250, &["none"]),
             ("--guard other=3", "lat_us", 250, &["other=3"]),
@@ -143,7 +145,7 @@ mod tests {
             ("--metric other_us", "other_us", 250, &[]),
         ] {
             let plan = asked(GOAL, line).unwrap().plan.decision;
-            assert_eq!((plan.metric.as_deref(), plan.window_ms()), (Some(metric), window_ms), "{line}");
+            assert_eq!((plan.metric.as_deref(), plan.window().as_millis()), (Some(metric), window_ms), "{line}");
             assert_eq!(plan.guard, guards, "{line}");
         }
         let unguarded = GOAL.replace("\"guards\": [{", "\"before\": [{");
@@ -156,12 +158,16 @@ mod tests {
             (GOAL, "", "read the goal FILE: EOF while parsing a value"),
             (GOAL, "{\"format\": 1}", "read the goal FILE: missing field `"),
             ("\"evidence\"", "\"other\"", "read the goal FILE: it is a plan without evidence"),
-            ("\"window_ms\": 250", "\"window_ms\": 1", "read the goal FILE: its windows have 1 ms, and 100 to 600000"),
+            ("\"window_ms\": 250", "\"window_ms\": 1", "read the goal FILE: its windows last 1 ms, but 100 to 600000"),
             ("swappiness=10", "swappiness=abc", "read the goal FILE: vm.swappiness does not accept \"abc\""),
             ("vm.swappiness", "vm.colour", "read the goal FILE: unknown knob \"vm.colour\""),
             ("\"vm.swappiness=10\"", "", "read the goal FILE: it has no settings"),
             ("--workload tick", "--colour", "read the goal FILE: read the workload --colour"),
-            ("--workload tick", "-- server", "prove the goal FILE: its workload is a command, which is not run"),
+            (
+                "--workload tick",
+                "-- server",
+                "prove the goal FILE: its workload is a command, and evenkeel runs no command",
+            ),
         ] {
             let told = asked(&GOAL.replace(from, to), "").err().unwrap_or_default();
             assert!(told.starts_with(&format!("failed to {expected}")), "{to}: {told}");

@@ -1,4 +1,4 @@
-//! `evenkeel prove report`: what a session says that was kept, measuring nothing.
+//! `evenkeel prove report`: the result of a stored session.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ use crate::session_files::{self, LAST};
 use crate::show::Out;
 use crate::workload_args::{WorkloadArgs, workload_of};
 
-/// Report a trial that was kept, and measure nothing
+/// Print the result of a stored trial again
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The session, as it was kept
+    /// The file of the session
     #[arg(value_name = "FILE", default_value = LAST)]
     file: PathBuf,
     /// Write report.html and report.json into DIR
@@ -33,9 +33,9 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     let (_, kept) = session_files::read(&args.state, &args.file)?;
     // A report needs no workload: one that can't be read is only not named in it.
     let workload = kept.head.asked.as_ref().and_then(|asked| workload_of(&asked.workload).ok());
-    let told = experiment::told_again(kept)?;
-    let again = answer::again(&workload.unwrap_or_else(WorkloadArgs::default), false, &told);
+    let session = experiment::stored_answer(kept)?;
+    let again = answer::again(&workload.unwrap_or_else(WorkloadArgs::default), false, &session);
     // The session may have been kept on another machine: what this one is has no place in its report.
     let facts = Facts::probe(&root);
-    Answer { facts: &facts, capture: None, report: args.report.as_deref(), again, was_kept: true }.tell(out, told)
+    Answer { facts: &facts, capture: None, report: args.report.as_deref(), again, was_kept: true }.print(out, session)
 }

@@ -1,4 +1,4 @@
-//! `evenkeel prove resume`: a session goes on as it was decided before its first pair. All that it takes is in its file.
+//! `evenkeel prove resume`: continues a session with the design in its file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,17 +16,17 @@ use crate::show::Out;
 use crate::stored_workload::Stored;
 use crate::workload_args::WorkloadArgs;
 
-/// Continue a trial that was stopped or killed, as it was begun
+/// Continue a trial that was stopped or killed
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
-The session has the settings, the design and the workload, and none of them can change. Name the
-workload again only for a session that an older version began, and where FILE is not one that
-evenkeel keeps itself and would start a command.")]
+Options cannot change on resume: the session contains the settings, the design and the workload.
+Name the workload again only if an older version began the session, or if FILE starts a command and
+is not in evenkeel's own folder.")]
 pub(crate) struct Args {
-    /// The session, as it was kept
+    /// The file of the session
     #[arg(value_name = "FILE", default_value = LAST)]
     file: PathBuf,
-    /// Write report.html and report.json into DIR [default: where the session was to]
+    /// Write report.html and report.json into DIR [default: the folder given at the start]
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     #[command(flatten)]

@@ -1,8 +1,9 @@
-//! A trial: what it is asked for, and how it is measured, whether it begins or goes on.
+//! Runs a trial, new or resumed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use evenkeel_host::{Action, Facts, Knob, Plan, Setting, knobs};
 use evenkeel_hostfs::Root;
@@ -26,12 +27,13 @@ use crate::overdue;
 use crate::report::{self, SessionAnswer};
 use crate::session_files::{self, TrialLock};
 use crate::show::Out;
+use crate::times;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
 
-/// Of another process the kernel lets only root change the timer slack; two of our own servers change theirs by themselves.
-const WITHOUT_ROOT: &str = "run it as root; of process.* knobs only a real-time class takes it, and the timer slack of every workload but \
-                            arena and tick";
+/// The kernel lets only root change the timer slack of another process. The workloads arena and tick change their own.
+const WITHOUT_ROOT: &str = "run it with sudo. Without root you can prove process.* knobs, except sched_policy=fifo, sched_policy=rr, and \
+                            timer_slack_ns of workloads other than arena and tick";
 
 pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
     overdue::settle(&Root::live(), &args.state, out);
@@ -69,14 +71,15 @@ pub(super) fn run(args: &TrialArgs, out: &Out) -> Outcome {
 /// Refuses what can be no setting, such as a subcommand that does not stand first.
 fn refuse_words(settings: &[String]) -> Result<(), Failure> {
     let Some(word) = settings.iter().find(|text| !text.contains('=')) else { return Ok(()) };
-    let cause = format!("{word:?} is no setting: expected KNOB=VALUE");
-    Err(Failure::text(exit::WRONG_USE, "read the settings", cause)
-        .hint("a subcommand stands right after `prove`, and no setting with it; `evenkeel prove --help` lists them"))
+    let cause = format!("{word:?} is not a setting: expected KNOB=VALUE");
+    Err(Failure::text(exit::WRONG_USE, "read the settings", cause).hint(
+        "write a subcommand directly after `prove`, without settings; `evenkeel prove --help` lists the subcommands",
+    ))
 }
 
 fn nothing_named() -> Failure {
-    let hint = "`evenkeel audit` lists settings worth a trial, with the command that proves each; --control compares the machine with itself";
-    Failure::text(exit::WRONG_USE, "read the arguments", "KNOB=VALUE is required: the setting to prove").hint(hint)
+    let hint = "`evenkeel audit` lists settings worth a trial, each with its command; `--control` compares A with A";
+    Failure::text(exit::WRONG_USE, "read the arguments", "KNOB=VALUE is missing: the setting to prove").hint(hint)
 }
 
 /// How a session begins.
@@ -129,7 +132,8 @@ impl Needs {
         if !self.root || process::is_root() {
             return Ok(());
         }
-        let error = anyhow::anyhow!("prove {}: it changes settings of the whole host", arms::told(&arms.settings));
+        let error =
+            anyhow::anyhow!("prove {}: you need root for a setting of the whole host", arms::text_of(&arms.settings));
         Err(Failure::new(exit::NOT_ALLOWED, error).hint(WITHOUT_ROOT))
     }
 }
@@ -138,16 +142,16 @@ impl Session<'_> {
     /// Measures, with nobody else measuring, and reports.
     pub(super) fn run(&self) -> Outcome {
         let capture = capture::text_of(self.root);
-        let beside = experiment::beside(self.out, &format!("prove {}", arms::told(&self.arms.settings)));
+        let beside = experiment::beside(self.out, &format!("prove {}", arms::text_of(&self.arms.settings)));
         if let Some(folder) = self.report {
             report::make_folder(folder)?;
         }
         let stop = experiment::stop_flag()?;
-        experiment::tell_of_signals(self.out, self.state);
-        let told = self.measure(&stop, &beside)?;
-        let again = answer::again(self.workload, self.anyway, &told);
-        let telling = Answer { facts: self.facts, capture: Some(capture), report: self.report, again, was_kept: false };
-        telling.tell(self.out, told)
+        experiment::explain_signals(self.out, self.state);
+        let session = self.measure(&stop, &beside)?;
+        let again = answer::again(self.workload, self.anyway, &session);
+        let output = Answer { facts: self.facts, capture: Some(capture), report: self.report, again, was_kept: false };
+        output.print(self.out, session)
     }
 
     fn before(&self) -> Option<&SessionLog> {
@@ -198,9 +202,9 @@ impl Session<'_> {
             keep: &|head| self.keep_in(head),
             before: self.before().map(|kept| kept.record.clone()),
         };
-        let told = experiment.measure(workload.as_mut());
+        let session = experiment.measure(workload.as_mut());
         workload.stop();
-        told
+        session
     }
 
     fn design(&self, workload: &dyn Workload, seed: u64) -> Result<Design, Failure> {
@@ -217,7 +221,10 @@ impl Session<'_> {
     fn say(&self, workload: &dyn Workload, design: &Design, in_pairs: bool) {
         let at_most = if design.stop.is_sequential() { "at most" } else { "about" };
         let time = match in_pairs {
-            true => format!("{at_most} {} s", design.planned_for(self.arms.count()).as_secs()),
+            true => format!(
+                "{at_most} {}",
+                times::words(Duration::from_secs(design.planned_for(self.arms.count()).as_secs()))
+            ),
             false => "one window".to_owned(),
         };
         self.out.status(&format!("{}\n{time}", workload.describe()));
@@ -235,12 +242,12 @@ impl Session<'_> {
             }
         };
         if let Some(path) = keep.path() {
-            self.out.status(&format!("kept in {}", path.display()));
+            self.out.status(&format!("session stored in {}", path.display()));
         }
         Ok(keep)
     }
 
-    /// What `prove resume` needs beside the design.
+    /// What `prove resume` needs besides the design.
     fn asked(&self) -> Asked {
         let text = |path: PathBuf| path.to_str().map(str::to_owned);
         Asked {
@@ -263,19 +270,20 @@ fn refuse_another(workload: &dyn Workload, titles: &Titles, decides: &Metric) ->
     };
     if !is_same {
         let (then, now) = (&titles.workload, workload.describe());
-        return Err(refused(format!(
-            "its workload was {then:?}, and this is {now:?}: pairs of both can't be put together"
-        )));
+        return Err(refused(format!("it measured the workload {then:?}, but this is {now:?}")));
     }
     if let Some((then, now)) = titles.workload_events_per_s.zip(workload.events_per_s())
         && (now / then - 1.0).abs() > RATE_APART_MAX
     {
-        return Err(refused(format!("its tick rate was {then:.1} Hz, and now it is {now:.1} Hz"))
-            .hint("run it again: the tick is looked for anew at each start"));
+        return Err(refused(format!("the tick rate was {then:.1} Hz, but now it is {now:.1} Hz"))
+            .hint("run it again: evenkeel looks for the tick at every start"));
     }
     let is = |metric: &Metric| metric.name == decides.name;
     if METRICS.iter().any(is) && !workload.metrics().iter().any(is) {
-        let cause = format!("{} needs ticks at set times, and this start can't tell whether they are", decides.name);
+        let cause = format!(
+            "{} needs ticks at set times, but evenkeel could not confirm that this start has them",
+            decides.name
+        );
         return Err(refused(cause).hint("run it again when other programs use less CPU time"));
     }
     Ok(())
@@ -283,7 +291,6 @@ fn refuse_another(workload: &dyn Workload, titles: &Titles, decides: &Metric) ->
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use evenkeel_workload::{Sample, WorkloadError};
 
@@ -332,14 +339,14 @@ mod tests {
             refusal.map_or(String::new(), |failure| failure.message())
         };
         assert_eq!(refused(server(207, 20.3), &titles), "");
-        assert!(refused(server(100, 30.0), &titles).contains("20.0 Hz, and now it is 30.0 Hz"));
+        assert!(refused(server(100, 30.0), &titles).contains("20.0 Hz, but now it is 30.0 Hz"));
         let without_due = Server(207, 20.0, vec![Metric::us("tick_wall_us_p50", "")]);
         assert!(refused(without_due, &titles).contains("tick_lateness_us_p50 needs ticks at set times"));
         let other = Titles { workload_identity: Some("another; tick".to_owned()), ..titles.clone() };
-        assert!(refused(server(100, 20.0), &other).contains("can't be put together"));
+        assert!(refused(server(100, 20.0), &other).contains("but this is"));
         // Older sessions have only the words.
         let older = Titles { workload_identity: None, workload_events_per_s: None, ..titles };
         assert_eq!(refused(server(100, 20.0), &older), "");
-        assert!(refused(server(207, 20.0), &older).contains("can't be put together"));
+        assert!(refused(server(207, 20.0), &older).contains("but this is"));
     }
 }

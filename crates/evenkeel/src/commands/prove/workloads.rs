@@ -5,7 +5,7 @@ use crate::failure::Outcome;
 use crate::show::Out;
 use crate::workload_args;
 
-/// List every workload, its settings, and what it needs
+/// List all workloads with their settings and requirements
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Args {}
 

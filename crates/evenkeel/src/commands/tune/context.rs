@@ -17,13 +17,13 @@ use crate::show::Out;
 /// What is written of what was found.
 #[derive(Debug, clap::Args)]
 pub(super) struct OutArgs {
-    /// Write the set with its evidence to FILE, for `evenkeel apply`
+    /// Write the set and its evidence to FILE, for `evenkeel apply`
     #[arg(long, short, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
-    /// Make the plan outlive the next boot
+    /// Make the plan persist across reboots
     #[arg(long, requires = "out")]
     pub(super) persist: bool,
-    /// The systemd unit of the server, for settings of its process
+    /// The systemd unit of the server, for process.* settings
     #[arg(long, value_name = "UNIT", requires = "out")]
     pub(super) unit: Option<ServiceName>,
 }

@@ -16,48 +16,46 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::Failure;
 use crate::smallest_effect::SmallestEffect;
-use crate::times::time;
+use crate::times::{SettleArgs, WindowArgs, time};
 
 /// How long a search may take, how long a window is, and how many times worse one may be, where nobody says.
 const BUDGET: Duration = Duration::from_secs(20 * 60);
-const WINDOW_MS: u32 = 1000;
+const WINDOW: Duration = Duration::from_secs(1);
 const STOP_AT: f64 = 3.0;
 /// The most windows that a budget of time may be.
 const WINDOWS_MAX: usize = 100_000;
 /// The shortest window that nobody asked for.
-const WINDOW_MIN_MS: u32 = 250;
+const WINDOW_MIN: Duration = Duration::from_millis(250);
 
 /// What is searched among, and by what it is decided.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
 pub(super) struct PlanArgs {
-    /// Search among these alone [default: all that can be tried here]
+    /// Try only these knobs [default: all that work on this machine]
     #[arg(long, value_name = "KNOB[=VALUE]", num_args = 1..)]
     pub(super) knobs: Vec<String>,
-    /// Finish within this time, such as 90s or 1h [default: 20min]
+    /// Maximum time, such as 90s or 1h [default: 20min]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) budget: Option<Duration>,
-    /// The number of a window that decides [default: by knobs, workload]
+    /// The metric that decides [default: chosen by knobs and workload]
     #[arg(long, value_name = "NAME")]
     pub(super) metric: Option<String>,
     #[command(flatten)]
     pub(super) smallest_effect: SmallestEffect,
-    /// Length of a window in ms [default: 1000, less in a short budget]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(100..=600_000))]
-    pub(super) window_ms: Option<u32>,
-    /// Wait this many ms after each switch [default: found]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=60_000))]
-    pub(super) settle_ms: Option<u32>,
-    /// Reject what makes NAME worse by PERCENT; repeatable; none for no guard [default: its p99, 25]
+    #[command(flatten)]
+    pub(super) window: WindowArgs,
+    #[command(flatten)]
+    pub(super) settle: SettleArgs,
+    /// Reject sets that make NAME worse by PERCENT; repeatable; none: no guard [default: p99 of the metric, 25]
     #[arg(long, value_name = "NAME[=PERCENT]")]
     pub(super) guard: Vec<String>,
-    /// Never repeat what makes the metric so many times worse [default: 3]
+    /// Never repeat what is this many times worse [default: 3]
     #[arg(long, value_name = "TIMES")]
     pub(super) stop_at: Option<f64>,
-    /// Also try knobs of network devices: one may cut the line you work by
+    /// Also try network device knobs; one may cut your own connection
     #[arg(long)]
     pub(super) network_devices: bool,
-    /// Seed of every order, to repeat a search
+    /// Seed of the random order, to repeat a search
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
@@ -81,10 +79,10 @@ pub(super) fn asked(
     let (guards, stop_at) = guards(args, workload, &design)?;
     design.guards = guards;
     design.guard_ratio = stop_at;
-    design.window_ms = args.window_ms.map_or_else(|| usual_window_ms(workload, &design), u64::from);
+    design.window_ms = args.window.asked().map_or_else(|| usual_window_ms(workload, &design), as_ms);
     design.network = NetworkPath::of(workload);
-    if let Some(ms) = args.settle_ms {
-        design.settle_ms = ms.into();
+    if let Some(time) = args.settle.asked() {
+        design.settle_ms = as_ms(time);
     }
     check(&design)?;
     Ok(design)
@@ -93,13 +91,17 @@ pub(super) fn asked(
 /// The length of a window where nobody said: shorter where the budget has no room to screen all knobs otherwise. A tail needs the whole second, and so
 /// do numbers that come seldom; and each holds some ticks.
 fn usual_window_ms(workload: &dyn Workload, design: &SearchDesign) -> u64 {
-    let usual = u64::from(experiment::window_ms_with_ticks(workload, WINDOW_MS));
-    let least = u64::from(experiment::window_ms_with_ticks(workload, WINDOW_MIN_MS));
+    let usual = as_ms(experiment::window_with_ticks(workload, WINDOW));
+    let least = as_ms(experiment::window_with_ticks(workload, WINDOW_MIN));
     let Some(budget_ms) = design.budget.time_ms.filter(|_| workload.takes_turns() && !design.metric.is_tail()) else {
         return usual;
     };
     let each_ms = budget_ms / windows_to_screen(design.candidates.len()).max(1) as u64;
     each_ms.saturating_sub(design.settle_ms).clamp(least, usual)
+}
+
+fn as_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What is searched among, by the ids of the knobs.
@@ -112,7 +114,7 @@ pub(super) fn check(design: &SearchDesign) -> Result<(), Failure> {
     design.check().map_err(|error| {
         let failure = Failure::new(exit::WRONG_USE, error);
         match design.is_too_short() {
-            true => failure.hint("give more time by --budget, or shorter windows by --window-ms"),
+            true => failure.hint("increase --budget, or use shorter windows (--window)"),
             false => failure,
         }
     })
@@ -140,9 +142,9 @@ pub(super) fn settle(
     plans: &[Plan],
     workload: &mut dyn Workload,
 ) -> Result<bool, Failure> {
-    search.out.status("finding how long a switch is felt");
+    search.out.status("finding the settle time");
     let writer = search.root.writer().map_err(not_possible)?;
-    let title = "tune: how long a switch is felt";
+    let title = "tune: find the settle time";
     let mut switch = Switch::begin(search.root, &writer, Some(state), title, plans).map_err(not_possible)?;
     let watch = Watch::start(search.root, plans).beside(&search.beside).of_workload(workload);
     let begun = watch.clock().now();

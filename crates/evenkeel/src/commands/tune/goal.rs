@@ -23,26 +23,27 @@ pub(super) struct Written {
     pub(super) notes: Vec<String>,
 }
 
-/// Writes it; there is none of a set that no plan sets.
+/// Writes it, unless the set has only settings of the workload.
 pub(super) fn write(
     search: &SearchContext<'_>,
     file: &Path,
     evidence: (&SearchDesign, WorkloadSpec, HostWords),
-    told: &SearchResult,
+    result: &SearchResult,
 ) -> Result<Written, Failure> {
     let SearchContext { out_args: args, state, root, facts, .. } = search;
-    if !has_a_plan(&told.answer) {
-        let why = "no goal was written: the set has settings of the workload alone, which no plan sets";
+    if !has_a_plan(&result.answer) {
+        let why =
+            "no goal file was written: the set has only settings of the workload, which `evenkeel apply` can't set";
         return Ok(Written { file: None, applies: false, notes: vec![why.to_owned()] });
     }
-    let settings = told.answer.set.iter().flat_map(|chosen| chosen.settings.clone());
+    let settings = result.answer.set.iter().flat_map(|chosen| chosen.settings.clone());
     // What the workload is like is not the host's: whoever runs the server sets it there.
     let (of_workload, settings): (Vec<String>, Vec<String>) =
         settings.partition(|text| text.starts_with(SETTING_PREFIX));
     let mut notes: Vec<String> = of_workload
         .iter()
         .map(|text| {
-            format!("{text} is part of the set, and a setting of the workload: no plan sets it, give it to your server")
+            format!("{text} is part of the set, but `evenkeel apply` can't set it: configure your server with it")
         })
         .collect();
     let kept = if args.persist { Vec::new() } else { in_no_file(facts, &settings)? };
@@ -56,11 +57,11 @@ pub(super) fn write(
     let applies = !cannot.iter().any(|cannot| plan.settings.contains(&cannot.setting));
     if !applies && args.unit.is_none() {
         let file = file.display();
-        notes.push(format!("`{} --out {file} --unit YOUR.service` writes one that it takes", search.resume));
+        notes.push(format!("`{} --out {file} --unit YOUR.service` writes one that it accepts", search.resume));
     }
     let written = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
-    let workload = (spec, told.workload.clone());
-    let goal = GoalFile { plan, evidence: Evidence::new(design, workload, host, told.answer.clone(), written) };
+    let workload = (spec, result.workload.clone());
+    let goal = GoalFile { plan, evidence: Evidence::new(design, workload, host, result.answer.clone(), written) };
     let text = goal.text().map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     std::fs::write(file, text)
         .map_err(|error| Failure::io(exit::NOT_POSSIBLE, format!("write the goal {}", file.display()), &error))?;
@@ -73,7 +74,7 @@ pub(super) fn again(search: &SearchContext<'_>, file: &Path) -> String {
     let persist = if args.persist { " --persist" } else { "" };
     let unit = args.unit.as_ref().map_or_else(String::new, |unit| format!(" --unit {unit}"));
     let again = format!("`{} --out FILE{persist}{unit}`", search.resume);
-    format!("what was found is kept: {again} writes it elsewhere than to {}, and measures nothing anew", file.display())
+    format!("the result is stored: {again} writes it to another file than {} without measuring again", file.display())
 }
 
 /// Whether the set has settings of the host.
@@ -97,12 +98,14 @@ fn words(kept: &[String], cannot: &[Cannot], own: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     // What is refused as well would be said to last by one line and not to by the next.
     if let Some(setting) = kept.iter().find(|setting| !is_refused(setting)) {
-        let rest = if own.iter().any(is_refused) { ", but for what follows" } else { "" };
-        notes.push(format!("{setting} is in no file that stays: the plan makes the set outlive a boot{rest}"));
+        let rest = if own.iter().any(is_refused) { ", except the following" } else { "" };
+        notes.push(format!(
+            "{setting} is in no file that persists: the plan makes the set persist across reboots{rest}"
+        ));
     }
     for Cannot { setting, why, todo } in cannot {
-        let refused = if own.contains(setting) { "; `evenkeel apply` refuses the plan as it is" } else { "" };
-        notes.push(format!("{setting} can't be made to last: {why}; {todo}{refused}"));
+        let refused = if own.contains(setting) { "; `evenkeel apply` refuses this plan" } else { "" };
+        notes.push(format!("{setting} can't persist: {why}; {todo}{refused}"));
     }
     notes
 }
@@ -115,10 +118,11 @@ mod tests {
     fn the_notes_on_one_set_agree() {
         let (dma, slack) = ("cpuidle.dma_latency_us=0".to_owned(), "process.timer_slack_ns=1".to_owned());
         let cannot = || Cannot { setting: slack.clone(), why: "nobody said which unit".into(), todo: "--unit".into() };
-        let is_refused = "process.timer_slack_ns=1 can't be made to last: nobody said which unit; --unit; `evenkeel apply` \
-                          refuses the plan as it is";
-        let lasts = "cpuidle.dma_latency_us=0 is in no file that stays: the plan makes the set outlive a boot";
-        let lasts_but = format!("{lasts}, but for what follows");
+        let is_refused = "process.timer_slack_ns=1 can't persist: nobody said which unit; --unit; `evenkeel apply` \
+                          refuses this plan";
+        let lasts =
+            "cpuidle.dma_latency_us=0 is in no file that persists: the plan makes the set persist across reboots";
+        let lasts_but = format!("{lasts}, except the following");
         let table: [(&[&String], bool, &[&str]); 4] = [
             (&[&dma], false, &[lasts]),
             (&[&slack], true, &[is_refused]),

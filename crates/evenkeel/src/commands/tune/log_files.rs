@@ -1,4 +1,4 @@
-//! The log of a search beside the journal: what it tells beside the design, and how it is kept where another search takes its place.
+//! The log of a search next to the journal: its context, and where it goes when another search begins.
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -14,12 +14,12 @@ use crate::exit;
 use crate::failure::Failure;
 use crate::session_files;
 
-/// The search's log, beside the journal.
+/// The log of the search, next to the journal.
 pub(super) const LOG: &str = "tune.jsonl";
-/// The folder of searches that are not over and that another one took the place of, beside it.
+/// The folder of unfinished earlier searches, next to the journal.
 pub(super) const FOLDER: &str = "searches";
 
-/// What the log has to tell beside the design, for whoever goes on with it.
+/// What a resume needs besides the design.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Context {
     pub(super) workload: WorkloadSpec,
@@ -54,7 +54,7 @@ pub(super) fn again(file: Option<&Path>, state: &StateArgs) -> String {
 pub(super) fn after_a_kill(failure: Failure, again: &str, path: &Path) -> Failure {
     match &failure.hint {
         Some(hint) if !is_done_with(path) => {
-            let hint = format!("{hint}; `{again}` then continues the search that was cut off");
+            let hint = format!("{hint}; `{again}` then continues the interrupted search");
             failure.hint(hint)
         }
         _ => failure,
@@ -66,12 +66,12 @@ pub(super) fn begin(search: &SearchContext<'_>, path: &Path, header: &Header) ->
     if !is_done_with(path) {
         let kept = keep(path)?;
         let again = again(Some(&kept), search.state);
-        search.out.warn(&format!("the search before is not over, and kept: `{again}` continues it\n"));
+        search.out.warn(&format!("the previous search is not finished; `{again}` continues it\n"));
     }
     Log::create(path, header).map_err(not_possible)
 }
 
-/// Whether nobody would miss a log: there is none, it has no windows, or its search is over. What can't be read may be missed.
+/// Whether a log is not needed any more: it is missing or empty, or its search is finished. An unreadable log may be needed.
 fn is_done_with(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => true,
@@ -86,7 +86,7 @@ fn is_done_with(path: &Path) -> bool {
 fn keep(path: &Path) -> Result<PathBuf, Failure> {
     let folder = path.with_file_name(FOLDER);
     let failed = |error: std::io::Error| {
-        let tried = format!("keep the search before, {}, in {}", path.display(), folder.display());
+        let tried = format!("move the previous search {} to {}", path.display(), folder.display());
         Failure::io(exit::NOT_POSSIBLE, tried, &error)
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(failed)?;

@@ -17,13 +17,13 @@ use crate::stored_workload::Stored;
 use crate::workload_args::WorkloadArgs;
 use crate::workload_settings;
 
-/// Continue a search that was stopped or killed, or report one that is over
+/// Continue a search that was stopped or killed, or print a finished one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The log has the knobs, the design and the workload, and none of them can change. Name the workload
-again only where FILE is not one that evenkeel keeps itself and would start a command.")]
+Options cannot change on resume: the log contains the knobs, the design and the workload. Name the
+workload again only if FILE starts a command and is not in evenkeel's own folder.")]
 pub(super) struct Args {
-    /// The log; one that another search took the place of is in `searches` beside the journal
+    /// The log; logs of earlier searches are in the folder `searches` next to the journal
     #[arg(value_name = "FILE", default_value = LAST)]
     file: PathBuf,
     #[command(flatten)]
@@ -46,12 +46,11 @@ pub(super) fn run(args: &Args, out: &Out) -> Outcome {
     run_search(asked, out, |search, _| go_on(search, &args.workload, &path))
 }
 
-/// Continues a search, or tells it again where it is over.
+/// Continues a search, or prints a finished one.
 fn go_on(search: &SearchContext<'_>, asked: &WorkloadArgs, path: &Path) -> Result<Ready, Failure> {
     let SearchContext { state, out, facts, .. } = search;
-    let (header, log) = Log::open(path).map_err(|error| {
-        Failure::new(exit::WRONG_USE, error).hint("`evenkeel tune` without `resume` begins a new search")
-    })?;
+    let (header, log) = Log::open(path)
+        .map_err(|error| Failure::new(exit::WRONG_USE, error).hint("`evenkeel tune` begins a new search"))?;
     let bad = |error: serde_json::Error| Failure::text(exit::WRONG_USE, "read the search's log", error);
     let context: Context = serde_json::from_value(header.context).map_err(bad)?;
     let folder = state.path()?;
@@ -72,7 +71,7 @@ fn go_on(search: &SearchContext<'_>, asked: &WorkloadArgs, path: &Path) -> Resul
         plans.push(Plan::of(facts, &settings).map_err(not_possible)?);
     }
     let workload = start(&context.workload, header.design.seed, &search.stop).map_err(not_possible)?;
-    out.status(&format!("going on after {} windows", log.entries().len()));
+    out.status(&format!("continuing after {} windows", log.entries().len()));
     let left_out = context
         .left_out
         .into_iter()

@@ -1,4 +1,4 @@
-//! Runs a search, whether it begins or goes on, and tells what it found.
+//! Runs a search, new or resumed, and prints the result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,6 +23,7 @@ use crate::overdue;
 use crate::session_files::TrialLock;
 use crate::show::tune::SearchResult;
 use crate::show::{Out, tune as page};
+use crate::times;
 use crate::workload_args::workload_of;
 
 /// A search that is ready to begin, or to go on.
@@ -58,7 +59,7 @@ pub(super) fn run_search(
     let facts = Facts::probe(&root);
     check(out_args)?;
     let stop = experiment::stop_flag()?;
-    experiment::tell_of_signals(out, state_args);
+    experiment::explain_signals(out, state_args);
     // Before the server starts: what needs rights or another trial's end shall not take its time.
     let mut state = state_args.open()?;
     experiment::refuse_if_interrupted(&root, &state, state_args)
@@ -69,24 +70,24 @@ pub(super) fn run_search(
     let ready = ready(&search, &mut state).map_err(|failure| experiment::stopped_or(failure, &search.stop))?;
     let before = readings(&root, &ready.plans);
     let (design, plans, spec) = (ready.design.clone(), ready.plans.clone(), ready.spec.clone());
-    let mut told = measure(&search, &mut state, ready)?;
-    told.all_as_before = readings(&root, &plans) == before;
+    let mut result = measure(&search, &mut state, ready)?;
+    result.all_as_before = readings(&root, &plans) == before;
     drop(state);
-    if let (Some(file), Verdict::Better) = (&out_args.out, told.answer.verdict) {
+    if let (Some(file), Verdict::Better) = (&out_args.out, result.answer.verdict) {
         let evidence = (&design, spec, HostWords::of(&facts));
         // The workload may be of another folder, where the file was not meant to be.
         let is_here = std::env::current_dir().is_ok_and(|folder| folder == here);
         let file = &if is_here { file.clone() } else { here.join(file) };
-        match goal::write(&search, file, evidence, &told) {
+        match goal::write(&search, file, evidence, &result) {
             Ok(written) => {
-                told.goal_applies = written.file.is_some().then_some(written.applies);
-                (told.goal_file, told.notes) = (written.file, written.notes);
+                result.goal_applies = written.file.is_some().then_some(written.applies);
+                (result.goal_file, result.notes) = (written.file, written.notes);
             }
-            Err(failure) => return unwritten(out, told, failure.hint(goal::again(&search, file))),
+            Err(failure) => return unwritten(out, result, failure.hint(goal::again(&search, file))),
         }
     }
-    out.answer(&told, || page::page(&told))?;
-    Ok(match (&told.answer.ended, told.answer.verdict) {
+    out.answer(&result, || page::page(&result))?;
+    Ok(match (&result.answer.ended, result.answer.verdict) {
         (_, Verdict::Better) => exit::WELL,
         (evenkeel_trial::search::SearchEnded::Failed { .. }, _) => exit::UNDONE,
         (evenkeel_trial::search::SearchEnded::Stopped, _) => exit::STOPPED,
@@ -94,16 +95,16 @@ pub(super) fn run_search(
     })
 }
 
-/// The outcome where the goal can't be written; what was found is told all the same.
-fn unwritten(out: &Out, mut told: SearchResult, failure: Failure) -> Outcome {
+/// The outcome if the goal file can't be written; the result is printed all the same.
+fn unwritten(out: &Out, mut result: SearchResult, failure: Failure) -> Outcome {
     if !out.is_json() {
-        out.answer(&told, || page::page(&told))?;
+        out.answer(&result, || page::page(&result))?;
         return Err(failure);
     }
-    // The answer is the one document on standard output, and tells itself what is missing.
-    told.notes.push(format!("{}; {}", failure.message(), failure.hint.as_deref().unwrap_or_default()));
-    out.answer(&told, String::new)?;
-    out.warn(&format!("evenkeel: {}\n", told.notes.concat()));
+    // The answer is the only document on standard output, so it also says what is missing.
+    result.notes.push(format!("{}; {}", failure.message(), failure.hint.as_deref().unwrap_or_default()));
+    out.answer(&result, String::new)?;
+    out.warn(&format!("evenkeel: {}\n", result.notes.concat()));
     Ok(failure.exit)
 }
 
@@ -118,7 +119,7 @@ fn check(args: &OutArgs) -> Result<(), Failure> {
     }
 }
 
-/// Starts the workload that our own log tells of, or another one like it in the place of one that died.
+/// Starts the workload of the log, also in place of one that died.
 pub(super) fn start(
     spec: &WorkloadSpec,
     seed: u64,
@@ -133,7 +134,7 @@ fn measure(search: &SearchContext<'_>, state: &mut State, ready: Ready) -> Resul
     let Ready { design, plans, left_out, spec, workload, mut log } = ready;
     let described = workload.describe();
     let knobs = design.candidates.len();
-    let at_most = at_most(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));
+    let at_most = times::words(Duration::from_millis(design.budget.time_ms.unwrap_or_default()));
     search.out.status(&format!("{described}\n{knobs} knobs, at most {at_most}, metric {}", design.metric.name));
     let writer = search.root.writer().map_err(not_possible)?;
     let title = format!("tune {} by {}", spec.name, design.metric.name);
@@ -191,24 +192,4 @@ fn readings(root: &Root, plans: &[Plan]) -> BTreeMap<String, Option<String>> {
         _ => None,
     });
     files.map(|path| (path.clone(), root.text(&path).ok())).collect()
-}
-
-/// A budget in words; what finding the settle time took is no longer in it, so it may be any number of seconds.
-fn at_most(time: Duration) -> String {
-    match time.as_secs_f64().ceil() {
-        seconds if seconds <= 120.0 => format!("{seconds:.0} s"),
-        seconds => format!("{:.0} min", seconds / 60.0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_budget_of_seconds_is_said_in_seconds() {
-        let told = [0, 30_000, 88_200, 120_000, 121_000, 1_190_000, 3_600_000];
-        let told = told.map(|ms| at_most(Duration::from_millis(ms)));
-        assert_eq!(told, ["0 s", "30 s", "89 s", "120 s", "2 min", "20 min", "60 min"]);
-    }
 }

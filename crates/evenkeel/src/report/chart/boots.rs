@@ -1,12 +1,12 @@
-//! The boots in the order of time, each with its windows and their median: so that a reader sees whether all boots of one arm lie on one
-//! side of the other's, and whether boots differ by more than the windows of one do.
+//! The boots in the order of time, each with its windows and their median: a reader sees whether the boots of the arms are apart, and
+//! whether boots differ more than windows of one boot.
 
 use evenkeel_stats::median;
 use evenkeel_trial::ArmName;
 use evenkeel_trial::boots::{BootOutcome, BootsReport, SeenBoot};
 use maud::{Markup, html};
 
-use super::{Scale, framed, line, mark, percent, pixel};
+use super::{Scale, Source, framed, line, mark, percent, pixel};
 use crate::report::words::trim;
 
 const HEIGHT: f64 = 240.0;
@@ -16,7 +16,7 @@ const NAMES: f64 = HEIGHT - 30.0;
 const MARKS_MAX: usize = 60;
 
 /// Draws them, or nothing if none was measured.
-pub(crate) fn boots(report: &BootsReport) -> Markup {
+pub(crate) fn boots(report: &BootsReport, source: &Source) -> Markup {
     let drawn: Vec<Vec<(usize, f64)>> = report.boots.iter().map(|boot| some(values(boot))).collect();
     let Some(step) = report.boots.iter().map(|boot| step(values(boot))).max().filter(|_| !drawn.concat().is_empty())
     else {
@@ -33,10 +33,11 @@ pub(crate) fn boots(report: &BootsReport) -> Markup {
         figure {
             (framed(HEIGHT, &told(report), scale, &metric.unit, &inside))
             figcaption {
-                "Each boot in the order of time, with " code { (metric.name) } " of its windows and a line at their median, which is the \
-                 boot's number; " (crate::report::markup::key(ArmName::B)) ". A boot without marks is not counted."
-                @if step > 1 { " Of boots with many windows " (MARKS_MAX) " at most are drawn; boots.json has them all." }
+                "Each boot in the order of time: " code { (metric.name) } " of its windows, with a line at their median, which is the value of \
+                 the boot (" (crate::report::markup::key(ArmName::B)) "). A boot without marks does not count."
+                @if step > 1 { " At most " (MARKS_MAX) " windows of a boot are drawn; boots.json has them all." }
             }
+            (source.line())
         }
     }
 }
@@ -61,8 +62,8 @@ fn some(values: &[f64]) -> Vec<(usize, f64)> {
 fn told(report: &BootsReport) -> String {
     let unit = &report.design.metric.unit;
     let boots = report.boots.iter().enumerate().map(|(at, boot)| {
-        let middle =
-            median(values(boot)).map_or_else(|| "not counted".to_owned(), |middle| format!("{} {unit}", trim(middle)));
+        let middle = median(values(boot))
+            .map_or_else(|| "does not count".to_owned(), |middle| format!("{} {unit}", trim(middle)));
         format!("boot {} ({:?}) {}", at + 1, boot.arm, middle.trim_end())
     });
     format!(

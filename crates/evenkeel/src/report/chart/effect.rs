@@ -3,7 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::{Axis, EXTENT_MAX, percent, pixel};
+use super::{Axis, EXTENT_MAX, Source, percent, pixel};
 use crate::report::words::{as_change, range, share};
 
 const ROW_HEIGHT: f64 = 34.0;
@@ -27,7 +27,7 @@ pub(crate) struct Estimate {
 }
 
 /// Draws them. `ways` says what lower and higher mean.
-pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2]) -> Markup {
+pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2], source: &Source) -> Markup {
     let matters = matters_ratio.max(0.0).ln_1p();
     let ends = rows.iter().flat_map(|row| {
         let (low, high) = row.interval.unzip();
@@ -47,16 +47,18 @@ pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2]) 
             }
             div.told {}
         }
+        (source.line())
     }
 }
 
 fn one(row: &Estimate, x: Axis, matters: f64) -> Markup {
     let told = match (row.ratio, row.interval) {
-        (None, _) => "nothing measured".to_owned(),
-        (Some(ratio), None) => format!("{}, without an interval", as_change(ratio)),
+        (None, _) => "not measured".to_owned(),
+        (Some(ratio), None) => format!("{}, no interval", as_change(ratio)),
         (Some(ratio), Some((low, high))) => format!("{}, {}", as_change(ratio), range(low, high)),
     };
-    let alternative = format!("{}: {told}; nothing matters within {}", row.label, share(matters.exp_m1()));
+    let alternative =
+        format!("{}: {told}; changes within {} are too small to matter", row.label, share(matters.exp_m1()));
     html! {
         div.label { b { (row.label) } @if !row.beside.is_empty() { br; small { (row.beside) } } }
         svg.plot width="100%" height=(ROW_HEIGHT) role="img" aria-label=(alternative) {
@@ -132,8 +134,14 @@ mod tests {
             Estimate { label: "wild".into(), ratio: Some(1e300), rug: vec![1e-300, 1.0, 1e300], ..Estimate::default() },
             Estimate { label: "<b>".into(), ratio: Some(1.0), interval: Some((0.5, 2.0)), ..Estimate::default() },
         ];
-        let drawn = estimates(&rows, 0.05, ["lower", "higher"]).into_string();
+        let drawn = estimates(
+            &rows,
+            0.05,
+            ["lower", "higher"],
+            &Source { host: "h".into(), date: "d".into(), command: "c".into() },
+        )
+        .into_string();
         assert!(!drawn.contains("NaN") && !drawn.contains("inf") && !drawn.contains("<b><b>"), "{drawn}");
-        assert!(drawn.contains("nothing measured") && drawn.contains("without an interval"));
+        assert!(drawn.contains("not measured") && drawn.contains("no interval"));
     }
 }

@@ -1,20 +1,36 @@
-//! Drawings of a trial as SVG that needs nothing but itself. Widths are in per cent and heights in pixels, so that the words in a
-//! drawing stay as large as the others on a telephone, on a screen and on paper. What is told by a colour is told by a shape too.
+//! Charts of a trial as self-contained SVG. Widths are in percent and heights in pixels, so that text keeps its size on a phone, on a
+//! screen and on paper. Every colour has a shape that says the same.
 
 use evenkeel_trial::ArmName;
 use maud::{Markup, html};
 
 mod boots;
+mod distribution;
 mod effect;
 mod pairs;
 mod timeline;
 
 pub(super) use boots::boots;
+pub(super) use distribution::distribution;
 pub(super) use effect::{Estimate, estimates};
 pub(super) use pairs::pairs;
 pub(super) use timeline::{timeline, timeline_of_all};
 
 use super::words::trim;
+
+/// Where the numbers of a chart come from: host, date and command. A chart that is copied out of the page keeps them.
+pub(super) struct Source {
+    pub(super) host: String,
+    pub(super) date: String,
+    pub(super) command: String,
+}
+
+impl Source {
+    /// The line under a chart.
+    fn line(&self) -> Markup {
+        html! { p.source { (self.host) " · " (self.date) " · " code { (self.command) } } }
+    }
+}
 
 /// How many labels an axis gets at the most.
 const LABELS_MAX: usize = 5;
@@ -80,7 +96,7 @@ impl Scale {
     }
 }
 
-/// A drawing with the labels of its vertical axis beside it.
+/// A chart with the labels of its vertical axis.
 fn framed(height: f64, told: &str, scale: Scale, unit: &str, inside: &Markup) -> Markup {
     html! {
         div.drawing {

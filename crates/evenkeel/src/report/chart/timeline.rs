@@ -1,11 +1,11 @@
-//! Every window over the time of the trial, and below, on the same axis, what the machine did meanwhile: so that whoever doubts a
-//! number can look whether something else explains it.
+//! Every window over the time of the trial, with what the machine did below it on the same axis: a reader can check whether
+//! something else explains a value.
 
 use evenkeel_trial::saved::TrialEntry;
 use evenkeel_trial::{ArmName, Conditions, Report, Rules, Window};
 use maud::{Markup, html};
 
-use super::{Axis, Scale, framed, letter, mark, percent, pixel};
+use super::{Axis, Scale, Source, framed, letter, mark, percent, pixel};
 use crate::report::words::trim;
 
 const HEIGHT: f64 = 180.0;
@@ -26,15 +26,9 @@ struct Strip {
 }
 
 const STRIPS: &[Strip] = &[
-    strip(|seen| seen.steal_share, "stolen by the hypervisor", "%", 100.0, Some(|rules| rules.steal_share_max)),
-    strip(
-        |seen| seen.longest_gap_us,
-        "longest time a watching thread missed",
-        "ms",
-        1e-3,
-        Some(|rules| rules.gap_us_max),
-    ),
-    strip(|seen| seen.cpu_pressure_share, "some task waited for a CPU", "%", 100.0, None),
+    strip(|seen| seen.steal_share, "CPU time taken by the hypervisor", "%", 100.0, Some(|rules| rules.steal_share_max)),
+    strip(|seen| seen.longest_gap_us, "longest gap of a watching thread", "ms", 1e-3, Some(|rules| rules.gap_us_max)),
+    strip(|seen| seen.cpu_pressure_share, "time in which tasks waited for a CPU", "%", 100.0, None),
     strip(|seen| seen.busy_share, "CPUs busy", "%", 100.0, None),
     strip(|seen| seen.load_1min, "load average, one minute", "", 1.0, None),
 ];
@@ -50,22 +44,22 @@ const fn strip(
 }
 
 /// Draws it, or nothing if there are no windows.
-pub(crate) fn timeline(trial: &Report) -> Markup {
-    drawn(trial, &trial.windows.iter().collect::<Vec<_>>(), false)
+pub(crate) fn timeline(trial: &Report, source: &Source) -> Markup {
+    drawn(trial, &trial.windows.iter().collect::<Vec<_>>(), false, source)
 }
 
 /// The same of several arms that were measured in one session, each once: A is in all of them.
-pub(crate) fn timeline_of_all(trials: &[TrialEntry]) -> Markup {
+pub(crate) fn timeline_of_all(trials: &[TrialEntry], source: &Source) -> Markup {
     let Some(first) = trials.first().map(|entry| &entry.report) else { return html! {} };
     let mut all: Vec<&Window> = trials.iter().flat_map(|entry| &entry.report.windows).collect();
     all.sort_by(|one, other| one.start_us.total_cmp(&other.start_us));
     all.dedup_by(|one, other| (one.pair, one.arm) == (other.pair, other.arm));
-    drawn(first, &all, true)
+    drawn(first, &all, true, source)
 }
 
-fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool) -> Markup {
+fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool, source: &Source) -> Markup {
     let control = trial.control_stretch.as_ref().map_or(&[][..], |stretch| &stretch.windows[..]);
-    // In the control stretch both arms are the machine as it was.
+    // In the A/A phase both arms are A.
     let of_control = control.iter().map(|window| (window, true));
     let all: Vec<(&Window, bool)> = of_control.chain(windows.iter().map(|window| (*window, false))).collect();
     if all.is_empty() {
@@ -83,7 +77,7 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool) -> Markup {
     let inside = html! {
         @if let Some(begins) = begins {
             line.zero x1=(percent(begins)) x2=(percent(begins)) y1="0" y2=(HEIGHT) {}
-            text x=(percent(begins)) y="10" dx="-4" text-anchor="end" { "A against A" }
+            text x=(percent(begins)) y="10" dx="-4" text-anchor="end" { "A/A phase" }
             text x=(percent(begins)) y="10" dx="4" { (against) }
         }
         @for (window, is_control) in &drawn {
@@ -102,16 +96,16 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool) -> Markup {
             figcaption {
                 "Top: " code { (trial.metric.name) } " of each window; "
                 @if is_of_all { span.key-a { "○ A" } ", the others by their letters" } @else { (crate::report::markup::key(trial.other())) }
-                ". Below, on the same axis of time, what the machine did meanwhile; a dashed line is the rule beyond which a pair is \
-                 dropped."
+                ". Below: what the machine did at the same time. evenkeel drops a pair above a dashed line."
                 @if step > 1 { " Every " (step) "th window is drawn above; the strips have them all." }
             }
+            (source.line())
         }
     }
 }
 
 fn told(window: &Window, is_control: bool) -> String {
-    let stretch = if is_control { "control" } else { "trial" };
+    let stretch = if is_control { "A/A phase" } else { "trial" };
     let (pair, at_s) = (window.pair.saturating_add(1), trim(window.start_us / 1e6));
     format!("{stretch}, {:?}, pair {pair}, {at_s} s: {}", window.arm, trim(window.value))
 }
@@ -124,10 +118,10 @@ fn strip_row(windows: &[&Window], rules: &Rules, strip: &Strip, x: Axis) -> Mark
         .collect();
     let most = seen.iter().map(|(_, value)| *value).reduce(f64::max);
     let Some(most) = most else {
-        return html! { p.strip { b { (strip.title) } ": not known on this machine" } };
+        return html! { p.strip { b { (strip.title) } ": unknown on this machine" } };
     };
     let rule = strip.rule.map(|rule| rule(rules) * strip.factor);
-    // A rule is in sight where windows come near it.
+    // A rule is drawn if windows come near it.
     let near = rule.filter(|rule| most > rule * 0.5);
     let top = [Some(most), near].into_iter().flatten().fold(f64::MIN_POSITIVE, f64::max);
     let y = Axis { from: 0.0, to: top, at_from: STRIP_HEIGHT, at_to: 2.0 };

@@ -6,6 +6,7 @@ use expect_test::expect_file;
 use super::*;
 
 mod boots;
+mod contrast;
 
 /// All that a page can hold, with words of a server that would do harm.
 const SMALL: &str = include_str!("small.json");
@@ -72,10 +73,10 @@ fn every_drawing_has_words() {
 }
 
 #[test]
-fn doubts_come_before_what_might_impress() {
+fn caveats_come_before_what_might_impress() {
     let page = page(SMALL);
     let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words}"));
-    assert!(at("What speaks against believing it") < at("class=\"estimates\""));
+    assert!(at("<h3>Caveats") < at("class=\"estimates\""));
     assert!(at("/proc/pressure is not readable") < at("class=\"estimates\""));
 }
 
@@ -141,19 +142,19 @@ fn several_arms_have_a_row_each_and_one_timeline() {
         "what a file says is no markup"
     );
     for words in [
-        "Which of them",
+        "Best arm",
         "Arm B: ",
         "Arm C: ",
-        "left after block 8: it was worse",
+        "left after block 8: worse than A",
         "C against B",
-        "A against A, before it",
+        "A/A phase",
         "C is lower than A",
     ] {
         assert!(page.contains(words), "no {words}");
     }
     assert_eq!(page.matches("Top: ").count(), 1, "one timeline for all arms");
     let at = |words: &str| page.find(words).unwrap();
-    assert!(at("Which of them") < at("Arm B: "));
+    assert!(at("Best arm") < at("Arm B: "));
     for outside in ["src=", "href=\"http", "url(", "NaN", "inf%"] {
         assert!(!page.contains(outside), "{outside}");
     }

@@ -61,9 +61,10 @@ fn what_is_harmed_in_every_boot_vetoes() {
 #[test]
 fn what_is_not_harmed_does_not() {
     use Direction::{Higher, Lower};
-    let overlap = "whether tail_us is 25 % worse could not be told: the medians say that it is 50 % higher, but boots of A and B overlap";
-    let fall = "whether tail_us is 25 % worse could not be told: the medians say that it is 50 % lower, but boots of A and B overlap";
-    let no_ratio = "whether tail_us is 25 % worse could not be told: its medians have no ratio";
+    let overlap = "can't check the guard tail_us (limit 25 % worse): its median is 50 % higher in B, but boots of A and B overlap";
+    let fall =
+        "can't check the guard tail_us (limit 25 % worse): its median is 50 % lower in B, but boots of A and B overlap";
+    let no_ratio = "can't check the guard tail_us (limit 25 % worse): its medians have no ratio";
     let table: [(Direction, [f64; 4], Option<&str>); 9] = [
         // Worse in every boot, and by less than the margin; at the margin it vetoes, see below.
         (Lower, [200.0, 240.0, 241.0, 201.0], None),
@@ -94,11 +95,14 @@ fn a_boot_without_the_number_leaves_it_open() {
     let report = seen(Direction::Lower, &boots).report();
     assert_eq!(report.verdict, BETTER);
     assert_eq!(report.guards[0].b, [300.0]);
-    assert_eq!(sentences(&report), ["whether tail_us is 25 % worse could not be told: 3 of 4 boots have its number"]);
+    assert_eq!(
+        sentences(&report),
+        ["can't check the guard tail_us (limit 25 % worse): only 3 of 4 boots have a value"]
+    );
     // The same of a state from before there were guards in the boots.
     let none = [(100.0, None), (80.0, None), (81.0, None), (102.0, None)];
     let report = seen(Direction::Lower, &none).report();
-    assert!(report.doubts[0].to_string().ends_with("0 of 4 boots have its number"), "{report:?}");
+    assert!(report.doubts[0].to_string().ends_with("only 0 of 4 boots have a value"), "{report:?}");
     assert_eq!((report.guards[0].ratio, report.guards[0].is_harmed), (None, false));
 }
 
@@ -107,7 +111,7 @@ fn only_a_claim_is_vetoed_and_only_a_whole_block_says_so() {
     let worse = [(100.0, Some(200.0)), (120.0, Some(300.0)), (121.0, Some(301.0)), (102.0, Some(200.0))];
     let report = seen(Direction::Lower, &worse).report();
     assert_eq!((report.verdict.as_str(), &report.vetoed_by), ("worse (over 4 boots only: weaker than a trial)", &None));
-    assert_eq!(sentences(&report), ["tail_us is 50 % higher in every boot of B"]);
+    assert_eq!(sentences(&report), ["the guard tail_us is 50 % higher in every boot of B"]);
     let report = seen(Direction::Lower, &worse[..3]).report();
     assert_eq!((report.verdict.as_str(), report.guards[0].is_harmed), ("nothing is known yet", false));
     assert!(report.doubts.is_empty(), "{report:?}");

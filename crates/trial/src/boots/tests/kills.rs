@@ -192,7 +192,10 @@ fn a_machine_that_never_comes_up_as_asked_is_given_up() {
     assert!(why.contains("7 boots are the most"), "{why}");
     assert_eq!(sim.boots, 7);
     let report = sim.state().report();
-    assert!(report.doubts.iter().any(|doubt| doubt.to_string().contains("is not in force in this boot")), "{report:?}");
+    assert!(
+        report.doubts.iter().any(|doubt| doubt.to_string().contains("is not active in this boot of B")),
+        "{report:?}"
+    );
     assert_eq!(report.comparison, None);
     sim.check_end();
 }

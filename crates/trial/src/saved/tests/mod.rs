@@ -63,8 +63,8 @@ fn files_that_are_no_report_are_refused_with_the_reason() {
         ("{}", "missing field `format`"),
         ("5", "invalid type"),
         ("[1]", "invalid length"),
-        ("{\"format\": 1}", "neither trials nor a verdict"),
-        ("{\"format\": 99, \"trials\": []}", "format 99, and this version reads 1 to"),
+        ("{\"format\": 1}", "no trials and no verdict"),
+        ("{\"format\": 99, \"trials\": []}", "format 99, but this version reads 1 to"),
         ("{\"format\": 0, \"trials\": []}", "format 0"),
         ("{\"format\": -1, \"trials\": []}", "invalid value"),
         ("{\"format\": 1, \"trials\": {}}", "invalid type: map"),
@@ -205,7 +205,7 @@ fn another_question_is_another_row() {
         })
         .collect();
     expect![[r#"
-        k=1 round_trip_us_p50 2 ["the workloads are not the same: the effect may differ because of them, not of the machines", "the smallest effect that matters was not the same in all of them"]
+        k=1 round_trip_us_p50 2 ["the workloads differ, which may cause the difference between the machines", "the reports used different values for the smallest effect that matters"]
         k=1 cpu_share 1 []
         k=2 round_trip_us_p50 1 []
     "#]]
@@ -345,7 +345,7 @@ fn reports_of_format_1_stay_readable() {
     assert!(across.asked.iter().all(|asked| matches!(asked.agreement, Agreement::Agree { .. })));
 }
 
-/// Format 1, and that of several arms before caveats had figures, tell sentences alone.
+/// Format 1, and several arms before caveats had figures, have sentences only.
 #[test]
 fn caveats_are_read_from_every_format() {
     let table = [

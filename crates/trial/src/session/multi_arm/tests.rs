@@ -38,7 +38,7 @@ fn block(number: usize, order: &[usize], machine: &[f64], effects: &[f64]) -> Ve
     order.iter().zip(machine).map(window).collect()
 }
 
-/// A session of so many arms to its end, or to its last block; `look` is called after every block.
+/// Runs a session with this number of arms to its end or last block; calls `look` after every block.
 fn session(
     noise: &Noise,
     design: &Design,

@@ -74,7 +74,7 @@ fn a_server_that_dies_keeps_what_was_measured() {
         report.ended
     );
     assert!(
-        report.caveat_texts().iter().any(|doubt| doubt.starts_with("it failed after 10 of 30 pairs")),
+        report.caveat_texts().iter().any(|doubt| doubt.starts_with("the trial failed after 10 of 30 pairs")),
         "{:?}",
         report.caveat_texts()
     );
@@ -108,8 +108,8 @@ fn a_pair_in_which_somebody_else_wrote_the_setting_does_not_count() {
         format!("4 A: {changed} 0 to 77"),
     ];
     assert_eq!(told.collect::<Vec<_>>(), expected);
-    let doubt = "somebody else wrote a setting of the trial in 3 of its windows, first haltpoll.guest_halt_poll_ns from 200000 to 77: an \
-                 agent that keeps settings would undo it for good too";
+    let doubt = "another program changed a setting of the trial in 3 windows (first: haltpoll.guest_halt_poll_ns from 200000 to 77); it \
+                 would also undo the setting after the trial";
     assert!(report.caveat_texts().iter().any(|told| told == doubt), "{:?}", report.caveat_texts());
     assert_eq!((report.pairs, &report.ended), (PAIRS, &Ended::Whole));
     assert!(report.windows.iter().all(|window| window.conditions.changed.is_empty()));
@@ -131,14 +131,14 @@ fn a_window_without_a_cpu_is_dropped_whichever_arm_was_on() {
 
 #[test]
 fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
-    let (took, gave) = ("they may be what took its CPU", "they may be what gave it one");
+    let (took, gave) = ("the settings may have taken its CPU time", "the settings may have given it CPU time");
     for (what, effect, starved, expected, counted, why) in [
         ("B alone, and is better in the rest", 0.8, (true, 3), Outcome::Undecided, (0, 3), took),
         ("B alone, and is the same in the rest", 1.0, (true, 2), Outcome::Undecided, (0, 2), took),
         ("B alone, and is worse in the rest", 1.3, (true, 3), Outcome::Worse, (0, 3), took),
         ("A alone, and B is worse in the rest", 1.3, (false, 3), Outcome::Undecided, (3, 0), gave),
         ("A alone, and B is better in the rest", 0.8, (false, 3), Outcome::Better, (3, 0), gave),
-        ("once is chance", 0.8, (true, 1), Outcome::Better, (0, 1), "somebody else has its CPU"),
+        ("once is chance", 0.8, (true, 1), Outcome::Better, (0, 1), "something else uses its CPU"),
     ] {
         let report = trial(3, ab(), |mock, design| {
             design.control_pairs = 0;
@@ -148,7 +148,7 @@ fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
         assert_eq!((report.verdict, report.pairs), (expected, PAIRS), "{what}: {:?}", report.caveat_texts());
         assert_eq!((report.no_cpu_by_arm.a, report.no_cpu_by_arm.b), counted, "{what}");
         assert!(
-            report.caveat_texts()[0].starts_with("the server was given no CPU in "),
+            report.caveat_texts()[0].starts_with("the server got no CPU in "),
             "{what}: {:?}",
             report.caveat_texts()
         );
@@ -158,8 +158,8 @@ fn what_starves_in_one_arm_alone_is_not_called_better_or_the_same_for_it() {
     let both = trial(3, ab(), |mock, design| (design.control_pairs, mock.no_cpu_at) = (0, vec![1, 2])).report();
     assert_eq!((both.dropped.len(), both.no_cpu_by_arm.a, both.no_cpu_by_arm.b), (1, 1, 1));
     assert_eq!(both.verdict, Outcome::Same);
-    let doubt = "the server was given no CPU in 1 window with the settings and 1 window without them, which have no number: somebody \
-                 else has its CPU at times (`evenkeel measure gaps` tells who)";
+    let doubt = "the server got no CPU in 1 window with the settings and 1 window without them, so these windows have no value: something \
+                 else uses its CPU at times (`evenkeel measure gaps` shows what)";
     assert_eq!(both.caveat_texts()[0], doubt);
 }
 
@@ -173,9 +173,7 @@ fn another_trial_is_a_doubt_by_the_windows_that_it_ran_beside() {
     let dropped = Dropped { pair: PAIRS, arm: ArmName::A, reason, stretch: Stretch::Trial, beside: who };
     run.record.dropped.push(dropped);
     let all = run.record.windows.len() + run.record.control.len() + 1;
-    let doubt = format!(
-        "another trial, evenkeel tune (pid 7), ran at the same time for 6 of {all} windows: each is noise to the other"
-    );
+    let doubt = format!("another trial (evenkeel tune (pid 7)) ran during 6 of {all} windows: each disturbs the other");
     let doubts = run.report().caveat_texts();
     assert!(doubts.contains(&doubt), "{doubts:?}");
 }
@@ -206,7 +204,7 @@ fn a_design_that_can_tell_nothing_is_refused() {
         (|design| design.confidence = 1.0, "design a trial: a confidence of 1"),
         (
             |design| design.metric.name = "no_such_us".into(),
-            "measure no_such_us: the workload gives cpu_share, round_trip_us_max",
+            "measure no_such_us: the workload measures cpu_share, round_trip_us_max",
         ),
     ] {
         let mut design = design(1);
@@ -235,11 +233,15 @@ fn a_knob_that_was_not_at_work_is_not_said_to_do_nothing() {
     let host = HOST.replace("end\n", &format!("{state}/latency = 1\n{state}/usage = 1000\nend\n"));
     let report = trial_on(&host, 3, ab(), |_, _| ()).report();
     assert_eq!(report.verdict, Outcome::NotEngaged);
-    assert_eq!(report.caveat_texts()[0], "the knob was not at work: CPUs went idle only 0 times a second");
+    assert_eq!(report.caveat_texts()[0], "the knob was not engaged: CPUs went idle only 0 times a second");
     // Of two windows that says nothing yet: that the server died comes first.
     let report = trial_on(&host, 3, ab(), |mock, _| mock.dies_at = Some(3)).report();
     assert_eq!((report.verdict, report.pairs), (Outcome::Undecided, 1));
-    assert!(report.caveat_texts()[0].starts_with("it failed after 1 of 30 pairs: "), "{:?}", report.caveat_texts());
+    assert!(
+        report.caveat_texts()[0].starts_with("the trial failed after 1 of 30 pairs: "),
+        "{:?}",
+        report.caveat_texts()
+    );
     let report = trial_on(&host, 3, ab(), |mock, _| mock.effect = 0.5).report();
     assert_eq!(report.verdict, Outcome::Better, "a difference that was seen stands");
     let report = trial_on(&host, 3, aa(), |_, _| ()).report();

@@ -32,13 +32,13 @@ fn a_file_tells_what_the_run_told() {
     let text = serde_json::to_string(&here).unwrap();
     assert!(serde_json::from_str::<evenkeel_trial::Report>(&text).unwrap() == here);
     let again = SessionWriter::begin(&path, &read.head).unwrap_err().to_string();
-    assert!(again.contains("something is in it already"), "{again}");
+    assert!(again.contains("the file is not empty"), "{again}");
 }
 
 #[test]
 fn many_windows_without_a_value_end_a_session_and_keep_what_there_is() {
-    let words = "hear from 8 windows in a row: compare round_trip_us_p50: in one window it is -1; windows are compared by their ratio, \
-                 which takes numbers above 0; choose another metric, or longer windows";
+    let words = "measure 8 windows in a row: compare round_trip_us_p50: one window has the value -1, but ratios of windows need values above 0; \
+                 choose another metric, or longer windows";
     // The second window of the third pair of control; the first of the third pair of the trial.
     for (at, control, windows) in [(6, 4, 0), (11, 6, 4)] {
         let run = run(LogTo::Nowhere, 41, |mock, _| mock.is_nothing_at = Some(at));
@@ -89,7 +89,7 @@ fn a_full_disk_is_a_doubt_and_not_the_end() {
     let report = run(LogTo::In(Path::new("/dev/full")), 41, |mock, _| mock.effect = 0.8).report();
     assert_eq!((report.verdict, &report.ended), (Outcome::Better, &Ended::Decided));
     let last = report.caveat_texts().pop().unwrap();
-    assert!(last.starts_with("what was measured could not all be kept in /dev/full: No space left"), "{last}");
+    assert!(last.starts_with("failed to store the whole session in /dev/full: No space left"), "{last}");
 }
 
 #[test]

@@ -271,7 +271,7 @@ impl Table {
                 if is_joining && now_ns > limit_ns {
                     let playing = self.seats.iter().filter(|seat| seat.player.is_playing()).count();
                     let why = format!(
-                        "{playing} of {} players came in within {} s",
+                        "{playing} of {} players joined within {} s",
                         self.seats.len(),
                         join_ns / 1_000_000_000
                     );

@@ -429,5 +429,5 @@ fn a_server_that_is_not_there_is_told_of() {
     let patience = Patience { join_ns: 100_000_000, silence_ns: 60_000_000_000 };
     let never = AtomicBool::new(false);
     let error = Crowd::join_within(patience, address, 3, 1, &CpuSet::default(), &never).unwrap_err();
-    assert_eq!(error.to_string(), "no connection: 0 of 3 players came in within 0 s");
+    assert_eq!(error.to_string(), "no connection: 0 of 3 players joined within 0 s");
 }

@@ -76,12 +76,12 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_said() {
         let table = [
-            ("HTTP/1.1 404 Not Found\r\n\r\n", "it said \"HTTP/1.1 404 Not Found"),
-            ("HTTP/1.1 200 OK\r\n\r\n", "without a length, it said"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "without a length, it said"),
-            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "without a length, it said"),
+            ("HTTP/1.1 404 Not Found\r\n\r\n", "got \"HTTP/1.1 404 Not Found"),
+            ("HTTP/1.1 200 OK\r\n\r\n", "without a length, got"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "without a length, got"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "without a length, got"),
             ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "it does not keep the connection"),
-            ("SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP/1.x: it said \"SSH-2.0"),
+            ("SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP/1.x: got \"SSH-2.0"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxx", "the content of file 3 is not what was put there"),
         ];
         for (text, expected) in table {
@@ -90,7 +90,7 @@ mod tests {
         }
         let many = format!("HTTP/1.1 200 OK\r\n{}", "a: b\r\n".repeat(200));
         let message = files().parse_answer(GET, 0, many.as_bytes()).unwrap_err().to_string();
-        assert!(message.starts_with("the answer has more than 16 KiB or 100 lines of headers: it said"), "{message}");
+        assert!(message.starts_with("the answer has more than 16 KiB or 100 lines of headers: got"), "{message}");
     }
 
     proptest! {

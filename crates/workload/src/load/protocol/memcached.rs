@@ -118,18 +118,14 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_said() {
         let table = [
-            (GET, "STORED\r\n", "it said \"STORED\\r\\n\""),
-            (SET, "SERVER_ERROR out of memory storing object\r\n", "it said \"SERVER_ERROR out of memory"),
-            (GET, "ERROR\r\n", "it said \"ERROR\\r\\n\""),
-            (GET, "VALUE k0000004 0 5\r\nxxxxx\r\nEND\r\n", "asked for another value, it said \"VALUE k0000004"),
-            (
-                GET,
-                "VALUE k0000003 0 5\r\nxxxxx\r\nEND\r\n",
-                "the value of key 3 is not what was stored: it said \"xxxxx\"",
-            ),
-            (GET, "VALUE k0000003 0 5\r\nxxxxx\r\nABC\r\n", "after a value it said \"\\r\\nABC\\r\\n\""),
-            (GET, "VALUE k0000003 0 99999999\r\n", "it said"),
-            (GET, "VALUE k0000003 0 -1\r\n", "it said"),
+            (GET, "STORED\r\n", "got \"STORED\\r\\n\""),
+            (SET, "SERVER_ERROR out of memory storing object\r\n", "got \"SERVER_ERROR out of memory"),
+            (GET, "ERROR\r\n", "got \"ERROR\\r\\n\""),
+            (GET, "VALUE k0000004 0 5\r\nxxxxx\r\nEND\r\n", "asked for another value, got \"VALUE k0000004"),
+            (GET, "VALUE k0000003 0 5\r\nxxxxx\r\nEND\r\n", "the value of key 3 is not what was stored: got \"xxxxx\""),
+            (GET, "VALUE k0000003 0 5\r\nxxxxx\r\nABC\r\n", "after a value got \"\\r\\nABC\\r\\n\""),
+            (GET, "VALUE k0000003 0 99999999\r\n", "got"),
+            (GET, "VALUE k0000003 0 -1\r\n", "got"),
             (GET, "VALUE k0000003 0 5 7\r\nxxxxx\r\nEND\r\n", "asked for another value"),
         ];
         for (op, text, expected) in table {

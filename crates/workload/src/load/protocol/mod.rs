@@ -107,7 +107,7 @@ pub(crate) fn line(bytes: &[u8], longest: usize) -> Result<Option<(&[u8], usize)
 pub(crate) fn said(bytes: &[u8]) -> String {
     let start = bytes.get(..80.min(bytes.len())).unwrap_or_default();
     let text: String = start.escape_ascii().map(char::from).take(120).collect();
-    format!("it said \"{text}\"")
+    format!("got \"{text}\"")
 }
 
 /// A whole number in decimal digits and nothing else.

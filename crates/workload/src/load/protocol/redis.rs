@@ -99,11 +99,11 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_said() {
         let table = [
-            (SET, "-MISCONF Redis is configured to save\r\n", "it said \"-MISCONF"),
-            (GET, "+OK\r\n", "it said \"+OK\\r\\n\""),
-            (GET, "$5\r\nxxxxx\r\n", "the value of key 3 is not what was stored: it said \"xxxxx\""),
-            (GET, "$9999999999\r\n", "it said"),
-            (GET, "$-2\r\n", "it said"),
+            (SET, "-MISCONF Redis is configured to save\r\n", "got \"-MISCONF"),
+            (GET, "+OK\r\n", "got \"+OK\\r\\n\""),
+            (GET, "$5\r\nxxxxx\r\n", "the value of key 3 is not what was stored: got \"xxxxx\""),
+            (GET, "$9999999999\r\n", "got"),
+            (GET, "$-2\r\n", "got"),
         ];
         for (op, text, expected) in table {
             let message = ten_keys().parse_answer(op, 0, text.as_bytes()).unwrap_err().to_string();

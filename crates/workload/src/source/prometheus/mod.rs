@@ -92,7 +92,7 @@ impl Source for Prometheus {
         let (at, found) = self.look()?;
         for ((metric, _), found) in self.metrics.iter().zip(&found) {
             if found.is_empty() {
-                return Err(self.error(format!("its page has nothing that is called {}", metric.name)));
+                return Err(self.error(format!("its page has no metric {}", metric.name)));
             }
         }
         self.begun = Some((at, found));
@@ -171,17 +171,17 @@ mod tests {
     #[test]
     fn what_went_wrong_is_said_with_the_address() {
         for (metric, texts, expected) in [
-            ("none", ["load 1", ""], "its page has nothing that is called none"),
-            ("load", ["load 1", ""], "load: its page has no such metric any more"),
-            ("load", ["load 1", "oops"], "its page has a line that is no metric: \"oops\""),
+            ("none", ["load 1", ""], "its page has no metric none"),
+            ("load", ["load 1", ""], "load: its page no longer has this metric"),
+            ("load", ["load 1", "oops"], "its page has a line that is not a metric: \"oops\""),
             (
                 "x@p50",
                 ["x_bucket{le=\"1\"} 5", "x_bucket{le=\"1\"} 4"],
-                "x_p50: its count went from 5 to 4: the server started anew",
+                "x_p50: its count went from 5 to 4: the server restarted",
             ),
         ] {
             let message = window(&[metric], texts).unwrap_err().to_string();
-            assert!(message.starts_with("hear from http://127.0.0.1:") && message.ends_with(expected), "{message}");
+            assert!(message.starts_with("measure http://127.0.0.1:") && message.ends_with(expected), "{message}");
         }
     }
 
@@ -204,10 +204,7 @@ mod tests {
             let error = Prometheus::new(url, &[metric.to_owned()], &Directions::default()).err();
             error.unwrap().to_string()
         };
-        assert_eq!(
-            wrong("x", "a"),
-            "--prometheus x: an address that begins with http:// is wanted; others are not spoken"
-        );
+        assert_eq!(wrong("x", "a"), "--prometheus x: expected an address that begins with http://");
         assert!(
             wrong("http://x", "a{b}").starts_with("--prometheus-metric a{b}: NAME or NAME{LABEL=\"VALUE\"} is wanted")
         );

@@ -120,7 +120,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> 
             }
             None => {
                 let start: String = line.chars().take(80).collect();
-                return Err(format!("its page has a line that is no metric: {start:?}").into());
+                return Err(format!("its page has a line that is not a metric: {start:?}").into());
             }
         }
     }
@@ -137,7 +137,7 @@ pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Re
     } else if !end.quantiles.is_empty() {
         of_summary(rule, begin, end, span_s)?
     } else if end.plain.is_empty() {
-        return Err("its page has no such metric any more".into());
+        return Err("its page no longer has this metric".into());
     } else {
         of_plain(rule, begin, end, span_s)?
     };
@@ -146,12 +146,12 @@ pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Re
 
 fn grown(what: &str, begin: f64, end: f64) -> Result<f64, NoNumber> {
     if let Some(odd) = [begin, end].into_iter().find(|count| !count.is_finite()) {
-        return Err(format!("its {what} is {odd}, of which no growth can be told").into());
+        return Err(format!("its {what} is {odd}, so evenkeel can't compute its growth").into());
     }
     if end >= begin {
         Ok(end - begin)
     } else {
-        Err(format!("its {what} went from {begin} to {end}: the server started anew").into())
+        Err(format!("its {what} went from {begin} to {end}: the server restarted").into())
     }
 }
 
@@ -167,7 +167,7 @@ fn of_histogram(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> 
         }
         Some(Rule::Median) => of_histogram(Some(Rule::Quantile(50.0)), begin, end, span_s),
         _ => of_counts(rule, begin, end, span_s).unwrap_or_else(|| {
-            Err("it is a histogram: say what of it, such as @p99, @mean (of what was counted) or @rate (counts a second)".into())
+            Err("it is a histogram: add a rule, such as @p99, @mean (of what was counted) or @rate (counts a second)".into())
         }),
     }
 }
@@ -220,7 +220,7 @@ fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Resu
         }
         (None | Some(Rule::Last), _) => match end.plain.len() {
             1 => Ok(end.plain.values().sum()),
-            many => Err(format!("{many} series are meant: name the labels of one, as {{instance=\"a\"}}").into()),
+            many => Err(format!("{many} series match: name the labels of one, as {{instance=\"a\"}}").into()),
         },
         _ => {
             Err("it is one number, which takes @last (its value at the window's end) or @rate (its growth a second)"
@@ -348,14 +348,14 @@ odd NaN
     #[test]
     fn what_can_be_no_number_says_why() {
         for (text, expected) in [
-            ("rtt_seconds", "it is a histogram: say what of it"),
-            ("rtt_seconds@sum", "it is a histogram: say what of it"),
+            ("rtt_seconds", "it is a histogram: add a rule"),
+            ("rtt_seconds@sum", "it is a histogram: add a rule"),
             ("due_us@p90", "it is a summary, which has @p50, @p99, @mean and @rate"),
             ("due_us", "it is a summary"),
-            ("players", "2 series are meant"),
+            ("players", "2 series match"),
             ("players{map=\"a\"}@p99", "it is one number"),
-            ("none", "its page has no such metric any more"),
-            ("rtt_seconds{op=\"set\"}@p99", "its page has no such metric any more"),
+            ("none", "its page no longer has this metric"),
+            ("rtt_seconds{op=\"set\"}@p99", "its page no longer has this metric"),
             ("odd", "it is NaN"),
         ] {
             let why = of(text, BEGIN, &end()).unwrap_err().to_string();
@@ -363,20 +363,20 @@ odd NaN
         }
         for text in ["rtt_seconds@p99", "rtt_seconds@mean", "packets_total", "due_us@rate"] {
             let why = of(text, &end(), BEGIN).unwrap_err().to_string();
-            assert!(why.ends_with("the server started anew"), "{text}: {why}");
+            assert!(why.ends_with("the server restarted"), "{text}: {why}");
         }
         for (begin, end) in [("+Inf", "+Inf"), ("7", "NaN"), ("NaN", "7")] {
             let [begin, end] =
                 [begin, end].map(|count| BEGIN.replace("ticks_total 7", &format!("ticks_total {count}")));
             let why = of("ticks_total", &begin, &end).unwrap_err().to_string();
-            assert!(why.ends_with(", of which no growth can be told"), "{why}");
+            assert!(why.ends_with(", so evenkeel can't compute its growth"), "{why}");
         }
         for text in ["rtt_seconds@p99", "rtt_seconds@mean"] {
             assert_eq!(of(text, BEGIN, BEGIN), Err("nothing was counted during the window".into()), "{text}");
         }
         let page = BEGIN.replace("load 0.5", "<html><body>oops");
         let why = of("load", &page, &page).unwrap_err().to_string();
-        assert_eq!(why, "its page has a line that is no metric: \"<html><body>oops\"");
+        assert_eq!(why, "its page has a line that is not a metric: \"<html><body>oops\"");
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub struct Settings {
     /// Which way is better: see [`Directions::new`].
     pub better: Vec<String>,
     /// What is looked at from outside.
-    pub see: Vec<Observer>,
+    pub observe: Vec<Observer>,
     /// What the user knows of the tick.
     pub tick: Wanted,
 }
@@ -116,7 +116,7 @@ impl Default for Settings {
             prometheus: None,
             prometheus_metrics: Vec::new(),
             better: Vec::new(),
-            see: Vec::new(),
+            observe: Vec::new(),
             tick: Wanted::default(),
         }
     }
@@ -243,11 +243,11 @@ impl Command {
             return Err(WorkloadError::Options("players of a command: its load is yours to choose (--load)".into()));
         }
         if options.command.is_empty() {
-            return Err(WorkloadError::Options("which command? It stands behind --, with its arguments".into()));
+            return Err(WorkloadError::Options("which command? Write it after --, with its arguments".into()));
         }
         let sources = Sources::new(&settings).map_err(invalid)?;
         let (server_cpus, load_cpus) = options.placement.cpus();
-        let observers = Observers::new(&settings.see, &settings.tick).map_err(invalid)?;
+        let observers = Observers::new(&settings.observe, &settings.tick).map_err(invalid)?;
         let metrics = metrics(&sources, &observers).map_err(invalid)?;
         let load = settings.load.clone().map(|load| {
             let (cpus, output) = (load_cpus.clone(), sources.listeners(LinesFrom::Load));
@@ -355,7 +355,7 @@ impl Command {
         }
         let program = started::name_of(&load.settings().command);
         let why = format!(
-            "the load took {} ms, and a window lasts {} ms: --window-ms {} makes it long enough, or make the load shorter",
+            "the load took {} ms, and a window lasts {} ms: --window {}ms makes it long enough, or make the load shorter",
             took.as_millis(),
             window.as_millis(),
             (took.as_millis() / 100 + 2) * 100
@@ -514,7 +514,7 @@ fn metrics(sources: &Sources, observers: &Observers) -> Result<Vec<Metric>, Inva
     let seen: Vec<Metric> = observers.metrics();
     let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);
     if let Some(own) = sources.metrics.iter().find(twice) {
-        return Err(format!("two metrics are called {}: one is seen from outside (--see)", own.name).into());
+        return Err(format!("two metrics are called {}: one is observed from outside (--observe)", own.name).into());
     }
     Ok(sources.metrics.iter().cloned().chain(seen).chain([CPU_SHARE]).collect())
 }

@@ -44,7 +44,7 @@ impl Observers {
         wished.sort_unstable();
         wished.dedup();
         if *tick != Wanted::default() && !wished.contains(&Observer::Ticks) {
-            return Err("--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks".into());
+            return Err("--tick, --tick-thread, --tick-function: add --observe ticks".into());
         }
         Ok(Observers { wished, tick: tick.clone(), open: Vec::new() })
     }
@@ -113,6 +113,6 @@ mod tests {
         assert_eq!(names.len(), outside_ticks::METRICS.len() + outside_packets::METRICS.len());
         assert_eq!(names[0], "due_to_done_us_p99", "what is seen of the tick comes first");
         let wrong = Observers::new(&[Observer::Packets], &main).err().unwrap().to_string();
-        assert_eq!(wrong, "--tick, --tick-thread, --tick-function: no tick is looked at; add --see ticks");
+        assert_eq!(wrong, "--tick, --tick-thread, --tick-function: add --observe ticks");
     }
 }

@@ -58,7 +58,7 @@ fn a_load_that_is_over_at_once_is_a_doubt() {
     }
     let doubts = command.caveats();
     assert!(
-        doubts.len() == 1 && doubts[0].to_string().contains(" % of its window in the median window: "),
+        doubts.len() == 1 && doubts[0].to_string().contains(" % of the median window, so its startup "),
         "{doubts:?}"
     );
 }

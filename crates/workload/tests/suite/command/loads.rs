@@ -16,13 +16,13 @@ fn a_load_of_each_window_gives_its_numbers() {
     let message =
         said(window(&mut start("short", "exec sleep 60", with_load("sleep 0.3", Runs::PerWindow)).unwrap(), 100));
     // More than what it sleeps, by what it takes to start it.
-    let number = |rest: &str| rest.split(' ').next().and_then(|ms| ms.parse::<u64>().ok());
-    let took_ms = message.strip_prefix("hear from sleep: the load took ").and_then(number).unwrap();
-    let longer_ms = message.split(" ms, and a window lasts 100 ms: --window-ms ").nth(1).and_then(number).unwrap();
+    let number = |rest: &str| rest.split([' ', 'm']).next().and_then(|ms| ms.parse::<u64>().ok());
+    let took_ms = message.strip_prefix("measure sleep: the load took ").and_then(number).unwrap();
+    let longer_ms = message.split(" ms, and a window lasts 100 ms: --window ").nth(1).and_then(number).unwrap();
     assert!(took_ms >= 300 && (took_ms..=took_ms + 200).contains(&longer_ms), "{message}");
     let failing = with_load("sh -c 'echo refused >&2; exit 1'", Runs::PerWindow);
     let message = said(window(&mut start("fails", "exec sleep 60", failing).unwrap(), 100));
-    assert_eq!(message, "hear from sh: the load failed (exit status: 1); its last lines: \"refused\"");
+    assert_eq!(message, "measure sh: the load failed (exit status: 1); its last lines: \"refused\"");
 }
 
 #[test]
@@ -33,13 +33,13 @@ fn a_load_that_runs_throughout_must_do_so() {
     window(&mut command, 20).unwrap();
     gate.open();
     let message = first_error(&mut command);
-    assert!(message.starts_with("hear from sh: the load must run through all windows, or anew in each"), "{message}");
+    assert!(message.starts_with("measure sh: the load must run through all windows, or anew in each"), "{message}");
     assert!(message.ends_with("; it ended (exit status: 0)"), "{message}");
     // The load's death does not hide that of the server.
     let gate = Gate::new();
     let mut command = start("died", &gate.wait(), with_load("sleep 60", Runs::Throughout)).unwrap();
     let ended = command.window(Duration::from_millis(1), PATIENCE, &mut || gate.open());
-    assert_eq!(said(ended), "hear from sh: it ended (exit status: 0)");
+    assert_eq!(said(ended), "measure sh: it ended (exit status: 0)");
 }
 
 #[test]

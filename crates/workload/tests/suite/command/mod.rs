@@ -127,7 +127,7 @@ fn what_does_not_start_says_why() {
             vec!["/etc/passwd"],
             "start /etc/passwd: Permission denied (os error 13); it must be a program that may be run",
         ),
-        (vec![], "design a trial: which command? It stands behind --, with its arguments"),
+        (vec![], "read the options of the workload: which command? Write it after --, with its arguments"),
     ] {
         let message = said(Command::start(&options(&command), settings()));
         assert!(message.starts_with(expected), "{message}");
@@ -135,7 +135,7 @@ fn what_does_not_start_says_why() {
     // Time enough to end before it is ready.
     let ready = Ready::After(Duration::from_secs(60));
     let ends = said(start("ends", "echo one; echo two >&2; exit 3", Settings { ready, ..settings() }));
-    assert!(ends.starts_with("hear from sh: it ended (exit status: 3); its last lines: "), "{ends}");
+    assert!(ends.starts_with("measure sh: it ended (exit status: 3); its last lines: "), "{ends}");
     assert!(ends.contains("\"one\"") && ends.contains("\"two\""), "{ends}");
 }
 
@@ -160,13 +160,13 @@ fn settings_that_contradict_each_other_are_refused_before_anything_starts() {
             },
             "two metrics are called a",
         ),
-        (|s| s.regex_metrics = vec!["a".into()], "--regex-metric a: a name and an expression are wanted"),
+        (|s| s.regex_metrics = vec!["a".into()], "--regex-metric a: expected a name and an expression"),
     ];
     for (change, expected) in table {
         let mut settings = settings();
         change(&mut settings);
         let message = said(start("refused", "sleep 60", settings));
-        assert!(message.starts_with(&format!("design a trial: {expected}")), "{message}");
+        assert!(message.starts_with(&format!("read the options of the workload: {expected}")), "{message}");
     }
     assert!(!lives(&tag("refused")));
 }
@@ -185,7 +185,7 @@ fn one_that_is_slow_to_start_is_waited_for_and_one_that_never_is_ready_is_named(
         limits.into_iter().map(|(limit_s, slow)| (limit_s, said(start("never", "echo loading; exec sleep 60", slow))));
     let (limit_s, message) = messages.find(|(_, message)| message.contains("its last lines")).unwrap();
     let expected = format!(
-        "hear from sh: it runs, and has printed nothing like ^serving on [0-9]+$ within {limit_s} s; --ready-limit gives it longer; \
+        "measure sh: it runs, and has printed nothing like ^serving on [0-9]+$ within {limit_s} s; --ready-limit gives it longer; \
          its last lines: \"loading\""
     );
     assert_eq!(message, expected);
@@ -200,7 +200,7 @@ fn one_that_dies_in_the_middle_is_noticed_at_once() {
     let begun = Instant::now();
     let (settle, long) = (Duration::from_millis(1), 2 * PATIENCE);
     let message = said(command.window(settle, long, &mut || gate.open()));
-    let expected = "hear from sh: it ended (signal: 9 (SIGKILL)); its last lines: \"so far so good\"";
+    let expected = "measure sh: it ended (signal: 9 (SIGKILL)); its last lines: \"so far so good\"";
     assert_eq!(message, expected);
     assert!(begun.elapsed() < PATIENCE, "the window was not sat out");
 }
@@ -214,8 +214,7 @@ fn one_that_hangs_and_does_not_listen_is_killed() {
     let mut command = start("hangs", "trap '' TERM; echo '{\"rtt\":1}'; while :; do sleep 1; done", settings).unwrap();
     let pid = command.pids()[0];
     let message = said(window(&mut command, 50));
-    let alive =
-        format!("hear from sh: its process {pid} lives; it printed no line during the window, and its last one");
+    let alive = format!("measure sh: its process {pid} lives; it printed no line during the window, and its last one");
     assert!(message.starts_with(&alive), "{message}");
     assert!(message.ends_with(" (JSON lines: rtt (median)); its last lines: \"{\\\"rtt\\\":1}\""), "{message}");
     command.stop();
@@ -235,7 +234,7 @@ fn one_that_is_stopped_is_told_from_one_that_says_nothing_and_ends_at_once() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let message = said(window(&mut command, 50));
-    assert!(message.starts_with("hear from sh: its process "), "{message}");
+    assert!(message.starts_with("measure sh: its process "), "{message}");
     assert!(
         message.contains(" is stopped (SIGSTOP, or a debugger); it printed no line during the window, and its last"),
         "{message}"
@@ -278,7 +277,7 @@ fn rubbish_without_an_end_is_drained() {
     let words = "while :; do echo not a number; echo '{\"rtt\":'; done";
     let mut command = start("words", words, Settings { ready, ..lower("rtt") }).unwrap();
     let message = said(window(&mut command, 200));
-    assert!(message.contains(" lines came, none with rtt; the last without any was "), "{message}");
+    assert!(message.contains(" lines came, but none with rtt; the last one was "), "{message}");
 }
 
 /// A server of one port, which it closes when a file appears; for the interpreter that Debian brings, where it is installed.
@@ -341,7 +340,7 @@ fn a_port_of_somebody_else_is_no_readiness() {
     settings.ready = Ready::Port(Port { protocol: None, number: port });
     settings.ready_limit = Duration::from_millis(300);
     let message = said(start("taken", "exec sleep 60", settings.clone()));
-    let expected = format!("hear from sh: port {port} belongs to another process, and was not its own within 0.3 s");
+    let expected = format!("measure sh: port {port} belongs to another process, and was not its own within 0.3 s");
     assert_eq!(message, expected);
     drop(listener);
     // A child that another test starts meanwhile has the listener too, until it runs its own program.
@@ -351,7 +350,7 @@ fn a_port_of_somebody_else_is_no_readiness() {
     }
     let message = said(start("unbound", "exec sleep 60", settings));
     let expected =
-        format!("hear from sh: it runs, and has not opened port {port} within 0.3 s; --ready-limit gives it longer");
+        format!("measure sh: it runs, and has not opened port {port} within 0.3 s; --ready-limit gives it longer");
     assert_eq!(message, expected);
 }
 
@@ -364,7 +363,7 @@ fn one_that_goes_into_the_background_is_named_and_ended() {
     let mut settings = settings();
     settings.ready = Ready::Line("never".into());
     let message = said(start("away", &script, settings));
-    let expected = "hear from sh: it ended (exit status: 0) and left sleep (";
+    let expected = "measure sh: it ended (exit status: 0) and left sleep (";
     assert!(
         message.starts_with(expected) && message.contains(") running in the background, which is ended too: "),
         "{message}"
@@ -448,7 +447,7 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
         assert_eq!(thread::affinity_of(load_pid).unwrap(), before);
     }
     let refused = said(command.set_process("workload.placement", Some("elsewhere")));
-    assert_eq!(refused, "switch workload.placement to elsewhere: it is apart, together or free");
+    assert_eq!(refused, "switch workload.placement to elsewhere: expected apart, together or free");
     command.set_process("workload.placement", Some("together")).unwrap();
     command.restart().unwrap();
     assert_eq!(placed(&server).unwrap().1, before, "it starts as at first");
@@ -467,7 +466,7 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
 #[test]
 fn no_metric_has_two_sources() {
     let twice = Settings {
-        see: vec![Observer::Ticks],
+        observe: vec![Observer::Ticks],
         json_metrics: vec!["tick_work_us_p50".into()],
         better: vec!["lower".into()],
         ..settings()

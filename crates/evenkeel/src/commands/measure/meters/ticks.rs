@@ -153,7 +153,7 @@ pub(crate) fn hint(why: &Unclear) -> String {
             .to_owned(),
         Unclear::Woken { hz } => format!(
             "A server that works when packets come has no tick: measure its requests or packets instead (`evenkeel prove` with --regex-metric, \
-             --json-metric, --see packets). If this loop is its tick all the same, say so with --tick {hz:.1}."
+             --json-metric, --observe packets). If this loop is its tick all the same, say so with --tick {hz:.1}."
         ),
         Unclear::Several { first_hz, .. } => {
             format!("Choose one with --tick (for example --tick {first_hz:.1}), --tick-thread NAME or --tick-function SYMBOL.")

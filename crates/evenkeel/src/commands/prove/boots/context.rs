@@ -1,4 +1,4 @@
-//! `BootsContext`: where a trial over boots lives.
+//! `BootsContext`: the files of a trial over boots.
 
 use std::path::{Path, PathBuf};
 
@@ -43,10 +43,9 @@ impl BootsContext {
     pub(super) fn refuse_gone(&self) -> Result<(), Failure> {
         for path in [self.dir.as_path(), Path::new(&self.program)] {
             if let Some(gone) = GONE_BY_BOOT.iter().find(|gone| path.starts_with(gone)) {
-                let cause = format!("{} may be gone after a boot, as all in {gone}", path.display());
-                return Err(
-                    not_possible(cause).hint("install evenkeel as /usr/local/bin/evenkeel, with its usual --state")
-                );
+                let cause = format!("{} may be gone after a boot, like everything in {gone}", path.display());
+                return Err(not_possible(cause)
+                    .hint("install evenkeel as /usr/local/bin/evenkeel, and use the default --state"));
             }
         }
         Ok(())
@@ -55,14 +54,12 @@ impl BootsContext {
     pub(super) fn refuse_second(&self) -> Result<(), Failure> {
         match read(&self.file) {
             Ok(Some(state)) if state.ended.is_none() && self.hands(&state)?.is_licensed().unwrap_or(true) => {
-                let cause = format!("one of {} is going on", state.design.settings.join(" "));
+                let cause = format!("a trial of {} is running", state.design.settings.join(" "));
                 Err(not_possible(cause)
-                    .hint("`evenkeel prove boots status` shows how far it is, `evenkeel prove boots cancel` ends it"))
+                    .hint("`evenkeel prove boots status` shows its progress, `evenkeel prove boots cancel` cancels it"))
             }
             Ok(_) => Ok(()),
-            Err(error) => {
-                Err(Failure::new(exit::NOT_POSSIBLE, error).hint("`evenkeel prove boots cancel` puts it away"))
-            }
+            Err(error) => Err(Failure::new(exit::NOT_POSSIBLE, error).hint("`evenkeel prove boots cancel` removes it")),
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::exit;
 use crate::experiment;
 use crate::failure::{Failure, Outcome};
 use crate::show::Out;
+use crate::times;
 use crate::workload_args::workload_of;
 
 /// How long the load runs before the first window.
@@ -81,7 +82,7 @@ impl<'a> Live<'a> {
         let plans = parse(&design.settings)
             .and_then(|settings| experiment::plans(&Facts::probe(self.root), &settings))
             .map_err(not_measured)?;
-        // Others see these windows; who runs beside them is told at once.
+        // Other trials see this one, and evenkeel reports them at once.
         let beside = experiment::beside(self.out, "prove boots");
         let watch = Watch::start(self.root, &plans).beside(&beside).of_workload(workload);
         let mut seen = Vec::new();
@@ -108,7 +109,7 @@ impl<'a> Live<'a> {
         if samples.len() * 2 < design.windows {
             let (left, of) = (samples.len(), design.windows);
             return Err(BootsError::NotMeasured {
-                why: format!("{dropped} windows were dropped, and {left} of {of} are left"),
+                why: format!("{dropped} windows were dropped, so only {left} of {of} are left"),
             });
         }
         let network = NetworkPath::of(workload);
@@ -142,7 +143,8 @@ impl Machine for Live<'_> {
     }
 
     fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError> {
-        self.out.status(&format!("this boot is left alone for {} s", design.settle_ms / 1000));
+        self.out
+            .status(&format!("waiting {} for this boot to settle", times::words(Duration::from_millis(design.settle_ms))));
         if !self.rest(Duration::from_millis(design.settle_ms), || self.is_over()) {
             return Ok(None);
         }
@@ -159,8 +161,8 @@ impl Machine for Live<'_> {
 
     fn arm(&mut self, arm: ArmName, anew: bool) -> Result<(), BootsError> {
         self.out.status(match arm {
-            ArmName::A => "the next boot is one of A: as it was",
-            _ => "the next boot is one of B: with the settings",
+            ArmName::A => "the next boot is A, the current configuration",
+            _ => "the next boot is B, with the settings",
         });
         let rest = |time| self.rest(time, || self.is_over());
         self.hands.arm(arm, anew, &mut waiting(self.out, rest))
@@ -171,7 +173,7 @@ impl Machine for Live<'_> {
     }
 
     fn put_back(&mut self) -> Result<(), BootsError> {
-        // That it was ended is why it puts back: no reason not to wait.
+        // A cancelled trial still waits for the lock.
         let rest = |time| self.rest(time, || self.stop.load(Ordering::Relaxed));
         self.hands.put_back(&mut waiting(self.out, rest))
     }
@@ -186,7 +188,7 @@ pub(super) fn waiting(out: &Out, mut rest: impl FnMut(Duration) -> bool) -> impl
     let mut is_told = false;
     move |why, time| {
         if !is_told {
-            out.warn(&format!("failed to {why}; it tries again for a while\n"));
+            out.warn(&format!("failed to {why}; trying again for a while\n"));
         }
         is_told = true;
         rest(time)

@@ -1,4 +1,6 @@
-//! What `prove boots start` would do, for people and programs, before anything is done.
+//! The plan of `prove boots start`, for people and programs.
+
+use std::time::Duration;
 
 use evenkeel_change::{Log, PlanFile, PlannedStep};
 use evenkeel_host::TakesEffect;
@@ -16,6 +18,7 @@ use crate::exit;
 use crate::experiment::{TAIL_HARM_RATIO, tail_of};
 use crate::failure::Failure;
 use crate::report::words::share;
+use crate::times;
 
 /// What would be done.
 #[derive(Serialize)]
@@ -28,7 +31,7 @@ pub(super) struct Planned {
     pub(super) plan: PlanFile,
 }
 
-/// What decides is told once, and as far as it is known.
+/// The metric and the guards are in `decides`, as far as they are known.
 fn without_what_decides<S: Serializer>(design: &BootsDesign, serializer: S) -> Result<S::Ok, S::Error> {
     let mut design = serde_json::to_value(design).map_err(S::Error::custom)?;
     if let Some(fields) = design.as_object_mut() {
@@ -37,7 +40,7 @@ fn without_what_decides<S: Serializer>(design: &BootsDesign, serializer: S) -> R
     design.serialize(serializer)
 }
 
-/// What decides and what may veto. Which numbers a workload measures it tells when it runs; before that only what was asked for is known.
+/// The deciding metric and the guards. Before the workload runs, only the options are known.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Decides {
     /// The number's name; none where it is the workload's usual one, whichever that is.
@@ -103,20 +106,21 @@ impl Decides {
 
     /// In lines.
     fn words(&self) -> String {
-        let what = self.metric.as_deref().unwrap_or("the workload's usual number (--metric names another)");
+        let what = self.metric.as_deref().unwrap_or("the default metric of the workload (--metric changes it)");
         let of_lateness = self
             .smallest_effect_ratio_of_lateness
-            .map_or_else(String::new, |ratio| format!(", {} of a lateness or jitter,", share(ratio)));
+            .map_or_else(String::new, |ratio| format!(" ({} for a lateness or jitter)", share(ratio)));
         let mut lines = format!(
-            "Decided by {what}: a change of {}{of_lateness} or more matters.\n",
+            "Deciding metric: {what}. Changes from {}{of_lateness} matter.\n",
             share(self.smallest_effect_ratio)
         );
         for guard in &self.guards {
-            let what = guard.metric.as_deref().unwrap_or("The tail of what decides, where it is measured,");
-            lines += &format!("{what} may not be {} worse in every boot of B.\n", share(guard.harm_ratio));
+            let what =
+                guard.metric.as_deref().unwrap_or("the p99 of the deciding metric, if the workload measures it,");
+            lines += &format!("Guard: {what} must not be {} worse in every boot of B.\n", share(guard.harm_ratio));
         }
         if self.guards.is_empty() {
-            lines += "No guard: nothing else is looked at.\n";
+            lines += "No guard.\n";
         }
         lines
     }
@@ -131,9 +135,9 @@ pub(super) fn plan(
 ) -> Result<Planned, Failure> {
     let settings = parse(&args.settings)?;
     if !settings.iter().any(|setting| setting.knob.takes_effect == TakesEffect::Reboot) {
-        let cause = "nothing of it takes a reboot, and over boots it is known far less well";
+        let cause = "no setting needs a reboot, and a comparison over boots is far less precise";
         return Err(Failure::text(exit::WRONG_USE, "prove it over boots", cause)
-            .hint("evenkeel prove KNOB=VALUE compares it while this machine runs"));
+            .hint("`evenkeel prove KNOB=VALUE` compares it without a reboot"));
     }
     let plan = BootTransactions::plan(root, log, &settings, &args.settings.join(" ")).map_err(|error| {
         let failure = Failure::text(exit::NOT_POSSIBLE, "prove it over boots", &error);
@@ -145,7 +149,7 @@ pub(super) fn plan(
     let of_boot = |planned: &&PlannedStep| planned.takes_effect == TakesEffect::Reboot;
     if let Some(planned) = plan.steps.iter().filter(of_boot).find(|planned| planned.already_so) {
         let cause =
-            format!("{}={} is in force already: there is nothing to compare", planned.step.knob, planned.step.wanted);
+            format!("{}={} is active already, so there is nothing to compare", planned.step.knob, planned.step.wanted);
         return Err(Failure::text(exit::NOT_POSSIBLE, "prove it over boots", cause));
     }
     let order = BootsState::begin(design.clone(), 0, "").order().iter().map(|arm| format!("{arm:?}")).collect();
@@ -163,24 +167,24 @@ pub(super) fn words(planned: &Planned, again: &str) -> String {
     let design = &planned.design;
     let boots = design.boots;
     let who = if design.reboots {
-        "This machine reboots by itself, now and after each boot's measuring."
+        "This machine reboots automatically, now and after the measurement of each boot."
     } else {
-        "Nothing reboots by itself: after each boot's measuring it waits until you reboot."
+        "After the measurement of each boot, evenkeel waits until you reboot."
     };
     let assumed = match boots {
-        BOOTS_BLOCK => ", if what a boot does to the number by chance is normal, and 1 in 3 if it has another shape",
+        BOOTS_BLOCK => " if the noise between boots is normal, and up to 1 in 3 otherwise",
         _ => "",
     };
     format!(
-        "{boots} boots, {} (seed {}); each is left alone for {} s and then measured in {} windows of {} ms: {} min, and the boots themselves.\n\
+        "{boots} boots in the order {} (seed {}). Each settles for {} and is then measured in {} windows of {}: {} min in total, plus the boots themselves.\n\
          {}{who}\n\
-         A claim over {boots} boots is wrong up to {:.0} times in 100{assumed}. At most {} boots in all; then everything is put back.\n\
-         How far it is: evenkeel prove boots status{again}. End it: evenkeel prove boots cancel{again}, or evenkeel revert{again}.\n",
+         A verdict from {boots} boots is wrong in up to {:.0} % of trials{assumed}. After at most {} boots, evenkeel restores all settings.\n\
+         Progress: evenkeel prove boots status{again}. Cancel: evenkeel prove boots cancel{again}, or evenkeel revert{again}.\n",
         planned.order,
         design.seed,
-        design.settle_ms / 1000,
+        times::words(Duration::from_millis(design.settle_ms)),
         design.windows,
-        design.window_ms,
+        times::words(Duration::from_millis(design.window_ms)),
         minutes(design),
         planned.decides.words(),
         planned.error * 100.0,

@@ -1,4 +1,4 @@
-//! What `prove boots start` is asked for.
+//! The arguments of `prove boots start`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use crate::commands::prove::design::DecisionArgs;
 use crate::times::time;
 use crate::workload_args::WorkloadArgs;
 
-/// Begin a trial over boots; a unit continues it after each
+/// Begin a trial over boots; a systemd unit continues it after each boot
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
-It waits for you to reboot, or does so itself with --reboot. `evenkeel prove boots status` shows how
-far it is, `evenkeel prove boots cancel` ends it and puts everything back.")]
+It waits for you to reboot; with --reboot it reboots the machine itself. `evenkeel prove boots status`
+shows its progress. `evenkeel prove boots cancel` cancels it and restores all settings.")]
 pub(super) struct StartArgs {
-    /// What to prove, such as cmdline.processor.max_cstate=1
+    /// The setting to prove, such as cmdline.processor.max_cstate=1
     #[arg(value_name = "KNOB=VALUE", required = true)]
     pub(super) settings: Vec<String>,
-    /// How many boots: 4, 8, 12 or 16
+    /// Number of boots: 4, 8, 12 or 16
     #[arg(long, value_name = "N", value_parser = blocks, default_value = "4")]
     pub(super) boots: usize,
-    /// Reboot this machine by itself; without it, each boot waits until you reboot
+    /// Reboot this machine automatically; otherwise each boot waits for you
     #[arg(long)]
     pub(super) reboot: bool,
-    /// How long a machine that has booted is left alone [default: 60s]
+    /// Wait this long after each boot before measuring [default: 60s]
     #[arg(long = "settle", value_name = "TIME", value_parser = time)]
     pub(super) boots_settle: Option<Duration>,
-    /// Windows of a boot, whose median is the boot's number [default: 20]
+    /// Windows per boot; their median is the value of the boot [default: 20]
     #[arg(long = "windows", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WINDOWS_MAX as i64))]
     pub(super) boots_windows: Option<u16>,
-    /// Say what would be done, and change nothing
+    /// Show the plan without changing anything
     #[arg(long)]
     pub(super) plan_only: bool,
-    /// With --plan-only: the captured machine in FILE instead of this one
+    /// With --plan-only: plan for the captured machine in FILE
     #[arg(long, value_name = "FILE", requires = "plan_only")]
     pub(super) host: Option<PathBuf>,
     #[command(flatten)]
@@ -51,5 +51,5 @@ fn blocks(text: &str) -> Result<usize, String> {
     let boots = text.parse::<usize>().ok().filter(|boots| (1..=BOOTS_MAX).contains(boots));
     boots
         .filter(|boots| boots.is_multiple_of(BOOTS_BLOCK))
-        .ok_or_else(|| format!("expected 4, 8, 12 or {BOOTS_MAX}: blocks of A-B-B-A"))
+        .ok_or_else(|| format!("expected 4, 8, 12 or {BOOTS_MAX} (blocks of A-B-B-A)"))
 }

@@ -1,4 +1,4 @@
-//! What is told of a trial over boots: how far it is and what is known, also as files.
+//! `prove boots status`: the progress and the result of a trial over boots, also as files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::report;
 use crate::show::{self, Out};
 
-/// Report how far the trial over boots is and what is known
+/// Print the progress and the result so far
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StatusArgs {
     /// Write boots.html, boots.md and boots.json into DIR
@@ -29,8 +29,8 @@ pub(super) fn status(args: &StatusArgs, out: &Out) -> Outcome {
     let file = dir.join(FILE);
     let state = read(&file).map_err(|error| Failure::new(exit::NOT_POSSIBLE, error))?;
     let Some(mut state) = state else {
-        let cause = format!("there is none in {}", dir.display());
-        return Err(Failure::text(exit::NOT_POSSIBLE, "tell of a trial over boots", cause)
+        let cause = format!("{} has none", dir.display());
+        return Err(Failure::text(exit::NOT_POSSIBLE, "report a trial over boots", cause)
             .hint("`evenkeel prove boots start KNOB=VALUE` begins one"));
     };
     let root = Root::live();
