@@ -370,7 +370,7 @@ mod tests {
         let mut source = match OutsidePackets::of(&[std::process::id()]) {
             Ok(source) => source,
             Err(error) => {
-                assert!(error.to_string().contains("takes root"), "{error}");
+                assert!(error.to_string().contains("need root"), "{error}");
                 evenkeel_testkit::skipped(format_args!("this user may not see packets ({error})"));
                 return;
             }
