@@ -44,7 +44,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Nothing {}
 
 pub(crate) fn measure() -> anyhow::Result<Row> {
     let body = || -> anyhow::Result<Row> {
-        evenkeel_rt::scope::start_thread("bench", 1 << 16).unwrap();
+        evenkeel_rt::scope::start_thread("bench", 1 << 16)?;
         puffin::set_scopes_on(true);
         let subscriber = tracing_subscriber::registry().with(Nothing);
         let _tracing = tracing::subscriber::set_default(subscriber);

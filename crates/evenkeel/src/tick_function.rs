@@ -58,6 +58,6 @@ mod tests {
     fn a_function_that_is_not_there_is_named() {
         let none = parse("no_such_function_of_ours").unwrap().probed(&[std::process::id()]).unwrap_err();
         assert!(matches!(&none, MeterError::WrongUse { .. }), "{none}");
-        assert!(none.to_string().contains("it has no function of that name"), "{none}");
+        assert!(none.to_string().contains("the file has no function of that name"), "{none}");
     }
 }

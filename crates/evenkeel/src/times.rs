@@ -15,7 +15,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         "" | "s" => 1000,
         "m" | "min" => 60_000,
         "h" => 3_600_000,
-        _ => return Err(format!("unknown unit {unit:?}: expected a time such as 500ms, 90s, 10m or 1h")),
+        _ => return Err(format!("unknown unit {unit:?}; write 500ms, 90s, 10m or 1h")),
     };
     let number: u32 = number.parse().map_err(|_| format!("{text:?} is not a time such as 500ms, 90s, 10m or 1h"))?;
     let whole = u64::from(number) * ms;

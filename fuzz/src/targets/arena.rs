@@ -1,10 +1,10 @@
 //! The target of the reference game server: packets and records.
 
-use evenkeel_arena::worker_group::WorkerGroup;
 use evenkeel_arena::net::gate::{self, Event, Gate, GateConfig};
 use evenkeel_arena::net::mirror::Mirror;
 use evenkeel_arena::net::wire;
 use evenkeel_arena::record::replay;
+use evenkeel_arena::worker_group::WorkerGroup;
 
 /// Each replay makes a room of up to 255 players: a text may hold thousands of records, and whoever plays one again gives one.
 const REPLAYS_MAX: u32 = 16;

@@ -235,7 +235,8 @@ mod tests {
         let state = abba();
         let text = page(&state.report()).replace(&format!("seed {}", state.design.seed), "seed N");
         expect![[r#"
-            [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only: weaker than a trial)[0m
+            [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only:[0m
+            [1mweaker than a trial)[0m
               4 of 4 boots count after 4 boots; the trial continues after the next boot
               both boots of B were below both boots of A; without an effect, boots
                 separate like this in 1 of 3 trials, and differ this much in 0.528 % if
@@ -278,7 +279,9 @@ mod tests {
         let report = guarded(true).report();
         let text = page(&report).replace(&format!("seed {}", report.design.seed), "seed N");
         expect![[r#"
-            [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only: weaker than a trial), but due_to_done_us_max is 40 % higher in every boot of B: not to be kept[0m
+            [1mprove cmdline.processor.max_cstate=1 over boots: better (over 4 boots only:[0m
+            [1mweaker than a trial), but due_to_done_us_max is 40 % higher in every boot of B:[0m
+            [1mnot to be kept[0m
               4 of 4 boots count after 4 boots; the trial continues after the next boot
               both boots of B were below both boots of A; without an effect, boots
                 separate like this in 1 of 3 trials, and differ this much in 0.528 % if
@@ -298,8 +301,10 @@ mod tests {
               2     B    81      80 to 82     3
               3     B    82      81 to 83     3
               4     A    103     102 to 104   3
-        "#]].assert_eq(&text);
+        "#]]
+        .assert_eq(&text);
         for told in [page(&report), markdown(&report)] {
+            let told = told.replace("\u{1b}[0m", "").replace("\u{1b}[1m", "");
             let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
             let vetoed = "but due_to_done_us_max is 40 % higher in every boot of B: not to be kept";
             assert!(told.contains(vetoed) && told.contains("beyond its limit: every boot of B is worse"), "{told}");

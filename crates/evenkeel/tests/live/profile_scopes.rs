@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use evenkeel_profile::live::{self, Memory, Status, Switches, Targets, Wishes};
+use evenkeel_profile::live::{self, Memory, RecordConfig, Status, Switches, Targets};
 use evenkeel_rt::scope::{self, Scope};
 use evenkeel_sys::clock::{monotonic_ns, sleep_until_ns, thread_cpu_ns};
 use evenkeel_sys::schedstat::RunDelay;
@@ -82,11 +82,11 @@ fn server() -> [Counted; 2] {
 
 /// Runs `body` and records this process's switches. None if that is not possible: the check is then not judged.
 fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
-    let wishes = Wishes {
+    let config = RecordConfig {
         targets: Targets::Processes(vec![std::process::id()]),
         clock_hz: None,
         switches: Switches::Records,
-        ..Wishes::default()
+        ..RecordConfig::default()
     };
     let (mut memory, mut worker) = (Memory::new(1 << 26), None);
     let mut is_done_since_ns = None;
@@ -99,7 +99,7 @@ fn recorded<T: Send + 'static>(body: fn() -> T) -> Option<(T, Vec<u8>)> {
         // Continues for a moment, so that the recording extends beyond the last scope.
         is_done_since_ns.is_none_or(|since_ns| monotonic_ns() < since_ns + 50 * MS)
     };
-    match live::record(&wishes, &mut goes_on, &mut memory) {
+    match live::record(&config, &mut goes_on, &mut memory) {
         Ok(_) => Some((worker?.join().unwrap(), memory.into_bytes())),
         Err(error) => {
             evenkeel_testkit::live::not_judged(error);

@@ -89,7 +89,7 @@ fn what_takes_a_reboot_is_refused_with_the_way_to_go() {
         ),
         (format!("boots start {KNOB} --boots 5"), 2, "expected 4, 8, 12 or 16"),
         (format!("{KNOB} --reboot"), 2, "type: evenkeel prove boots start cmdline.processor.max_cstate=1 --reboot"),
-        (format!("boots start {KNOB} --goal x"), 2, "unexpected argument '--goal'"),
+        (format!("boots start {KNOB} --goal x"), 2, "takes no option \"--goal\""),
         (format!("boots start {KNOB} --boots 4 --smallest-effect 0 {hosts}"), 2, "0 is not between 0 and 1000 percent"),
         (format!("boots start {KNOB} --guard round_trip_us_p99=0 {hosts}"), 2, "is not a percentage above 0"),
         (format!("boots start vm.swappiness=10 {hosts}"), 2, "`evenkeel prove KNOB=VALUE` compares it"),

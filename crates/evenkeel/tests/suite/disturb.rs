@@ -324,7 +324,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
         ("quantum --by quota --share 1 -- true", 2, "expected a share between 0 and 1"),
         ("quantum --by quota --share 0.05 -- true", 2, "the kernel allows no quota under 1 ms; choose a longer period"),
         ("quantum --by quota", 2, "name the command to limit"),
-        ("quantum --by quota --phase-ms 1 -- true", 2, "apply only to --by thief"),
+        ("quantum --by quota --phase-ms 1 -- true", 2, "only to --by thief"),
         ("quantum --cpus 4000", 2, "disturb CPU 4000: this machine has CPU"),
         ("quantum --period-ms 0.1", 2, "is not between 0.2 ms and 1 s"),
         ("quantum --by quota --cpus 4000 -- true", 2, "disturb CPU 4000"),
@@ -344,7 +344,7 @@ fn what_can_not_be_done_is_refused_with_its_reason() {
         ("storm --peer 192.0.2.1:9", 2, "a private or link-local address"),
         ("storm --rate 0", 2, "expected 1 to 2000000"),
         ("storm --by timers --rate 1000000", 2, "expected 1 to 50000"),
-        ("storm --by wakes --size 5", 2, "apply only to --by packets"),
+        ("storm --by wakes --size 5", 2, "only to --by packets"),
         ("memory --leave-mib 1", 2, "or the machine may run out of memory"),
         ("memory --leave-mib 16000000 -- true", 4, "are available"),
     ];
@@ -372,7 +372,7 @@ fn a_process_with_no_cpu_left_there_is_told_so() {
         evenkeel_sys::process::run_on(&mut command, &[first].into_iter().collect()).unwrap();
         let seen = Seen::from(command.output().unwrap());
         assert_eq!(seen.code, 4, "{seen:?}");
-        let words = [format!("may run on CPU {first} only"), "may run on no other".to_owned()];
+        let words = [format!("may run on CPU {first} only"), "may not run on another CPU".to_owned()];
         assert!(words.iter().any(|words| seen.stderr.contains(words.as_str())), "{seen:?}");
     }
 }

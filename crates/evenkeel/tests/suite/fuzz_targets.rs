@@ -171,7 +171,7 @@ const NOT_FUZZED: &[(&str, &str, &str)] = &[
     ("host/src/catalogue.rs", "parse", "reads our own text, which is part of the program"),
     ("evenkeel/src/commands/guard.rs", "parse", "lines that the program writes itself, to its own guard"),
     ("evenkeel/src/arms.rs", "parse", "a command's argument: settings, each of which the target setting has"),
-    ("evenkeel/src/commands/explain.rs", "parse_ref", "a command's argument, checked by the list of knobs"),
+    ("evenkeel/src/args.rs", "parse_ref", "a command's argument, checked by the list of knobs"),
     ("measure/src/disturb/group.rs", "parse", OWN_KERNEL),
     ("profile/src/live/already.rs", "parse_kernel_length", OWN_KERNEL),
     ("profile/src/live/already.rs", "parse_kernel_start", OWN_KERNEL),

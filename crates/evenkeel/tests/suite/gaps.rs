@@ -49,7 +49,7 @@ fn what_can_not_be_done_is_said() {
     let table = [
         ("--cpus 1000", 4, "measure CPUs 1000: this process may use CPUs"),
         ("--cpus x", 2, "expected a list of CPUs"),
-        ("--sample --fifo", 2, "cannot be used with"),
+        ("--sample --fifo", 2, "exclude each other"),
         ("--min-us 0.1", 2, "expected 0.5 to"),
     ];
     for (line, code, words) in table {

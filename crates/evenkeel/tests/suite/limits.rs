@@ -253,7 +253,7 @@ fn a_pipe_without_a_writer_is_waited_for_by_no_command() {
         assert!([2, 4].contains(&seen.code) && seen.stdout.is_empty(), "{line}: {seen}");
         // These want an ordinary file, which they write to, or share with the server.
         let words = if line.contains("--telemetry") || line.starts_with('t') {
-            ["it is no ordinary file", "invalid argument (EINVAL)"]
+            ["it is not a regular file", "invalid argument (EINVAL)"]
         } else {
             ["no program has open for writing"; 2]
         };

@@ -103,7 +103,7 @@ fn files_that_are_no_reports() {
         let seen = scene.run(&format!("prove compare frankfurt.json ohio.json {ignored}"));
         assert!(
             seen.code == 2
-                && ["unexpected argument '", "type: evenkeel prove", "read the report server"]
+                && ["takes no option \"", "type: evenkeel prove", "read the report server"]
                     .iter()
                     .any(|why| seen.stderr.contains(why)),
             "{ignored}: {seen}"

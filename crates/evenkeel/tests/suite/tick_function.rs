@@ -70,7 +70,7 @@ fn a_function_that_can_not_be_found_is_named_with_those_that_are_near() {
         said.starts_with("error: failed to use --tick-function: find suite::tick_function::entered_once_a_tik in "),
         "{said}"
     );
-    assert!(said.contains("nearest are") && said.contains("entered_once_a_tick"), "{said}");
+    assert!(said.contains("similar names") && said.contains("entered_once_a_tick"), "{said}");
     let output = measure("tick", &["--tick", "50"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

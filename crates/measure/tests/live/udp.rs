@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_measure::Watch;
-use evenkeel_measure::meters::bandwidth::{self, By, DirectionCounts};
+use evenkeel_measure::meters::bandwidth::{self, By, Direction};
 use evenkeel_measure::meters::udp::{self, Echo, Pace, Part, Receive, Report, Settings, server};
 use evenkeel_testkit::HostLock;
 use evenkeel_testkit::fitness::{self, Needs};
@@ -167,7 +167,7 @@ const BITS_PER_S: f64 = 20e6;
 /// What a server sends to who asks for it, at the most.
 const GIVEN_BITS_PER_S: u64 = 20_000_000;
 
-fn stream(way: DirectionCounts, by: By) -> bandwidth::Settings {
+fn stream(way: Direction, by: By) -> bandwidth::Settings {
     let bits_per_s = Some(BITS_PER_S);
     // Long enough that a pause at one end is a small part of it.
     bandwidth::Settings { way, to: None, by, streams: 2, seconds: 1.5, bytes: None, bits_per_s, cpu: None }
@@ -180,7 +180,7 @@ fn streamed(settings: &bandwidth::Settings) -> bandwidth::Report {
 #[test]
 fn the_rate_that_was_asked_for_arrives() {
     let _host = HostLock::take();
-    for way in [DirectionCounts::ToServer, DirectionCounts::FromServer] {
+    for way in [Direction::ToServer, Direction::FromServer] {
         one_of_some_runs(|| {
             let udp = streamed(&stream(way, By::Udp));
             let arrived = udp.arrived_bits_per_s.unwrap();
@@ -200,7 +200,7 @@ fn a_server_gives_as_much_as_it_was_told() {
                 to: Some(at),
                 streams: 1,
                 seconds: 1.0,
-                ..stream(DirectionCounts::FromServer, By::Udp)
+                ..stream(Direction::FromServer, By::Udp)
             };
             streamed(&bandwidth::Settings { bits_per_s: Some(1e9), ..most })
         });
@@ -214,11 +214,8 @@ fn a_server_gives_as_much_as_it_was_told() {
 #[test]
 fn a_server_fills_a_stream_back() {
     let _host = HostLock::take();
-    let tcp = streamed(&bandwidth::Settings {
-        bits_per_s: None,
-        seconds: 0.4,
-        ..stream(DirectionCounts::FromServer, By::Tcp)
-    });
+    let tcp =
+        streamed(&bandwidth::Settings { bits_per_s: None, seconds: 0.4, ..stream(Direction::FromServer, By::Tcp) });
     for stream in &tcp.streams {
         assert!(stream.sent_bytes > Some(1 << 20) && stream.cpu_ns > 0, "{stream:?}");
     }

@@ -59,12 +59,12 @@ const SERVER: Server = Server {
 
 fn serve(cpu: usize, server: Server) -> Ran {
     let body = move || {
-        let wishes = ThreadConfig { cpus: Some([cpu].into_iter().collect()), ..ThreadConfig::default() };
+        let config = ThreadConfig { cpus: Some([cpu].into_iter().collect()), ..ThreadConfig::default() };
         pin(cpu);
         if let Some(group) = server.group {
             std::fs::write(group.0.join("tasks"), thread::id().to_string()).unwrap();
         }
-        let _thread = server.sets_up.then(|| TickThread::set_up(&wishes));
+        let _thread = server.sets_up.then(|| TickThread::set_up(&config));
         let period = Duration::from_nanos((server.period_ms * MS) as u64);
         let mut clock =
             TickClock::start(TickSettings { period, align: server.align, ..TickSettings::default() }).unwrap();

@@ -147,7 +147,7 @@ fn whatever_is_answered_there_is_an_end() {
         (garbage, "the answer is not HTTP/1.x"),
         (endless, "the answer has more than 256 KiB"),
         (refusing, "with 503: not now"),
-        (no_json, "can't be read"),
+        (no_json, "is invalid"),
         (good, ""),
     ];
     for (manner, expected) in told {

@@ -429,7 +429,7 @@ fn a_goal_file_is_a_plan_with_its_evidence() {
     for (broken, expected) in [
         (plan.text().unwrap(), "it is a plan without evidence"),
         (text.replace("\"written\"", "\"wrote\""), "read the goal: missing field `written`"),
-        (text.replacen("\"format\": 1", "\"format\": 7", 1), "format 7 is not known"),
+        (text.replacen("\"format\": 1", "\"format\": 7", 1), "does not know format 7"),
         ("[]".to_owned(), "read the plan"),
     ] {
         let message = GoalFile::parse(&broken).unwrap_err().to_string();

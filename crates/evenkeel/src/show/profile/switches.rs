@@ -286,8 +286,12 @@ mod tests {
               steal time        20.0 ms
 
             tick (11): 900 ms on a CPU, 66.0 ms off
-              reason     count        total    p50      p99      longest  where, or which thread took the CPU
-              futex      12 (1 open)  60.0 ms  4.00 ms  9.00 ms  9.00 ms  in World::lock (93 %), woken by saver (12)
+              reason     count        total    p50      p99      longest  where, or which
+                                                                          thread took the
+                                                                          CPU
+              futex      12 (1 open)  60.0 ms  4.00 ms  9.00 ms  9.00 ms  in World::lock (93
+                                                                          %), woken by saver
+                                                                          (12)
               preempted  3            6.00 ms  2.00 ms  2.00 ms  2.00 ms  by cc1 (99)
 
             Page faults that waited for a disk

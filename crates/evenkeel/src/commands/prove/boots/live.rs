@@ -143,8 +143,10 @@ impl Machine for Live<'_> {
     }
 
     fn measure(&mut self, design: &BootsDesign) -> Result<Option<Windows>, BootsError> {
-        self.out
-            .status(&format!("waiting {} for this boot to settle", times::words(Duration::from_millis(design.settle_ms))));
+        self.out.status(&format!(
+            "waiting {} for this boot to settle",
+            times::words(Duration::from_millis(design.settle_ms))
+        ));
         if !self.rest(Duration::from_millis(design.settle_ms), || self.is_over()) {
             return Ok(None);
         }
