@@ -3,7 +3,7 @@
 # Each does the set-up that it needs on a fresh Debian or Ubuntu machine that has a Rust toolchain.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test live check model mutants lab bench build install-rt setup fmt clean
+.PHONY: help demo test live check model mutants lab bench build dist release-check install-rt setup fmt clean
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
@@ -57,6 +57,13 @@ bench: build ## measure evenkeel beside its peers, into target/bench/; ROW=… f
 
 build: setup ## build the program and the reference server
 	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena
+
+dist: setup ## make a release in target/dist: static programs, tarballs, .deb, .rpm, a container image; ARCH=aarch64 for another processor
+	@deploy/setup.sh dist
+	deploy/dist.sh $(ARCH)
+
+release-check: setup ## whether this tree can be released: every check, two builds that have to be the same, packages in a fresh Debian
+	deploy/release-check.sh
 
 install-rt: setup ## build the library for C, C++ and C#, and install it below PREFIX (/usr/local unless told); FEATURES=io-uring for that
 	$(CARGO) build --profile rt-c --locked -p evenkeel-rt-c $(if $(FEATURES),--features $(FEATURES))

@@ -2,10 +2,33 @@
 # Prepares a fresh Debian or Ubuntu machine to build evenkeel: checks the Rust toolchain, and installs a C linker.
 # It installs only what is missing, and nothing without root.
 #
-# usage: deploy/setup.sh [lab]
+# usage: deploy/setup.sh [lab|dist]
 #
-#   lab  installs the programs that lab/ and some tests use; without them, those report what they skip
+#   lab   installs the programs that lab/ and some tests use; without them, those report what they skip
+#   dist  installs what `make dist` needs to make packages
 set -eu
+
+if [ "${1:-}" = dist ]; then
+    missing=
+    while read -r program package; do
+        command -v "$program" >/dev/null 2>&1 || missing="$missing $package"
+    done <<LIST
+help2man help2man
+objcopy binutils
+rpmbuild rpm
+xz xz-utils
+LIST
+    [ -z "$missing" ] && exit 0
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        echo "a release needs these Debian packages: apt-get install$missing" >&2
+        exit 1
+    fi
+    echo "installing for the release:$missing" >&2
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+    exit 0
+fi
 
 if [ "${1:-}" = lab ]; then
     if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -14,12 +14,18 @@ use crate::failure::Failure;
 use crate::shell::word;
 use crate::wrong_use;
 
+/// What `--version` prints. A release names its commit and the commit's date.
+const VERSION: &str = match option_env!("EVENKEEL_VERSION") {
+    Some(version) => version,
+    None => concat!(env!("CARGO_PKG_VERSION"), " (not a release)"),
+};
+
 /// Keeps latency-sensitive servers steady on rented Linux machines
 ///
 /// Shows what this machine is, lists the settings worth changing and why, measures on your own server whether each one helps, and
 /// undoes every change when asked. Begin with `evenkeel inspect` and `evenkeel audit`: both only read.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, after_help = exit::table(), arg_required_else_help = true)]
+#[command(version = VERSION, max_term_width = 100, after_help = exit::table(), arg_required_else_help = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) output: OutputOptions,

@@ -1,0 +1,32 @@
+#!/bin/bash
+# Makes a release from this tree: static programs, tarballs, packages, container images, checksums.
+#
+# usage: deploy/dist.sh [ARCH ...]
+#
+#   ARCH   x86_64 or aarch64 [default: the processor of this machine]
+#
+# Writes target/dist, or the folder that DIST names. `make release-check` compares two builds.
+# shellcheck source-path=SCRIPTDIR source=dist/common.sh
+. "$(dirname "$0")/dist/common.sh"
+
+[ $# -gt 0 ] || set -- "$(uname -m)"
+steps=$repository/deploy/dist
+mkdir -p "$dist"
+rm -f "$dist"/evenkeel*"$version"* "$dist/SHA256SUMS"
+
+# The pages of every package come from a program that runs here.
+built=
+for arch in "$(uname -m)" "$@"; do
+    case " $built " in
+    *" $arch "*) continue ;;
+    esac
+    "$steps/programs.sh" "$arch"
+    built="$built $arch"
+done
+for arch in "$@"; do
+    "$steps/stage.sh" "$arch"
+    "$steps/packages.sh" "$arch"
+    "$steps/image.sh" "$arch"
+done
+(cd "$dist" && sha256sum evenkeel* >SHA256SUMS)
+du -h "$dist"/evenkeel*

@@ -1,0 +1,35 @@
+# Shared by the scripts of this folder: what a release is called, and when it was made. Sourced, not run.
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # used where it is sourced
+set -euo pipefail
+umask 022
+export LC_ALL=C TZ=UTC
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+dist=${DIST:-$repository/target/dist}
+
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$repository/Cargo.toml")
+# A tree without its history, such as a source tarball, names both itself.
+EVENKEEL_COMMIT=${EVENKEEL_COMMIT:-$(git -C "$repository" describe --always --dirty --abbrev=12 --exclude '*')}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$repository" log -1 --format=%ct)}
+EVENKEEL_VERSION="$version ($EVENKEEL_COMMIT $(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d))"
+export EVENKEEL_VERSION SOURCE_DATE_EPOCH
+
+fail() {
+    echo "error: $1" >&2
+    [ $# -lt 2 ] || echo "hint: $2" >&2
+    exit 1
+}
+
+# The same bytes wherever and whenever it is packed: names in order, one owner, one time.
+pack() { # FILE.tar.xz FOLDER
+    tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=gnu -C "$(dirname "$2")" -c "$(basename "$2")" |
+        xz -6 -T1 >"$1"
+}
+
+debian_arch() {
+    case $1 in
+    x86_64) echo amd64 ;;
+    aarch64) echo arm64 ;;
+    esac
+}

@@ -1,0 +1,54 @@
+#!/bin/bash
+# Builds the programs for one processor, static and stripped, their line tables in files that debuggers find by build id.
+#
+# usage: deploy/dist/programs.sh ARCH
+#
+#   ARCH   x86_64 or aarch64
+#
+# Writes target/dist/ARCH/bin and target/dist/ARCH/debug.
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "$0")/common.sh"
+
+arch=${1:?usage: programs.sh ARCH}
+target=$arch-unknown-linux-musl
+built=${DIST_BUILD:-$repository/target}/dist-$arch
+cargo=${CARGO:-cargo}
+
+case $arch in
+x86_64) linker='' id='-C link-arg=-Wl,--build-id=sha1' ;;
+# The toolchain's own linker: no cross compiler has to be installed.
+aarch64) linker='-C linker=rust-lld' id='-C link-arg=--build-id=sha1' ;;
+*) fail "no release is built for $arch" "x86_64 or aarch64" ;;
+esac
+if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+    command -v rustup >/dev/null || fail "the standard library for $target is missing" "install it, or rustup, which installs it"
+    rustup target add "$target"
+fi
+
+# Panic messages and line tables name source files. Without these they would name the folders of whoever built.
+registry=${CARGO_HOME:-$HOME/.cargo}
+RUSTFLAGS="$linker $id --remap-path-prefix=$repository=/usr/src/evenkeel --remap-path-prefix=$registry=/usr/src/cargo"
+RUSTFLAGS+=" --remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/usr/src/rust"
+export RUSTFLAGS CARGO_INCREMENTAL=0
+unset CARGO_TARGET_DIR
+(cd "$repository" && $cargo build --profile dist --locked --target "$target" --target-dir "$built" -p evenkeel -p evenkeel-arena)
+
+rm -rf "${dist:?}/$arch"
+mkdir -p "$dist/$arch/bin" "$dist/$arch/debug"
+# Copies and splits object files of any processor; the system's objcopy may know its own only.
+objcopy=objcopy
+if [ "$arch" != "$(uname -m)" ]; then
+    objcopy=$(find "$(rustc --print sysroot)" -name rust-objcopy -o -name llvm-objcopy | head -1)
+    [ -n "$objcopy" ] || objcopy=$(command -v llvm-objcopy "llvm-objcopy-14" "$arch-linux-gnu-objcopy" | head -1) ||
+        fail "no objcopy for $arch" "apt-get install binutils-$arch-linux-gnu"
+fi
+for program in evenkeel evenkeel-arena evenkeel-bots; do
+    from=$built/$target/dist/$program to=$dist/$arch/bin/$program
+    id=$(readelf -n "$from" | sed -n 's/.*Build ID: \([0-9a-f]*\)/\1/p')
+    [ ${#id} -eq 40 ] || fail "$from has no build id"
+    by_id=.build-id/${id:0:2}/${id:2}.debug
+    mkdir -p "$dist/$arch/debug/$(dirname "$by_id")"
+    "$objcopy" --only-keep-debug --compress-debug-sections=zlib "$from" "$dist/$arch/debug/$by_id"
+    chmod 644 "$dist/$arch/debug/$by_id"
+    "$objcopy" --strip-all "$from" "$to"
+done

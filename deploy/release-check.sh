@@ -1,0 +1,60 @@
+#!/bin/bash
+# Whether this tree can be released: what a release needs, each with passed or FAILED. Changes nothing but target/.
+#
+# usage: deploy/release-check.sh [--quick]
+#
+#   --quick   leaves out what takes over ten minutes: every test, two builds, the packages in a fresh system
+# The checks are called by name.
+# shellcheck disable=SC2317
+# shellcheck source-path=SCRIPTDIR source=dist/common.sh
+. "$(dirname "$0")/dist/common.sh"
+cd "$repository"
+
+quick=${1:-}
+wrong=0
+check() {
+    local what=$1 status=0
+    shift
+    # Not as the condition of an if: there, a command that fails does not end a function.
+    "$@" >target/release-check.log 2>&1 &
+    wait $! || status=$?
+    if [ "$status" -eq 0 ]; then
+        echo "passed: $what"
+    else
+        echo "FAILED: $what"
+        tail -n 20 target/release-check.log | sed 's/^/    /'
+        wrong=1
+    fi
+}
+
+is_committed() { [ -z "$(git status --porcelain)" ] || { git status --short && false; }; }
+changelog_names_version() { grep -E "^## \[$version\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md || { echo "CHANGELOG.md has no \"## [$version] - DATE\"" && false; }; }
+tag_is_free() { ! git rev-parse -q --verify "refs/tags/v$version"; }
+oldest_rust() { sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml; }
+builds_with_oldest_rust() {
+    rustup toolchain install --profile minimal "$(oldest_rust)"
+    cargo "+$(oldest_rust)" check --locked --workspace --exclude evenkeel-bench --exclude evenkeel-bench-uring --target-dir target/oldest
+}
+is_reproducible() {
+    local elsewhere
+    elsewhere=$(mktemp -d)
+    # shellcheck disable=SC2064 # the folder of now
+    trap "rm -rf '$elsewhere'" EXIT
+    git clone -q . "$elsewhere/another-folder"
+    (cd "$elsewhere/another-folder" && deploy/dist.sh)
+    diff "$elsewhere/another-folder/target/dist/SHA256SUMS" target/dist/SHA256SUMS
+}
+
+mkdir -p target
+check 'everything is committed' is_committed
+check 'the changelog has this version' changelog_names_version
+check 'no tag has this version yet' tag_is_free
+check 'formatting, lints, documents, licences, advisories' make check
+if [ "$quick" != --quick ]; then
+    check "the oldest Rust that is promised builds it ($(oldest_rust))" builds_with_oldest_rust
+    check 'every test' make test
+    check 'programs and packages are made' deploy/dist.sh
+    check 'a build in another folder is the same' is_reproducible
+    check 'packages install, upgrade and go' lab/packages.sh
+fi
+exit "$wrong"

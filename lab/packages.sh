@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# Tries what `make dist` made as a stranger would: the package in a fresh Debian without Rust, a setting applied by it, an upgrade, a removal
+# while the setting is in force, a purge; the tarball; the container image in a user namespace; Debian's and RPM's own critics.
+# Changes vm.stat_interval of this machine for some seconds.
+#
+# usage: lab/packages.sh [-d DIST]
+#
+#   -d  the folder that `make dist` wrote [default: target/dist]
+# The checks are called by name.
+# shellcheck disable=SC2317
+set -euo pipefail
+# shellcheck source=lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+dist=$TOP/target/dist
+while getopts d: option; do
+    case $option in
+    d) dist=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+[ "$(id -u)" -eq 0 ] || die "packages are skipped: not root, and installing one into a folder needs chroot"
+need debootstrap debootstrap
+need lintian lintian
+need skopeo skopeo
+need umoci umoci
+arch=$(uname -m)
+version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$TOP/Cargo.toml")
+package=$dist/evenkeel_$version-1_$(dpkg --print-architecture).deb
+[ -e "$package" ] || die "packages are skipped: $package is missing: make dist"
+
+work=$WORK/packages root=$WORK/packages/root
+clean_up() {
+    for place in "$root/sys" "$root/proc" "$root" "$work/changes"; do
+        if mountpoint -q "$place"; then
+            umount -l "$place"
+        fi
+    done
+    if [ -n "${interval:-}" ]; then
+        sysctl -qw "vm.stat_interval=$interval"
+    fi
+}
+trap clean_up EXIT
+clean_up
+rm -rf "$work"
+mkdir -p "$work/changes" "$root"
+
+wrong=0
+# check WHAT COMMAND…: says what failed, and goes on.
+check() {
+    local what=$1 status=0
+    shift
+    # Not as the condition of an if: there, a command that fails does not end a function.
+    "$@" >"$work/output" 2>&1 &
+    wait $! || status=$?
+    if [ "$status" -eq 0 ]; then
+        say "passed: $what"
+    else
+        say "FAILED: $what"
+        sed 's/^/    /' "$work/output" >&2
+        wrong=1
+    fi
+}
+
+fresh_root() {
+    local debian
+    debian=$("$LAB/disk.sh" root)
+    mount -t tmpfs -o size=512M evenkeel-lab "$work/changes" || die "packages are skipped: this root may not mount"
+    mkdir "$work/changes"/{upper,work}
+    mount -t overlay -o "lowerdir=$debian,upperdir=$work/changes/upper,workdir=$work/changes/work" evenkeel-lab "$root"
+    mount -t proc proc "$root/proc"
+    mount --rbind --make-rslave /sys "$root/sys"
+}
+# The state of the fresh system, without what dpkg and ldconfig write about themselves.
+files() { (cd "$work/changes/upper" && find . -name '*evenkeel*' | sort); }
+inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+value_is() { [ "$(sysctl -n vm.stat_interval)" = "$1" ]; }
+installs() {
+    cp "$1" "$root/tmp/package.deb"
+    inside dpkg -i /tmp/package.deb
+    rm "$root/tmp/package.deb"
+}
+# Exit code 1 is an answer too: with six pairs, noise can decide.
+demo() {
+    local status=0
+    inside evenkeel demo --pairs 6 --out /tmp || status=$?
+    [ "$status" -le 1 ]
+}
+removes() {
+    inside dpkg --remove evenkeel >"$work/removal" 2>&1
+    grep '/var/lib/evenkeel/evenkeel revert' "$work/removal"
+}
+# shellcheck disable=SC2016 # the shell inside expands it
+completes() {
+    # What the shell offers after the words, as it computes it.
+    inside bash -c '. /usr/share/bash-completion/completions/evenkeel; COMP_WORDS=(evenkeel re); COMP_CWORD=1; _evenkeel evenkeel re evenkeel; echo "${COMPREPLY[@]}"' | grep -w revert
+}
+no_evenkeel() { [ -z "$(files)" ] || { files && false; }; }
+man_pages() {
+    local page
+    for page in "$root"/usr/share/man/man1/evenkeel*.gz; do
+        MANROFFSEQ='' man --warnings -E UTF-8 -l "$page" 2>&1 >/dev/null | tee "$work/warnings" >&2
+        [ ! -s "$work/warnings" ] || return 1
+    done
+}
+
+life_of_a_package() {
+    fresh_root
+    (cd "$TOP" && DIST=$dist REVISION=0 deploy/dist/packages.sh "$arch")
+    local older
+    older=$dist/evenkeel_$version-0_$(dpkg --print-architecture).deb
+    check 'an older package installs in a Debian without Rust' installs "$older"
+    rm -f "$older" "$dist"/evenkeel-"$version"-0.*.rpm
+    check 'its program runs' inside evenkeel --version
+    check 'the demo runs, on a server of its own' demo
+    check 'manual pages are without warnings' man_pages
+    check 'bash completes a command' completes
+
+    interval=$(sysctl -n vm.stat_interval)
+    check 'a setting is applied' inside evenkeel apply "vm.stat_interval=$((interval + 7))"
+    check 'the package upgrades with a journal in use' installs "$package"
+    check 'the new program knows the setting' bash -c "chroot '$root' evenkeel history --json | grep -q in-force"
+    check 'the package is removed, and names the way back' removes
+    check 'the setting is still in force' value_is "$((interval + 7))"
+    check 'the package is purged' inside dpkg --purge evenkeel
+    check 'the purge restored the setting' value_is "$interval"
+    rm -rf "$root/tmp"/* "$root/root/.local"
+    check 'the purge left no file' no_evenkeel
+}
+
+tarball() {
+    tar -xJf "$dist/evenkeel-$version-$arch-linux.tar.xz" -C "$work"
+    "$work/evenkeel-$version-$arch-linux/usr/bin/evenkeel" inspect
+}
+
+image() {
+    skopeo copy -q "oci-archive:$dist/evenkeel-$version-$arch.oci.tar" "oci:$work/oci:evenkeel"
+    umoci unpack --image "$work/oci:evenkeel" "$work/bundle"
+    unshare --user --map-user=65532 chroot "$work/bundle/rootfs" /usr/bin/evenkeel --version 2>/dev/null ||
+        unshare --user --map-root-user chroot "$work/bundle/rootfs" /usr/bin/evenkeel --version
+}
+
+same_line_tables() {
+    local id file
+    id=$(readelf -n "$dist/$arch/bin/evenkeel" | sed -n 's/.*Build ID: \([0-9a-f]*\)/\1/p')
+    file=$dist/$arch/debug/.build-id/${id:0:2}/${id:2}.debug
+    readelf -S "$file" | grep -q debug_line
+}
+
+life_of_a_package
+check 'the tarball runs from its folder' tarball
+check 'the image is valid, and runs without rights' image
+check 'line tables are found by build id' same_line_tables
+check 'lintian finds nothing' lintian --no-cfg --fail-on error,warning "$package"
+if command -v rpmlint >/dev/null; then
+    check 'rpmlint finds no error' rpmlint --rpmlintrc "$TOP/deploy/dist/rpmlintrc" "$dist/evenkeel-$version-1.$arch.rpm"
+else
+    say 'skipped: rpmlint is not installed'
+fi
+check 'checksums hold' bash -c "cd '$dist' && sha256sum --quiet -c SHA256SUMS"
+exit "$wrong"
