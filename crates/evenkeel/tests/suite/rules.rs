@@ -285,7 +285,7 @@ fn the_walks_of_the_architecture_name_functions_that_are_there() {
 const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
 
 /// Commands of tests that stand without a state directory, each with the reason.
-const WITHOUT_STATE: [(&str, &str, &str); 8] = [
+const WITHOUT_STATE: [(&str, &str, &str); 12] = [
     ("suite/boots.rs", "prove", "each line beneath names a captured host or a state directory"),
     ("suite/audit.rs", "apply net.core.busy_poll=50", "a page's text"),
     ("suite/audit.rs", "apply thp.enabled", "a page's text"),
@@ -293,6 +293,10 @@ const WITHOUT_STATE: [(&str, &str, &str); 8] = [
     ("suite/change.rs", "revert", "the line is completed beneath"),
     ("suite/formats.rs", "apply", "names of answers, no command lines"),
     ("suite/formats.rs", "revert", "names of answers, no command lines"),
+    ("suite/pages.rs", "apply", "the name of a command, which is asked for its help"),
+    ("suite/pages.rs", "confirm", "the name of a command, which is asked for its help"),
+    ("suite/pages.rs", "demo", "the name of a command, which is asked for its help"),
+    ("suite/pages.rs", "revert", "the name of a command, which is asked for its help"),
     ("suite/this_machine.rs", "revert", "refused before it looks for one: the program has borrowed rights"),
 ];
 
