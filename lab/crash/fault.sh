@@ -11,7 +11,7 @@ judge() {
     0 | 7) "$EVENKEEL" verify >"$T/verify" 2>&1 || [ $? -eq 7 ] || fail "$what: exit code $status, but verify: $(head -n 4 "$T/verify")" ;;
     3 | 4 | 5) is_as_before || fail "$what: exit code $status says that nothing is changed, but it is: $(tail -n 3 "$T/said")
 $(diff <(echo "$VALUES_BEFORE") <(values))" ;;
-    6) grep -Eq 'not put back|the change is made all the same' "$T/said" || fail "$what: exit code 6, but not what is left: $(tail -n 3 "$T/said")" ;;
+    6) tr -s '\n ' ' ' <"$T/said" | grep -Eq 'not restored|the change is made all the same' || fail "$what: exit code 6, but not what is left: $(tail -n 3 "$T/said")" ;;
     # The dynamic loader's own, before our first line.
     127) is_as_before || fail "$what: exit code 127, but something is changed" ;;
     *) fail "$what: exit code $status: $(tail -n 3 "$T/said")" ;;

@@ -176,7 +176,7 @@ child_kills() {
             case $status$always in
             0*) ;; # It had done its work, or was never there.
             5 | 5always) is_as_before || fail "update-grub killed at $call $number: exit code 5, but not all is as before" ;;
-            6always) grep -q 'not put back' "$T/said" || fail "update-grub killed at $call $number: exit code 6, but not what is left" ;;
+            6always) tr -s '\n ' ' ' <"$T/said" | grep -q 'not restored' || fail "update-grub killed at $call $number: exit code 6, but not what is left" ;;
             *) fail "update-grub killed at $call $number $always: exit code $status: $(tail -n 2 "$T/said")" ;;
             esac
             undo_all "update-grub killed at $call $number $always" && back=$((back + 1))
