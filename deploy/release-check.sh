@@ -11,22 +11,6 @@
 cd "$repository"
 
 quick=${1:-}
-wrong=0
-check() {
-    local what=$1 status=0
-    shift
-    # Not as the condition of an if: there, a command that fails does not end a function.
-    "$@" >target/release-check.log 2>&1 &
-    wait $! || status=$?
-    if [ "$status" -eq 0 ]; then
-        echo "passed: $what"
-    else
-        echo "FAILED: $what"
-        tail -n 20 target/release-check.log | sed 's/^/    /'
-        wrong=1
-    fi
-}
-
 is_committed() { [ -z "$(git status --porcelain)" ] || { git status --short && false; }; }
 changelog_names_version() { grep -E "^## \[$version\] - [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md || { echo "CHANGELOG.md has no \"## [$version] - DATE\"" && false; }; }
 tag_is_free() { ! git rev-parse -q --verify "refs/tags/v$version"; }

@@ -11,8 +11,9 @@
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
+# shellcheck source=deploy/dist/common.sh
+. "$TOP/deploy/dist/common.sh"
 
-dist=$TOP/target/dist
 while getopts d: option; do
     case $option in
     d) dist=$OPTARG ;;
@@ -25,8 +26,7 @@ need lintian lintian
 need skopeo skopeo
 need umoci umoci
 arch=$(uname -m)
-version=$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$TOP/Cargo.toml")
-package=$dist/evenkeel_$version-1_$(dpkg --print-architecture).deb
+package=$dist/evenkeel_$version-1_$(debian_arch "$arch").deb
 [ -e "$package" ] || die "packages are skipped: $package is missing: make dist"
 
 work=$WORK/packages root=$WORK/packages/root
@@ -44,23 +44,6 @@ trap clean_up EXIT
 clean_up
 rm -rf "$work"
 mkdir -p "$work/changes" "$root"
-
-wrong=0
-# check WHAT COMMAND…: says what failed, and goes on.
-check() {
-    local what=$1 status=0
-    shift
-    # Not as the condition of an if: there, a command that fails does not end a function.
-    "$@" >"$work/output" 2>&1 &
-    wait $! || status=$?
-    if [ "$status" -eq 0 ]; then
-        say "passed: $what"
-    else
-        say "FAILED: $what"
-        sed 's/^/    /' "$work/output" >&2
-        wrong=1
-    fi
-}
 
 fresh_root() {
     local debian
@@ -99,7 +82,7 @@ no_evenkeel() { [ -z "$(files)" ] || { files && false; }; }
 man_pages() {
     local page
     for page in "$root"/usr/share/man/man1/evenkeel*.gz; do
-        MANROFFSEQ='' man --warnings -E UTF-8 -l "$page" 2>&1 >/dev/null | tee "$work/warnings" >&2
+        MANROFFSEQ='' man --warnings -E UTF-8 -l "$page" 2>&1 >/dev/null | tee "$work/warnings"
         [ ! -s "$work/warnings" ] || return 1
     done
 }
@@ -108,7 +91,7 @@ life_of_a_package() {
     fresh_root
     (cd "$TOP" && DIST=$dist REVISION=0 deploy/dist/packages.sh "$arch")
     local older
-    older=$dist/evenkeel_$version-0_$(dpkg --print-architecture).deb
+    older=$dist/evenkeel_$version-0_$(debian_arch "$arch").deb
     check 'an older package installs in a Debian without Rust' installs "$older"
     rm -f "$older" "$dist"/evenkeel-"$version"-0.*.rpm
     check 'its program runs' inside evenkeel --version

@@ -21,6 +21,25 @@ fail() {
     exit 1
 }
 
+# check WHAT COMMAND…: says whether it passed, shows the end of its output if not, and goes on. Sets `wrong`.
+wrong=0
+check() {
+    local what=$1 output status=0
+    shift
+    output=$(mktemp)
+    # Not as the condition of an if: there, a command that fails does not end a function.
+    "$@" >"$output" 2>&1 &
+    wait $! || status=$?
+    if [ "$status" -eq 0 ]; then
+        echo "passed: $what"
+    else
+        echo "FAILED: $what"
+        tail -n 20 "$output" | sed 's/^/    /'
+        wrong=1
+    fi
+    rm -f "$output"
+}
+
 # The same bytes wherever and whenever it is packed: names in order, one owner, one time.
 pack() { # FILE.tar.xz FOLDER
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --format=gnu -C "$(dirname "$2")" -c "$(basename "$2")" |

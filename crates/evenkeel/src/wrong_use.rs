@@ -113,7 +113,7 @@ fn short(argument: &str) -> String {
     argument.trim_end_matches('.').trim_matches(['[', ']', '<', '>']).to_owned()
 }
 
-/// Why a parser of ours, of the parser's or of the standard library took no value.
+/// Why a value was refused: by evenkeel's parsers, by clap's, or by the standard library's.
 fn cause(source: &(dyn Error + 'static)) -> String {
     if let Some(number) = source.downcast_ref::<ParseIntError>() {
         return match number.kind() {

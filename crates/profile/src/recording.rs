@@ -51,7 +51,7 @@ pub enum RecordingCaveat {
     #[error("perf was stopped before it finished the file, so names of events, machine and build IDs are missing")]
     Unfinished,
     /// More processes were created than the reader keeps mappings for.
-    #[error("so many processes were created that mappings of later ones are unknown, and their code has no names")]
+    #[error("too many processes were created: mappings of later ones are unknown, and their code has no names")]
     TooManyProcesses,
     /// Lines that are not from `perf script`.
     #[error("{count} unreadable lines were skipped, the first is line {first}")]

@@ -1119,10 +1119,10 @@ namespace Evenkeel
         ///  Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
         ///
         ///  # Safety
-        ///  `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+        ///  `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_thread_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
-        public static extern EvenkeelStatus evenkeel_thread_new(EvenkeelThreadConfig* wishes, EvenkeelThread** thread);
+        public static extern EvenkeelStatus evenkeel_thread_new(EvenkeelThreadConfig* config, EvenkeelThread** thread);
 
         /// <summary>
         ///  Returns which settings are active.

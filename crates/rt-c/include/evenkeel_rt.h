@@ -1958,8 +1958,8 @@ EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
 // Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 //
 // # Safety
-// `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
-EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadConfig *wishes,
+// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadConfig *config,
                                    struct EvenkeelThread **thread);
 
 // Returns which settings are active.

@@ -103,7 +103,7 @@ structs! {
     EvenkeelTickMemory { minor_faults: u64, major_faults: u64, swapped_in: u64 }
 }
 
-fn wishes(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig, Failure> {
+fn memory_config(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig, Failure> {
     const LOCKS: [(EvenkeelMemoryLock, MemoryLock); 4] = [
         (EvenkeelMemoryLock::AllOnFault, MemoryLock::AllOnFault),
         (EvenkeelMemoryLock::Nothing, MemoryLock::Nothing),
@@ -144,9 +144,9 @@ pub unsafe extern "C" fn evenkeel_memory_new(
 ) -> EvenkeelStatus {
     caught(|| {
         // SAFETY: as this function's caller promises.
-        let wishes = wishes(unsafe { structs::get(asked) }?)?;
+        let config = memory_config(unsafe { structs::get(asked) }?)?;
         // SAFETY: the same.
-        unsafe { handle::give(memory, || Ok(Memory::set_up(&wishes))) }
+        unsafe { handle::give(memory, || Ok(Memory::set_up(&config))) }
     })
 }
 

@@ -106,28 +106,28 @@ structs! {
 /// Threads: the one that ticks calls it. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 ///
 /// # Safety
-/// `wishes` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
+/// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` is null or may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenkeel_thread_new(
-    wishes: *const EvenkeelThreadConfig,
+    config: *const EvenkeelThreadConfig,
     thread: *mut *mut EvenkeelThread,
 ) -> EvenkeelStatus {
     caught(|| {
         // SAFETY: as this function's caller promises.
-        let wishes = unsafe { asked(structs::get(wishes)?) }?;
+        let config = unsafe { asked(structs::get(config)?) }?;
         // SAFETY: the same.
-        unsafe { handle::give(thread, || Ok(TickThread::set_up(&wishes))) }
+        unsafe { handle::give(thread, || Ok(TickThread::set_up(&config))) }
     })
 }
 
 /// # Safety
 /// Its text is null or ends with a zero.
-pub(crate) unsafe fn asked(wishes: EvenkeelThreadConfig) -> Result<ThreadConfig, Failure> {
-    let cpus = if wishes.cpus.is_null() {
+pub(crate) unsafe fn asked(config: EvenkeelThreadConfig) -> Result<ThreadConfig, Failure> {
+    let cpus = if config.cpus.is_null() {
         None
     } else {
         // SAFETY: as the caller promises.
-        let list = unsafe { text::text(wishes.cpus) }?;
+        let list = unsafe { text::text(config.cpus) }?;
         let cpus = CpuSet::parse_list(list);
         Some(cpus.ok_or_else(|| Failure::new(EvenkeelStatus::BadText, format_args!("no list of CPUs: {list}")))?)
     };
@@ -136,24 +136,24 @@ pub(crate) unsafe fn asked(wishes: EvenkeelThreadConfig) -> Result<ThreadConfig,
         EVENKEEL_DO_NOT_ASK => None,
         ns => Some(ns),
     };
-    let fifo = match wishes.fifo_priority {
+    let fifo = match config.fifo_priority {
         0 => None,
         priority @ 1..=99 => Some(priority as u8),
         other => return Err(Failure::new(EvenkeelStatus::OutOfRange, format_args!("a real-time priority of {other}"))),
     };
-    if wishes.asks_dma_latency != 0 && !(0..=2_000_000_000).contains(&wishes.dma_latency_us) {
-        let what = format_args!("a latency of {} us", wishes.dma_latency_us);
+    if config.asks_dma_latency != 0 && !(0..=2_000_000_000).contains(&config.dma_latency_us) {
+        let what = format_args!("a latency of {} us", config.dma_latency_us);
         return Err(Failure::new(EvenkeelStatus::OutOfRange, what));
     }
-    if wishes.reserved != 0 {
+    if config.reserved != 0 {
         return Err(EvenkeelStatus::UnknownField.into());
     }
     Ok(ThreadConfig {
         cpus,
-        slice_ns: or(wishes.slice_ns, 100_000),
-        timer_slack_ns: or(wishes.timer_slack_ns, 1).and_then(NonZeroU64::new),
+        slice_ns: or(config.slice_ns, 100_000),
+        timer_slack_ns: or(config.timer_slack_ns, 1).and_then(NonZeroU64::new),
         fifo,
-        dma_latency_us: (wishes.asks_dma_latency != 0).then_some(wishes.dma_latency_us),
+        dma_latency_us: (config.asks_dma_latency != 0).then_some(config.dma_latency_us),
     })
 }
 

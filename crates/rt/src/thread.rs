@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn each_setting_has_a_status() {
-        let report = |wishes: ThreadConfig| std::thread::spawn(move || TickThread::set_up(&wishes).report()).join();
+        let report = |config: ThreadConfig| std::thread::spawn(move || TickThread::set_up(&config).report()).join();
         let plain = report(ThreadConfig::default()).unwrap();
         assert_eq!(plain.timer_slack, ApplyStatus::Active);
         assert!(matches!(plain.slice, ApplyStatus::Active | ApplyStatus::NoEffect), "{plain:?}");

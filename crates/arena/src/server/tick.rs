@@ -189,7 +189,7 @@ impl<'a> Tick<'a> {
 
 /// The clock of this thread, and the thread as it is wished to be treated.
 fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, TickError> {
-    let wishes = match config.keeping {
+    let thread_config = match config.keeping {
         Keeping::Steady => ThreadConfig { fifo: config.fifo, ..ThreadConfig::default() },
         Keeping::Plain => {
             ThreadConfig { slice_ns: None, timer_slack_ns: None, fifo: config.fifo, ..ThreadConfig::default() }
@@ -199,7 +199,7 @@ fn clock(config: &ServerConfig, period_ns: u64) -> Result<TickClock, TickError> 
         Keeping::Steady => (Spinning::WhereThereIsRoom, Align::Measured),
         Keeping::Plain => (Spinning::Never, Align::Never),
     };
-    let thread = TickThread::set_up(&wishes);
+    let thread = TickThread::set_up(&thread_config);
     let settings = TickSettings { period: Duration::from_nanos(period_ns), overrun: Overrun::Skip, spinning, align };
     Ok(TickClock::start(settings)?.on(thread))
 }

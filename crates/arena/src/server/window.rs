@@ -245,13 +245,13 @@ fn thread_in_words(clock: &TickClock) -> String {
     let Some(report) = clock.thread() else {
         return "not set up".to_owned();
     };
-    let wishes = [("short slice", report.slice), ("timer slack", report.timer_slack), ("real-time", report.fifo)];
-    let parts = wishes.into_iter().filter_map(|(wish, got)| match got {
+    let settings = [("short slice", report.slice), ("timer slack", report.timer_slack), ("real-time", report.fifo)];
+    let parts = settings.into_iter().filter_map(|(setting, status)| match status {
         ApplyStatus::NotRequested => None,
-        ApplyStatus::Active => Some(format!("{wish} in force")),
-        ApplyStatus::Refused(errno) => Some(format!("{wish} refused ({errno})")),
-        ApplyStatus::Suspended => Some(format!("{wish} relieved: the tick took nearly all of its CPU")),
-        ApplyStatus::NoEffect => Some(format!("{wish} without effect")),
+        ApplyStatus::Active => Some(format!("{setting} in force")),
+        ApplyStatus::Refused(errno) => Some(format!("{setting} refused ({errno})")),
+        ApplyStatus::Suspended => Some(format!("{setting} relieved: the tick took nearly all of its CPU")),
+        ApplyStatus::NoEffect => Some(format!("{setting} without effect")),
     });
     let parts: Vec<String> = parts.collect();
     if parts.is_empty() { "as the kernel treats any thread".to_owned() } else { parts.join(", ") }

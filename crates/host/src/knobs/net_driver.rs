@@ -122,7 +122,7 @@ mod tests {
                 ("no version", Goal::Latency, &with("ena", "git")),
                 ("server unknown", Goal::Latency, &|facts| {
                     with("ena", "1")(facts);
-                    nics(facts)[0].driver_version = Fact::absent("the driver tells no version");
+                    nics(facts)[0].driver_version = Fact::absent("the driver reports no version");
                 }),
                 ("no driver", Goal::Latency, &|facts| nics(facts)[0].driver = Fact::Denied { why: "EACCES".into() }),
             ],
@@ -144,7 +144,7 @@ mod tests {
                 no version (latency)
                   keep eth0 "git": ena reports no version that evenkeel could compare with 2.2.9, the minimum for ENA Express and the third generation of the card
                 server unknown (latency)
-                  not-here eth0: not present here: the driver tells no version
+                  not-here eth0: not present here: the driver reports no version
                 no driver (latency)
                   unknown eth0: its driver is not known: EACCES
             "#]],

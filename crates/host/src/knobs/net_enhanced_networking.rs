@@ -136,7 +136,7 @@ mod tests {
             facts.machine.instance_type =
                 instance.map_or(Fact::absent("server unknown"), |name| Fact::Known(name.into()));
             nics(facts)[0].enhanced =
-                Fact::Known(Enhanced { state, reason: format!("told so by its driver, in {cloud:?}") });
+                Fact::Known(Enhanced { state, reason: format!("reported by its driver, in {cloud:?}") });
         }
     }
 
@@ -169,27 +169,27 @@ mod tests {
                 virtio (latency)
                   keep eth0 "paravirtual": virtio_net: nothing better is known
                 on (latency)
-                  keep eth0 "on": told so by its driver, in Aws
+                  keep eth0 "on": reported by its driver, in Aws
                 m4 (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --sriov-net-support simple`, with the instance stopped and ixgbevf in its image
+                  set eth0 "off" -> "on": reported by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --sriov-net-support simple`, with the instance stopped and ixgbevf in its image
                 m4, the largest (throughput)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image
+                  set eth0 "off" -> "on": reported by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image
                 r4 (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image
+                  set eth0 "off" -> "on": reported by its driver, in Aws; to change it: `aws ec2 modify-instance-attribute --ena-support`, with the instance stopped and ena in its image
                 t2 (latency)
-                  not-here eth0 "off": told so by its driver, in Aws, and a t2.small has none: any type of Nitro does
+                  not-here eth0 "off": reported by its driver, in Aws, and a t2.small has none: any type of Nitro does
                 server unknown (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Aws; to change it: stop it and change `sriov-net-support` or `ena-support`, depending on its type, which evenkeel does not know
+                  set eth0 "off" -> "on": reported by its driver, in Aws; to change it: stop it and change `sriov-net-support` or `ena-support`, depending on its type, which evenkeel does not know
                 azure (latency)
-                  set eth0 "off" -> "on": told so by its driver, in Azure; to change it: `az network nic update --accelerated-networking true`, with the machine deallocated, if its size has it
+                  set eth0 "off" -> "on": reported by its driver, in Azure; to change it: `az network nic update --accelerated-networking true`, with the machine deallocated, if its size has it
                 azure, 1 CPU (latency)
-                  not-here eth0 "off": told so by its driver, in Azure, and no size with 1 CPU has it: a larger one does
+                  not-here eth0 "off": reported by its driver, in Azure, and no size with 1 CPU has it: a larger one does
                 google (density)
-                  set eth0 "off" -> "on": told so by its driver, in Gcp; to change it: you select gVNIC when you create an instance (`--network-interface=nic-type=GVNIC`), from an image that has its driver; consider it for the next one
+                  set eth0 "off" -> "on": reported by its driver, in Gcp; to change it: you select gVNIC when you create an instance (`--network-interface=nic-type=GVNIC`), from an image that has its driver; consider it for the next one
                 imitated (latency)
-                  set eth0 ? -> "paravirtual": told so by its driver, in None: each packet interrupts the CPU several times; the operator of the hypervisor can give the machine virtio or vmxnet3
+                  set eth0 ? -> "paravirtual": reported by its driver, in None: each packet interrupts the CPU several times; the operator of the hypervisor can give the machine virtio or vmxnet3
                 no hypervisor (latency)
-                  not-here eth0: told so by its driver, in None
+                  not-here eth0: reported by its driver, in None
                 unknown (latency)
                   unknown eth0: how its packets travel is not known: the driver x is not known
             "#]],

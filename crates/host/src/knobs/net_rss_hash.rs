@@ -94,7 +94,7 @@ mod tests {
                 queues: Fact::Known(4),
                 key_bytes: Fact::Known(40),
                 function: Fact::Known("toeplitz".into()),
-                udp4: udp4.map_or(Fact::absent("the driver of eth0 does not tell udp4"), |as_text| {
+                udp4: udp4.map_or(Fact::absent("the driver of eth0 does not report udp4"), |as_text| {
                     Fact::Known(as_text.into())
                 }),
             };
@@ -134,7 +134,7 @@ mod tests {
                 nothing (latency)
                   not-here eth0 "none": the driver reports that it does not hash UDP packets
                 server unknown (latency)
-                  not-here eth0: not present here: the driver of eth0 does not tell udp4
+                  not-here eth0: not present here: the driver of eth0 does not report udp4
                 Hyper-V (latency)
                   keep eth0 "sd": only the addresses select the queue, and the host decides that: the guest sets it only for what it sends
                 no hash (latency)

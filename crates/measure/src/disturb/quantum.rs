@@ -117,13 +117,13 @@ impl Running {
         let (phase_ns, period_ns) = (self.settings.phase_ns, self.settings.period_ns);
         let cpus = self.thieves.into_iter().enumerate().map(|(at, (cpu, thief))| {
             let start_ns = self.start_ns + phase_ns * at as u64 % period_ns;
-            told(cpu, start_ns, &thief.finish())
+            cpu_report(cpu, start_ns, &thief.finish())
         });
         Report { cpus: cpus.collect() }
     }
 }
 
-fn told(cpu: usize, start_ns: u64, account: &Account) -> Cpu {
+fn cpu_report(cpu: usize, start_ns: u64, account: &Account) -> Cpu {
     let mut late = Samples::new("slot_late_ns", Unit::Ns, [("cpu", cpu.to_string())]);
     late.histogram = account.late_ns.clone();
     late.lost = Lost::of(account.missed, "something else had the CPU for the whole slot");

@@ -55,7 +55,7 @@ pub struct Cpu {
 /// At work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    crew: WorkerGroup<Cpu>,
+    workers: WorkerGroup<Cpu>,
 }
 
 /// The other hyperthreads of the core that `cpu` is on.
@@ -86,14 +86,15 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let cpus: Vec<usize> = settings.cpus.iter().collect();
     let class = Class::Ordinary { nice: 0 };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
-    let crew = WorkerGroup::start("sibling", &posts, &End::new(until_ns), move |at, end| thrash(cpus[at], words, end))?;
-    Ok(Running { crew })
+    let workers =
+        WorkerGroup::start("sibling", &posts, &End::new(until_ns), move |at, end| thrash(cpus[at], words, end))?;
+    Ok(Running { workers })
 }
 
 impl Running {
     /// Ends it, and tells what was done.
     pub fn stop(self) -> Report {
-        Report { cpus: self.crew.stop() }
+        Report { cpus: self.workers.stop() }
     }
 }
 

@@ -79,7 +79,7 @@ pub struct Thread {
 /// At work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    crew: WorkerGroup<Thread>,
+    workers: WorkerGroup<Thread>,
 }
 
 /// Begins, to end by itself when the monotonic clock reads `until_ns`.
@@ -97,15 +97,15 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let posts: Vec<Post> =
         (0..settings.threads).map(|at| Post { cpus: cpu_of(at).into_iter().collect(), class }).collect();
     let duty = settings.duty;
-    let crew =
+    let workers =
         WorkerGroup::start("spinner", &posts, &End::new(until_ns), move |at, end| spin(at, cpu_of(at), duty, end))?;
-    Ok(Running { crew })
+    Ok(Running { workers })
 }
 
 impl Running {
     /// Ends it, and tells what was done.
     pub fn stop(self) -> Report {
-        Report { threads: self.crew.stop() }
+        Report { threads: self.workers.stop() }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::pinned::not_there;
 /// How long a sleeping thread may take to learn that it is to end.
 const STEP_NS: u64 = 20_000_000;
 
-/// The most threads of one crew.
+/// The most threads of one workers.
 pub(crate) const THREADS_MAX: usize = 1024;
 
 /// What class a thread runs in.
@@ -92,10 +92,10 @@ impl<T: Send + 'static> WorkerGroup<T> {
             return Err(MeterError::wrong_use("start so many threads", why));
         }
         let body = Arc::new(body);
-        let mut crew = WorkerGroup { end: end.clone(), threads: Vec::with_capacity(posts.len()) };
+        let mut workers = WorkerGroup { end: end.clone(), threads: Vec::with_capacity(posts.len()) };
         for (at, post) in posts.iter().enumerate() {
             let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
-            let (body, end, post) = (Arc::clone(&body), crew.end.clone(), post.clone());
+            let (body, end, post) = (Arc::clone(&body), workers.end.clone(), post.clone());
             let run = move || {
                 let made = take_post(&post);
                 if made.is_err() {
@@ -105,11 +105,13 @@ impl<T: Send + 'static> WorkerGroup<T> {
                 body(at, &end)
             };
             let thread = std::thread::Builder::new().name(format!("evenkeel-{name}")).spawn(run);
-            crew.threads.push(thread.map_err(|error| MeterError::refused(format!("start the thread {name}"), &error))?);
+            workers
+                .threads
+                .push(thread.map_err(|error| MeterError::refused(format!("start the thread {name}"), &error))?);
             let made = is_ready.recv();
             made.map_err(|_| MeterError::not_possible(format!("start the thread {name}"), "it ended at once"))??;
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     /// Ends them, and gives what each says.
@@ -236,16 +238,16 @@ mod tests {
             at
         };
         let by_clock = End::new(clock::monotonic_ns() + 3_000_000);
-        let crew = WorkerGroup::start("test", &[post.clone(), post.clone()], &by_clock, sleep).unwrap();
-        while crew.threads.iter().any(|thread| !thread.is_finished()) {
+        let workers = WorkerGroup::start("test", &[post.clone(), post.clone()], &by_clock, sleep).unwrap();
+        while workers.threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::yield_now();
         }
         assert!(by_clock.is_now());
-        assert_eq!(crew.stop(), [0, 1]);
+        assert_eq!(workers.stop(), [0, 1]);
         let by_flag = End::new(u64::MAX);
-        let crew = WorkerGroup::start("test", &[post], &by_flag, sleep).unwrap();
+        let workers = WorkerGroup::start("test", &[post], &by_flag, sleep).unwrap();
         assert!(!by_flag.is_now());
-        assert_eq!(crew.stop(), [0]);
+        assert_eq!(workers.stop(), [0]);
         let nowhere = Post { cpus: set("8000"), class: Class::Ordinary { nice: 0 } };
         assert!(WorkerGroup::start("test", &[nowhere], &End::new(u64::MAX), sleep).is_err());
     }

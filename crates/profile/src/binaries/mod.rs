@@ -57,7 +57,7 @@ pub enum NotFound {
     #[error("it was recorded on another machine, and it has no build ID")]
     OtherMachine,
     /// Another file has its path now.
-    #[error("another file now has its path{}", told(detail))]
+    #[error("another file now has its path{}", detail_text(detail))]
     Replaced {
         /// How evenkeel knows.
         detail: Option<String>,
@@ -67,7 +67,7 @@ pub enum NotFound {
     Malformed(String),
 }
 
-fn told(detail: &Option<String>) -> String {
+fn detail_text(detail: &Option<String>) -> String {
     detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"))
 }
 

@@ -143,12 +143,12 @@ impl Timeline {
             stacks: maker.stacks,
             stacks_left_out: maker.left_out.len(),
             threads: maker.threads,
-            ticks: ticks.map(|(tid, ticks)| told(tid, ticks)),
+            ticks: ticks.map(|(tid, ticks)| ticks_of(tid, ticks)),
         }
     }
 }
 
-fn told(tid: u32, ticks: &[Tick]) -> Ticks {
+fn ticks_of(tid: u32, ticks: &[Tick]) -> Ticks {
     let mut kept: Vec<Tick> = ticks.to_vec();
     if kept.len() > TICKS_MAX {
         kept.sort_by_key(|tick| std::cmp::Reverse(tick.span.length_ns()));

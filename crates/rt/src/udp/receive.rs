@@ -234,11 +234,11 @@ impl Incoming {
     pub(super) fn open(
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
-        wish: IoBackend,
+        wanted: IoBackend,
         refused: impl FnMut(IoBackend, Errno),
     ) -> Incoming {
         let open = |way| door(socket, way, settings.bytes_max);
-        let (way, door) = first_that_opens(wish, open, refused)
+        let (way, door) = first_that_opens(wanted, open, refused)
             .unwrap_or_else(|| (IoBackend::One, Door::One(Inbox::with_room(1, settings.bytes_max))));
         // What was dropped before is not known to have been ours.
         let dropped = udp::dropped(socket);
@@ -400,11 +400,11 @@ pub(super) fn take_undelivered(socket: &UdpSocket, failures: &mut Failures) {
 
 /// The requested backend, or the next simpler one that opens. It reports the refusals of the others.
 fn first_that_opens<D>(
-    wish: IoBackend,
+    wanted: IoBackend,
     mut open: impl FnMut(IoBackend) -> Result<D, Errno>,
     mut refused: impl FnMut(IoBackend, Errno),
 ) -> Option<(IoBackend, D)> {
-    let mut ways = std::iter::successors(Some(wish), |way| way.plainer());
+    let mut ways = std::iter::successors(Some(wanted), |way| way.plainer());
     ways.find_map(|way| open(way).map(|door| (way, door)).map_err(|errno| refused(way, errno)).ok())
 }
 
@@ -434,19 +434,19 @@ mod tests {
     /// Old kernels, and builds without the feature, refuse backends: every set of refusals.
     #[test]
     fn a_refused_way_gives_place_to_the_next_plainer_one() {
-        for wish in IoBackend::ALL {
+        for wanted in IoBackend::ALL {
             for set in 0..1_u32 << IoBackend::ALL.len() {
                 let is_refused =
                     |way: IoBackend| set >> IoBackend::ALL.iter().position(|known| *known == way).unwrap() & 1 == 1;
                 let mut refused = Vec::new();
                 let open = |way| if is_refused(way) { Err(Errno::NOSYS) } else { Ok(way) };
-                let opened = first_that_opens(wish, open, |way, errno| refused.push((way, errno)));
-                let at = IoBackend::ALL.iter().position(|known| *known == wish).unwrap();
+                let opened = first_that_opens(wanted, open, |way, errno| refused.push((way, errno)));
+                let at = IoBackend::ALL.iter().position(|known| *known == wanted).unwrap();
                 let plainer: Vec<IoBackend> = IoBackend::ALL[..=at].iter().rev().copied().collect();
                 let first = plainer.iter().copied().find(|way| !is_refused(*way));
-                assert_eq!(opened, first.map(|way| (way, way)), "{wish} {set:b}");
+                assert_eq!(opened, first.map(|way| (way, way)), "{wanted} {set:b}");
                 let before = plainer.iter().copied().take_while(|way| is_refused(*way));
-                assert_eq!(refused, before.map(|way| (way, Errno::NOSYS)).collect::<Vec<_>>(), "{wish} {set:b}");
+                assert_eq!(refused, before.map(|way| (way, Errno::NOSYS)).collect::<Vec<_>>(), "{wanted} {set:b}");
             }
         }
     }

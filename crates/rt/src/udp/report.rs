@@ -116,8 +116,8 @@ impl fmt::Display for UdpReport {
     }
 }
 
-pub(super) fn got<T>(wish: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
-    match wish.map(ask) {
+pub(super) fn got<T>(wanted: Option<T>, ask: impl FnOnce(T) -> Result<bool, Errno>) -> ApplyStatus {
+    match wanted.map(ask) {
         None => ApplyStatus::NotRequested,
         Some(Ok(true)) => ApplyStatus::Active,
         Some(Ok(false)) => ApplyStatus::NoEffect,

@@ -95,10 +95,10 @@ impl Outgoing {
     pub(super) fn open(
         socket: &Arc<UdpSocket>,
         settings: &UdpSettings,
-        wish: IoBackend,
+        wanted: IoBackend,
         mut refused: impl FnMut(IoBackend, Errno),
     ) -> Outgoing {
-        let mut way = wish;
+        let mut way = wanted;
         if way == IoBackend::Uring {
             way = IoBackend::Offloaded;
         }

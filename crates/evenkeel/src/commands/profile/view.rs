@@ -106,7 +106,7 @@ fn off_cpu(args: &Args, opened: &Opened) -> Result<Answer, Failure> {
     let mut info = info(opened, &args.pick.of(recording)?, args.top);
     // In this answer `samples` counts off-CPU intervals.
     // The text is a value of the JSON answer's format.
-    (info.event, info.samples) = ("spells without a CPU".to_owned(), intervals.len() as u64);
+    (info.event, info.samples) = ("intervals off the CPU".to_owned(), intervals.len() as u64);
     (info.cpus, info.threads) = (Vec::new(), threads(recording, &intervals, args.top));
     Ok(Answer {
         file: args.file.display().to_string(),

@@ -31,7 +31,7 @@ pub(crate) fn boots(report: &BootsReport, source: &Source) -> Markup {
     };
     html! {
         figure {
-            (framed(HEIGHT, &told(report), scale, &metric.unit, &inside))
+            (framed(HEIGHT, &tooltip(report), scale, &metric.unit, &inside))
             figcaption {
                 "Each boot in the order of time: " code { (metric.name) } " of its windows, with a line at their median, which is the value of \
                  the boot (" (crate::report::markup::key(ArmName::B)) "). A boot without marks does not count."
@@ -59,7 +59,7 @@ fn some(values: &[f64]) -> Vec<(usize, f64)> {
 }
 
 /// What is drawn, for whoever can't see it.
-fn told(report: &BootsReport) -> String {
+fn tooltip(report: &BootsReport) -> String {
     let unit = &report.design.metric.unit;
     let boots = report.boots.iter().enumerate().map(|(at, boot)| {
         let middle = median(values(boot))

@@ -52,13 +52,13 @@ pub(crate) fn estimates(rows: &[Estimate], matters_ratio: f64, ways: [&str; 2], 
 }
 
 fn one(row: &Estimate, x: Axis, matters: f64) -> Markup {
-    let told = match (row.ratio, row.interval) {
+    let tooltip = match (row.ratio, row.interval) {
         (None, _) => "not measured".to_owned(),
         (Some(ratio), None) => format!("{}, no interval", as_change(ratio)),
         (Some(ratio), Some((low, high))) => format!("{}, {}", as_change(ratio), range(low, high)),
     };
     let alternative =
-        format!("{}: {told}; changes within {} are too small to matter", row.label, share(matters.exp_m1()));
+        format!("{}: {tooltip}; changes within {} are too small to matter", row.label, share(matters.exp_m1()));
     html! {
         div.label { b { (row.label) } @if !row.beside.is_empty() { br; small { (row.beside) } } }
         svg.plot width="100%" height=(ROW_HEIGHT) role="img" aria-label=(alternative) {
@@ -77,7 +77,7 @@ fn one(row: &Estimate, x: Axis, matters: f64) -> Markup {
                     transform=(format!("translate(-4.5 {})", pixel(-4.5))) {}
             }
         }
-        div.told { (told) }
+        div.told { (tooltip) }
     }
 }
 

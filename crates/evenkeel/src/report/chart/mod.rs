@@ -97,7 +97,7 @@ impl Scale {
 }
 
 /// A chart with the labels of its vertical axis.
-fn framed(height: f64, told: &str, scale: Scale, unit: &str, inside: &Markup) -> Markup {
+fn framed(height: f64, tooltip: &str, scale: Scale, unit: &str, inside: &Markup) -> Markup {
     html! {
         div.drawing {
             svg.scale width="52" height=(height) aria-hidden="true" {
@@ -106,7 +106,7 @@ fn framed(height: f64, told: &str, scale: Scale, unit: &str, inside: &Markup) ->
                     text x="46" y=(pixel(scale.at(value) + 4.0)) text-anchor="end" { (trim(value)) }
                 }
             }
-            svg.plot width="100%" height=(height) role="img" aria-label=(told) {
+            svg.plot width="100%" height=(height) role="img" aria-label=(tooltip) {
                 @for value in scale.labels() { (line("0%", scale.at(value), "100%", scale.at(value), "grid")) }
                 (inside)
             }
@@ -115,18 +115,18 @@ fn framed(height: f64, told: &str, scale: Scale, unit: &str, inside: &Markup) ->
 }
 
 /// A mark of an arm: a ring for A, a filled square for B.
-fn mark(is_a: bool, x: f64, y: f64, told: &str) -> Markup {
+fn mark(is_a: bool, x: f64, y: f64, tooltip: &str) -> Markup {
     html! {
-        @if is_a { circle.a cx=(percent(x)) cy=(pixel(y)) r="3.5" { title { (told) } } }
-        @else { rect.b x=(percent(x)) y=(pixel(y)) width="7" height="7" transform="translate(-3.5 -3.5)" { title { (told) } } }
+        @if is_a { circle.a cx=(percent(x)) cy=(pixel(y)) r="3.5" { title { (tooltip) } } }
+        @else { rect.b x=(percent(x)) y=(pixel(y)) width="7" height="7" transform="translate(-3.5 -3.5)" { title { (tooltip) } } }
     }
 }
 
 /// A mark of one of several arms: a ring for A, and for the others their letter.
-fn letter(arm: ArmName, x: f64, y: f64, told: &str) -> Markup {
+fn letter(arm: ArmName, x: f64, y: f64, tooltip: &str) -> Markup {
     html! {
-        @if arm == ArmName::A { (mark(true, x, y, told)) }
-        @else { text.b x=(percent(x)) y=(pixel(y + 4.0)) text-anchor="middle" { (arm) title { (told) } } }
+        @if arm == ArmName::A { (mark(true, x, y, tooltip)) }
+        @else { text.b x=(percent(x)) y=(pixel(y + 4.0)) text-anchor="middle" { (arm) title { (tooltip) } } }
     }
 }
 

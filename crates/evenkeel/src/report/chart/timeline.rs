@@ -81,9 +81,9 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool, source: &Source) 
             text x=(percent(begins)) y="10" dx="4" { (against) }
         }
         @for (window, is_control) in &drawn {
-            @let (at, value, told) = (x.at(window.start_us), scale.at(window.value), told(window, *is_control));
-            @if is_of_all { (letter(if *is_control { ArmName::A } else { window.arm }, at, value, &told)) }
-            @else { (mark(*is_control || window.arm == ArmName::A, at, value, &told)) }
+            @let (at, value, tooltip) = (x.at(window.start_us), scale.at(window.value), tooltip(window, *is_control));
+            @if is_of_all { (letter(if *is_control { ArmName::A } else { window.arm }, at, value, &tooltip)) }
+            @else { (mark(*is_control || window.arm == ArmName::A, at, value, &tooltip)) }
         }
     };
     let alternative = format!("{} of {} windows over {} s", trial.metric.name, all.len(), trim(last_us / 1e6));
@@ -104,7 +104,7 @@ fn drawn(trial: &Report, windows: &[&Window], is_of_all: bool, source: &Source) 
     }
 }
 
-fn told(window: &Window, is_control: bool) -> String {
+fn tooltip(window: &Window, is_control: bool) -> String {
     let stretch = if is_control { "A/A phase" } else { "trial" };
     let (pair, at_s) = (window.pair.saturating_add(1), trim(window.start_us / 1e6));
     format!("{stretch}, {:?}, pair {pair}, {at_s} s: {}", window.arm, trim(window.value))
@@ -125,7 +125,7 @@ fn strip_row(windows: &[&Window], rules: &Rules, strip: &Strip, x: Axis) -> Mark
     let near = rule.filter(|rule| most > rule * 0.5);
     let top = [Some(most), near].into_iter().flatten().fold(f64::MIN_POSITIVE, f64::max);
     let y = Axis { from: 0.0, to: top, at_from: STRIP_HEIGHT, at_to: 2.0 };
-    let told = format!("{}: at most {} {}", strip.title, trim(most), strip.unit);
+    let tooltip = format!("{}: at most {} {}", strip.title, trim(most), strip.unit);
     html! {
         p.strip { b { (strip.title) } ": at most " (trim(most)) " " (strip.unit) }
         div.drawing {
@@ -133,7 +133,7 @@ fn strip_row(windows: &[&Window], rules: &Rules, strip: &Strip, x: Axis) -> Mark
                 @if top > f64::MIN_POSITIVE { text x="46" y="10" text-anchor="end" { (trim(top)) } }
                 text x="46" y=(STRIP_HEIGHT) text-anchor="end" { "0" }
             }
-            svg.plot.low width="100%" height=(STRIP_HEIGHT) role="img" aria-label=(told) {
+            svg.plot.low width="100%" height=(STRIP_HEIGHT) role="img" aria-label=(tooltip) {
                 @for (at, value) in slices(&seen, x).into_iter().filter(|(_, value)| *value > 0.0) {
                     @let top = y.at(value);
                     rect.did x=(percent(at)) y=(pixel(top)) width="3" height=(pixel(STRIP_HEIGHT - top)) {}

@@ -49,7 +49,7 @@ pub struct Cpu {
 /// At work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    crew: WorkerGroup<Cpu>,
+    workers: WorkerGroup<Cpu>,
 }
 
 /// Begins, to end by itself when the monotonic clock reads `until_ns`.
@@ -63,15 +63,15 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let class = Class::Ordinary { nice: 0 };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let half_bytes = words * size_of::<u32>() / 2;
-    let crew =
+    let workers =
         WorkerGroup::start("bandwidth", &posts, &End::new(until_ns), move |at, end| stream(cpus[at], half_bytes, end))?;
-    Ok(Running { crew })
+    Ok(Running { workers })
 }
 
 impl Running {
     /// Ends it, and tells what was done.
     pub fn stop(self) -> Report {
-        Report { cpus: self.crew.stop() }
+        Report { cpus: self.workers.stop() }
     }
 }
 

@@ -62,7 +62,7 @@ pub struct Report {
 /// At work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
-    crew: WorkerGroup<Report>,
+    workers: WorkerGroup<Report>,
     filled: Arc<AtomicBool>,
     _first: KilledFirst,
 }
@@ -85,8 +85,9 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let post = Post { cpus: CpuSet::default(), class: Class::Ordinary { nice: 0 } };
     let (settings, filled) = (*settings, Arc::<AtomicBool>::default());
     let full = Arc::clone(&filled);
-    let crew = WorkerGroup::start("memory", &[post], &End::new(until_ns), move |_, end| press(settings, &full, end))?;
-    Ok(Running { crew, filled, _first: first })
+    let workers =
+        WorkerGroup::start("memory", &[post], &End::new(until_ns), move |_, end| press(settings, &full, end))?;
+    Ok(Running { workers, filled, _first: first })
 }
 
 impl Running {
@@ -97,7 +98,7 @@ impl Running {
 
     /// Ends it, and tells what was taken.
     pub fn stop(self) -> Report {
-        self.crew.stop().pop().unwrap_or_default()
+        self.workers.stop().pop().unwrap_or_default()
     }
 }
 

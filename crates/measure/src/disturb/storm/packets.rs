@@ -103,7 +103,7 @@ pub struct Running {
     cpus: Vec<usize>,
     before: Vec<Option<u64>>,
     to: SocketAddr,
-    crew: WorkerGroup<Cpu>,
+    workers: WorkerGroup<Cpu>,
     _sink: Option<UdpSocket>,
 }
 
@@ -133,17 +133,17 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let theirs = cpus.clone();
     let (rate_per_s, size_bytes) = ((settings.rate_per_s / cpus.len() as u64).max(1), settings.size_bytes);
-    let crew = WorkerGroup::start("packets", &posts, &End::new(until_ns), move |at, end| {
+    let workers = WorkerGroup::start("packets", &posts, &End::new(until_ns), move |at, end| {
         let sender = senders[at].lock().ok().and_then(|mut sender| sender.take());
         send(theirs[at], sender, rate_per_s, size_bytes, end)
     })?;
-    Ok(Running { cpus, before, to, crew, _sink: sink })
+    Ok(Running { cpus, before, to, workers, _sink: sink })
 }
 
 impl Running {
     /// Ends it, and tells what was done.
     pub fn stop(self) -> Report {
-        let mut cpus = self.crew.stop();
+        let mut cpus = self.workers.stop();
         let after = counts::now(TABLE, ROWS, &self.cpus);
         for ((cpu, before), after) in cpus.iter_mut().zip(self.before).zip(after) {
             cpu.softirqs = moved(before, after);

@@ -66,7 +66,7 @@ pub struct Cpu {
 pub struct Running {
     cpus: Vec<usize>,
     before: Vec<Option<u64>>,
-    crew: WorkerGroup<Cpu>,
+    workers: WorkerGroup<Cpu>,
 }
 
 /// Begins, to end by itself when the monotonic clock reads `until_ns`.
@@ -81,15 +81,15 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     let class = Class::FifoIfAllowed { priority: PRIORITY };
     let posts: Vec<Post> = cpus.iter().map(|cpu| Post { cpus: [*cpu].into_iter().collect(), class }).collect();
     let (rate_per_s, theirs) = (settings.rate_per_s, cpus.clone());
-    let crew =
+    let workers =
         WorkerGroup::start("timers", &posts, &End::new(until_ns), move |at, end| tick(theirs[at], rate_per_s, end))?;
-    Ok(Running { cpus, before, crew })
+    Ok(Running { cpus, before, workers })
 }
 
 impl Running {
     /// Ends it, and tells what was done.
     pub fn stop(self) -> Report {
-        let mut cpus = self.crew.stop();
+        let mut cpus = self.workers.stop();
         let after = counts::now(TABLE, ROWS, &self.cpus);
         for ((cpu, before), after) in cpus.iter_mut().zip(self.before).zip(after) {
             cpu.interrupts = moved(before, after);

@@ -71,7 +71,7 @@ pub struct Cpu {
 pub struct Running {
     pairs: Vec<(usize, usize)>,
     before: Vec<Option<u64>>,
-    crew: WorkerGroup<Half>,
+    workers: WorkerGroup<Half>,
 }
 
 /// What one of a pair did.
@@ -100,11 +100,11 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
         .collect();
     let sleepers: Arc<Vec<OnceLock<Thread>>> = Arc::new(pairs.iter().map(|_| OnceLock::new()).collect());
     let rate_per_s = settings.rate_per_s;
-    let crew = WorkerGroup::start("wakes", &posts, &End::new(until_ns), move |at, end| {
+    let workers = WorkerGroup::start("wakes", &posts, &End::new(until_ns), move |at, end| {
         let sleeper = &sleepers[at / 2];
         if at % 2 == 0 { sleep(targets[at / 2], sleeper, end) } else { wake(sleeper, rate_per_s, end) }
     })?;
-    Ok(Running { pairs, before, crew })
+    Ok(Running { pairs, before, workers })
 }
 
 /// Each CPU with the one that it is woken from: the next that is ours.
@@ -121,7 +121,7 @@ fn pairs(cpus: &CpuSet, ours: &CpuSet) -> Result<Vec<(usize, usize)>, MeterError
 impl Running {
     /// Ends it, and tells what was done.
     pub fn stop(self) -> Report {
-        let halves = self.crew.stop();
+        let halves = self.workers.stop();
         let targets: Vec<usize> = self.pairs.iter().map(|(target, _)| *target).collect();
         let after = counts::now(TABLE, ROWS, &targets);
         let told = self.pairs.into_iter().zip(halves.chunks_exact(2)).zip(self.before.into_iter().zip(after));

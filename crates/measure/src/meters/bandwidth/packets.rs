@@ -9,13 +9,13 @@ use evenkeel_sys::{Errno, clock};
 
 use super::report::{Arrived, Stream};
 use super::settings::{By, Direction, Settings};
-use crate::meters::udp::wire::{FromClient, FromServer, GIVE_MS_MAX, PACKET_BYTES_MAX, Wish};
+use crate::meters::udp::wire::{FromClient, FromServer, GIVE_MS_MAX, PACKET_BYTES_MAX, StreamRequest};
 use crate::meters::udp::{self, Order, Place, Session};
 use crate::{MeterError, Watch};
 
 /// Ethernet's usual length, less the headers of any network.
 const BYTES: usize = 1400;
-/// How often a wish is said before anything comes of it: three seconds.
+/// How often a request is said before anything comes of it: three seconds.
 const ASKS_MAX: u32 = 15;
 /// A stream from the server is over when nothing came for so long after its time, or at the latest so long after it.
 const QUIET_NS: u64 = 200_000_000;
@@ -70,7 +70,7 @@ pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> R
     let bytes = settings.bytes.unwrap_or(BYTES) as u16;
     let session = Session::open(to, None)?;
     let before = session.tally()?;
-    let wish = Wish {
+    let request = StreamRequest {
         session: session.secret(),
         ask: RandomState::new().hash_one(clock::monotonic_ns()),
         ms: ((settings.seconds * 1e3) as u32).clamp(1, GIVE_MS_MAX),
@@ -80,7 +80,7 @@ pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> R
         streams: settings.streams as u16,
     };
     let cpu_start_ns = clock::thread_cpu_ns();
-    let coming = take(&session, wish, to, watch)?;
+    let coming = take(&session, request, to, watch)?;
     let cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_start_ns);
     let after = udp::settled(&session)?;
     let sent = before.zip(after).map(|(before, after)| after.answered.saturating_sub(before.answered));
@@ -95,7 +95,7 @@ pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> R
     };
     Ok(Stream {
         sent_bytes: sent.map(|sent| sent * u64::from(bytes)),
-        seconds: f64::from(wish.ms) / 1e3,
+        seconds: f64::from(request.ms) / 1e3,
         granted_packets_per_s: coming.granted,
         arrived: Some(arrived),
         not_sent: 0,
@@ -103,12 +103,12 @@ pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> R
     })
 }
 
-/// Says the wish again and again, and takes what comes of it until it is over.
-fn take(session: &Session, wish: Wish, to: SocketAddr, watch: &Watch<'_>) -> Result<Coming, MeterError> {
+/// Says the request again and again, and takes what comes of it until it is over.
+fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch<'_>) -> Result<Coming, MeterError> {
     let doing = || format!("have packets sent by {to}");
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);
     let mut coming = Coming::default();
-    let (start_ns, length_ns) = (clock::monotonic_ns(), u64::from(wish.ms) * 1_000_000);
+    let (start_ns, length_ns) = (clock::monotonic_ns(), u64::from(request.ms) * 1_000_000);
     let (mut asked_ns, mut asks, mut told_ns) = (0, 0, 0);
     while !watch.stopped() {
         let now_ns = clock::monotonic_ns();
@@ -123,7 +123,7 @@ fn take(session: &Session, wish: Wish, to: SocketAddr, watch: &Watch<'_>) -> Res
                 let why = "no answer came; the server may be too old to know of packets back";
                 return Err(MeterError::not_possible(doing(), why));
             }
-            session.tell(FromClient::Give(wish));
+            session.tell(FromClient::Give(request));
             asked_ns = now_ns;
         }
         if now_ns >= told_ns + TELL_NS {
@@ -135,7 +135,7 @@ fn take(session: &Session, wish: Wish, to: SocketAddr, watch: &Watch<'_>) -> Res
             got => got,
         };
         match got {
-            Ok(_) => coming.see(&inbox, &wish).map_err(|why| MeterError::not_possible(doing(), why))?,
+            Ok(_) => coming.see(&inbox, &request).map_err(|why| MeterError::not_possible(doing(), why))?,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
             Err(errno) => return Err(MeterError::refused(doing(), errno)),
         }
@@ -148,18 +148,20 @@ impl Coming {
     ///
     /// # Errors
     /// Why nothing will come.
-    fn see(&mut self, inbox: &Inbox, wish: &Wish) -> Result<(), &'static str> {
+    fn see(&mut self, inbox: &Inbox, request: &StreamRequest) -> Result<(), &'static str> {
         let now_ns = clock::monotonic_ns();
         for packet in inbox.packets() {
             match FromServer::parse(packet.bytes) {
-                Ok(FromServer::Filler { session, at, .. }) if session == wish.session => {
+                Ok(FromServer::Filler { session, at, .. }) if session == request.session => {
                     self.first_ns.get_or_insert(now_ns);
                     self.last_ns = now_ns;
                     if !matches!(self.order.see(at.into()), Place::Again | Place::TooOld) {
                         self.bytes += packet.bytes.len() as u64;
                     }
                 }
-                Ok(FromServer::Given { session, ask, packets_per_s }) if session == wish.session && ask == wish.ask => {
+                Ok(FromServer::Given { session, ask, packets_per_s })
+                    if session == request.session && ask == request.ask =>
+                {
                     if self.granted.is_none() && packets_per_s.is_none() && self.first_ns.is_none() {
                         return Err(
                             "the server sends none: it serves another host now, or was started with --reverse-max 0",

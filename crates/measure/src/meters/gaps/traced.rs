@@ -148,7 +148,7 @@ impl Traced {
             }
             drop(timer);
             self.look();
-            let told = told(&self.marks, start_ns + 300_000, start_ns + 1_500_000);
+            let told = interrupt_time(&self.marks, start_ns + 300_000, start_ns + 1_500_000);
             self.forget();
             (100..1_000_000).contains(&told.hard_ns)
         })
@@ -188,7 +188,7 @@ impl Traced {
 
     /// What they took between two moments; none where records were lost since the last look but one.
     pub(super) fn between(&self, start_ns: u64, end_ns: u64) -> Option<InterruptTime> {
-        (!self.is_torn).then(|| told(&self.marks, start_ns, end_ns))
+        (!self.is_torn).then(|| interrupt_time(&self.marks, start_ns, end_ns))
     }
 
     /// Forgets what was before.
@@ -199,7 +199,7 @@ impl Traced {
 }
 
 /// Our thread runs at both ends of a gap, so that none is under way there.
-fn told(marks: &[Mark], start_ns: u64, end_ns: u64) -> InterruptTime {
+fn interrupt_time(marks: &[Mark], start_ns: u64, end_ns: u64) -> InterruptTime {
     let from = marks.partition_point(|mark| mark.at_ns < start_ns);
     let mut under_way: Vec<Source> = Vec::new();
     let mut took: Vec<(Source, u64)> = Vec::new();
@@ -276,7 +276,7 @@ mod tests {
             ),
         ];
         for (what, list, (hard_ns, soft_ns, most)) in table {
-            assert_eq!(told(&marks(list), 100, 200), InterruptTime { hard_ns, soft_ns, most }, "{what}");
+            assert_eq!(interrupt_time(&marks(list), 100, 200), InterruptTime { hard_ns, soft_ns, most }, "{what}");
         }
     }
 
@@ -301,7 +301,7 @@ mod tests {
                     Mark { at_ns, edge: if begins { Edge::Begin } else { Edge::End }, source }
                 })
                 .collect();
-            let told = told(&marks, 100, 200);
+            let told = interrupt_time(&marks, 100, 200);
             prop_assert!(told.hard_ns + told.soft_ns <= 100, "{told:?}");
         }
     }

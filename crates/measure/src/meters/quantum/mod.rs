@@ -116,7 +116,7 @@ fn fold(cpu: usize, settings: &Settings, place: Option<&CpuLimit>, watch: &Watch
     let turns_end_at_ns = if is_turn && !watched.is_real_time { Some(clock::kernel_tick_ns()) } else { None };
     let said =
         periodicity::detect(&watched.windows, &watched.gaps, &Known { count: settings.count, limit, turns_end_at_ns });
-    Ok(told(cpu, said, limit, watched))
+    Ok(cpu_report(cpu, said, limit, watched))
 }
 
 /// The limit, with how often it has run out so far.
@@ -124,7 +124,7 @@ fn limit_now(place: &CpuLimit) -> Limit {
     Limit { quota_ns: place.quota_ns, period_ns: place.period_ns, throttled: place.throttled().times }
 }
 
-fn told(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watched) -> Cpu {
+fn cpu_report(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watched) -> Cpu {
     let bucket = limit.filter(|_| said.model == Model::TokenBucket);
     let (period_ns, share) = match (said.period, bucket) {
         (Some(period), _) => (Some(period.period_ns), Some(period.share)),

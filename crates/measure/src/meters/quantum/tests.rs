@@ -101,7 +101,7 @@ fn generated_slots_are_read_back_with_their_phase() {
                 let gaps = watched.gaps.len() as u64;
                 let known = Known { count: Count::Foreign, limit: None, turns_end_at_ns: None };
                 let said = periodicity::detect(&watched.windows, &watched.gaps, &known);
-                let mut cpu = told(3, said, None, watched);
+                let mut cpu = cpu_report(3, said, None, watched);
                 phase::place(&mut cpu, BASE_NS as u64);
                 let case = format!("{period_ms} ms, share {share}, neighbour {has_neighbour}: {}", cpu.why);
                 assert_eq!((cpu.cpu, cpu.model), (3, Some(Model::FixedSlot)), "{case}");
@@ -122,7 +122,7 @@ fn a_neighbour_alone_is_no_period() {
     watched.gaps.retain(|gap| gap.label == Label::Preempted);
     let known = Known { count: Count::Foreign, limit: None, turns_end_at_ns: None };
     let said = periodicity::detect(&watched.windows, &watched.gaps, &known);
-    let cpu = told(0, said, None, watched);
+    let cpu = cpu_report(0, said, None, watched);
     assert_eq!((cpu.model, cpu.period_ms), (Some(Model::None), None), "{}", cpu.why);
     assert!(cpu.share.is_some_and(|share| share > 0.95), "{:?}", cpu.share);
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::give::{Due, Give, grant};
 use super::limit::{Allowance, Bucket, Cookies, Strangers};
 use super::order::Order;
-use super::wire::{FromClient, FromServer, Numbered, SessionCounts, Wish};
+use super::wire::{FromClient, FromServer, Numbered, SessionCounts, StreamRequest};
 
 /// A session that has not been heard of for this long is gone. Longer than a cookie is good: an opening that somebody saw on its way can't
 /// be used again.
@@ -24,7 +24,7 @@ const STRANGER: Allowance = Allowance { per_s: 200, burst: 200 };
 /// Bursts of one session.
 const BURSTS: Allowance = Allowance { per_s: 10, burst: 10 };
 /// Wishes of one session, which are to be said again while they last.
-const WISHES: Allowance = Allowance { per_s: 20, burst: 20 };
+const REQUESTS: Allowance = Allowance { per_s: 20, burst: 20 };
 /// Questions for the tally of one session.
 const COUNTS: Allowance = Allowance { per_s: 100, burst: 100 };
 
@@ -109,8 +109,8 @@ struct Session {
     echoes: Bucket,
     bursts: Bucket,
     counts: Bucket,
-    wishes: Bucket,
-    /// One a session: a wish that was long on its way must not begin it again.
+    requests: Bucket,
+    /// One a session: a request that was long on its way must not begin it again.
     give: Option<Give>,
 }
 
@@ -148,7 +148,7 @@ impl Gate {
         }
     }
 
-    /// One that also sends packets to who wishes for them: to one host at a time, so many bits a second in all.
+    /// One that also sends packets to who requests them: to one host at a time, so many bits a second in all.
     pub fn giving(self, bits_per_s_max: u64) -> Gate {
         Gate { give_bits_per_s_max: bits_per_s_max, ..self }
     }
@@ -222,13 +222,13 @@ impl Gate {
                 }
                 Ok(Act::Burst { session: secret, packets, bytes })
             }
-            FromClient::Give(wish) => {
-                let session = self.prove(from, wish.session, now_ns)?;
-                if !session.wishes.take(WISHES, now_ns) {
+            FromClient::Give(request) => {
+                let session = self.prove(from, request.session, now_ns)?;
+                if !session.requests.take(REQUESTS, now_ns) {
                     return Err(Refusal::TooMany);
                 }
-                let packets_per_s = self.give(from, wish, now_ns);
-                Ok(Act::Say(FromServer::Given { session: wish.session, ask: wish.ask, packets_per_s }))
+                let packets_per_s = self.give(from, request, now_ns);
+                Ok(Act::Say(FromServer::Given { session: request.session, ask: request.ask, packets_per_s }))
             }
             FromClient::Bye { session } => {
                 self.prove(from, session, now_ns)?;
@@ -245,10 +245,10 @@ impl Gate {
         }
     }
 
-    /// Begins what a proved session wishes for, or goes on with it. Gives the rate that it gets.
-    fn give(&mut self, from: SocketAddr, wish: Wish, now_ns: u64) -> Option<u32> {
+    /// Begins what a proved session requests, or goes on with it. Gives the rate that it gets.
+    fn give(&mut self, from: SocketAddr, request: StreamRequest, now_ns: u64) -> Option<u32> {
         if let Some(give) = self.sessions.get_mut(&from)?.give.as_mut() {
-            return give.again(wish, now_ns);
+            return give.again(request, now_ns);
         }
         let mut running_bits_per_s = 0_u64;
         for (to, give) in self.running(now_ns) {
@@ -257,8 +257,8 @@ impl Gate {
             }
             running_bits_per_s = running_bits_per_s.saturating_add(give.bits_per_s());
         }
-        let packets_per_s = grant(&wish, self.give_bits_per_s_max, running_bits_per_s)?;
-        self.sessions.get_mut(&from)?.give = Some(Give::new(wish, packets_per_s, now_ns));
+        let packets_per_s = grant(&request, self.give_bits_per_s_max, running_bits_per_s)?;
+        self.sessions.get_mut(&from)?.give = Some(Give::new(request, packets_per_s, now_ns));
         Some(packets_per_s)
     }
 
@@ -326,7 +326,7 @@ impl Session {
             echoes: Bucket::default(),
             bursts: Bucket::default(),
             counts: Bucket::default(),
-            wishes: Bucket::default(),
+            requests: Bucket::default(),
             give: None,
         }
     }

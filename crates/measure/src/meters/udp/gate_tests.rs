@@ -111,8 +111,8 @@ fn rates_are_bounded() {
     assert_eq!((tally.arrived, tally.answered, tally.refused), (5000, 100, 4900), "what is not answered is told");
 }
 
-fn wish(session: u64) -> Wish {
-    Wish { session, ask: 1, ms: 3000, packets_per_s: 1000, bytes: 1000, streams: 1 }
+fn request(session: u64) -> StreamRequest {
+    StreamRequest { session, ask: 1, ms: 3000, packets_per_s: 1000, bytes: 1000, streams: 1 }
 }
 
 fn given(said: Result<Act, Refusal>) -> Option<u32> {
@@ -126,16 +126,16 @@ fn given(said: Result<Act, Refusal>) -> Option<u32> {
 fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
     let mut gate = Gate::new(1000).giving(16_000_000);
     let session = join(&mut gate, 1, 0).unwrap();
-    let stranger = FromClient::Give(wish(session));
+    let stranger = FromClient::Give(request(session));
     assert_eq!(ask(&mut gate, 2, 0, stranger), Err(Refusal::Unproven), "another address");
-    assert_eq!(ask(&mut gate, 1, 0, FromClient::Give(wish(session ^ 1))), Err(Refusal::Unproven), "another secret");
+    assert_eq!(ask(&mut gate, 1, 0, FromClient::Give(request(session ^ 1))), Err(Refusal::Unproven), "another secret");
     assert_eq!(gate.parcels(0, 64), []);
     assert_eq!(given(ask(&mut gate, 1, 0, stranger)), Some(1000));
     let due = Due { at: 0, packets: 1, bytes: 1000 };
     assert_eq!(gate.parcels(0, 64), [Parcel { to: address(1), session, due }]);
     // A second stream of the host shares what is left; one of another host waits until they are done.
     let second = join(&mut gate, 2, 0).unwrap();
-    let fast = Wish { packets_per_s: u32::MAX, ..wish(second) };
+    let fast = StreamRequest { packets_per_s: u32::MAX, ..request(second) };
     assert_eq!(given(ask(&mut gate, 2, 0, FromClient::Give(fast))), Some(1000));
     let elsewhere = SocketAddr::from(([10, 0, 0, 2], 1));
     let say =
@@ -148,13 +148,13 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
     else {
         panic!()
     };
-    assert_eq!(given(say(&mut gate, 0, FromClient::Give(wish(third)))), None);
+    assert_eq!(given(say(&mut gate, 0, FromClient::Give(request(third)))), None);
     // Nobody says it again: it ends after a second, long before its time.
     assert!(gate.gives(SECOND_NS - 1) && !gate.gives(SECOND_NS));
     assert_eq!(gate.parcels(SECOND_NS, 64), []);
-    assert_eq!(given(say(&mut gate, SECOND_NS, FromClient::Give(wish(third)))), Some(1000));
+    assert_eq!(given(say(&mut gate, SECOND_NS, FromClient::Give(request(third)))), Some(1000));
     assert_eq!(given(ask(&mut gate, 1, SECOND_NS, stranger)), None, "said too late");
-    assert_eq!(given(ask(&mut gate, 1, 4 * SECOND_NS, stranger)), None, "a wish begins once in a session");
+    assert_eq!(given(ask(&mut gate, 1, 4 * SECOND_NS, stranger)), None, "a request begins once in a session");
     assert_eq!(gate.parcels(4 * SECOND_NS, 64), []);
 }
 
@@ -162,9 +162,9 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
 fn a_server_that_gives_nothing_says_so() {
     let mut gate = Gate::new(1000);
     let session = join(&mut gate, 1, 0).unwrap();
-    assert_eq!(given(ask(&mut gate, 1, 0, FromClient::Give(wish(session)))), None);
+    assert_eq!(given(ask(&mut gate, 1, 0, FromClient::Give(request(session)))), None);
     assert!(!gate.gives(0));
-    let tries = (0..1000).filter(|_| ask(&mut gate, 1, 0, FromClient::Give(wish(session))).is_ok()).count();
+    let tries = (0..1000).filter(|_| ask(&mut gate, 1, 0, FromClient::Give(request(session))).is_ok()).count();
     assert!(tries < 20, "{tries}");
 }
 

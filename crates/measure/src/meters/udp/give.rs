@@ -1,9 +1,9 @@
 //! `Give`: packets that a server sends because a session asked for them, for so long and at so many a second as was agreed. It ends early when
 //! the session stops asking: an address that was proved a while ago may be somebody else's by now.
 
-use super::wire::Wish;
+use super::wire::StreamRequest;
 
-/// A client that has not said its wish again for so long gets no more.
+/// A client that has not said its request again for so long gets no more.
 pub(super) const UNASKED_NS: u64 = 1_000_000_000;
 /// How often a client is to say it again.
 pub(crate) const ASK_AGAIN_NS: u64 = 200_000_000;
@@ -13,7 +13,7 @@ const CATCH_UP_NS: u64 = 20_000_000;
 /// One of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Give {
-    wish: Wish,
+    request: StreamRequest,
     packets_per_s: u32,
     start_ns: u64,
     asked_ns: u64,
@@ -34,13 +34,13 @@ pub(super) struct Due {
 }
 
 impl Give {
-    pub(super) fn new(wish: Wish, packets_per_s: u32, now_ns: u64) -> Give {
-        Give { wish, packets_per_s, start_ns: now_ns, asked_ns: now_ns, done: 0, sent: 0 }
+    pub(super) fn new(request: StreamRequest, packets_per_s: u32, now_ns: u64) -> Give {
+        Give { request, packets_per_s, start_ns: now_ns, asked_ns: now_ns, done: 0, sent: 0 }
     }
 
-    /// The wish is said again: the rate that was agreed on, or none if it is over or another wish.
-    pub(super) fn again(&mut self, wish: Wish, now_ns: u64) -> Option<u32> {
-        if wish != self.wish || !self.is_running(now_ns) {
+    /// The request is said again: the rate that was agreed on, or none if it is over or another request.
+    pub(super) fn again(&mut self, request: StreamRequest, now_ns: u64) -> Option<u32> {
+        if request != self.request || !self.is_running(now_ns) {
             return None;
         }
         self.asked_ns = now_ns;
@@ -49,12 +49,12 @@ impl Give {
 
     pub(super) fn is_running(&self, now_ns: u64) -> bool {
         let past_ns = now_ns.saturating_sub(self.start_ns);
-        past_ns < u64::from(self.wish.ms) * 1_000_000 && now_ns.saturating_sub(self.asked_ns) < UNASKED_NS
+        past_ns < u64::from(self.request.ms) * 1_000_000 && now_ns.saturating_sub(self.asked_ns) < UNASKED_NS
     }
 
     /// Bits a second of what packets carry.
     pub(super) fn bits_per_s(&self) -> u64 {
-        u64::from(self.packets_per_s) * u64::from(self.wish.bytes) * 8
+        u64::from(self.packets_per_s) * u64::from(self.request.bytes) * 8
     }
 
     /// What is due by now, up to so many packets.
@@ -69,17 +69,17 @@ impl Give {
         let at = u32::try_from(self.sent).ok().filter(|_| packets > 0)?;
         self.done = by_now - waiting + u64::from(packets);
         self.sent += u64::from(packets);
-        Some(Due { at, packets, bytes: self.wish.bytes })
+        Some(Due { at, packets, bytes: self.request.bytes })
     }
 }
 
-/// How many packets a second a wish gets, where all gives together may carry `bits_per_s_max` and those that run carry `running_bits_per_s`;
+/// How many packets a second a request gets, where all gives together may carry `bits_per_s_max` and those that run carry `running_bits_per_s`;
 /// none if there is nothing left.
-pub(super) fn grant(wish: &Wish, bits_per_s_max: u64, running_bits_per_s: u64) -> Option<u32> {
-    let share = bits_per_s_max / u64::from(wish.streams.max(1));
+pub(super) fn grant(request: &StreamRequest, bits_per_s_max: u64, running_bits_per_s: u64) -> Option<u32> {
+    let share = bits_per_s_max / u64::from(request.streams.max(1));
     let left = share.min(bits_per_s_max.saturating_sub(running_bits_per_s));
-    let most = left / (u64::from(wish.bytes.max(1)) * 8);
-    Some(u64::from(wish.packets_per_s).min(most) as u32).filter(|per_s| *per_s > 0)
+    let most = left / (u64::from(request.bytes.max(1)) * 8);
+    Some(u64::from(request.packets_per_s).min(most) as u32).filter(|per_s| *per_s > 0)
 }
 
 #[cfg(test)]
@@ -88,13 +88,13 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn wish() -> Wish {
-        Wish { session: 1, ask: 2, ms: 3000, packets_per_s: 1000, bytes: 1000, streams: 1 }
+    fn request() -> StreamRequest {
+        StreamRequest { session: 1, ask: 2, ms: 3000, packets_per_s: 1000, bytes: 1000, streams: 1 }
     }
 
     #[test]
     fn packets_come_at_the_rate_and_end_with_the_time() {
-        let mut give = Give::new(wish(), 1000, 5);
+        let mut give = Give::new(request(), 1000, 5);
         assert_eq!(give.due(5, 64), Some(Due { at: 0, packets: 1, bytes: 1000 }));
         assert_eq!(give.due(5, 64), None, "once");
         assert_eq!(
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(give.due(5 + 3 * MS, 64), Some(Due { at: 3, packets: 1, bytes: 1000 }));
         let mut sent = 4;
         for ms in 4..4000_u64 {
-            give.again(wish(), 5 + ms * MS);
+            give.again(request(), 5 + ms * MS);
             sent += give.due(5 + ms * MS, 64).map_or(0, |due| due.packets);
         }
         assert_eq!(sent, 3000);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_not_made_up_for_and_numbers_have_no_hole() {
-        let mut give = Give::new(wish(), 1000, 0);
+        let mut give = Give::new(request(), 1000, 0);
         assert_eq!(give.due(0, 64).map(|due| due.packets), Some(1));
         assert_eq!(give.due(500 * MS, 64), Some(Due { at: 1, packets: 21, bytes: 1000 }));
         assert_eq!(give.due(500 * MS, 64), None);
@@ -122,12 +122,16 @@ mod tests {
 
     #[test]
     fn who_is_silent_gets_no_more() {
-        let mut give = Give::new(wish(), 1000, 0);
-        assert_eq!(give.again(Wish { ask: 3, ..wish() }, 900 * MS), None, "another wish does not prolong it");
+        let mut give = Give::new(request(), 1000, 0);
+        assert_eq!(
+            give.again(StreamRequest { ask: 3, ..request() }, 900 * MS),
+            None,
+            "another request does not prolong it"
+        );
         assert!(give.is_running(999 * MS) && !give.is_running(1000 * MS));
         assert_eq!(give.due(1000 * MS, 64), None);
-        assert_eq!(give.again(wish(), 1000 * MS), None, "too late");
-        assert_eq!(give.again(wish(), 999 * MS), Some(1000));
+        assert_eq!(give.again(request(), 1000 * MS), None, "too late");
+        assert_eq!(give.again(request(), 999 * MS), Some(1000));
         assert!(give.is_running(1998 * MS));
     }
 
@@ -143,8 +147,8 @@ mod tests {
             (1, 1, 0, 0, None),
             (1, 1, 7999, 0, None),
         ] {
-            let wish = Wish { packets_per_s, streams, ..wish() };
-            assert_eq!(grant(&wish, most, running), granted, "{packets_per_s} {streams} {most} {running}");
+            let request = StreamRequest { packets_per_s, streams, ..request() };
+            assert_eq!(grant(&request, most, running), granted, "{packets_per_s} {streams} {most} {running}");
         }
     }
 }

@@ -93,15 +93,15 @@ pub enum FromClient {
         session: u64,
     },
     /// Asks for packets at a rate for a while. Said again and again while they come: the server ends when it hears no more of it.
-    Give(Wish),
+    Give(StreamRequest),
 }
 
 /// What a client wants to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct StreamRequest {
     /// The session's secret.
     pub session: u64,
-    /// Tells this wish from another of the session: one that is said again is the same.
+    /// Tells this request from another of the session: one that is said again is the same.
     pub ask: u64,
     /// For how long, in milliseconds, up to [`GIVE_MS_MAX`].
     pub ms: u32,
@@ -170,7 +170,7 @@ pub enum FromServer {
     Given {
         /// The session's secret.
         session: u64,
-        /// As in the wish.
+        /// As in the request.
         ask: u64,
         /// How many packets a second; none if the server sends none, because it serves another host, or never does such a thing.
         packets_per_s: Option<u32>,
@@ -254,12 +254,12 @@ impl FromClient {
             BYE => exactly(SHORT_BYTES).and_then(|()| Ok(FromClient::Bye { session: fields.u64()? })),
             GIVE => {
                 exactly(GIVE_BYTES)?;
-                let wish = fields.wish()?;
-                let is_fit = (1..=GIVE_MS_MAX).contains(&wish.ms)
-                    && wish.packets_per_s > 0
-                    && (FILLER_BYTES_MIN..=PACKET_BYTES_MAX).contains(&usize::from(wish.bytes))
-                    && (1..=GIVE_STREAMS_MAX).contains(&wish.streams);
-                is_fit.then_some(FromClient::Give(wish)).ok_or(Malformed)
+                let request = fields.request()?;
+                let is_fit = (1..=GIVE_MS_MAX).contains(&request.ms)
+                    && request.packets_per_s > 0
+                    && (FILLER_BYTES_MIN..=PACKET_BYTES_MAX).contains(&usize::from(request.bytes))
+                    && (1..=GIVE_STREAMS_MAX).contains(&request.streams);
+                is_fit.then_some(FromClient::Give(request)).ok_or(Malformed)
             }
             _ => Err(Malformed),
         }
@@ -291,7 +291,7 @@ impl FromClient {
                 Writer::begin(packet, BURST).u64(session).u32(packets).u16(bytes).end();
             }
             FromClient::Bye { session } => Writer::begin(packet, BYE).u64(session).end(),
-            FromClient::Give(Wish { session, ask, ms, packets_per_s, bytes, streams }) => {
+            FromClient::Give(StreamRequest { session, ask, ms, packets_per_s, bytes, streams }) => {
                 let written = Writer::begin(packet, GIVE).u64(session).u64(ask).u32(ms).u32(packets_per_s);
                 written.u16(bytes).u16(streams).end();
             }
@@ -405,8 +405,8 @@ impl Reader<'_> {
         Ok(Numbered { session: self.u64()?, sequence: self.sequence()?, sent_ns: self.u64()? })
     }
 
-    fn wish(&mut self) -> Result<Wish, Malformed> {
-        Ok(Wish {
+    fn request(&mut self) -> Result<StreamRequest, Malformed> {
+        Ok(StreamRequest {
             session: self.u64()?,
             ask: self.u64()?,
             ms: self.u32()?,

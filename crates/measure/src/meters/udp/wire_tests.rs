@@ -26,14 +26,21 @@ fn from_client() -> impl Strategy<Value = FromClient> {
             bytes
         }),
         any::<u64>().prop_map(|session| FromClient::Bye { session }),
-        wish().prop_map(FromClient::Give),
+        request().prop_map(FromClient::Give),
     ]
 }
 
-fn wish() -> impl Strategy<Value = Wish> {
+fn request() -> impl Strategy<Value = StreamRequest> {
     let sizes = (FILLER_BYTES_MIN as u16)..=(PACKET_BYTES_MAX as u16);
     (any::<(u64, u64)>(), 1..=GIVE_MS_MAX, 1..=u32::MAX, sizes, 1..=GIVE_STREAMS_MAX).prop_map(
-        |((session, ask), ms, packets_per_s, bytes, streams)| Wish { session, ask, ms, packets_per_s, bytes, streams },
+        |((session, ask), ms, packets_per_s, bytes, streams)| StreamRequest {
+            session,
+            ask,
+            ms,
+            packets_per_s,
+            bytes,
+            streams,
+        },
     )
 }
 
@@ -120,23 +127,24 @@ fn a_stranger_gets_no_more_than_it_sends() {
 
 #[test]
 fn a_wish_beyond_what_may_be_had_is_none() {
-    let least = Wish { session: 1, ask: 2, ms: 1, packets_per_s: 1, bytes: FILLER_BYTES_MIN as u16, streams: 1 };
-    let read = |wish: Wish| {
+    let least =
+        StreamRequest { session: 1, ask: 2, ms: 1, packets_per_s: 1, bytes: FILLER_BYTES_MIN as u16, streams: 1 };
+    let read = |request: StreamRequest| {
         let mut packet = [0; GIVE_BYTES];
-        FromClient::Give(wish).write(&mut packet);
+        FromClient::Give(request).write(&mut packet);
         FromClient::parse(&packet)
     };
     assert_eq!(read(least), Ok(FromClient::Give(least)));
-    for wish in [
-        Wish { ms: 0, ..least },
-        Wish { ms: GIVE_MS_MAX + 1, ..least },
-        Wish { packets_per_s: 0, ..least },
-        Wish { bytes: FILLER_BYTES_MIN as u16 - 1, ..least },
-        Wish { bytes: PACKET_BYTES_MAX as u16 + 1, ..least },
-        Wish { streams: 0, ..least },
-        Wish { streams: GIVE_STREAMS_MAX + 1, ..least },
+    for request in [
+        StreamRequest { ms: 0, ..least },
+        StreamRequest { ms: GIVE_MS_MAX + 1, ..least },
+        StreamRequest { packets_per_s: 0, ..least },
+        StreamRequest { bytes: FILLER_BYTES_MIN as u16 - 1, ..least },
+        StreamRequest { bytes: PACKET_BYTES_MAX as u16 + 1, ..least },
+        StreamRequest { streams: 0, ..least },
+        StreamRequest { streams: GIVE_STREAMS_MAX + 1, ..least },
     ] {
-        assert_eq!(read(wish), Err(Malformed), "{wish:?}");
+        assert_eq!(read(request), Err(Malformed), "{request:?}");
     }
     assert!(FromServer::Given { session: 1, ask: 2, packets_per_s: None }.bytes_min() < GIVE_BYTES);
 }

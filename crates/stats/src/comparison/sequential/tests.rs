@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const LATENCY: Options = Options { confidence: 0.95, smallest_effect_ratio: 0.05, better: Direction::Lower };
 
-fn told(pairs: &[Pair], options: Options) -> Sequential {
+fn result_of(pairs: &[Pair], options: Options) -> Sequential {
     let mut test = Sequential::new(options).unwrap();
     pairs.iter().for_each(|pair| test.add(*pair).unwrap());
     test
@@ -15,7 +15,7 @@ fn told(pairs: &[Pair], options: Options) -> Sequential {
 
 fn check(pairs: &[(f64, f64)], expect: Expect) {
     let pairs: Vec<Pair> = pairs.iter().map(|&(a, b)| Pair { a, b }).collect();
-    expect.assert_eq(&serde_json::to_string(&told(&pairs, LATENCY).look()).unwrap());
+    expect.assert_eq(&serde_json::to_string(&result_of(&pairs, LATENCY).look()).unwrap());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn looks() {
 
 #[test]
 fn a_pair_that_is_refused_leaves_the_test_as_it_was() {
-    let mut test = told(&[Pair { a: 1.0, b: 1.1 }; 3], LATENCY);
+    let mut test = result_of(&[Pair { a: 1.0, b: 1.1 }; 3], LATENCY);
     let before = test.look();
     let error = test.add(Pair { a: 1.0, b: 0.0 }).unwrap_err();
     assert_eq!(error.to_string(), "b of pair 3 is 0.0, not a number from 1e-150 to 1e150");
@@ -107,7 +107,7 @@ fn the_mean_wealth_over_all_orders_is_the_initial_wealth() {
 fn an_effect_that_turned_is_not_decided() {
     let up = [Pair { a: 1.0, b: 1.2 }; 12];
     let down = [Pair { a: 1.2, b: 1.0 }; 40];
-    let test = told(&[&up[..], &down[..]].concat(), LATENCY);
+    let test = result_of(&[&up[..], &down[..]].concat(), LATENCY);
     let look = test.look();
     assert_eq!((look.verdict, look.decided), (Verdict::Undecided, false));
     assert!(look.low < 0.9 && look.high > 1.1, "{look:?}");
@@ -127,7 +127,7 @@ proptest! {
     #[test]
     fn swapping_the_arms_mirrors_the_answer(pairs in pairs(), options in options()) {
         let swapped: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.b, b: p.a }).collect();
-        let (one, other) = (told(&pairs, options).look(), told(&swapped, options).look());
+        let (one, other) = (result_of(&pairs, options).look(), result_of(&swapped, options).look());
         prop_assert!(near(one.ratio, 1.0 / other.ratio), "{one:?} {other:?}");
         prop_assert!(near(one.low, 1.0 / other.high) && near(one.high, 1.0 / other.low), "{one:?} {other:?}");
         prop_assert_eq!(one.verdict, mirrored(other.verdict));
@@ -138,7 +138,7 @@ proptest! {
     #[test]
     fn a_factor_on_both_arms_changes_nothing(pairs in pairs(), factor in 1e-9..1e9f64) {
         let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a * factor, b: p.b * factor }).collect();
-        let (one, other) = (told(&pairs, LATENCY).look(), told(&scaled, LATENCY).look());
+        let (one, other) = (result_of(&pairs, LATENCY).look(), result_of(&scaled, LATENCY).look());
         prop_assert!(near(one.ratio, other.ratio) && near(one.low, other.low) && near(one.high, other.high));
         prop_assert!(near(one.e_value, other.e_value));
     }
@@ -148,17 +148,17 @@ proptest! {
         // No lines, since those do not move.
         let options = Options { smallest_effect_ratio: 0.0, ..LATENCY };
         let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a, b: p.b * factor }).collect();
-        let (one, other) = (told(&pairs, options).look(), told(&scaled, options).look());
+        let (one, other) = (result_of(&pairs, options).look(), result_of(&scaled, options).look());
         prop_assert!(near(one.ratio * factor, other.ratio), "{one:?} {other:?}");
         prop_assert!(near(one.low * factor, other.low) && near(one.high * factor, other.high), "{one:?} {other:?}");
     }
 
     #[test]
     fn the_interval_holds_the_estimate_and_grows_with_the_confidence(pairs in pairs(), options in options()) {
-        let one = told(&pairs, options);
+        let one = result_of(&pairs, options);
         let look = one.look();
         prop_assert!(look.low <= look.ratio && look.ratio <= look.high, "{look:?}");
-        let surer = told(&pairs, Options { confidence: (1.0 + options.confidence) / 2.0, ..options });
+        let surer = result_of(&pairs, Options { confidence: (1.0 + options.confidence) / 2.0, ..options });
         let ((above, below), (surer_above, surer_below)) = (one.ends(), surer.ends());
         prop_assert!(surer_above <= above && below <= surer_below);
     }
@@ -166,7 +166,7 @@ proptest! {
     /// What was excluded at one look stays so at the next, unless the other side has come to exclude it too.
     #[test]
     fn verdict_and_interval_say_the_same(pairs in pairs(), options in options()) {
-        let test = told(&pairs, options);
+        let test = result_of(&pairs, options);
         let (look, line) = (test.look(), 1.0 + options.smallest_effect_ratio);
         prop_assert_eq!(look.decided, look.verdict != Verdict::Undecided);
         match (look.verdict, options.better) {
@@ -184,7 +184,7 @@ proptest! {
     /// The promise that lets the interval be found by halving.
     #[test]
     fn whatever_lies_beyond_an_excluded_effect_is_excluded(pairs in pairs(), theta in -1.0..1.0f64, further in 0.0..1.0f64) {
-        let test = told(&pairs, Options { confidence: 0.6, ..LATENCY });
+        let test = result_of(&pairs, Options { confidence: 0.6, ..LATENCY });
         prop_assert!(!test.excludes(theta, 1.0) || test.excludes(theta - further, 1.0));
     }
 

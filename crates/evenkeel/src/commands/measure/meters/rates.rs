@@ -159,15 +159,15 @@ fn system(system: &System, elapsed_ns: u64) -> Vec<Block> {
         ("", format!("{} out (pages)", per_second(&system.swap_outs_per_s))),
         ("memory shortage", format!("{} direct reclaims", per_second(&system.direct_reclaims_per_s))),
         ("", format!("{} refaults of pages", per_second(&system.refaults_per_s))),
-        ("OOM kills", told(&system.oom_kills, u64::to_string)),
+        ("OOM kills", or_unknown(&system.oom_kills, u64::to_string)),
     ];
     blocks.extend(rows.map(|(label, value)| Block::row(label, value)));
     blocks.extend(pressure(&system.pressure));
     blocks.extend(memory(&system.memory));
     let unit_ms = system.cpu_time_unit_ms;
     blocks.push(Block::Note(format!(
-        "The kernel tells the times of CPUs in units of {unit_ms} ms: what was stolen in shorter pieces, or while the whole machine \
-         stood still, does not show here. `measure gaps` sees both."
+        "The kernel counts CPU time in units of {unit_ms} ms. It does not show shorter steals, or pauses of the whole machine. \
+         `measure gaps` shows both."
     )));
     blocks
 }
@@ -176,7 +176,7 @@ fn cpus(all: &Shares, cpus: &[CpuShares]) -> Block {
     let cells = |name: String, shares: &Shares| -> [String; 8] {
         let of = [shares.user, shares.system, shares.irq, shares.softirq, shares.steal, shares.idle].map(percent);
         let [user, system, irq, softirq, steal, idle] = of;
-        [name, user, system, irq, softirq, steal, idle, told(&shares.iowait, |share| percent(*share))]
+        [name, user, system, irq, softirq, steal, idle, or_unknown(&shares.iowait, |share| percent(*share))]
     };
     let mut rows = vec![cells("all".to_owned(), all)];
     let mut shown: Vec<(&CpuShares, &Shares)> =
@@ -221,7 +221,7 @@ fn pressure(pressure: &[Pressure]) -> Vec<Block> {
         let value = match (&pressure.some, &pressure.full) {
             (Measured::Unknown(unknown), _) => format!("unknown: {}", unknown.why),
             (Measured::Known(some), full) => {
-                let full = told(full, |share| percent(*share));
+                let full = or_unknown(full, |share| percent(*share));
                 format!("some threads waited for {} of the time, all for {full}", percent(*some))
             }
         };
@@ -231,7 +231,7 @@ fn pressure(pressure: &[Pressure]) -> Vec<Block> {
 }
 
 fn memory(memory: &Memory) -> Vec<Block> {
-    let of = |value: &Measured<u64>| told(value, |size| bytes(*size));
+    let of = |value: &Measured<u64>| or_unknown(value, |size| bytes(*size));
     vec![
         Block::row("memory", format!("{}, {} available", of(&memory.total_bytes), of(&memory.available_bytes))),
         Block::row("swap space", format!("{}, {} used", of(&memory.swap_bytes), of(&memory.swap_used_bytes))),
@@ -254,11 +254,11 @@ fn group(group: &Group) -> Vec<Block> {
             blocks.push(Block::row("CPU limit", format!("unknown: {}", unknown.why)));
         }
     }
-    let limit = told(&group.limit, |limit| match limit {
+    let limit = or_unknown(&group.limit, |limit| match limit {
         Some(limit) => format!("limit {} by {}", bytes(limit.bytes), limit.directory),
         None => "no limit".to_owned(),
     });
-    blocks.push(Block::row("memory", format!("{}, {limit}", told(&group.used_bytes, |size| bytes(*size)))));
+    blocks.push(Block::row("memory", format!("{}, {limit}", or_unknown(&group.used_bytes, |size| bytes(*size)))));
     // Control groups version 1 have no pressure.
     if group.pressure.iter().any(|pressure| pressure.some.known().is_some()) {
         blocks.extend(pressure(&group.pressure));
@@ -272,9 +272,9 @@ fn level(level: &Level) -> Option<Block> {
         Measured::Known(Some(quota)) => format!("{} us in each {} us", quota.quota_us, quota.period_us),
         Measured::Unknown(unknown) => format!("unknown: {}", unknown.why),
     };
-    let count = |count: &Measured<u64>| told(count, u64::to_string);
+    let count = |count: &Measured<u64>| or_unknown(count, u64::to_string);
     let (stopped, periods) = (count(&level.throttled_periods), count(&level.periods));
-    let still = told(&level.throttled_ns, |ns| quantity(*ns, Unit::Ns));
+    let still = or_unknown(&level.throttled_ns, |ns| quantity(*ns, Unit::Ns));
     let words =
         format!("{quota} by {}: throttled in {stopped} of {periods} periods, for {still} in total", level.directory);
     Some(Block::row("CPU limit", words))
@@ -285,8 +285,8 @@ fn of_process(process: &ProcessRates) -> Vec<Block> {
     if let Some(ended) = &process.ended {
         blocks.push(Block::Warning(format!("{ended} ({}).", quantity(process.elapsed_ns, Unit::Ns))));
     }
-    let share = |share: &Measured<f64>| told(share, |share| percent(*share));
-    let faults = told(&process.major_faults, u64::to_string);
+    let share = |share: &Measured<f64>| or_unknown(share, |share| percent(*share));
+    let faults = or_unknown(&process.major_faults, u64::to_string);
     let rows = [
         ("CPU", format!("{} of one", share(&process.cpu))),
         ("run delay", format!("{} of the time, summed over threads", share(&process.run_delay))),
@@ -320,9 +320,9 @@ fn of_process(process: &ProcessRates) -> Vec<Block> {
 }
 
 fn process_memory(memory: &ProcessMemory) -> Vec<Block> {
-    let of = |value: &Measured<u64>| told(value, |size| bytes(*size));
-    let share = told(&memory.share_of_limit, |share| percent(*share));
-    let grown = told(&memory.swap_grown_bytes, |grown| match grown {
+    let of = |value: &Measured<u64>| or_unknown(value, |size| bytes(*size));
+    let share = or_unknown(&memory.share_of_limit, |share| percent(*share));
+    let grown = or_unknown(&memory.swap_grown_bytes, |grown| match grown {
         0 => "as before".to_owned(),
         1.. => format!("{} more than before", bytes(grown.unsigned_abs())),
         _ => format!("{} less than before", bytes(grown.unsigned_abs())),
@@ -379,7 +379,7 @@ fn points(spread: &Spread) -> Vec<(u64, u64)> {
     stretches.flat_map(of).collect()
 }
 
-fn told<T>(value: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
+fn or_unknown<T>(value: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
     match value {
         Measured::Known(value) => show(value),
         Measured::Unknown(unknown) => format!("unknown ({})", unknown.why),
@@ -387,7 +387,7 @@ fn told<T>(value: &Measured<T>, show: impl FnOnce(&T) -> String) -> String {
 }
 
 fn per_second(rate: &Measured<f64>) -> String {
-    told(rate, |rate| real_quantity(*rate, Unit::PerS))
+    or_unknown(rate, |rate| real_quantity(*rate, Unit::PerS))
 }
 
 /// Unknown values have no line.

@@ -288,6 +288,6 @@ fn beside_the_paper(line: CardLine) -> CardLine {
         line,
         "leaving C1: 2 us, C6: 133 us",
         "AWS whitepaper, Optimizing Multiplayer Game Server Performance on AWS (2017)",
-        "the kernel tells for a c4.8xlarge that it takes 133 microseconds to leave C6 and 2 to leave C1, which is a part of a wake-up",
+        "the kernel reports for a c4.8xlarge that leaving C6 takes 133 microseconds and leaving C1 takes 2, which is part of a wake-up",
     )
 }
