@@ -36,11 +36,13 @@ unset CARGO_TARGET_DIR
 rm -rf "${dist:?}/$arch"
 mkdir -p "$dist/$arch/bin" "$dist/$arch/debug"
 # Copies and splits object files of any processor; the system's objcopy may know its own only.
-objcopy=objcopy
+objcopy=(objcopy)
 if [ "$arch" != "$(uname -m)" ]; then
-    objcopy=$(find "$(rustc --print sysroot)" -name rust-objcopy -o -name llvm-objcopy | head -1)
-    [ -n "$objcopy" ] || objcopy=$(command -v llvm-objcopy "llvm-objcopy-14" "$arch-linux-gnu-objcopy" | head -1) ||
-        fail "no objcopy for $arch" "apt-get install binutils-$arch-linux-gnu"
+    # The toolchain brings one, which finds its library only in the toolchain's folder.
+    sysroot=$(rustc --print sysroot)
+    of_rust=$(find "$sysroot" -name rust-objcopy | head -1)
+    [ -n "$of_rust" ] || fail "no objcopy for $arch" "rustup component add llvm-tools"
+    objcopy=(env "LD_LIBRARY_PATH=$sysroot/lib" "$of_rust")
 fi
 for program in evenkeel evenkeel-arena evenkeel-bots; do
     from=$built/$target/dist/$program to=$dist/$arch/bin/$program
@@ -48,7 +50,7 @@ for program in evenkeel evenkeel-arena evenkeel-bots; do
     [ ${#id} -eq 40 ] || fail "$from has no build id"
     by_id=.build-id/${id:0:2}/${id:2}.debug
     mkdir -p "$dist/$arch/debug/$(dirname "$by_id")"
-    "$objcopy" --only-keep-debug --compress-debug-sections=zlib "$from" "$dist/$arch/debug/$by_id"
+    "${objcopy[@]}" --only-keep-debug --compress-debug-sections=zlib "$from" "$dist/$arch/debug/$by_id"
     chmod 644 "$dist/$arch/debug/$by_id"
-    "$objcopy" --strip-all "$from" "$to"
+    "${objcopy[@]}" --strip-all "$from" "$to"
 done
