@@ -24,7 +24,7 @@ use signal_hook::flag;
 /// The first line on stdout is JSON and says that all have joined, or how many could. Then they take commands as lines of JSON on stdin
 /// and answer each with one line: {"cmd":"window"}, {"cmd":"stop"}. They end at the end of their input, and on SIGINT or SIGTERM.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXAMPLES)]
+#[command(name = "evenkeel-bots", version, after_help = EXAMPLES)]
 struct Arguments {
     /// The server's address
     #[arg(long, value_name = "ADDRESS:PORT")]
