@@ -11,6 +11,7 @@
 //! | [`function`] | that function, and how its place is found |
 //! | [`views`] | what one thread, a pool of threads or the whole server did |
 //! | [`tempo`] | whether that keeps time, and which |
+//! | [`mod@between`] | whether some of its ticks are always late, so that only each second looks regular |
 //! | [`track`] | which wakes are ticks |
 //! | [`mod@pacing`] | whether ticks come at set times, or each after the one before |
 //! | [`loops`] | all that repeats, with its share of the work and the threads that do it |
@@ -19,6 +20,7 @@
 //! | [`picture`] | some periods as a row of cells for each thread |
 
 pub mod account;
+mod between;
 pub mod choice;
 pub mod entries;
 mod finer;

@@ -11,6 +11,7 @@
 
 use serde::Serialize;
 
+use super::between::divisor_of;
 pub use super::pacing::Pacing;
 use super::pacing::{TickTime, pacing};
 use super::track::{Beat, Followed, Found, Gate, Pull, Slot, Start, follow};
@@ -139,8 +140,19 @@ pub fn find(beats: &[Beat]) -> Result<Tempo, NoTick> {
     let is_part = |one: &(Tempo, Start)| {
         explains_less(one) || full.iter().any(|other| fills_between(stretch, light_ns, one, other))
     };
-    let whole = full.iter().filter(|one| !is_part(one)).map(|(tempo, _)| *tempo);
-    whole.max_by(|one, other| one.hz().total_cmp(&other.hz())).ok_or(NoTick::NoPeriod)
+    let whole = full.iter().filter(|one| !is_part(one));
+    let fastest = whole.max_by(|(one, _), (other, _)| one.hz().total_cmp(&other.hz())).ok_or(NoTick::NoPeriod)?;
+    with_late_ones(stretch, light_ns, *fastest).ok_or(NoTick::NoPeriod)
+}
+
+/// The tempo of all ticks, where those that `found` explains are only the ones in time: see [`between`](super::between). None where they
+/// can't be followed: the slower rate is known to be wrong.
+fn with_late_ones(beats: &[Beat], light_ns: f64, (found, start): (Tempo, Start)) -> Option<Tempo> {
+    let followed = follow(beats, light_ns, start, found.gate(), Pull::Some);
+    let Some(divisor) = divisor_of(beats, &followed, found.period_ns) else { return Some(found) };
+    let period_ns = found.period_ns / f64::from(divisor);
+    let (whole, _) = judge(beats, light_ns, Start { period_ns, ..start })?;
+    ((whole.period_ns / period_ns - 1.0).abs() <= MULTIPLE_OFF_MAX).then_some(whole)
 }
 
 /// The tempo of `beats` at a rate that is known, if they keep it.
