@@ -1,7 +1,7 @@
-//! The thief by itself, for what is not in this process: a virtual CPU's thread, robbed from outside.
+//! Runs the real-time hog alone, to take a CPU from something outside this process, such as the thread of a virtual CPU.
 //!
-//! usage: thief CPU PERIOD_MS SHARE JITTER SECONDS; SHARE is what it leaves of the period, JITTER how far each beginning is off, as a share
-//! of it. It says when it runs, and how late it began at the worst when it is done.
+//! usage: rt_hog CPU PERIOD_MS SHARE JITTER SECONDS. SHARE is what it leaves of the period. JITTER is how far each stretch may be off, as a
+//! share of the period. It prints when it runs and, at the end, how late it was at most.
 
 use evenkeel_measure::disturb::{RtHog, Schedule};
 use evenkeel_sys::clock;
@@ -9,7 +9,7 @@ use evenkeel_sys::clock;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let numbers: Vec<f64> = std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>()?;
     let [cpu, period_ms, share, jitter, seconds] = numbers[..] else {
-        return Err("usage: thief CPU PERIOD_MS SHARE JITTER SECONDS".into());
+        return Err("usage: rt_hog CPU PERIOD_MS SHARE JITTER SECONDS".into());
     };
     let ns = |ms: f64| (ms * 1e6) as u64;
     let start_ns = clock::monotonic_ns() + 1_000_000;
@@ -23,11 +23,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         drift_ppm: 0.0,
         seed: 1,
     };
-    let thief = RtHog::start(cpu as usize, 60, schedule, until_ns)?;
-    println!("thief: {period_ms} ms, leaves {share}");
+    let hog = RtHog::start(cpu as usize, 60, schedule, until_ns)?;
+    println!("rt_hog: {period_ms} ms, leaves {share}");
     clock::sleep_until_ns(until_ns);
-    let taken = thief.stop();
+    let taken = hog.stop();
     let shortest = taken.iter().map(|taken| taken.end_ns - taken.start_ns).min().unwrap_or(0);
-    println!("thief: took the CPU {} times, for {:.3} ms at the shortest", taken.len(), shortest as f64 / 1e6);
+    println!("rt_hog: took the CPU {} times, for {:.3} ms at the shortest", taken.len(), shortest as f64 / 1e6);
     Ok(())
 }

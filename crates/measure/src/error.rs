@@ -1,11 +1,11 @@
-//! `MeterError`: why there is no measurement, in words that read well after "failed to".
+//! `MeterError`: why a measurement failed, in words that read well after "failed to".
 
 use evenkeel_sys::Errno;
 
-/// Why a meter or a disturber did not do its work. Nothing is left changed, unless it says so.
+/// Why a meter or a disturber failed. It leaves nothing changed, unless the message says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeterError {
-    /// The kernel refused something that the measurement rests on.
+    /// The kernel refused something that the measurement needs.
     #[error("{what}: {errno}")]
     Refused {
         /// What was tried, as `run on CPU 3`.
@@ -13,7 +13,7 @@ pub enum MeterError {
         /// What the kernel said.
         errno: Errno,
     },
-    /// This machine can't be measured so.
+    /// This machine does not support the measurement.
     #[error("{what}: {why}")]
     NotPossible {
         /// What was tried.
@@ -21,20 +21,20 @@ pub enum MeterError {
         /// Why not, and what to do about it.
         why: String,
     },
-    /// What was asked for can't be meant.
+    /// An argument is invalid.
     #[error("{what}: {why}")]
     WrongUse {
         /// The argument.
         what: String,
-        /// Why, and what would do.
+        /// Why, and what would be valid.
         why: String,
     },
-    /// Something that was changed could not be put back.
+    /// Something that was changed could not be restored.
     #[error("{what}: {why}")]
     NotUndone {
         /// What was tried.
         what: String,
-        /// What is left changed, and why.
+        /// What stays changed, and why.
         why: String,
     },
 }
@@ -45,12 +45,12 @@ impl MeterError {
         MeterError::Refused { what: what.into(), errno: errno.into() }
     }
 
-    /// What this machine can't do.
+    /// What this machine cannot do.
     pub fn not_possible(what: impl Into<String>, why: impl Into<String>) -> MeterError {
         MeterError::NotPossible { what: what.into(), why: why.into() }
     }
 
-    /// What was asked for wrongly.
+    /// The invalid argument.
     pub fn wrong_use(what: impl Into<String>, why: impl Into<String>) -> MeterError {
         MeterError::WrongUse { what: what.into(), why: why.into() }
     }

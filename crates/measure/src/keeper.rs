@@ -1,25 +1,25 @@
-//! `Keeper`: whoever puts files of the kernel back for a meter that changes them, also when the meter is killed. Such a one must be a
-//! process of its own, which the program has; a meter only says what is to be kept.
+//! `Keeper`: restores kernel files that a meter changes, even when the meter is killed. To survive that, the keeper must be a separate
+//! process. The program has one; a meter only names what the keeper must restore.
 
 use crate::error::MeterError;
 
-/// Puts files back when it is told to end, when it is dropped, and when its owner is killed.
+/// Restores files on request, when it is dropped, and when its owner is killed.
 pub trait Keeper: std::fmt::Debug {
-    /// Has the file at `path` put back to `value` in the end. Not before this returns may the file be changed.
+    /// Registers the file at `path` to be restored to `value`. Do not change the file before this returns.
     ///
     /// # Errors
-    /// If nobody could be told.
+    /// If the keeper cannot be reached.
     fn keep(&mut self, path: &str, value: &str) -> Result<(), MeterError>;
 
-    /// Leaves the file at `path` as it is: somebody else has set it meanwhile.
+    /// Cancels the restore of the file at `path`, because another program has set it meanwhile.
     ///
     /// # Errors
-    /// If nobody could be told.
+    /// If the keeper cannot be reached.
     fn forget(&mut self, path: &str) -> Result<(), MeterError>;
 
-    /// Everything is put back when this returns.
+    /// Restores everything before it returns.
     ///
     /// # Errors
-    /// If something is left changed.
+    /// If something stays changed.
     fn end(self: Box<Self>) -> Result<(), MeterError>;
 }

@@ -1,4 +1,4 @@
-//! Threads that each stay on one CPU: what most meters of the processor need, and whose failures are told alike.
+//! Threads pinned to one CPU each, as most processor meters need them, with the same error messages for all.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,13 +11,13 @@ const WAIT: u8 = 0;
 const GO: u8 = 1;
 const GIVE_UP: u8 = 2;
 
-/// Stays on `cpu` from now on.
+/// Pins the calling thread to `cpu`.
 pub(crate) fn stay_on(cpu: usize) -> Result<(), MeterError> {
     let set: CpuSet = [cpu].into_iter().collect();
     thread::set_affinity(&set).map_err(|errno| not_there(format!("run on CPU {cpu}"), errno))
 }
 
-/// Why a thread can't be kept on a CPU. What the kernel calls an invalid argument is a CPU that is not there, or not for us.
+/// Why a thread cannot be pinned. The kernel reports EINVAL for a CPU that does not exist or is not allowed.
 pub(crate) fn not_there(what: impl Into<String>, errno: Errno) -> MeterError {
     match errno {
         Errno::INVAL => MeterError::not_possible(
@@ -28,13 +28,13 @@ pub(crate) fn not_there(what: impl Into<String>, errno: Errno) -> MeterError {
     }
 }
 
-/// The CPUs that we may run on.
+/// The CPUs that this process may run on.
 pub(crate) fn allowed() -> Result<Vec<usize>, MeterError> {
     let set = thread::affinity().map_err(|errno| MeterError::refused("read which CPUs we may run on", errno))?;
     Ok(set.iter().collect())
 }
 
-/// Runs `body` on a thread of its own that stays on `cpu`, so that the caller's CPUs are left alone.
+/// Runs `body` on its own thread, pinned to `cpu`, so that the caller keeps its affinity.
 pub(crate) fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> Result<T, MeterError> {
     std::thread::scope(|scope| {
         let inside = move || stay_on(cpu).map(|()| body());
@@ -44,12 +44,12 @@ pub(crate) fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> Re
     })
 }
 
-/// Runs `body(turn)` on a thread for each of `places` at once; a place without a CPU runs wherever the scheduler puts it.
+/// Runs `body(turn)` on one thread for each of `places` at once. A place without a CPU runs wherever the scheduler puts it.
 pub(crate) fn at_once<T: Send>(
     places: &[Option<usize>],
     body: impl Fn(usize) -> T + Sync,
 ) -> Result<Vec<T>, MeterError> {
-    // Nobody begins before all can: one that could not be placed would leave the others waiting for it.
+    // Nobody begins before all are ready: a thread that could not be pinned would leave the others waiting for it.
     let (gate, arrived) = (AtomicU8::new(WAIT), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let mut threads = Vec::with_capacity(places.len());
@@ -81,11 +81,11 @@ pub(crate) fn at_once<T: Send>(
         while arrived.load(Ordering::Acquire) < threads.len() {
             std::thread::sleep(Duration::from_micros(100));
         }
-        // A refusal came before its arrival, and stays.
+        // A thread records its refusal before it arrives at the barrier.
         let _ = gate.compare_exchange(WAIT, GO, Ordering::AcqRel, Ordering::Acquire);
         let ended = |_| Err(Some(MeterError::not_possible("measure", "a measuring thread ended early")));
         let said: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap_or_else(ended)).collect();
-        // Of those that gave up, the one that had a reason of its own is told of.
+        // Report the thread that had a reason of its own.
         let why = said.iter().find_map(|said| said.as_ref().err().cloned().flatten());
         said.into_iter().collect::<Result<_, _>>().map_err(|_: Option<MeterError>| {
             why.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! `Samples`: what a meter saw of one thing, with its unit, the conditions it was seen under, and what was lost on the way.
+//! `Samples`: the values that a meter recorded of one quantity, with unit, conditions, and what was lost.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As it is written: the end of a field's name.
+    /// The suffix of field names.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Ns => "ns",
@@ -37,47 +37,47 @@ impl Unit {
     }
 }
 
-/// What a measurement was taken under, as `cpu: 1`, `policy: fifo`: names with their unit last.
+/// The conditions of a measurement, such as `cpu: 1` and `policy: fifo`. Names end with their unit.
 pub type Conditions = BTreeMap<String, String>;
 
-/// What was there to be seen, and was not.
+/// Values that existed but were not recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
     /// How many.
     pub count: u64,
-    /// Why, in words; none where nothing was lost.
+    /// Why, in words. None if nothing was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Many numbers of one kind.
+/// Many values of one quantity.
 #[derive(Clone, Debug)]
 pub struct Samples {
-    /// What it is, the unit last: `wake_latency_ns`.
+    /// The quantity with its unit last: `wake_latency_ns`.
     pub name: String,
     /// The unit.
     pub unit: Unit,
-    /// What it was taken under.
+    /// The conditions.
     pub conditions: Conditions,
-    /// The numbers.
+    /// The values.
     pub histogram: Histogram,
-    /// What is missing among them.
+    /// The values that are missing.
     pub lost: Lost,
 }
 
 impl Samples {
-    /// None yet.
+    /// An empty set.
     pub fn new<const N: usize>(name: &str, unit: Unit, conditions: [(&str, String); N]) -> Samples {
         let conditions = conditions.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Samples { name: name.to_owned(), unit, conditions, histogram: Histogram::new(), lost: Lost::default() }
     }
 
-    /// Adds one.
+    /// Adds one value.
     pub fn record(&mut self, value: u64) {
         self.histogram.record(value);
     }
 
-    /// Counts some that were not seen.
+    /// Counts values that were not recorded.
     pub fn lose(&mut self, count: u64, why: &str) {
         if count > 0 {
             self.lost.count += count;
@@ -87,7 +87,7 @@ impl Samples {
 }
 
 impl Lost {
-    /// Some that were not seen, and why.
+    /// Values that were not recorded, and why.
     pub fn of(count: u64, why: &str) -> Lost {
         Lost { count, why: (count > 0).then(|| why.to_owned()) }
     }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_is_told_with_the_rest() {
+    fn losses_are_reported_with_the_rest() {
         let mut samples = Samples::new("wake_latency_ns", Unit::Ns, [("cpu", 1.to_string())]);
         samples.lose(0, "nothing");
         assert_eq!(samples.lost, Lost::default());

@@ -1,9 +1,9 @@
-//! `Spin`: a thread that does nothing but read the cycle counter sees every moment in which it did not run, to some nanoseconds and
-//! without any right. What takes the time (an interrupt, another thread, a limit, the hypervisor) makes no difference to it.
+//! `Spin`: a thread that only reads the cycle counter sees every moment in which it did not run, to a few nanoseconds and without
+//! privileges. It sees the loss whatever the cause: an interrupt, another thread, a limit, or the hypervisor.
 
 use evenkeel_sys::tsc::{self, Scale};
 
-/// A stretch of time that a spinning thread did not see.
+/// A stretch of time in which a spinning thread did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// When it began, on the cycle counter: the last reading before it.
@@ -19,26 +19,26 @@ impl Missing {
     }
 }
 
-/// From one look at whether to stop to the next: about a millisecond.
+/// How often to check whether to stop: about once a millisecond.
 const READINGS_TO_A_STOP: u64 = 1 << 15;
 
 /// How to spin.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
-    /// What one tick of the counter lasts.
+    /// The length of one counter tick.
     pub scale: Scale,
-    /// The shortest stretch that is told of, in nanoseconds.
+    /// The shortest stretch to report, in nanoseconds.
     pub threshold_ns: u64,
 }
 
 impl Spin {
-    /// Spins until the counter reads `until_ticks`, and tells of each stretch at once; ends sooner when `on_missing` says so by giving
-    /// false. What `on_missing` itself takes is no gap: the next reading starts anew after it. Gives how often the counter was read.
+    /// Spins until the counter reads `until_ticks`, and reports each missing stretch at once. It ends earlier when `on_missing` returns
+    /// false. The time that `on_missing` itself takes is no gap: the next reading starts after it. Returns how often the counter was read.
     pub fn until(&self, until_ticks: u64, on_missing: impl FnMut(Missing) -> bool) -> u64 {
         self.until_stopped(until_ticks, &|| false, on_missing)
     }
 
-    /// The same; ends within some milliseconds once `stop` gives true, on a machine without any gap too.
+    /// The same, but it also ends within some milliseconds once `stop` returns true, even if no gap occurs.
     pub fn until_stopped(
         &self,
         until_ticks: u64,
@@ -77,15 +77,15 @@ mod tests {
         let until = start + scale.ticks(3_000_000);
         let readings = spin.until(until, |_| panic!("nothing takes five seconds"));
         assert!(readings > 0 && tsc::ticks() >= until);
-        // With a threshold of nothing every reading is told of; what is done then is left out of the next.
+        // A threshold of 0 reports every reading. The time spent in the callback must not count as missing.
         let every = Spin { scale, threshold_ns: 0 };
-        let mut told = 0;
+        let mut reported = 0;
         every.until(u64::MAX, |missing| {
             assert!(missing.ticks() > 0);
-            told += 1;
-            told < 10
+            reported += 1;
+            reported < 10
         });
-        assert_eq!(told, 10);
+        assert_eq!(reported, 10);
         let readings = spin.until_stopped(u64::MAX, &|| true, |_| panic!("nothing takes five seconds"));
         assert_eq!(readings, READINGS_TO_A_STOP);
     }

@@ -1,8 +1,8 @@
-//! `Watch`: how a meter tells how far it is, and learns that it is to stop. Meters run from seconds to hours.
+//! `Watch`: how a meter reports its progress and receives the request to stop. Meters run from seconds to hours.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Who looks at a running meter. Cheap to ask; shared by the meter's threads.
+/// The observer of a running meter. Cheap to ask, and shared by the meter's threads.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     stop: &'a AtomicBool,
@@ -10,23 +10,23 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// `stop` becomes true when the measurement is to end with what it has; `tell` gets the share that is done, from 0 to 1, and what
-    /// is being done.
+    /// `stop` becomes true to end the measurement with the data it has. `tell` receives the share that is done, from 0 to 1, and what is
+    /// being done.
     pub fn new(stop: &'a AtomicBool, tell: &'a (dyn Fn(f64, &str) + Sync)) -> Watch<'a> {
         Watch { stop, tell }
     }
 
-    /// Whether to end at once, with what there is.
+    /// Whether to stop now, with the data recorded so far.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Tells how far it is.
+    /// Reports the progress.
     pub fn progress(&self, share: f64, doing: &str) {
         (self.tell)(share.clamp(0.0, 1.0), doing);
     }
 
-    /// A watch that sees only a part of the whole: its progress goes from `from` to `to`.
+    /// A watch for one stage of the whole: its progress goes from `from` to `to`.
     pub fn part<T>(&self, from: f64, to: f64, run: impl FnOnce(&Watch<'_>) -> T) -> T {
         let tell = |share: f64, doing: &str| self.progress(from + share * (to - from), doing);
         run(&Watch { stop: self.stop, tell: &tell })
@@ -47,8 +47,8 @@ mod tests {
 
     #[test]
     fn a_part_fills_its_share() {
-        let (stop, told) = (AtomicBool::new(false), Mutex::new(Vec::new()));
-        let tell = |share: f64, doing: &str| told.lock().unwrap().push(format!("{share} {doing}"));
+        let (stop, reported) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+        let tell = |share: f64, doing: &str| reported.lock().unwrap().push(format!("{share} {doing}"));
         let watch = Watch::new(&stop, &tell);
         let seen = watch.part(0.5, 1.0, |part| {
             part.progress(0.5, "half of it");
@@ -57,6 +57,6 @@ mod tests {
             part.stopped()
         });
         assert!(seen);
-        assert_eq!(*told.lock().unwrap(), ["0.75 half of it", "1 all"]);
+        assert_eq!(*reported.lock().unwrap(), ["0.75 half of it", "1 all"]);
     }
 }

@@ -157,7 +157,7 @@ pub(crate) fn comparison(answer: &Answer) -> Vec<Block> {
             blocks.push(Block::row(name, only.join(", ")));
         }
     }
-    blocks.extend(compared.doubts.iter().map(|doubt| Block::Warning(format!("{doubt}."))));
+    blocks.extend(compared.caveats.iter().map(|caveat| Block::Warning(format!("{caveat}."))));
     if let Some(share) = compared.by_chance {
         blocks.push(Block::Note(format!(
             "Of one machine whose mood never changes, {:.1} % of the numbers would be beyond the spread by chance. Moods do change: take each \

@@ -388,7 +388,7 @@ fn who_has_no_rights_is_told_so_and_has_the_rest() {
     let program = folder.path().join("evenkeel");
     fs::copy(env!("CARGO_BIN_EXE_evenkeel"), &program).unwrap();
     let table = [
-        ("quantum --seconds 0.02", 3, "make the thief real-time: operation not permitted (EPERM)"),
+        ("quantum --seconds 0.02", 3, "make the thread real-time: operation not permitted (EPERM)"),
         ("quantum --by quota -- true", 3, "make the control group /sys/fs/cgroup"),
         ("spinner --nice -5 --seconds 0.02", 3, "run with nice -5: permission denied (EACCES)"),
         ("spinner --seconds 0.02", 0, ""),

@@ -1,5 +1,4 @@
-//! Two cards beside each other. A difference counts where it is larger than what each machine differed from itself by: where the ranges
-//! over their rounds do not meet.
+//! Compares two cards. A difference counts when it exceeds the spread of each machine: the ranges over their rounds do not overlap.
 
 use std::fmt;
 
@@ -7,30 +6,31 @@ use serde::{Serialize, Serializer};
 
 use super::{Better, Card, Line};
 
-/// Two cards beside each other.
+/// The comparison of two cards.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// What both have.
+    /// The numbers that both have.
     pub lines: Vec<Compared>,
     /// Numbers that only the first has, or that the second has in another unit.
     pub only_a: Vec<String>,
-    /// The other way round.
+    /// Numbers that only the second has, or that the first has in another unit.
     pub only_b: Vec<String>,
     /// How many lines are better on the first, beyond the spread.
     pub a_better: usize,
-    /// How many on the second.
+    /// How many lines are better on the second.
     pub b_better: usize,
-    /// What is to be known when reading it.
-    pub doubts: Vec<CardCaveat>,
-    /// The share of lines that would differ so by chance, if every round came from the same machine in the same mood.
+    /// Caveats of the comparison.
+    #[serde(rename = "doubts")]
+    pub caveats: Vec<CardCaveat>,
+    /// The share of lines that would differ by chance if all rounds came from one unchanged machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_chance: Option<f64>,
 }
 
-/// What is to be known when reading two cards beside each other. In JSON it is its sentence.
+/// A caveat of the comparison of two cards. In JSON it is its sentence.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CardCaveat {
-    /// They were taken at two paces.
+    /// They were taken at different paces.
     #[error("the first has the pace {first}, the second {second}: a longer run shows more rare events")]
     Paces {
         /// That of the first.
@@ -38,13 +38,13 @@ pub enum CardCaveat {
         /// That of the second.
         second: String,
     },
-    /// One is not whole.
+    /// One card is incomplete.
     #[error("the {card} was stopped early")]
     Interrupted {
         /// Which.
         card: WhichCard,
     },
-    /// A meter has nothing on one of them.
+    /// A meter failed on one of them.
     #[error("{meter} of the {card} failed: {why}")]
     Failed {
         /// Which card.
@@ -54,7 +54,7 @@ pub enum CardCaveat {
         /// Why.
         why: String,
     },
-    /// Two versions took them.
+    /// Different versions took them.
     #[error("they were made by different versions: {first} and {second}")]
     Versions {
         /// That of the first.
@@ -90,7 +90,7 @@ impl fmt::Display for WhichCard {
 /// One number of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The meter that said it.
+    /// The meter that measured it.
     pub meter: String,
     /// As on the cards.
     pub id: String,
@@ -107,7 +107,7 @@ pub struct Compared {
     /// The second as a multiple of the first; missing where the first is 0 or they have other signs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// What can be said.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -124,7 +124,7 @@ pub struct Figure {
     pub rounds: u32,
 }
 
-/// What can be said of a difference.
+/// The outcome of comparing one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -134,9 +134,9 @@ pub enum Outcome {
     BBetter,
     /// Different beyond the spread, and neither is better for it.
     Different,
-    /// The ranges meet.
+    /// The ranges overlap.
     WithinSpread,
-    /// One round alone has no spread.
+    /// A single round has no spread.
     NoSpread,
 }
 
@@ -146,7 +146,7 @@ impl Figure {
     }
 }
 
-/// Puts two cards beside each other, in the order of the first.
+/// Compares two cards, in the order of the first.
 pub fn compare(a: &Card, b: &Card) -> Comparison {
     let in_b = |line: &Line| b.lines().find(|(_, other)| other.id == line.id && other.unit == line.unit);
     let in_a = |line: &Line| a.lines().any(|(_, other)| other.id == line.id && other.unit == line.unit);
@@ -164,7 +164,7 @@ pub fn compare(a: &Card, b: &Card) -> Comparison {
         a_better: of(Outcome::ABetter),
         b_better: of(Outcome::BBetter),
         by_chance: by_chance(&lines),
-        doubts: caveats(a, b),
+        caveats: caveats(a, b),
         lines,
         only_a,
         only_b,
@@ -198,15 +198,15 @@ fn compared(meter: &str, a: &Line, b: &Line) -> Compared {
     }
 }
 
-/// Of all the orders that so many rounds of two cards can come in, two keep them apart.
+/// The rounds of two cards can come in many orders. In two of these orders the cards do not overlap.
 fn by_chance(lines: &[Compared]) -> Option<f64> {
     let of = |line: &Compared| {
         let (a, b) = (line.a.rounds.min(1000), line.b.rounds.min(1000));
         // Two over the binomial of a + b over a.
         (1..=a).fold(2.0, |share, i| share * f64::from(i) / f64::from(b + i))
     };
-    let told: Vec<f64> = lines.iter().filter(|line| line.outcome != Outcome::NoSpread).map(of).collect();
-    (!told.is_empty()).then(|| told.iter().sum::<f64>() / told.len() as f64)
+    let shares: Vec<f64> = lines.iter().filter(|line| line.outcome != Outcome::NoSpread).map(of).collect();
+    (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
 }
 
 fn caveats(a: &Card, b: &Card) -> Vec<CardCaveat> {

@@ -1,5 +1,5 @@
-//! The machine's card: the main numbers of all meters on one page, each with the spread that it had over several rounds, in a form that
-//! can be put beside another machine's. A card comes from a stranger as well: reading one never trusts it.
+//! The machine's card: the main numbers of all meters on one page, each with its spread over several rounds, in a form that can be compared
+//! with another machine's card. Cards also come from strangers: reading one never trusts it.
 
 mod compare;
 
@@ -13,11 +13,11 @@ use crate::Unit;
 
 pub use compare::{CardCaveat, Compared, Comparison, Figure, Outcome, WhichCard, compare};
 
-/// The number of the format that is written, and the only one that is read.
+/// The format number that is written, and the only one that is read.
 pub const FORMAT: u64 = 1;
-/// What tells a card from other JSON.
+/// The value of `kind` that marks a JSON object as a card.
 pub const KIND: &str = "evenkeel-card";
-/// The longest card that is read. One has some 20 kB.
+/// The largest card that is read. A normal one has some 20 kB.
 pub const MAX_CARD_BYTES: usize = 4 << 20;
 
 const PARTS_MAX: usize = 256;
@@ -31,9 +31,9 @@ pub struct Card {
     pub kind: String,
     /// How and when it was taken.
     pub taken: Taken,
-    /// What the machine is: names with values, in an order for reading.
+    /// The machine's properties: names with values, in reading order.
     pub host: Vec<Trait>,
-    /// What each meter said.
+    /// The results of each meter.
     pub meters: Vec<Part>,
 }
 
@@ -46,31 +46,31 @@ pub struct Taken {
     pub by: String,
     /// full or quick: cards of different paces measured for different times.
     pub pace: String,
-    /// How often each meter had its turn.
+    /// How many rounds each meter ran.
     pub rounds: u32,
     /// How long it took.
     pub seconds: f64,
-    /// Whether somebody stopped it before its end.
+    /// Whether it was stopped early.
     pub interrupted: bool,
 }
 
-/// Something that a machine is.
+/// A property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trait {
     /// What.
     pub name: String,
-    /// In words; a reason where it is unknown.
+    /// The value in words, or the reason why it is unknown.
     pub value: String,
 }
 
-/// What one meter said.
+/// The results of one meter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// Its name, as `evenkeel measure NAME`.
     pub meter: String,
     /// Its numbers.
     pub lines: Vec<Line>,
-    /// Why it has none, or not of all rounds.
+    /// Why it has no numbers, or not in every round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
@@ -80,7 +80,7 @@ pub struct Part {
 pub struct Line {
     /// What it is called on every machine, the unit last.
     pub id: String,
-    /// The same in words.
+    /// The same name in words.
     pub title: String,
     /// The unit, as [`Unit`] is written.
     pub unit: String,
@@ -92,9 +92,9 @@ pub struct Line {
     pub low: f64,
     /// The highest.
     pub high: f64,
-    /// How many rounds it was told in.
+    /// The number of rounds that measured it.
     pub rounds: u32,
-    /// What was said elsewhere of another machine.
+    /// A published figure for another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<Reference>,
 }
@@ -107,22 +107,22 @@ pub enum Better {
     Lower,
     /// More.
     Higher,
-    /// It tells two machines apart, and neither is better for it.
+    /// It distinguishes machines, but neither direction is better.
     Neither,
 }
 
-/// A figure that somebody published of some machine.
+/// A published figure for a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
     /// The figure, short, with its unit.
     pub figure: String,
-    /// The document.
+    /// The source document.
     pub source: String,
     /// What it says.
     pub says: String,
 }
 
-/// What a meter says in one round of one of its numbers.
+/// One number of a meter in one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CardLine {
     /// As [`Line::id`].
@@ -139,10 +139,10 @@ pub struct CardLine {
     pub reference: Option<Reference>,
 }
 
-/// Why a text is no card, in words that read well after "failed to".
+/// Why a text is not a card, in words that read well after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum CardError {
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("read it as JSON: {0}")]
     Json(serde_json::Error),
     /// It is something else.
@@ -151,13 +151,13 @@ pub enum CardError {
     /// A newer evenkeel wrote it.
     #[error("understand its format {0}: this evenkeel knows format {FORMAT}")]
     Format(Value),
-    /// Its numbers can't be meant.
+    /// Its numbers are invalid.
     #[error("make sense of it: {0}")]
     Odd(String),
 }
 
 impl Part {
-    /// One meter's numbers, from what it said in each round. What it did not say in the first round has its place after the rest.
+    /// The lines of one meter, built from the results of each round. Numbers that are missing in the first round come last.
     pub fn of_rounds(meter: &str, rounds: &[Vec<CardLine>], failed: Option<String>) -> Part {
         let mut ids: Vec<&str> = Vec::new();
         for line in rounds.iter().flatten() {
@@ -192,7 +192,7 @@ impl Card {
     /// Reads a card.
     ///
     /// # Errors
-    /// If the text is none, is one of another format, or has numbers that can't be meant.
+    /// If the text is not a card, has another format, or has invalid numbers.
     pub fn parse(text: &str) -> Result<Card, CardError> {
         if text.len() > MAX_CARD_BYTES {
             return Err(CardError::Other(format!("it has more than {MAX_CARD_BYTES} bytes")));
@@ -216,12 +216,12 @@ impl Card {
         Ok(card)
     }
 
-    /// Every number of the card, with the meter that said it.
+    /// Every number of the card, with the meter that measured it.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &Line)> {
         self.meters.iter().flat_map(|part| part.lines.iter().map(|line| (part.meter.as_str(), line)))
     }
 
-    /// What the machine is, by name.
+    /// The machine's properties, by name.
     pub fn host_trait(&self, name: &str) -> Option<&str> {
         self.host.iter().find(|one| one.name == name).map(|one| one.value.as_str())
     }
@@ -240,7 +240,7 @@ impl Card {
                 return Err(format!("{id} is there twice"));
             }
             if ![value, low, high].into_iter().all(|number| number.is_finite()) {
-                return Err(format!("{id} of {meter} is no number"));
+                return Err(format!("{id} of {meter} is not a number"));
             }
             if !(low <= value && value <= high) || *rounds == 0 {
                 return Err(format!("{id} of {meter} is {value}, not within {low} to {high} of {rounds} rounds"));

@@ -1,4 +1,4 @@
-//! Cards as data: what is read, what is refused, and what two of them come to.
+//! Cards as data: which are read, which are refused, and what their comparison says.
 
 use expect_test::{expect, expect_file};
 use proptest::prelude::*;
@@ -64,7 +64,7 @@ fn a_card_reads_as_it_was_written() {
 }
 
 #[test]
-fn what_is_no_card_is_refused_with_its_reason() {
+fn other_texts_are_refused_as_cards_with_a_reason() {
     let good = text(&card(1.0));
     let with = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");
@@ -104,7 +104,7 @@ fn what_is_no_card_is_refused_with_its_reason() {
 }
 
 #[test]
-fn what_is_beyond_the_spread_is_told_from_what_is_not() {
+fn only_differences_beyond_the_spread_count() {
     let outcomes = |a: &Card, b: &Card| {
         let comparison = compare(a, b);
         comparison.lines.iter().map(|line| (line.ratio.map(|r| (r * 100.0).round()), line.outcome)).collect::<Vec<_>>()
@@ -135,20 +135,20 @@ fn what_is_beyond_the_spread_is_told_from_what_is_not() {
             "wake of the second failed: run on CPU 1: operation not permitted (EPERM)",
         ]
     "#]]
-    .assert_debug_eq(&comparison.doubts.iter().map(ToString::to_string).collect::<Vec<_>>());
+    .assert_debug_eq(&comparison.caveats.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
 #[test]
-fn rounds_are_joined_by_what_they_are_called() {
+fn rounds_are_joined_by_name() {
     let rounds = [
         vec![said("a", Better::Lower, 3.0), said("b", Better::Lower, f64::NAN)],
         vec![said("c", Better::Lower, 9.0)],
         vec![said("a", Better::Lower, 1.0), said("a", Better::Lower, 100.0)],
     ];
     let part = Part::of_rounds("m", &rounds, None);
-    let told: Vec<_> =
+    let lines: Vec<_> =
         part.lines.iter().map(|line| (line.id.as_str(), line.value, line.low, line.high, line.rounds)).collect();
-    assert_eq!(told, [("a", 2.0, 1.0, 3.0, 2), ("c", 9.0, 9.0, 9.0, 1)]);
+    assert_eq!(lines, [("a", 2.0, 1.0, 3.0, 2), ("c", 9.0, 9.0, 9.0, 1)]);
 }
 
 proptest! {

@@ -1,8 +1,8 @@
-//! What the kernel counts by CPU in /proc/interrupts and /proc/softirqs: the account of a storm that is not our own.
+//! Per-CPU counts from /proc/interrupts and /proc/softirqs: a record of a storm that is independent of our own.
 
 use evenkeel_hostfs::Root;
 
-/// The count of the row `label` (as `LOC`) for `cpu` in a table with a column a CPU; none where either is missing.
+/// The count in the row `label` (such as `LOC`) for `cpu`. None if the row or the column is missing.
 pub(super) fn of(table: &str, label: &str, cpu: usize) -> Option<u64> {
     let mut lines = table.lines();
     let name = format!("CPU{cpu}");
@@ -11,7 +11,7 @@ pub(super) fn of(table: &str, label: &str, cpu: usize) -> Option<u64> {
     row.split_ascii_whitespace().nth(column)?.parse().ok()
 }
 
-/// The sum of the rows now, for each of these CPUs; none where one of them is missing.
+/// The sum of the rows now, for each of these CPUs; none where a row is missing.
 pub(super) fn now(file: &str, labels: &[&str], cpus: &[usize]) -> Vec<Option<u64>> {
     let text = Root::live().text(file).unwrap_or_default();
     cpus.iter().map(|cpu| labels.iter().map(|label| of(&text, label, *cpu)).sum()).collect()

@@ -1,19 +1,19 @@
-//! Which control group this process is in, by controller, whichever of the kernel's two generations this machine has.
+//! The control group of this process, by controller, in version 1 and version 2.
 
 /// The place of our group in the hierarchy of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// Where the hierarchy is mounted.
     pub(super) mount: String,
-    /// Our group below the mount, as `/user.slice`; empty for the mount itself.
+    /// Our group below the mount, such as `/user.slice`; empty for the mount itself.
     pub(super) below: String,
-    /// Whether it is of the second generation, which has one hierarchy for all controllers.
+    /// Whether it is version 2, which has one hierarchy for all controllers.
     pub(super) is_v2: bool,
 }
 
 impl Place {
-    /// Finds it, by the texts of /proc/self/mountinfo and /proc/self/cgroup. The first generation has the controller where it is mounted
-    /// there; else it is in the second.
+    /// Finds it in the texts of /proc/self/mountinfo and /proc/self/cgroup. If version 1 mounts the controller, it is there; otherwise it
+    /// is in version 2.
     pub(super) fn find(controller: &str, mountinfo: &str, membership: &str) -> Option<Place> {
         let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::parse).collect();
         let v1 = mounts.iter().find(|mount| !mount.is_v2 && mount.options.split(',').any(|name| name == controller));
@@ -28,7 +28,7 @@ impl Place {
             };
             ours.then_some(path)
         })?;
-        // Inside a container the mount may show only the part of the tree that begins at `root`, or the path may be told from there.
+        // Inside a container the mount may show only the subtree that begins at `root`, or the path may be relative to it.
         let below = path.strip_prefix(mount.root.trim_end_matches('/')).unwrap_or(path);
         if below.split('/').any(|part| part == "..") {
             return None;
@@ -36,7 +36,7 @@ impl Place {
         Some(Place { mount: mount.at.to_owned(), below: below.trim_end_matches('/').to_owned(), is_v2: mount.is_v2 })
     }
 
-    /// The group's folder, and those of the groups that it is in, up to the mount.
+    /// The folder of the group, and those of its ancestors up to the mount.
     pub(super) fn upwards(&self) -> Vec<String> {
         let mut below = self.below.as_str();
         let mut found = vec![format!("{}{below}", self.mount)];
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_place_is_found_in_both_generations() {
+    fn our_place_is_found_in_both_versions() {
         let v1 = "25 1 0:20 / /sys rw - sysfs sysfs rw\n\
                   36 25 0:30 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n\
                   37 25 0:31 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw";

@@ -1,5 +1,5 @@
-//! `PingPong`: two threads on one CPU that wake each other in turns, and count the turns. Each turn is a switch from one thread to the
-//! other, whoever else runs there.
+//! `PingPong`: two threads on one CPU that wake each other alternately and count the rounds. Each wake is a switch from one thread to the
+//! other, even if other threads run there.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,15 +11,15 @@ use evenkeel_sys::{CpuSet, Errno, clock, thread};
 use crate::error::MeterError;
 use crate::meters::rates::parse_fields;
 
-/// How often the clock is looked at.
+/// How often to read the clock.
 const TURNS_A_LOOK: u64 = 16;
-/// A partner that has not answered for so long never will.
+/// A partner that has not answered for this long never will.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 /// Two threads that wake each other.
 #[derive(Clone, Copy, Debug)]
 pub struct PingPong {
-    /// Where both run.
+    /// The CPU of both threads.
     pub cpu: usize,
     /// When they end, on the monotonic clock.
     pub until_ns: u64,
@@ -28,21 +28,21 @@ pub struct PingPong {
 /// What they did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Played {
-    /// Rounds there and back: two wake-ups each.
+    /// Round trips: two wake-ups each.
     pub rounds: u64,
-    /// From the first to the last, in nanoseconds.
+    /// From the first to the last round trip, in nanoseconds.
     pub elapsed_ns: u64,
-    /// How often both gave their CPU up, by the kernel's own count of each; 0 where it does not count.
+    /// Voluntary switches of both threads, by the kernel's counts; 0 where it does not count.
     pub voluntary_switches: u64,
-    /// How often it was taken from them, by the other as it woke or by anybody.
+    /// Involuntary switches: the partner or another thread preempted one of the two.
     pub involuntary_switches: u64,
 }
 
 impl PingPong {
-    /// Plays until the time is over. The caller is one of the two.
+    /// Plays until the time is over. The caller is one of the two threads.
     ///
     /// # Errors
-    /// If a thread may not run there, or there are no sockets to be had.
+    /// If a thread may not run on the CPU, or no socket pair can be opened.
     pub fn play(&self) -> Result<Played, MeterError> {
         let refused =
             |error: std::io::Error| MeterError::refused("make two threads wake each other", Errno::from(&error));
@@ -65,7 +65,7 @@ impl PingPong {
         if let Ok(before) = before {
             let _ = thread::set_affinity(&before);
         }
-        // Its partner reads the end of the stream, and ends.
+        // The partner reads the end of the stream and ends.
         drop(ours);
         let theirs = partner.join().unwrap_or_default();
         let ours = switches();
@@ -88,7 +88,7 @@ impl PingPong {
     }
 }
 
-/// How often the calling thread gave its CPU up, and how often it was taken from it.
+/// The voluntary and involuntary switches of the calling thread.
 fn switches() -> (u64, u64) {
     let text = Root::live().text("/proc/thread-self/status").unwrap_or_default();
     let fields = parse_fields(&text).unwrap_or_default();
@@ -96,9 +96,9 @@ fn switches() -> (u64, u64) {
     (field("voluntary_ctxt_switches"), field("nonvoluntary_ctxt_switches"))
 }
 
-/// Sends back what comes until nothing does.
+/// Echoes everything until the stream ends.
 fn answer(mut stream: UnixStream, set: &CpuSet) {
-    // On another CPU it would still answer, but the caller's wish could not be met: the stream ends, which tells it.
+    // On another CPU it would still answer, but it would not measure what the caller asked for. The closed stream reports the failure.
     if thread::set_affinity(set).is_err() {
         return;
     }
@@ -115,7 +115,7 @@ mod tests {
         let before = thread::affinity().unwrap();
         let cpu = before.iter().last().unwrap();
         let mut until_ns = 0;
-        // Both have to come to that CPU first, which may take as long on a busy machine.
+        // Both threads must reach that CPU first, which may take as long on a busy machine.
         let played = (1..=5).map(|nth| {
             until_ns = clock::monotonic_ns() + nth * 20_000_000;
             let played = PingPong { cpu, until_ns }.play().unwrap();

@@ -1,5 +1,5 @@
-//! `Planted`: a real-time thread that takes one CPU away at listed times, for as long as the list says. A meter of gaps is held to its record,
-//! so it does all its own work inside the stretches that it records.
+//! `Planted`: a real-time thread that takes one CPU away for a list of stretches. Tests compare the gaps meter with its record, so the
+//! thread does all its own work within the recorded stretches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use evenkeel_sys::{CpuSet, clock, sched, thread};
 use crate::error::MeterError;
 use crate::pinned::not_there;
 
-/// One stretch that is to be taken.
+/// One stretch to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// When, on the monotonic clock.
@@ -23,12 +23,12 @@ pub struct Stretch {
 /// A stretch that was taken, by the thread's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planting {
-    /// When it began to run.
+    /// When the thread began to run.
     pub start_ns: u64,
-    /// When it gave the CPU back.
+    /// When it released the CPU.
     pub end_ns: u64,
-    /// CPU time that it used outside its records, by the kernel's clock of the thread, since the stretch before or until the next one,
-    /// whichever is more: to go to sleep and to come back, with the interrupts that fell into that. So far off the record may be.
+    /// CPU time that it used outside its records, by its thread clock, since the previous stretch or until the next, whichever is more.
+    /// This is the cost to fall asleep and to wake, with the interrupts in between. The record may be off by this much.
     pub unrecorded_ns: u64,
 }
 
@@ -40,10 +40,10 @@ pub struct Planted {
 }
 
 impl Planted {
-    /// Takes `cpu` for each stretch in turn, with this real-time priority.
+    /// Takes `cpu` for each stretch, with this real-time priority.
     ///
     /// # Errors
-    /// If the thread may not be real-time or run there, or one stretch begins before the last has ended.
+    /// If the thread may not be real-time, may not run there, or two stretches overlap.
     pub fn start(cpu: usize, priority: u8, stretches: Vec<Stretch>) -> Result<Planted, MeterError> {
         if let Some(pair) = stretches.windows(2).find(|pair| pair[0].at_ns + pair[0].busy_ns >= pair[1].at_ns) {
             let why =
@@ -63,16 +63,16 @@ impl Planted {
                 Vec::new()
             }
         };
-        let thread = std::thread::Builder::new().name("evenkeel-thief".into()).spawn(body);
-        let thread = thread.map_err(|error| MeterError::refused("start the thief", &error))?;
+        let thread = std::thread::Builder::new().name("evenkeel-rt-hog".into()).spawn(body);
+        let thread = thread.map_err(|error| MeterError::refused("start the real-time thread", &error))?;
         let planted = Planted { stop, thread: Some(thread) };
         match is_ready.recv() {
             Ok(made) => made.map(|()| planted),
-            Err(_) => Err(MeterError::not_possible("start the thief", "its thread ended at once")),
+            Err(_) => Err(MeterError::not_possible("start the real-time thread", "its thread ended at once")),
         }
     }
 
-    /// Ends it at its next stretch, and gives what it took.
+    /// Ends it at its next stretch and returns what it took.
     pub fn stop(mut self) -> Vec<Planting> {
         self.end()
     }
@@ -91,9 +91,9 @@ impl Drop for Planted {
 
 fn get_ready(cpu: usize, priority: u8) -> Result<Alarm, MeterError> {
     let only: CpuSet = [cpu].into_iter().collect();
-    thread::set_affinity(&only).map_err(|errno| not_there(format!("run the thief on CPU {cpu}"), errno))?;
-    sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thief real-time", errno))?;
-    Alarm::new().map_err(|errno| MeterError::refused("make the thief's timer", errno))
+    thread::set_affinity(&only).map_err(|errno| not_there(format!("run the real-time thread on CPU {cpu}"), errno))?;
+    sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thread real-time", errno))?;
+    Alarm::new().map_err(|errno| MeterError::refused("make the timer of the real-time thread", errno))
 }
 
 fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Planting> {
@@ -107,7 +107,7 @@ fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Planting
         }
         let start_ns = clock::monotonic_ns();
         let unrecorded_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
-        // Set while the CPU is taken anyhow: afterwards it would take some microseconds more than the record says.
+        // Set the timer while the CPU is taken: afterwards it would take some microseconds more than the record shows.
         is_set = stretches.get(at + 1).map_or(Ok(()), |next| alarm.set(next.at_ns));
         let end_ns = stretch.at_ns + stretch.busy_ns;
         while clock::monotonic_ns() < end_ns {
@@ -122,7 +122,7 @@ fn take(stretches: &[Stretch], alarm: &Alarm, stop: &AtomicBool) -> Vec<Planting
             taken.push(Planting { start_ns, end_ns: clock::monotonic_ns(), unrecorded_ns });
         }
     }
-    // To end takes a thread a hundred microseconds and more: not right after a stretch, which would be so much longer than its record.
+    // A thread takes 100 us or more to end. Right after a stretch, that would make the stretch longer than its record.
     if was_taken && alarm.set(clock::monotonic_ns() + 1_000_000).and_then(|()| alarm.wait()).is_ok() {
         let unrecorded_ns = clock::thread_cpu_ns().saturating_sub(cpu_ns);
         if let Some(last) = taken.last_mut() {

@@ -1,5 +1,5 @@
-//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does that runs somebody else in its turn: one [`RtHog`] a CPU, all on one
-//! grid, each a phase after the one before.
+//! `quantum`: takes CPUs away in fixed slots, as a hypervisor does when it runs another guest: one [`RtHog`] per CPU, all on one grid, each
+//! shifted by a phase against the one before.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};
@@ -10,85 +10,85 @@ use super::worker_group::{check_cpus, no_real_time};
 use crate::error::MeterError;
 use crate::{Lost, Samples, Unit};
 
-/// From the start to the first slot: time for every thief to be at its post.
+/// From the start to the first slot: enough time for every thread to reach its CPU.
 const LEAD_NS: u64 = 20_000_000;
 
-/// Bounds of a period: below, the slots would be lost in the scheduler's own work; above, it could not be stopped soon.
+/// Bounds of a period. Below, the scheduler's own work would blur the slots. Above, it could not be stopped soon.
 pub const PERIOD_NS: std::ops::RangeInclusive<u64> = 200_000..=1_000_000_000;
 
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// The CPUs that are taken away.
+    /// The CPUs to take away.
     #[serde(serialize_with = "super::as_list")]
     pub cpus: CpuSet,
-    /// From one slot's beginning to the next, in nanoseconds.
+    /// From the beginning of one slot to the next, in nanoseconds.
     pub period_ns: u64,
-    /// How much of each period is left to others, over 0 and under 1: what a meter of the quantum reads as its share.
+    /// The share of each period that is left to others, between 0 and 1: the share that a meter of the quantum reports.
     pub share_left: f64,
-    /// Each CPU's slots begin so much after those of the CPU before it, in nanoseconds.
+    /// The phase shift from each CPU to the next, in nanoseconds.
     pub phase_ns: u64,
-    /// Each beginning is off by up to so much either way, in nanoseconds.
+    /// Each slot begins up to this much early or late, in nanoseconds.
     pub jitter_ns: u64,
-    /// Whether each beginning counts from the one before, so that what they are off by adds up.
+    /// Whether each slot is timed from the previous one, so that the jitter adds up.
     pub jitter_adds_up: bool,
-    /// The period is longer by so many millionths.
+    /// The period is longer by this many parts per million.
     pub drift_ppm: f64,
-    /// Of the thief among the real-time threads, 1 to 99.
+    /// The real-time priority, 1 to 99.
     pub priority: u8,
-    /// Of the jitter.
+    /// The seed of the jitter.
     pub seed: u64,
 }
 
-/// What was really taken.
+/// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Each CPU.
     pub cpus: Vec<Cpu>,
 }
 
-/// What was taken of one CPU.
+/// What was taken from one CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,
     /// Slots that were taken.
     pub turns: u64,
-    /// Slots that it missed whole, because something else had the CPU.
+    /// Slots that it missed completely because another thread had the CPU.
     pub missed_turns: u64,
-    /// CPU time of the thief, by the kernel's clock of its thread, in nanoseconds.
+    /// CPU time of the real-time thread, by its thread clock, in nanoseconds.
     pub taken_ns: u64,
-    /// That over the whole of the periods.
+    /// The same divided by the length of all periods.
     pub share_taken: f64,
-    /// The rest.
+    /// The rest of the time, as a share.
     pub share_left: f64,
-    /// From one beginning to the next, the mean, in nanoseconds; none with fewer than two turns.
+    /// The mean time from one slot to the next, in nanoseconds; none with fewer than two slots.
     pub period_ns_mean: Option<f64>,
-    /// The first slot, on the monotonic clock, in nanoseconds.
+    /// When the first slot began on the monotonic clock, in nanoseconds.
     pub start_ns: u64,
-    /// How much later than it was due each slot began.
+    /// How late each slot began.
     pub late: Samples,
-    /// Whether the CPU went offline in the middle, which ends it.
+    /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,
 }
 
-/// At work. It ends when this is dropped.
+/// A running disturber. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     settings: Settings,
     start_ns: u64,
-    thieves: Vec<(usize, RtHog)>,
+    hogs: Vec<(usize, RtHog)>,
 }
 
-/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+/// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU is not there or not ours, if the thief may not be real-time, or for settings that leave nothing or take nothing.
+/// If a CPU does not exist or is not allowed, if the thread may not be real-time, or if the settings leave nothing or take nothing.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse(settings, real_time_limit())?;
     check_cpus(&settings.cpus)?;
     let start_ns = clock::monotonic_ns() + LEAD_NS;
-    let mut running = Running { settings: settings.clone(), start_ns, thieves: Vec::new() };
+    let mut running = Running { settings: settings.clone(), start_ns, hogs: Vec::new() };
     for (at, cpu) in settings.cpus.iter().enumerate() {
         let schedule = Schedule {
             start_ns: start_ns + settings.phase_ns * at as u64 % settings.period_ns,
@@ -99,25 +99,25 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
             drift_ppm: settings.drift_ppm,
             seed: settings.seed.wrapping_add(at as u64),
         };
-        let thief = RtHog::start(cpu, settings.priority, schedule, until_ns).map_err(|error| match error {
+        let hog = RtHog::start(cpu, settings.priority, schedule, until_ns).map_err(|error| match error {
             MeterError::Refused { what, errno } => no_real_time(&what, errno),
             other => other,
         })?;
-        running.thieves.push((cpu, thief));
+        running.hogs.push((cpu, hog));
     }
     Ok(running)
 }
 
 impl Running {
-    /// Ends it, and tells what was taken.
+    /// Stops it and returns the report.
     pub fn stop(self) -> Report {
-        for (_, thief) in &self.thieves {
-            thief.ask_to_end();
+        for (_, hog) in &self.hogs {
+            hog.ask_to_end();
         }
         let (phase_ns, period_ns) = (self.settings.phase_ns, self.settings.period_ns);
-        let cpus = self.thieves.into_iter().enumerate().map(|(at, (cpu, thief))| {
+        let cpus = self.hogs.into_iter().enumerate().map(|(at, (cpu, hog))| {
             let start_ns = self.start_ns + phase_ns * at as u64 % period_ns;
-            cpu_report(cpu, start_ns, &thief.finish())
+            cpu_report(cpu, start_ns, &hog.finish())
         });
         Report { cpus: cpus.collect() }
     }
@@ -129,7 +129,7 @@ fn cpu_report(cpu: usize, start_ns: u64, account: &Account) -> Cpu {
     late.lost = Lost::of(account.missed, "something else had the CPU for the whole slot");
     let turns = account.turns;
     let span_ns = account.last_start_ns.saturating_sub(account.first_start_ns);
-    // Missed ones are between two that were seen, so they count as steps of the grid.
+    // Missed slots lie between two that were taken, so they count as steps of the grid.
     let steps = (turns + account.missed_between).saturating_sub(1);
     let share_taken = account.cpu_ns as f64 / account.covered_ns.max(1) as f64;
     Cpu {
@@ -178,7 +178,7 @@ fn refuse(settings: &Settings, limit: Option<f64>) -> Result<(), MeterError> {
     Ok(())
 }
 
-/// How much of a second real-time threads may have; none where there is no limit or it can't be read.
+/// How much of each second real-time threads may have. None without a limit, or if it cannot be read.
 fn real_time_limit() -> Option<f64> {
     let root = Root::live();
     let read = |name: &str| root.text(&format!("/proc/sys/kernel/{name}")).ok()?.trim().parse::<f64>().ok();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_meant_is_refused() {
+    fn invalid_settings_are_refused() {
         let well = settings(0.4);
         let wanted = "expected a share between 0 and 1: 0 would leave nothing, 1 would take nothing";
         let [one, none, odd] = [1.0, 0.0, f64::NAN].map(|share| format!("leave {share} of each period: {wanted}"));

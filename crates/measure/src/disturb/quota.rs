@@ -1,7 +1,7 @@
-//! `quantum --by quota`: a limit on the CPU time of a command's own control group, as container engines set it: a token bucket that is
-//! filled once a period. The kernel counts in steps of its tick, so short periods come out coarser than they were asked for.
+//! `quantum --by quota`: limits the CPU time of a command's own control group, as container engines do. The limit is a token bucket that is
+//! filled once per period. The kernel counts in steps of its tick, so short periods come out coarser than requested.
 //!
-//! The group is made by [`Group::make`]; who makes it first has a guard hold [`Group::path`], which removes it however things end.
+//! [`Group::make`] makes the group. Before that, register [`Group::path`] with a guard, which removes the group even after a crash.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use serde::Serialize;
 use super::group::Place;
 use crate::error::MeterError;
 
-/// What the kernel takes as a period.
+/// The periods that the kernel accepts.
 const PERIOD_US: std::ops::RangeInclusive<u64> = 1_000..=1_000_000;
 
-/// The least quota that the kernel takes, in microseconds.
+/// The smallest quota that the kernel accepts, in microseconds.
 const QUOTA_US_MIN: u64 = 1_000;
 
 /// How to limit.
@@ -22,9 +22,9 @@ const QUOTA_US_MIN: u64 = 1_000;
 pub struct Settings {
     /// How often the bucket is filled, in nanoseconds.
     pub period_ns: u64,
-    /// How much of the time of [`Settings::cpus`] CPUs the command keeps, over 0 and under 1.
+    /// The share of [`Settings::cpus`] CPUs that the command keeps, between 0 and 1.
     pub share_left: f64,
-    /// How many CPUs the limit is counted of.
+    /// The number of CPUs that the share refers to.
     pub cpus: usize,
 }
 
@@ -33,19 +33,19 @@ pub struct Settings {
 pub struct Report {
     /// The group, while it was there.
     pub group: PathBuf,
-    /// What was put into the bucket each time, in microseconds.
+    /// The quota: what fills the bucket each period, in microseconds.
     pub quota_us: u64,
-    /// How often, in microseconds.
+    /// The period, in microseconds.
     pub period_us: u64,
-    /// Periods in which the command ran; none where the kernel did not tell.
+    /// Periods in which the command ran. None if the kernel did not report them.
     pub periods: Option<u64>,
-    /// Those in which it was stopped.
+    /// Periods in which it was throttled.
     pub throttled_periods: Option<u64>,
-    /// How long its CPUs' queues were stopped in all, in nanoseconds.
+    /// How long its run queues were throttled in all, in nanoseconds.
     pub throttled_ns: Option<u64>,
 }
 
-/// A group to be made, and then one that is there.
+/// A control group, before and after it is made.
 #[derive(Clone, Debug)]
 pub struct Group {
     path: PathBuf,
@@ -55,10 +55,10 @@ pub struct Group {
 }
 
 impl Group {
-    /// Where it would be. Nothing is changed yet.
+    /// Finds the place of the group. This changes nothing yet.
     ///
     /// # Errors
-    /// For settings that leave nothing or take nothing; if this machine has no such limits, or not for us.
+    /// For settings that leave nothing or take nothing, or if this process cannot set such limits here.
     pub fn plan(settings: &Settings, root: &Root) -> Result<Group, MeterError> {
         let (quota_us, period_us) = refuse(settings)?;
         let tried = "find a control group to limit the command in";
@@ -78,15 +78,15 @@ impl Group {
         Ok(Group { path, is_v2: place.is_v2, quota_us, period_us })
     }
 
-    /// Its folder: what a guard has to remove.
+    /// Its folder, which a guard must remove.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes it, with its limit. The command then enters it by writing `0` to its `cgroup.procs`.
+    /// Makes the group with its limit. The command then enters it by writing `0` to its `cgroup.procs`.
     ///
     /// # Errors
-    /// What the kernel said. A folder that was made by then is left to the guard.
+    /// The kernel's error. If the folder exists by then, the guard removes it.
     pub fn make(&self) -> Result<(), MeterError> {
         let tried = || format!("make the control group {}", self.path.display());
         std::fs::create_dir(&self.path).map_err(|error| MeterError::refused(tried(), &error))?;
@@ -98,10 +98,10 @@ impl Group {
         self.write("cpu.cfs_quota_us", &quota.to_string())
     }
 
-    /// Takes the limit away again, for the rest of the command's time.
+    /// Removes the limit for the rest of the command's run.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn lift(&self) -> Result<(), MeterError> {
         if self.is_v2 { self.write("cpu.max", "max") } else { self.write("cpu.cfs_quota_us", "-1") }
     }
@@ -116,7 +116,7 @@ impl Group {
         written.map_err(|error| MeterError::refused(tried, &error))
     }
 
-    /// What the kernel has counted by now. To be asked before the group is removed.
+    /// The kernel's counts so far. Read them before the group is removed.
     pub fn report(&self) -> Report {
         let text = std::fs::read_to_string(self.path.join("cpu.stat")).unwrap_or_default();
         let counted = |name: &str| counted(&text, name);
@@ -132,13 +132,13 @@ impl Group {
     }
 }
 
-/// A number of cpu.stat.
+/// A number from cpu.stat.
 fn counted(stat: &str, name: &str) -> Option<u64> {
     stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// The group to make ours in. In the second generation a group that has processes can't have groups with controllers, so that it is
-/// the nearest that hands the controller on; in the first it is our own.
+/// The parent of our group. In version 2 a group with processes cannot have child groups with controllers, so we take the nearest ancestor
+/// that enables the controller. In version 1 it is our own group.
 fn parent(place: &Place, read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let mut upwards = place.upwards().into_iter();
     if !place.is_v2 {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_generation_wants_a_group_that_hands_the_controller_on() {
+    fn version_2_needs_a_group_that_enables_the_controller() {
         let place = |is_v2| Place { mount: "/m".into(), below: "/a/b".into(), is_v2 };
         let handing = |group: &'static str| {
             move |path: &str| (path == format!("{group}/cgroup.subtree_control")).then(|| "cpuset cpu io".to_owned())

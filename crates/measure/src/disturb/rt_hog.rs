@@ -1,5 +1,5 @@
-//! `RtHog`: a real-time thread that takes one CPU away at known times. To a thread of the ordinary class on that CPU it looks just as
-//! a hypervisor does that runs somebody else in its turn, and the thief keeps a record of what it took.
+//! `RtHog`: a real-time thread that takes one CPU away at known times. An ordinary thread on that CPU loses it as if the hypervisor ran
+//! another guest. The hog records what it took.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use super::worker_group::is_off;
 use crate::error::MeterError;
 use crate::pinned::not_there;
 
-/// How many stretches are kept in its record: at a period of 1 ms, a quarter of an hour.
+/// The most stretches in its record: a quarter of an hour at a period of 1 ms.
 const TAKEN_MAX: usize = 1 << 20;
 
 /// When it takes the CPU.
@@ -26,18 +26,18 @@ pub struct Schedule {
     pub period_ns: u64,
     /// How long it takes the CPU each time.
     pub busy_ns: u64,
-    /// Each beginning is off by up to so much either way, evenly spread.
+    /// Each stretch begins up to this much early or late, uniformly distributed.
     pub jitter_ns: u64,
-    /// Whether each beginning counts from the one before, so that what they are off by adds up and no set times are left.
+    /// Whether each stretch is timed from the previous one. Then the jitter adds up and no fixed times remain.
     pub jitter_adds_up: bool,
-    /// The period grows by so many millionths of itself: its clock is not ours.
+    /// The period grows by this many parts per million, because a hypervisor has a clock of its own.
     pub drift_ppm: f64,
-    /// Of the jitter.
+    /// The seed of the jitter.
     pub seed: u64,
 }
 
 impl Schedule {
-    /// The beginning number `turn` without its jitter.
+    /// The beginning of stretch `turn` without its jitter.
     pub fn beginning_ns(&self, turn: u64) -> u64 {
         let period_ns = self.period_ns as f64 * (1.0 + self.drift_ppm / 1e6);
         self.start_ns + (turn as f64 * period_ns).round() as u64
@@ -49,36 +49,36 @@ impl Schedule {
 pub struct Taken {
     /// When it began to run.
     pub start_ns: u64,
-    /// When it gave the CPU back.
+    /// When it released the CPU.
     pub end_ns: u64,
 }
 
-/// What a thief did in all.
+/// The totals of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
-    /// Each stretch, up to a million of them.
+    /// Each stretch, at most a million.
     pub taken: Vec<Taken>,
     /// How many stretches there were.
     pub turns: u64,
-    /// How many it missed whole, because something else had the CPU.
+    /// How many it missed completely because another thread had the CPU.
     pub missed: u64,
     /// How many of those were before the last stretch that it took.
     pub missed_between: u64,
-    /// How much later than it was due each stretch began, in nanoseconds.
+    /// How late each stretch began, in nanoseconds.
     pub late_ns: Histogram,
-    /// CPU time that it used, by the kernel's clock of its thread.
+    /// CPU time that it used, by its thread clock.
     pub cpu_ns: u64,
     /// When its first stretch began.
     pub first_start_ns: u64,
     /// When its last stretch began.
     pub last_start_ns: u64,
-    /// How long the periods were, whose stretches it took or missed.
+    /// The total length of the periods whose stretches it took or missed.
     pub covered_ns: u64,
     /// Whether it ended because its CPU went offline.
     pub was_moved: bool,
 }
 
-/// A running thief. It ends when this is dropped.
+/// A running hog. Dropping it stops it.
 #[derive(Debug)]
 pub struct RtHog {
     stop: Arc<AtomicBool>,
@@ -86,10 +86,10 @@ pub struct RtHog {
 }
 
 impl RtHog {
-    /// Takes `cpu` away by `schedule`, with this real-time priority, until it is stopped or the monotonic clock reads `until_ns`.
+    /// Takes `cpu` away by `schedule`, with this real-time priority, until it is stopped or the monotonic clock reaches `until_ns`.
     ///
     /// # Errors
-    /// If the thread may not be real-time, may not run there, or the schedule would leave nothing to anybody.
+    /// If the thread may not be real-time, may not run there, or the schedule leaves no time to others.
     pub fn start(cpu: usize, priority: u8, schedule: Schedule, until_ns: u64) -> Result<RtHog, MeterError> {
         if schedule.busy_ns >= schedule.period_ns {
             let why = format!("{} ns of every {} ns leave nothing", schedule.busy_ns, schedule.period_ns);
@@ -101,34 +101,34 @@ impl RtHog {
         let body = move || {
             let set: CpuSet = [cpu].into_iter().collect();
             let made = thread::set_affinity(&set)
-                .map_err(|errno| not_there(format!("run the thief on CPU {cpu}"), errno))
+                .map_err(|errno| not_there(format!("run the real-time thread on CPU {cpu}"), errno))
                 .and_then(|()| {
-                    sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thief real-time", errno))
+                    sched::set_fifo(priority).map_err(|errno| MeterError::refused("make the thread real-time", errno))
                 });
             let is_made = made.is_ok();
             let _ = ready.send(made);
             if is_made { take(cpu, &schedule, until_ns, &stopped) } else { Account::default() }
         };
-        let thread = std::thread::Builder::new().name("evenkeel-thief".into()).spawn(body);
-        let thread = thread.map_err(|error| MeterError::refused("start the thief", &error))?;
-        let thief = RtHog { stop, thread: Some(thread) };
+        let thread = std::thread::Builder::new().name("evenkeel-rt-hog".into()).spawn(body);
+        let thread = thread.map_err(|error| MeterError::refused("start the real-time thread", &error))?;
+        let hog = RtHog { stop, thread: Some(thread) };
         match is_ready.recv() {
-            Ok(made) => made.map(|()| thief),
-            Err(_) => Err(MeterError::not_possible("start the thief", "its thread ended at once")),
+            Ok(made) => made.map(|()| hog),
+            Err(_) => Err(MeterError::not_possible("start the real-time thread", "its thread ended at once")),
         }
     }
 
-    /// Ends it, and gives what it took.
+    /// Stops it and returns what it took.
     pub fn stop(self) -> Vec<Taken> {
         self.finish().taken
     }
 
-    /// Ends it, and gives all that is known of what it did.
+    /// Stops it and returns the full account.
     pub fn finish(mut self) -> Account {
         self.end()
     }
 
-    /// Has it end with its next turn, without waiting for that: for several that are to end together.
+    /// Asks it to end at its next stretch, without waiting: to stop several together.
     pub fn ask_to_end(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -167,7 +167,7 @@ fn take(cpu: usize, schedule: &Schedule, until_ns: u64, stop: &AtomicBool) -> Ac
             break;
         }
         let start_ns = clock::monotonic_ns();
-        // What it is late by is not made up for: a beginning that was missed would otherwise take the CPU for two turns at once.
+        // Lateness is not made up for: a missed beginning would otherwise take the CPU for two stretches in a row.
         let end_ns = (at_ns + schedule.busy_ns).min(until_ns);
         while clock::monotonic_ns() < end_ns {
             std::hint::spin_loop();
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beginnings_drift_as_told() {
+    fn beginnings_drift_as_configured() {
         let schedule = Schedule {
             start_ns: 5,
             period_ns: 10_000_000,
@@ -232,16 +232,16 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_what_it_says() {
+    fn it_takes_what_it_reports() {
         let cpu = thread::affinity().unwrap().first().unwrap();
-        // A turn whose time is over when it could begin is left out; a machine that stands still may miss all of them.
+        // A stretch that is over before the thread runs is skipped. If the machine stalls, all may be.
         let is_taken = (0..5).any(|_| {
             let start_ns = clock::monotonic_ns() + 2_000_000;
             let (period_ns, busy_ns, jitter_ns) = (5_000_000, 200_000, 100_000);
             let schedule =
                 Schedule { start_ns, period_ns, busy_ns, jitter_ns, jitter_adds_up: false, drift_ppm: 0.0, seed: 7 };
-            let thief = match RtHog::start(cpu, 50, schedule, start_ns + 100_000_000) {
-                Ok(thief) => thief,
+            let hog = match RtHog::start(cpu, 50, schedule, start_ns + 100_000_000) {
+                Ok(hog) => hog,
                 Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                     println!("skipped: this user may not have real-time threads");
                     return true;
@@ -249,7 +249,7 @@ mod tests {
                 Err(other) => panic!("{other}"),
             };
             clock::sleep_until_ns(start_ns + 110_000_000);
-            let taken = thief.stop();
+            let taken = hog.stop();
             assert!(taken.len() <= 21, "{taken:?}");
             for (one, next) in taken.iter().zip(taken.iter().skip(1)) {
                 assert!(one.start_ns < one.end_ns && one.end_ns <= next.start_ns, "{taken:?}");

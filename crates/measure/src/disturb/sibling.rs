@@ -1,5 +1,5 @@
-//! `sibling`: what a neighbour on the other hyperthread of a core does: walks through more memory than the caches hold, and keeps the
-//! floating-point units busy, scalar and vector.
+//! `sibling`: does what a neighbour on the other hyperthread of a core does. It walks through more memory than the caches hold, and keeps
+//! the scalar and vector floating-point units busy.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::{CpuSet, clock};
@@ -9,11 +9,11 @@ use super::memory::headroom;
 use super::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// The bytes that go together through a cache.
+/// The size of a cache line in bytes.
 const LINE_BYTES: usize = 64;
 const WORDS: usize = LINE_BYTES / size_of::<u32>();
 
-/// Lines from one look at the clock to the next: some 50 us.
+/// Lines between two readings of the clock: some 50 us.
 const LINES_A_LOOK: usize = 4096;
 
 /// How to disturb.
@@ -22,11 +22,11 @@ pub struct Settings {
     /// One thread on each of these.
     #[serde(serialize_with = "super::as_list")]
     pub cpus: CpuSet,
-    /// What each walks through, in bytes: larger than the cache that is to be emptied.
+    /// The working set of each thread, in bytes: larger than the cache to evict.
     pub working_set_bytes: u64,
 }
 
-/// What was really done.
+/// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Each CPU.
@@ -40,19 +40,19 @@ pub struct Cpu {
     pub cpu: usize,
     /// Lines of 64 bytes that were read and written.
     pub lines: u64,
-    /// How often the whole working set was walked through.
+    /// How often it walked through the whole working set.
     pub passes: f64,
-    /// How long it worked, in nanoseconds.
+    /// How long it ran, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time that it had, in nanoseconds.
+    /// CPU time that it got, in nanoseconds.
     pub taken_ns: u64,
-    /// That over the time.
+    /// The same divided by the run time.
     pub share_taken: f64,
-    /// Whether the CPU went offline in the middle, which ends it.
+    /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,
 }
 
-/// At work. It ends when this is dropped.
+/// A running disturber. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     workers: WorkerGroup<Cpu>,
@@ -61,7 +61,7 @@ pub struct Running {
 /// The other hyperthreads of the core that `cpu` is on.
 ///
 /// # Errors
-/// If it has none, or this machine does not tell.
+/// If it has none, or this machine does not report them.
 pub fn siblings_of(cpu: usize) -> Result<CpuSet, MeterError> {
     let tried = format!("find the sibling of CPU {cpu}");
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -76,10 +76,10 @@ pub fn siblings_of(cpu: usize) -> Result<CpuSet, MeterError> {
     Ok(others)
 }
 
-/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+/// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU is not there or not ours, or the working sets are more than half of what memory is free.
+/// If a CPU does not exist or is not allowed, or the working sets exceed half of the free memory.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     check_cpus(&settings.cpus)?;
     let words = refuse_size(settings.working_set_bytes, settings.cpus.len(), headroom(&Root::live()))?;
@@ -92,7 +92,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Ends it, and tells what was done.
+    /// Stops it and returns the report.
     pub fn stop(self) -> Report {
         Report { cpus: self.workers.stop() }
     }

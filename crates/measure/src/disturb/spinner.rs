@@ -1,5 +1,5 @@
-//! `spinner`: ordinary threads that keep CPUs busy, all the time, a part of it, or on and off by chance as a neighbour does. They get what
-//! the scheduler gives them, which the report tells beside what they wanted.
+//! `spinner`: ordinary threads that keep CPUs busy: always, for a share of the time, or on and off at random as a neighbour does. They get
+//! what the scheduler gives them. The report compares that with what they asked for.
 
 use evenkeel_sys::{CpuSet, clock};
 use rand::{RngExt, SeedableRng};
@@ -18,20 +18,20 @@ const STRETCH_NS: std::ops::RangeInclusive<u64> = 10_000..=60_000_000_000;
 pub enum Duty {
     /// All the time.
     Always,
-    /// The first part of every period.
+    /// For the first part of every period.
     Share {
-        /// The part, over 0 and under 1.
+        /// The share, between 0 and 1.
         share_busy: f64,
         /// The period, in nanoseconds.
         period_ns: u64,
     },
-    /// For a time and then not, each of a random length (exponential).
+    /// Busy and idle in turn, for random lengths (exponential).
     Random {
         /// The mean of the busy times, in nanoseconds.
         busy_ns_mean: u64,
-        /// The mean of the times between, in nanoseconds.
+        /// The mean of the idle times, in nanoseconds.
         idle_ns_mean: u64,
-        /// Of the lengths.
+        /// The seed of the lengths.
         seed: u64,
     },
 }
@@ -39,12 +39,12 @@ pub enum Duty {
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// Thread number n runs on the n-th of these, from the first again after the last; where the scheduler puts it if there is none.
+    /// Thread number n runs on the n-th of these CPUs, starting over after the last. An empty list leaves the placement to the scheduler.
     #[serde(serialize_with = "super::as_list")]
     pub cpus: CpuSet,
     /// How many threads.
     pub threads: usize,
-    /// -20 to 19; below 0 takes rights.
+    /// -20 to 19; values below 0 need privileges.
     pub nice: i32,
     /// When they are busy.
     pub duty: Duty,
@@ -60,15 +60,15 @@ pub struct Report {
 /// What one thread did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Thread {
-    /// The CPU that it was held on; none if it was free.
+    /// The CPU that it was pinned to. None if it was free.
     pub cpu: Option<usize>,
-    /// How long it was at work or at rest, in nanoseconds.
+    /// How long it ran, busy or idle, in nanoseconds.
     pub elapsed_ns: u64,
     /// How long it wanted to be busy, in nanoseconds.
     pub wanted_ns: u64,
-    /// CPU time that it had, in nanoseconds.
+    /// CPU time that it got, in nanoseconds.
     pub taken_ns: u64,
-    /// That over the time.
+    /// The same divided by the run time.
     pub share_taken: f64,
     /// How often it became busy.
     pub turns: u64,
@@ -76,16 +76,16 @@ pub struct Thread {
     pub went_offline: bool,
 }
 
-/// At work. It ends when this is dropped.
+/// A running disturber. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     workers: WorkerGroup<Thread>,
 }
 
-/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+/// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU is not there, a nice value is refused, or a duty can't be meant.
+/// If a CPU does not exist, a nice value is refused, or a duty is invalid.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse(settings)?;
     let held: Vec<usize> = settings.cpus.iter().collect();
@@ -103,7 +103,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Ends it, and tells what was done.
+    /// Stops it and returns the report.
     pub fn stop(self) -> Report {
         Report { threads: self.workers.stop() }
     }
@@ -143,7 +143,7 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
     let seed = if let Duty::Random { seed, .. } = duty { seed.wrapping_add(at as u64) } else { 0 };
     let mut chance = ChaCha8Rng::seed_from_u64(seed);
     let (mut turns, mut wanted_ns, mut from_ns) = (0_u64, 0_u64, start_ns);
-    // Where it is held nowhere, every CPU is its own.
+    // A free thread may run on every CPU.
     let has_lost_its_cpu = || cpu.is_some_and(is_off);
     let mut went_offline = false;
     while !went_offline && !end.is_now() {
@@ -163,7 +163,7 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
             went_offline = has_lost_its_cpu();
         }
         wanted_ns += busy_until_ns.min(now_ns.max(from_ns)) - from_ns;
-        // What it was late by is dropped: a neighbour whose work was put off does not do it twice at once.
+        // Lateness is dropped: a neighbour whose work was delayed does not do it twice at once.
         from_ns = from_ns.saturating_add(whole_ns).max(now_ns);
         end.sleep_until_ns(from_ns);
     }
@@ -173,7 +173,7 @@ fn spin(at: usize, cpu: Option<usize>, duty: Duty, end: &End) -> Thread {
     Thread { cpu, elapsed_ns, wanted_ns, taken_ns, share_taken, turns, went_offline }
 }
 
-/// A random length with this mean; at most ten times as long, so that no draw outlasts the run.
+/// A random length with this mean, at most ten times as long, so that no draw outlasts the run.
 fn exponential_ns(mean_ns: u64, chance: &mut ChaCha8Rng) -> u64 {
     let uniform: f64 = chance.random_range(f64::EPSILON..1.0);
     (-uniform.ln() * mean_ns as f64).min(mean_ns as f64 * 10.0) as u64
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_not_be_meant_is_refused() {
+    fn invalid_settings_are_refused() {
         let with = |duty, threads, nice| Settings { cpus: CpuSet::default(), threads, nice, duty };
         let share = |share_busy, period_ns| Duty::Share { share_busy, period_ns };
         let random = |busy_ns_mean, idle_ns_mean| Duty::Random { busy_ns_mean, idle_ns_mean, seed: 1 };

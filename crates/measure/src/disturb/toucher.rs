@@ -1,18 +1,18 @@
-//! `Toucher`: a thread that takes fresh memory and touches each page of it once, so many a second: a page fault each.
+//! `Toucher`: a thread that takes fresh memory and touches each page once, at a set rate. Each touch is a page fault.
 
 use evenkeel_sys::clock;
 use evenkeel_sys::mapping::{Mapping, Pages};
 
 use crate::error::MeterError;
 
-/// The size of a page on the machines that we know; where pages are larger there are fewer faults.
+/// The page size of the machines that we know. With larger pages there are fewer faults.
 const PAGE_BYTES: usize = 4096;
-/// Memory is taken in pieces of so many. Each is a mapping of its own: an allocator may hand out again what was touched
-/// before, and then the kernel has no fault to serve.
+/// Memory is taken in chunks of this size. Each chunk is a separate mapping: an allocator may return memory that was touched before, and
+/// then the kernel has no fault to serve.
 const PIECE_PAGES: usize = 256;
 /// The most memory that is held at a time.
 const HELD_PIECES: usize = 64;
-/// So many faults a second are more than any machine serves.
+/// More faults per second than any machine serves.
 const FAULTS_PER_S_MAX: u64 = 10_000_000;
 
 /// How to touch.
@@ -34,10 +34,10 @@ pub struct Touched {
 }
 
 impl Toucher {
-    /// Touches pages until the time is over, on the calling thread; 64 MiB are held at most.
+    /// Touches pages on the calling thread until the time is over. It holds at most 64 MiB.
     ///
     /// # Errors
-    /// If more is asked than can be meant, or the kernel has no memory.
+    /// If the request is out of bounds, or the kernel has no memory.
     pub fn touch(&self) -> Result<Touched, MeterError> {
         if !(1..=FAULTS_PER_S_MAX).contains(&self.pages_per_s) {
             let why = format!("{} pages a second are not within 1 to {FAULTS_PER_S_MAX}", self.pages_per_s);
@@ -61,7 +61,7 @@ impl Toucher {
     }
 }
 
-/// Memory of which each page was touched.
+/// A chunk of memory whose pages were all touched.
 fn piece() -> Result<Mapping, MeterError> {
     let refused = |errno| MeterError::refused("take fresh memory", errno);
     let mut piece = Mapping::new(PIECE_PAGES * PAGE_BYTES, Pages::Small).map_err(refused)?;
@@ -78,11 +78,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_not_be_meant_is_refused() {
+    fn invalid_settings_are_refused() {
         let wrong = Toucher { pages_per_s: 0, until_ns: 0 }.touch().unwrap_err();
         assert_eq!(wrong.to_string(), "touch fresh memory: 0 pages a second are not within 1 to 10000000");
         let touched = (1..=5).map(|nth| {
-            // A machine that stands still before the first page leaves no time for any.
+            // If the machine stalls before the first page, no time is left to touch any.
             let until_ns = clock::monotonic_ns() + nth * 5_000_000;
             Toucher { pages_per_s: 256_000, until_ns }.touch().unwrap()
         });

@@ -1,5 +1,5 @@
-//! `WorkerGroup`: threads that disturb, each at its post, which end together by a flag or by the clock. They are threads of the process that
-//! reports on them, so that nothing of a disturbance outlives it.
+//! `WorkerGroup`: threads that disturb, each at its post, which end together by a flag or by the clock. They belong to the process that
+//! reports on them, so that no disturbance outlives it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,25 +11,25 @@ use evenkeel_sys::{CpuSet, Errno, clock, process, sched, thread};
 use crate::error::MeterError;
 use crate::pinned::not_there;
 
-/// How long a sleeping thread may take to learn that it is to end.
+/// How long a sleeping thread may take to notice that it must end.
 const STEP_NS: u64 = 20_000_000;
 
-/// The most threads of one workers.
+/// The most threads of one group.
 pub(crate) const THREADS_MAX: usize = 1024;
 
-/// What class a thread runs in.
+/// The scheduling class of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// The ordinary one, with this nice value.
+    /// Ordinary, with this nice value.
     Ordinary { nice: i32 },
-    /// Real-time where it is allowed, else ordinary: for what must be on time, but may be late.
+    /// Real-time where that is allowed, otherwise ordinary: for work that should be on time but may be late.
     FifoIfAllowed { priority: u8 },
 }
 
 /// Where and how a thread runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
-    /// On these CPUs; on any where it is empty.
+    /// The CPUs to run on. An empty list allows all.
     pub(crate) cpus: CpuSet,
     pub(crate) class: Class,
 }
@@ -46,7 +46,7 @@ impl End {
         End { stop: Arc::default(), until_ns }
     }
 
-    /// Whether the time is over by this reading of the monotonic clock, or somebody stopped it.
+    /// Whether this reading of the monotonic clock is past the end, or somebody stopped the group.
     pub(crate) fn is_at(&self, now_ns: u64) -> bool {
         now_ns >= self.until_ns || self.stop.load(Ordering::Relaxed)
     }
@@ -59,7 +59,7 @@ impl End {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Sleeps until then; sooner at the end.
+    /// Sleeps until then, or until the group ends.
     pub(crate) fn sleep_until_ns(&self, at_ns: u64) {
         loop {
             let now_ns = clock::monotonic_ns();
@@ -71,7 +71,7 @@ impl End {
     }
 }
 
-/// Threads at work. They end when this is dropped.
+/// Running threads. Dropping the group stops them.
 #[derive(Debug)]
 pub(crate) struct WorkerGroup<T> {
     end: End,
@@ -79,10 +79,10 @@ pub(crate) struct WorkerGroup<T> {
 }
 
 impl<T: Send + 'static> WorkerGroup<T> {
-    /// Starts a thread a post. `body` gets the number of its post, and ends soon after the end says so.
+    /// Starts one thread per post. `body` receives the number of its post and must return soon after the end.
     ///
     /// # Errors
-    /// If one can't be started, or not at its post; then none is left.
+    /// If one cannot start or cannot reach its post. Then none keeps running.
     pub(crate) fn start<F>(name: &str, posts: &[Post], end: &End, body: F) -> Result<WorkerGroup<T>, MeterError>
     where
         F: Fn(usize, &End) -> T + Send + Sync + 'static,
@@ -114,7 +114,7 @@ impl<T: Send + 'static> WorkerGroup<T> {
         Ok(workers)
     }
 
-    /// Ends them, and gives what each says.
+    /// Stops the threads and returns what each reports.
     pub(crate) fn stop(mut self) -> Vec<T> {
         self.end.stop();
         std::mem::take(&mut self.threads).into_iter().filter_map(|thread| thread.join().ok()).collect()
@@ -147,16 +147,16 @@ fn take_post(post: &Post) -> Result<(), MeterError> {
     }
 }
 
-/// Whether the calling thread has been moved off its CPU, as the kernel does when that goes offline: then it must not go on, since it
-/// would disturb another.
+/// Whether the kernel has moved the calling thread off its CPU, as it does when a CPU goes offline. Then the thread must stop, because it
+/// would disturb another CPU.
 pub(crate) fn is_off(cpu: usize) -> bool {
     thread::current_cpu() != cpu
 }
 
-/// Whether `cpus` are there, and ours to run on.
+/// Checks that `cpus` exist and that this process may run on them.
 ///
 /// # Errors
-/// Which of them is not, and why.
+/// Which of them fails, and why.
 pub fn check_cpus(cpus: &CpuSet) -> Result<(), MeterError> {
     let online = Root::live().text("/sys/devices/system/cpu/online").ok();
     let online = online.and_then(|text| CpuSet::parse_list(&text));
@@ -167,7 +167,7 @@ pub fn check_cpus(cpus: &CpuSet) -> Result<(), MeterError> {
 /// All CPUs that this process may run on.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn all_cpus() -> Result<CpuSet, MeterError> {
     thread::affinity().map_err(|errno| MeterError::refused("ask for our CPUs", errno))
 }
@@ -193,7 +193,7 @@ fn refuse_cpus(cpus: &CpuSet, online: Option<&CpuSet>, allowed: &CpuSet) -> Resu
     Ok(())
 }
 
-/// What the kernel said to a real-time thread, in words that help: root is refused too where its control group has no real-time share.
+/// Explains the kernel's refusal of a real-time thread. Root is refused too when its control group has no real-time share.
 pub(crate) fn no_real_time(what: &str, errno: Errno) -> MeterError {
     if errno == Errno::PERM && process::is_root() {
         let why = "root may not either: its control group has no real-time share (cpu.rt_runtime_us), or CAP_SYS_NICE is missing";
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_that_are_not_there_or_not_ours_are_refused() {
+    fn missing_and_disallowed_cpus_are_refused() {
         let table = [
             ("0-1", Some("0-3"), "0-3", "well"),
             ("", Some("0-3"), "0-3", "choose CPUs: the list is empty"),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crew_ends_by_the_clock_and_by_its_flag() {
+    fn a_worker_group_ends_by_the_clock_and_by_its_flag() {
         let post = Post { cpus: CpuSet::default(), class: Class::Ordinary { nice: 1 } };
         let sleep = |at: usize, end: &End| {
             end.sleep_until_ns(u64::MAX);

@@ -308,7 +308,7 @@ fn a_thief_is_named() {
             let interval = own.max_by_key(|interval| overlap_ns(interval)).ok_or("no interval at all")?;
             let taker = interval.taken_by.and_then(|(_, taker)| seen.name_of(taker));
             if interval.reason != Reason::Preempted
-                || taker != Some("evenkeel-thief")
+                || taker != Some("evenkeel-rt-hog")
                 || overlap_ns(interval) < 3_000_000
             {
                 return Err(format!("{interval:?} by {taker:?} at {stretch:?}"));

@@ -9,7 +9,7 @@ use crate::disturb::sibling::refuse_size;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// From one look at the clock to the next: some 50 us.
+/// Bytes between two readings of the clock: some 50 us.
 const BLOCK_BYTES: usize = 256 * 1024;
 
 /// How to disturb.
@@ -18,11 +18,11 @@ pub struct Settings {
     /// One thread on each of these.
     #[serde(serialize_with = "crate::disturb::as_list")]
     pub cpus: CpuSet,
-    /// What each goes through, in bytes: larger than the caches, or it is they that are measured.
+    /// The working set of each thread, in bytes. It must be larger than the caches, or the caches are measured.
     pub working_set_bytes: u64,
 }
 
-/// What was really done.
+/// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Each CPU.
@@ -36,26 +36,26 @@ pub struct Cpu {
     pub cpu: usize,
     /// Bytes that were copied: each was read once and written once.
     pub copied_bytes: u64,
-    /// That over the time.
+    /// The same divided by the run time.
     pub copied_bytes_per_s: f64,
-    /// How long it worked, in nanoseconds.
+    /// How long it ran, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time that it had, in nanoseconds.
+    /// CPU time that it got, in nanoseconds.
     pub taken_ns: u64,
-    /// Whether the CPU went offline in the middle, which ends it.
+    /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,
 }
 
-/// At work. It ends when this is dropped.
+/// A running disturber. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     workers: WorkerGroup<Cpu>,
 }
 
-/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+/// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU is not there or not ours, or the working sets are more than half of what memory is free.
+/// If a CPU does not exist or is not allowed, or the working sets exceed half of the free memory.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     check_cpus(&settings.cpus)?;
     let words = refuse_size(settings.working_set_bytes, settings.cpus.len(), headroom(&Root::live()))?;
@@ -69,7 +69,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Ends it, and tells what was done.
+    /// Stops it and returns the report.
     pub fn stop(self) -> Report {
         Report { cpus: self.workers.stop() }
     }

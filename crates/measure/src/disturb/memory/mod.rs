@@ -1,4 +1,4 @@
-//! `memory`: pressure, which takes memory up to a reserve that it always leaves, and bandwidth, which moves memory as fast as it can.
+//! `memory`: pressure takes memory up to a reserve that it always leaves; bandwidth moves memory as fast as it can.
 
 pub mod bandwidth;
 pub mod pressure;
@@ -7,8 +7,8 @@ use evenkeel_hostfs::Root;
 
 use super::group::Place;
 
-/// How much memory can be taken before something is reclaimed hard or killed, in bytes: what the kernel says is available, and what the
-/// limits of our control groups leave. None if the kernel does not tell.
+/// How much memory can be taken, in bytes, before the kernel reclaims hard or kills: the smaller of what it reports as available and what
+/// the limits of our control groups leave. None if the kernel does not report it.
 pub fn headroom(root: &Root) -> Option<u64> {
     let available = available(&root.text("/proc/meminfo").ok()?)?;
     let place = root.text("/proc/self/mountinfo").ok().and_then(|mounts| {
@@ -27,7 +27,7 @@ fn available(meminfo: &str) -> Option<u64> {
     row.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What a group's limit leaves; none without a limit. Cached files that nobody uses make room by themselves.
+/// What the limit of a group leaves. None without a limit. Unused cached files do not count as taken.
 fn left_in_group(is_v2: bool, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
     let (limit, usage, cached) = match is_v2 {
         true => ("memory.max", "memory.current", "inactive_file"),
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_the_least_of_all_limits() {
+    fn available_memory_is_the_least_of_all_limits() {
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:     20 kB\n"), Some(20_480));
         assert_eq!(available("MemTotal: 9 kB\n"), None);
         let group = |files: &'static [(&str, &str)]| {

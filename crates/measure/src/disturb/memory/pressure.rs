@@ -1,6 +1,6 @@
-//! Pressure: takes memory and touches it, up to an amount, and never more than leaves a reserve. It watches what is left all the time, and
-//! gives back as soon as somebody else wants more, so that it is not what a machine runs out of memory by. To be on the safe side its
-//! process is the first that the kernel would kill; so it is to be a process of its own where there is a command beside it.
+//! Pressure: takes memory and touches it, up to an amount, and always leaves a reserve. It watches the available memory all the time and
+//! gives memory back as soon as others need it, so that the machine never runs out because of it. As a further precaution its process is
+//! the first that the kernel would kill. Therefore run it in a separate process when a command runs at the same time.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use super::headroom;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup};
 use crate::error::MeterError;
 
-/// What is taken and given back at once.
+/// The unit of taking and giving back.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// Pages may be larger: touching more often than once a page costs little beside the first touch.
+/// Pages may be larger. Touching one more than once costs little compared with the first touch.
 const TOUCH_BYTES: usize = 4096;
 
-/// How often it looks what is left.
+/// How often it checks the available memory.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
-/// The least reserve.
+/// The smallest reserve.
 pub const RESERVE_BYTES_MIN: u64 = 128 << 20;
 
-/// Who the kernel kills first.
+/// The OOM score adjustment: the kernel kills this process first.
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// How to disturb.
@@ -35,31 +35,31 @@ const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 pub struct Settings {
     /// How much to take at most, in bytes.
     pub amount_bytes: u64,
-    /// How much to leave, in bytes, of what the kernel calls available and of what limits of control groups leave.
+    /// How much to leave, in bytes, of what the kernel reports as available and of what the limits of control groups leave.
     pub reserve_bytes: u64,
 }
 
-/// What was really taken.
+/// What the disturber really did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// The most that was held at once, in bytes.
+    /// The most that it held at once, in bytes.
     pub held_bytes_max: u64,
-    /// What was held at the end, in bytes.
+    /// What it held at the end, in bytes.
     pub held_bytes_at_end: u64,
-    /// The least that was left, in bytes; none if it was never told.
+    /// The least that was available, in bytes. None if the kernel never reported it.
     pub left_bytes_min: Option<u64>,
-    /// How much was given back to others in between, in bytes.
+    /// How much it gave back to others during the run, in bytes.
     pub given_back_bytes: u64,
-    /// Whether the reserve kept it from taking the whole amount at any time.
+    /// Whether the reserve kept it from taking the full amount at any time.
     pub held_back: bool,
-    /// How long it took to hold what it held at most, in nanoseconds.
+    /// How long it took to reach the most that it held, in nanoseconds.
     pub filled_ns: u64,
-    /// Why it ended before its time: the kernel no longer told what is left, or gave no more.
+    /// Why it ended early: the kernel stopped reporting the available memory, or refused more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_because: Option<String>,
 }
 
-/// At work. It ends when this is dropped.
+/// A running disturber. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     workers: WorkerGroup<Report>,
@@ -67,18 +67,18 @@ pub struct Running {
     _first: KilledFirst,
 }
 
-/// Whether it can begin.
+/// Checks that it can start.
 ///
 /// # Errors
-/// As of [`start`].
+/// The same as [`start`].
 pub fn check(settings: &Settings) -> Result<(), MeterError> {
     refuse(settings, headroom(&Root::live()))
 }
 
-/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+/// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If the reserve is too small, less than it is left already, or the kernel does not tell what is left.
+/// If the reserve is too small, if less than the reserve is available already, or if the kernel does not report available memory.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     check(settings)?;
     let first = KilledFirst::begin()?;
@@ -91,12 +91,12 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Whether it holds what it was to hold, or what the reserve lets it.
+    /// Whether it holds the full amount, or as much as the reserve allows.
     pub fn is_filled(&self) -> bool {
         self.filled.load(Ordering::Relaxed)
     }
 
-    /// Ends it, and tells what was taken.
+    /// Stops it and returns the report.
     pub fn stop(self) -> Report {
         self.workers.stop().pop().unwrap_or_default()
     }
@@ -128,7 +128,7 @@ fn not_told() -> MeterError {
     )
 }
 
-/// While it lives, this process is the first that the kernel kills when memory runs out.
+/// Makes this process the first that the kernel kills when memory runs out, until it is dropped.
 #[derive(Debug)]
 struct KilledFirst {
     before: String,
@@ -145,7 +145,7 @@ impl KilledFirst {
 
 impl Drop for KilledFirst {
     fn drop(&mut self) {
-        // To be less likely killed than at the start takes rights; to be as likely as then takes none.
+        // Lowering the value below the initial one needs privileges; restoring the initial one does not.
         let _ = fs::write(OOM_SCORE, self.before.trim());
     }
 }
@@ -185,7 +185,7 @@ fn press(settings: Settings, filled: &AtomicBool, end: &End) -> Report {
             report.held_back = true;
         }
         filled.store(true, Ordering::Relaxed);
-        // What is not used would be swapped out, and then press on nobody.
+        // Unused memory would be swapped out, and then it would no longer cause pressure.
         if let Some(at) = (touched as usize).checked_rem(held.len()) {
             touch(&mut held[at]);
             touched += 1;
@@ -215,7 +215,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_machine_is_never_left_with_nothing() {
+    fn some_memory_is_always_left() {
         let with = |amount, reserve| Settings { amount_bytes: amount * MIB, reserve_bytes: reserve * MIB };
         let table = [
             (with(64, 256), Some(1024), "well"),

@@ -1,5 +1,5 @@
-//! `storm`: much of what interrupts a server, at a set rate: packets to this host or to a willing peer (and with them softirqs), timer interrupts,
-//! and wakes from another CPU, each of which is an interrupt between processors.
+//! `storm`: frequent interruptions of a server at a set rate: packets to this host or to a peer that consents (with their softirqs), timer
+//! interrupts, and wakes from another CPU, each of which is an interrupt between processors.
 
 pub mod packets;
 pub mod peer;
@@ -13,7 +13,7 @@ use crate::error::MeterError;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The beats of a rate. What could not be done in time is left out and counted: a storm that makes up for a pause is another storm.
+/// The beats of a rate. Late beats are skipped and counted: a storm that catches up after a pause would be another storm.
 struct Beats {
     start_ns: u64,
     rate_per_s: u64,
@@ -31,7 +31,7 @@ impl Beats {
         self.start_ns + whole + beat % self.rate_per_s * SECOND_NS / self.rate_per_s
     }
 
-    /// Sleeps until the next beat that is not over yet, and gives when it was due; none at the end.
+    /// Sleeps until the next beat that is not over yet, and returns when it was due. None at the end.
     fn wait(&mut self, end: &End) -> Option<u64> {
         let now_ns = clock::monotonic_ns();
         if self.at_ns(self.next + 1) <= now_ns {
@@ -54,7 +54,7 @@ fn refuse_rate(rate_per_s: u64, most: u64) -> Result<(), MeterError> {
     Err(MeterError::wrong_use(format!("make {rate_per_s} a second"), format!("expected 1 to {most}")))
 }
 
-/// How far a count of the kernel's has moved; none where it was not told.
+/// The increase of a kernel count. None if it was not reported.
 fn moved(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     Some(after?.saturating_sub(before?))
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beats_are_even_and_what_is_over_is_counted() {
+    fn beats_are_even_and_missed_beats_are_counted() {
         let beats = Beats::new(1000, 3);
         assert_eq!(
             [0, 1, 2, 3, 4].map(|beat| beats.at_ns(beat)),

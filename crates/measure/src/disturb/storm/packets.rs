@@ -1,5 +1,5 @@
-//! Packets to a port of this host: each is a system call, and a softirq on the CPU that sends it. Nothing leaves the machine, unless a peer
-//! is named that agrees to it.
+//! Packets to a port of this host: each is a system call, and a softirq on the sending CPU. Nothing leaves the machine, unless you name a
+//! peer that consents.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Mutex;
@@ -15,10 +15,10 @@ use crate::error::MeterError;
 
 /// A sender makes some 800,000 a second here.
 pub const RATE_PER_S_MAX: u64 = 2_000_000;
-/// What fits into a packet of Ethernet's usual length, as from outside.
+/// The payload of a full Ethernet packet, as packets from outside have it.
 pub const SIZE_BYTES: std::ops::RangeInclusive<usize> = 1..=1472;
 
-/// Packets come in bursts at this rate at most: a timer a packet would be a storm of timers.
+/// The most bursts per second. A timer per packet would be a storm of timers.
 const BURSTS_PER_S_MAX: u64 = 2_000;
 
 const ROWS: &[&str] = &["NET_RX"];
@@ -32,9 +32,9 @@ pub struct Settings {
     pub cpus: CpuSet,
     /// Where to.
     pub to: To,
-    /// Of all senders, a second.
+    /// Packets per second of all senders together.
     pub rate_per_s: u64,
-    /// What each carries, in bytes.
+    /// The payload of each packet, in bytes.
     pub size_bytes: usize,
 }
 
@@ -42,23 +42,23 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum To {
-    /// A port of our own that nobody reads from, so that all but the first are dropped after the kernel's work on them.
+    /// A port of our own that nobody reads from. The kernel does its work on each packet; all but the first are then dropped.
     Sink,
     /// An address of this host, in its network namespace.
     Own(SocketAddr),
-    /// Another machine, at which `measure udp --serve` agrees to it.
+    /// Another machine, where `measure udp --serve` consents.
     Peer {
         /// Its address.
         peer: SocketAddr,
     },
 }
 
-/// What was really done.
+/// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Where they went.
     pub to: SocketAddr,
-    /// Packets that the kernel took, of all senders.
+    /// Packets that the kernel accepted, of all senders.
     pub sent: u64,
     /// Each sender.
     pub cpus: Vec<Cpu>,
@@ -69,35 +69,35 @@ pub struct Report {
 pub struct Cpu {
     /// Its CPU.
     pub cpu: usize,
-    /// Packets that the kernel took.
+    /// Packets that the kernel accepted.
     pub sent: u64,
-    /// How often the port said that nobody listens; such a packet was sent all the same.
+    /// How often the kernel reported that nobody listens on the port. Those packets were sent all the same.
     pub unheard: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel did not accept.
     pub refused: u64,
-    /// What it said to the first of these.
+    /// The error of the first of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_because: Option<String>,
-    /// Packets that were left out, because the sender had no CPU when they were due.
+    /// Packets that were left out because the sender had no CPU when they were due.
     pub missed: u64,
-    /// How long it worked, in nanoseconds.
+    /// How long it ran, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time that it had, in nanoseconds: the softirqs run in it.
+    /// CPU time that it got, in nanoseconds, including the softirqs.
     pub taken_ns: u64,
     /// Packets sent over the time.
     pub sent_per_s: f64,
-    /// Packets that a peer says to have got; none where there is no peer, or it did not tell.
+    /// Packets that the peer reports as received. None without a peer, or if it did not report.
     pub arrived: Option<u64>,
-    /// The peer stopped answering, or closed its port, which ended it.
+    /// Whether the peer stopped answering or closed its port, which ended the storm.
     pub peer_went_away: bool,
-    /// Receive softirqs of this CPU in that time as the kernel counts them (one handles many packets), those of others among them; none
-    /// where it does not tell.
+    /// Receive softirqs of this CPU during the run, by the kernel's count, from all sources. One softirq handles many packets. None if the
+    /// kernel does not report them.
     pub softirqs: Option<u64>,
-    /// Whether the CPU went offline in the middle, which ends it.
+    /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,
 }
 
-/// At work. It ends when this is dropped.
+/// A running disturber. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     cpus: Vec<usize>,
@@ -107,10 +107,11 @@ pub struct Running {
     _sink: Option<UdpSocket>,
 }
 
-/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+/// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If the address is not this host's, the peer does not agree, a CPU is not there or not ours, or the rate or size is out of bounds.
+/// If the address is not this host's, the peer does not consent, a CPU does not exist or is not allowed, or the rate or size is out of
+/// bounds.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse(settings)?;
     check_cpus(&settings.cpus)?;
@@ -141,7 +142,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Ends it, and tells what was done.
+    /// Stops it and returns the report.
     pub fn stop(self) -> Report {
         let mut cpus = self.workers.stop();
         let after = counts::now(TABLE, ROWS, &self.cpus);
@@ -181,8 +182,8 @@ fn refuse(settings: &Settings) -> Result<(), MeterError> {
     }
 }
 
-/// Whether an address is this host's own, in the network namespace that we are in: only then does the kernel send from where it sends to.
-/// Nothing is sent to find out.
+/// Whether an address belongs to this host, in our network namespace. Only then does the kernel use it as its own source address. The check
+/// sends nothing.
 fn is_own(to: SocketAddr) -> bool {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     if to.ip().is_loopback() {
@@ -192,7 +193,7 @@ fn is_own(to: SocketAddr) -> bool {
     !to.ip().is_unspecified() && !to.ip().is_multicast() && from.is_ok_and(|from| from.ip() == to.ip())
 }
 
-/// A port of our own, on whichever loopback address this machine has.
+/// A port of our own, on any loopback address that this machine has.
 fn sink() -> Result<(SocketAddr, Option<UdpSocket>), MeterError> {
     let made = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)));
     let refused = |error: std::io::Error| MeterError::refused("open a port on the loopback device", &error);
@@ -202,7 +203,7 @@ fn sink() -> Result<(SocketAddr, Option<UdpSocket>), MeterError> {
 
 fn own_sender(to: SocketAddr) -> Result<UdpSocket, MeterError> {
     let refused = |error: std::io::Error| MeterError::refused(format!("send packets to {to}"), &error);
-    // From the address itself: were it taken away from this host meanwhile, nothing would go out.
+    // Sent from the address itself: if this host lost the address meanwhile, nothing would leave the machine.
     let from = if to.ip().is_loopback() { loopback(to) } else { to.ip() };
     let socket = UdpSocket::bind((from, 0)).map_err(refused)?;
     socket.connect(to).map_err(refused)?;
@@ -214,14 +215,14 @@ fn loopback(to: SocketAddr) -> IpAddr {
     if to.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() }
 }
 
-/// Where one sender's packets go.
+/// The destination of one sender's packets.
 #[derive(Debug)]
 enum Sender {
     Own(UdpSocket),
     Peer(Peer),
 }
 
-/// What became of one sender's packets.
+/// The counts of one sender.
 #[derive(Default)]
 struct Account {
     sent: u64,
@@ -241,7 +242,7 @@ impl Sender {
         };
         match socket.send(packet) {
             Ok(_) => account.sent += 1,
-            // It is the answer to a packet before: this one was not sent, but that one counts as heard by nobody.
+            // This error answers an earlier packet: the current one was not sent, and the earlier one counts as unheard.
             Err(error) if Errno::from(&error) == Errno::CONNREFUSED => account.unheard += 1,
             Err(error) => {
                 account.refused += 1;
@@ -278,7 +279,7 @@ fn send(cpu: usize, sender: Option<Sender>, rate_per_s: u64, size_bytes: usize, 
         if went_offline || peer_went_away {
             break;
         }
-        // Due by the end of this burst, of which those of beats that were missed are left out.
+        // Packets that are due by the end of this burst, minus those of missed bursts.
         let burst_ns = due_ns - start_ns - 1 + SECOND_NS / beats.rate_per_s;
         let due = (u128::from(burst_ns) * u128::from(rate_per_s) / u128::from(SECOND_NS)) as u64;
         let most = rate_per_s.div_ceil(beats.rate_per_s) + 1;

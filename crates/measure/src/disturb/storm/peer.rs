@@ -1,5 +1,5 @@
-//! `Peer`: another machine that is to be stormed, and that says yes. Somebody runs `measure udp --serve` there; only an address at which that
-//! answers the handshake gets packets, only in ranges that nobody reaches over the Internet, and no longer than it goes on answering.
+//! `Peer`: another machine that consents to be stormed by running `measure udp --serve`. Only an address that answers the handshake gets
+//! packets, only in ranges that the Internet does not route, and only while it keeps answering.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -9,27 +9,27 @@ use crate::error::MeterError;
 use crate::meters::udp::Session;
 use crate::meters::udp::wire::{FILLER_BYTES_MIN, FromClient, FromServer, Numbered, PACKET_BYTES_MAX};
 
-/// To a peer at the most, of all senders.
+/// The most packets per second to a peer, of all senders together.
 pub const RATE_PER_S_MAX: u64 = 200_000;
-/// Longer than that nobody storms a peer, whatever the command does.
+/// The longest storm against a peer, whatever the command does.
 pub(super) const LENGTH_NS_MAX: u64 = 600_000_000_000;
 
-/// How often it is asked whether it still answers, and for how long it may be silent.
+/// How often to ask whether the peer still answers, and how long it may stay silent.
 const ASK_EVERY_NS: u64 = 250_000_000;
 const SILENCE_NS: u64 = 2_000_000_000;
-/// Answers that are read at a time.
+/// Answers to read at a time.
 const ANSWERS_MAX: usize = 16;
 
-/// Whether an address is one that is used within a network and not between networks (RFC 1918, RFC 3927, RFC 4193, RFC 4291).
+/// Whether an address is used only within a network (RFC 1918, RFC 3927, RFC 4193, RFC 4291).
 pub(super) fn is_near(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || ip.is_loopback(),
-        // One that is mapped would be judged by what it only looks like.
+        // Judge a mapped address by the IPv4 address that it stands for.
         IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_loopback(),
     }
 }
 
-/// One sender's consent.
+/// The consent of the peer to one sender.
 #[derive(Debug)]
 pub(super) struct Peer {
     session: Session,
@@ -62,14 +62,14 @@ impl Peer {
         self.sequence += 1;
     }
 
-    /// Whether it still answers. Asks now and then.
+    /// Whether the peer still answers. It is asked now and then.
     pub(super) fn is_willing(&mut self) -> bool {
         let now_ns = clock::monotonic_ns();
         if now_ns < self.asked_ns + ASK_EVERY_NS {
             return true;
         }
         let mut bytes = [0; PACKET_BYTES_MAX];
-        // No more than it was asked: one that sends all the time does not keep us here.
+        // Read no more answers than questions: a peer that sends all the time must not hold us here.
         for _ in 0..ANSWERS_MAX {
             match self.session.socket().recv(&mut bytes).map_err(|error| Errno::from(&error)) {
                 Ok(length) => {
@@ -79,7 +79,7 @@ impl Peer {
                         self.answered_ns = now_ns;
                     }
                 }
-                // Its port is closed: who gave consent is gone.
+                // Its port is closed: the peer that consented has gone.
                 Err(Errno::CONNREFUSED) => return false,
                 Err(_) => break,
             }
@@ -89,14 +89,14 @@ impl Peer {
         now_ns < self.answered_ns + SILENCE_NS
     }
 
-    /// How many packets arrived, by its own count; none if it does not tell.
+    /// How many packets arrived, by the peer's own count. None if it does not report.
     pub(super) fn arrived(self) -> Option<u64> {
         self.session.socket().set_nonblocking(false).ok()?;
         Some(self.session.tally().ok()??.arrived)
     }
 }
 
-/// The shortest packet that it counts.
+/// The shortest packet that the peer counts.
 pub(super) const BYTES_MIN: usize = FILLER_BYTES_MIN;
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_near_can_be_a_peer() {
+    fn only_local_addresses_can_be_peers() {
         for (address, expected) in [
             ("10.0.0.1", true),
             ("172.16.0.1", true),

@@ -1,5 +1,5 @@
-//! Timer interrupts on chosen CPUs: a thread on each that sleeps to the next beat, so that the kernel has to program the timer and take
-//! its interrupt each time. Real-time where that is allowed, so that a busy CPU is interrupted too.
+//! Timer interrupts on chosen CPUs: one thread per CPU sleeps to the next beat, so that the kernel programs the timer and takes its
+//! interrupt each time. The threads are real-time where that is allowed, so that a busy CPU is interrupted too.
 
 use std::num::NonZeroU64;
 
@@ -13,10 +13,10 @@ use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, check_cpus, is
 use crate::error::MeterError;
 use crate::{Lost, Samples, Unit};
 
-/// A timer that is set 50,000 times a second leaves a CPU little else.
+/// A timer that fires 50,000 times a second leaves a CPU little time for anything else.
 pub const RATE_PER_S_MAX: u64 = 50_000;
 
-/// Below most servers' own real-time threads, if they have any.
+/// Below most servers' own real-time threads.
 const PRIORITY: u8 = 10;
 
 /// The kernel's row of local timer interrupts.
@@ -26,14 +26,14 @@ const TABLE: &str = "/proc/interrupts";
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// The CPUs that are interrupted.
+    /// The CPUs to interrupt.
     #[serde(serialize_with = "crate::disturb::as_list")]
     pub cpus: CpuSet,
-    /// How often each is, a second.
+    /// The rate for each CPU, per second.
     pub rate_per_s: u64,
 }
 
-/// What was really done.
+/// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Each CPU.
@@ -45,23 +45,23 @@ pub struct Report {
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,
-    /// Timers that went off.
+    /// Timers that fired.
     pub timers: u64,
-    /// How long it worked, in nanoseconds.
+    /// How long it ran, in nanoseconds.
     pub elapsed_ns: u64,
-    /// CPU time that it had, in nanoseconds.
+    /// CPU time that it got, in nanoseconds.
     pub taken_ns: u64,
-    /// The class of the thread: an ordinary one has to wait for its turn on a busy CPU.
+    /// The class of the thread. An ordinary thread must wait its turn on a busy CPU.
     pub policy: &'static str,
-    /// How much later than it was due each was seen, and how many were left out because the one before had not been.
+    /// How late the thread saw each timer. `lost` counts beats that were skipped because the previous one was late.
     pub late: Samples,
-    /// Timer interrupts of this CPU in that time as the kernel counts them, those of others among them; none where it does not tell.
+    /// Timer interrupts of this CPU during the run, by the kernel's count, from all sources. None if the kernel does not report them.
     pub interrupts: Option<u64>,
-    /// Whether the CPU went offline in the middle, which ends it.
+    /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,
 }
 
-/// At work. It ends when this is dropped.
+/// A running disturber. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     cpus: Vec<usize>,
@@ -69,10 +69,10 @@ pub struct Running {
     workers: WorkerGroup<Cpu>,
 }
 
-/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+/// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU is not there or not ours, or the rate is out of bounds.
+/// If a CPU does not exist or is not allowed, or the rate is out of bounds.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse_rate(settings.rate_per_s, RATE_PER_S_MAX)?;
     check_cpus(&settings.cpus)?;
@@ -87,7 +87,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
 }
 
 impl Running {
-    /// Ends it, and tells what was done.
+    /// Stops it and returns the report.
     pub fn stop(self) -> Report {
         let mut cpus = self.workers.stop();
         let after = counts::now(TABLE, ROWS, &self.cpus);
@@ -99,7 +99,8 @@ impl Running {
 }
 
 fn tick(cpu: usize, rate_per_s: u64, end: &End) -> Cpu {
-    // An ordinary thread's timers are put together otherwise; where this is refused they are late, which is told.
+    // The kernel coalesces timers of ordinary threads by their slack. If it refuses 1 ns of slack, the timers fire late and the report
+    // shows that.
     let _ = thread::set_timer_slack_ns(NonZeroU64::new(1));
     let policy = if sched::policy() == Ok(Policy::Fifo) { "fifo" } else { "other" };
     let (start_ns, cpu_before_ns) = (clock::monotonic_ns(), clock::thread_cpu_ns());

@@ -1,5 +1,5 @@
-//! Interrupts between processors: a thread on the CPU that is to be interrupted sleeps, and one on another CPU wakes it at each beat. To
-//! be woken across CPUs takes an interrupt, unless the sleeper's CPU is idle and polls.
+//! Interrupts between processors: a thread sleeps on the CPU to interrupt, and a thread on another CPU wakes it at each beat. A wake across
+//! CPUs needs an interrupt, unless the sleeper's CPU is idle and polls.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -13,12 +13,12 @@ use crate::disturb::counts;
 use crate::disturb::worker_group::{Class, End, Post, WorkerGroup, all_cpus, check_cpus, is_off};
 use crate::error::MeterError;
 
-/// Each takes some microseconds on two CPUs.
+/// Each wake takes some microseconds on two CPUs.
 pub const RATE_PER_S_MAX: u64 = 50_000;
 
 const PRIORITY: u8 = 10;
 
-/// The kernel's rows of interrupts between processors: to reschedule, and to call a function, which wakes a thread too.
+/// The kernel's rows of interrupts between processors: reschedule, and function call, which wakes a thread too.
 const ROWS: &[&str] = &["RES", "CAL"];
 const TABLE: &str = "/proc/interrupts";
 
@@ -28,14 +28,14 @@ const SLEEP: Duration = Duration::from_millis(100);
 /// How to disturb.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// The CPUs that are interrupted.
+    /// The CPUs to interrupt.
     #[serde(serialize_with = "crate::disturb::as_list")]
     pub cpus: CpuSet,
-    /// How often each is, a second.
+    /// The rate for each CPU, per second.
     pub rate_per_s: u64,
 }
 
-/// What was really done.
+/// What the disturber really did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Each CPU.
@@ -51,22 +51,22 @@ pub struct Cpu {
     pub from_cpu: usize,
     /// Wakes that were sent.
     pub sent: u64,
-    /// Beats that were left out because the one before was late.
+    /// Beats that were skipped because the previous one was late.
     pub missed: u64,
-    /// How often the sleeper woke; fewer than were sent if one came before it slept again.
+    /// How often the sleeper woke. Lower than the wakes sent if a wake arrived before it slept again.
     pub woken: u64,
     /// How long the waker worked, in nanoseconds.
     pub elapsed_ns: u64,
     /// CPU time of the sleeper, in nanoseconds.
     pub taken_ns: u64,
-    /// Interrupts of this CPU by others in that time as the kernel counts them, those of other programs among them; none where it does
-    /// not tell.
+    /// Interrupts from other CPUs during the run, by the kernel's count, including those of other programs. None if the kernel does not
+    /// report them.
     pub interrupts: Option<u64>,
-    /// Whether the CPU went offline in the middle, which ends it.
+    /// Whether the CPU went offline during the run, which ends it.
     pub went_offline: bool,
 }
 
-/// At work. It ends when this is dropped.
+/// A running disturber. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     pairs: Vec<(usize, usize)>,
@@ -74,17 +74,17 @@ pub struct Running {
     workers: WorkerGroup<Half>,
 }
 
-/// What one of a pair did.
+/// What one thread of a pair did.
 #[derive(Clone, Copy, Debug)]
 enum Half {
     Sleeper { woken: u64, taken_ns: u64, went_offline: bool },
     Waker { sent: u64, missed: u64, elapsed_ns: u64 },
 }
 
-/// Begins, to end by itself when the monotonic clock reads `until_ns`.
+/// Starts the disturber. It ends by itself when the monotonic clock reaches `until_ns`.
 ///
 /// # Errors
-/// If a CPU is not there or not ours, there is no other to wake it from, or the rate is out of bounds.
+/// If a CPU does not exist or is not allowed, no other CPU can wake it, or the rate is out of bounds.
 pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> {
     refuse_rate(settings.rate_per_s, RATE_PER_S_MAX)?;
     check_cpus(&settings.cpus)?;
@@ -107,7 +107,7 @@ pub fn start(settings: &Settings, until_ns: u64) -> Result<Running, MeterError> 
     Ok(Running { pairs, before, workers })
 }
 
-/// Each CPU with the one that it is woken from: the next that is ours.
+/// Each CPU with its waker: the next CPU that is allowed.
 fn pairs(cpus: &CpuSet, ours: &CpuSet) -> Result<Vec<(usize, usize)>, MeterError> {
     let with_other = |cpu: usize| {
         let other = ours.iter().find(|other| *other > cpu).or_else(|| ours.iter().find(|other| *other != cpu));
@@ -119,13 +119,13 @@ fn pairs(cpus: &CpuSet, ours: &CpuSet) -> Result<Vec<(usize, usize)>, MeterError
 }
 
 impl Running {
-    /// Ends it, and tells what was done.
+    /// Stops it and returns the report.
     pub fn stop(self) -> Report {
         let halves = self.workers.stop();
         let targets: Vec<usize> = self.pairs.iter().map(|(target, _)| *target).collect();
         let after = counts::now(TABLE, ROWS, &targets);
-        let told = self.pairs.into_iter().zip(halves.chunks_exact(2)).zip(self.before.into_iter().zip(after));
-        let cpus = told.filter_map(|(((cpu, from_cpu), halves), (before, after))| match *halves {
+        let rows = self.pairs.into_iter().zip(halves.chunks_exact(2)).zip(self.before.into_iter().zip(after));
+        let cpus = rows.filter_map(|(((cpu, from_cpu), halves), (before, after))| match *halves {
             [Half::Sleeper { woken, taken_ns, went_offline }, Half::Waker { sent, missed, elapsed_ns }] => {
                 let interrupts = moved(before, after);
                 Some(Cpu { cpu, from_cpu, sent, missed, woken, elapsed_ns, taken_ns, interrupts, went_offline })
