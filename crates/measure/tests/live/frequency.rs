@@ -1,4 +1,5 @@
-//! The clock of a CPU with somebody else on it: the clock must stay what it is, and what is delivered of it must fall by what is taken.
+//! A CPU's clock while another thread uses the CPU: the clock must not change, and the delivered cycles must fall by the share that was
+//! taken.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,7 +16,7 @@ fn measured() -> Report {
     frequency::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap()
 }
 
-fn of(report: &Report, cpu: usize) -> &CpuClock {
+fn clock_of(report: &Report, cpu: usize) -> &CpuClock {
     report.cpus.iter().find(|clock| clock.cpu == cpu).unwrap()
 }
 
@@ -25,7 +26,7 @@ fn is_emulated() -> bool {
 }
 
 #[test]
-fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
+fn time_taken_from_a_cpu_is_missing_in_delivered_cycles() {
     let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     fitness::one_of(3, &Needs::on_cpu(cpu).without_timers(), || {
@@ -39,8 +40,8 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
             drift_ppm: 0.0,
             seed: 1,
         };
-        let thief = match RtHog::start(cpu, 20, schedule, clock::monotonic_ns() + 10_000_000_000) {
-            Ok(thief) => thief,
+        let hog = match RtHog::start(cpu, 20, schedule, clock::monotonic_ns() + 10_000_000_000) {
+            Ok(hog) => hog,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                 not_judged("no right to real-time threads");
                 return Ok(());
@@ -48,12 +49,12 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
             Err(error) => panic!("{error}"),
         };
         let robbed = measured();
-        drop(thief);
-        let clock_khz = |report: &Report| of(report, cpu).alone.clock_khz.histogram.summary().unwrap().p50 as f64;
+        drop(hog);
+        let clock_khz = |report: &Report| clock_of(report, cpu).alone.clock_khz.histogram.summary().unwrap().p50 as f64;
         let unmoved = clock_khz(&robbed) / clock_khz(&quiet);
-        let delivered = of(&robbed, cpu).alone.delivered_khz as f64 / clock_khz(&robbed);
+        let delivered = clock_of(&robbed, cpu).alone.delivered_khz as f64 / clock_khz(&robbed);
         println!("clock {:.0} kHz, robbed to clock {unmoved:.3}, delivered {delivered:.3}", clock_khz(&quiet));
-        // Two milliseconds of five are taken; a neighbour on the machine can only take more.
+        // Two of every five milliseconds are taken. A neighbour on the machine can only take more.
         let is_right = (0.95..1.05).contains(&unmoved) && (0.54..0.63).contains(&delivered);
         if is_right { Ok(()) } else { Err(format!("{unmoved} {delivered}")) }
     });
@@ -62,7 +63,7 @@ fn what_is_taken_of_a_cpu_is_missing_of_what_is_delivered() {
 #[test]
 fn a_multiplication_takes_three_additions() {
     let _host = HostLock::take();
-    // A clock that changes in the middle, or who else works on the same core, moves it.
+    // A change of the clock, or work on the same core, affects it.
     fitness::one_of(3, &Needs::on_last_cpu().without_timers(), || is_as_expected(&measured()));
 }
 
@@ -76,7 +77,7 @@ fn is_as_expected(report: &Report) -> Result<(), String> {
     assert!(report.counter_khz > 1000);
     for clock in &report.cpus {
         let seen = clock.alone.clock_khz.histogram.summary().unwrap();
-        // What is delivered can't be more than the fastest of its parts.
+        // The delivered clock cannot exceed the fastest sample.
         assert!(clock.alone.delivered_khz <= seen.max + seen.max / 100, "{clock:?}");
         assert!(clock.all_busy.is_some());
         if let Counter::Khz(khz) = clock.alone.aperf_mperf {

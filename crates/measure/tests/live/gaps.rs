@@ -1,5 +1,5 @@
-//! The gaps meter with a disturber of known shape under it: a real-time thief, an ordinary spinner, a control group's limit, timers that
-//! fire together. What the disturber itself recorded is the truth that the meter is held to.
+//! The gaps meter under a disturber of known shape: a real-time hog, an ordinary spinner, a control group's limit, timers that fire
+//! together. The disturber's own record is the truth for the meter.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,19 +30,19 @@ fn settings(cpus: &[usize], length_ns: u64) -> Settings {
     }
 }
 
-/// A busy neighbour may spoil a try; a fault of the meter spoils all three.
+/// A busy neighbour may spoil one try; a fault of the meter spoils all three.
 fn one_of_three(one: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu(), one);
 }
 
-/// This process in a control group of its own, until this is dropped.
+/// Moves this process into a control group of its own, until this is dropped.
 struct OwnGroup {
     before: PathBuf,
     group: Group,
 }
 
 impl OwnGroup {
-    /// None, recorded as not judged, where that is not possible.
+    /// None, recorded as not judged, if that is not possible.
     fn with(controller: &str, files: &[(&str, String)]) -> Option<OwnGroup> {
         let group = Group::with(controller, files).map_err(not_judged).ok()?;
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
@@ -56,7 +56,7 @@ impl OwnGroup {
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
-        // The group itself goes after this, and must be empty by then.
+        // The group itself is removed after this, and must be empty by then.
         let _ = std::fs::write(self.before.join("cgroup.procs"), std::process::id().to_string());
     }
 }
@@ -88,21 +88,21 @@ fn planted(from_ns: u64, until_ns: u64, seed: u64) -> Vec<Stretch> {
             return planned;
         }
         planned.push(Stretch { at_ns, busy_ns });
-        // Three fifths of the time at the most, or the kernel's limit on real-time threads would cut the thief.
+        // At most three fifths of the time: otherwise the kernel's limit on real-time threads would throttle the hog.
         at_ns += busy_ns + MS + (busy_ns as f64 * 0.7) as u64 + (next() * 4e6) as u64;
     }
 }
 
-/// The gap that holds most of a stretch; none if no gap holds the half of it.
+/// The gap that covers most of a stretch. None if no gap covers half of it.
 fn holding(gaps: &[Gap], start_ns: u64, end_ns: u64) -> Option<&Gap> {
     let overlap = |gap: &Gap| end_ns.min(gap.start_ns + gap.length_ns).saturating_sub(start_ns.max(gap.start_ns));
     let best = gaps.iter().max_by_key(|gap| overlap(gap))?;
     (overlap(best) * 2 >= end_ns - start_ns).then_some(best)
 }
 
-fn thief_or_skip(cpu: usize, planned: Vec<Stretch>) -> Option<Planted> {
+fn rt_hog_or_skip(cpu: usize, planned: Vec<Stretch>) -> Option<Planted> {
     match Planted::start(cpu, 50, planned) {
-        Ok(thief) => Some(thief),
+        Ok(hog) => Some(hog),
         Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
             not_judged("this user may not have real-time threads");
             None
@@ -111,27 +111,27 @@ fn thief_or_skip(cpu: usize, planned: Vec<Stretch>) -> Option<Planted> {
     }
 }
 
-/// The thief's record and the meter's, of one run.
+/// The records of the hog and of the meter, from one run.
 fn robbed(length_ns: u64, seed: u64) -> Option<(Vec<Planting>, Report)> {
     let cpu = last_cpu();
-    // The first time that a tracepoint is looked at takes the kernel some 30 ms.
+    // The first use of a tracepoint takes the kernel some 30 ms.
     let from_ns = clock::monotonic_ns() + 1000 * MS;
-    let thief = thief_or_skip(cpu, planted(from_ns, from_ns + length_ns, seed))?;
+    let hog = rt_hog_or_skip(cpu, planted(from_ns, from_ns + length_ns, seed))?;
     let report = measured(&settings(&[cpu], length_ns + 1200 * MS));
-    Some((thief.stop(), report))
+    Some((hog.stop(), report))
 }
 
-/// How near is near, in nanoseconds.
+/// The tolerance, in nanoseconds.
 const NEAR_NS: u64 = 10_000;
 
 #[derive(Debug, Default)]
 struct Score {
     planted: usize,
     found: usize,
-    /// Start and length both.
+    /// Both start and length are within the tolerance.
     near: usize,
     attributed: usize,
-    /// Of those found, the ones whose planter's own record can't be off by more than what is near, by its own account of its CPU time.
+    /// Of the found gaps, those whose own record is exact enough, by the hog's account of its CPU time.
     exact: usize,
     exact_near: usize,
 }
@@ -175,7 +175,7 @@ fn calibrates() -> bool {
 }
 
 #[test]
-fn planted_gaps_are_found_where_they_are() {
+fn planted_gaps_are_found() {
     let _host = HostLock::take();
     let length_ns = if calibrates() { 15_000 * MS } else { 2000 * MS };
     let mut seed = 0;
@@ -184,14 +184,17 @@ fn planted_gaps_are_found_where_they_are() {
         let Some((taken, report)) = robbed(length_ns, seed) else { return Ok(()) };
         let score = score(&taken, &report);
         let share = |part: usize, of: usize| part as f64 / of.max(1) as f64;
-        // Without the switch records a gap has the interrupt before it and the switches in it, here 5 to 20 us.
-        let is_seen = report.cpus[0].takers.contains_key("evenkeel-thief");
-        // Where others use the machine the thief is slow to fall asleep, which its record has not: then only those stretches are held to
-        // it of which it says that it is exact. It does not know what the meter says.
+        // Without switch records a gap includes the interrupt before it and its switches, here 5 to 20 us.
+        let is_seen = report.cpus[0].takers.contains_key("evenkeel-rt-hog");
+        // On a shared machine the hog falls asleep slowly, which its record does not show. Then only the stretches that the record marks as
+        // exact are judged. The record does not depend on the meter.
         let near = if calibrates() { share(score.near, score.planted) } else { share(score.exact_near, score.exact) };
         let is_judged = is_seen && (calibrates() || score.exact > 20);
         if !is_judged {
-            not_judged(format_args!("how near, without switch records or with {} exact records only", score.exact));
+            not_judged(format_args!(
+                "the tolerance, without switch records or with {} exact records only",
+                score.exact
+            ));
         }
         let all = if calibrates() { 0.99 } else { 0.97 };
         let is_good = score.planted > 20
@@ -202,7 +205,7 @@ fn planted_gaps_are_found_where_they_are() {
     });
 }
 
-/// The share of the time of `gaps` over `least_ns` that has this cause.
+/// The share of the time in `gaps` longer than `least_ns` that has this cause.
 fn share_of(gaps: &[Gap], least_ns: u64, cause: Cause) -> f64 {
     let long = gaps.iter().filter(|gap| gap.length_ns >= least_ns);
     let (mut all_ns, mut its_ns) = (0, 0);
@@ -214,7 +217,7 @@ fn share_of(gaps: &[Gap], least_ns: u64, cause: Cause) -> f64 {
 }
 
 /// Runs `measure` while an ordinary thread spins on `cpu`.
-fn beside_a_spinner<T>(cpu: usize, measure: impl FnOnce() -> T) -> T {
+fn with_a_spinner<T>(cpu: usize, measure: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let spinner = std::thread::Builder::new().name("test-spinner".into()).spawn_scoped(scope, || {
@@ -235,12 +238,12 @@ fn an_ordinary_spinner_is_named() {
     let _host = HostLock::take();
     let cpu = last_cpu();
     one_of_three(|| {
-        let report = beside_a_spinner(cpu, || measured(&settings(&[cpu], 1000 * MS)));
+        let report = with_a_spinner(cpu, || measured(&settings(&[cpu], 1000 * MS)));
         let seen = &report.cpus[0];
         let share = share_of(&seen.gaps, MS, Cause::Preemption);
         let most = seen.takers.iter().max_by_key(|(_, sum)| sum.total_ns).map(|(name, _)| name.as_str());
         let is_named = most == Some("test-spinner")
-            || report.doubts.iter().any(|caveat| matches!(caveat, GapsCaveat::TakersUnknown { .. }));
+            || report.caveats.iter().any(|caveat| matches!(caveat, GapsCaveat::TakersUnknown { .. }));
         println!("{share:.4} of the time of gaps over 1 ms is preemption, most by {most:?}; {:.3} missing", seen.share);
         if share >= 0.95 && is_named && seen.share > 0.3 {
             Ok(())
@@ -255,7 +258,7 @@ fn timers_that_fire_together_are_interrupts() {
     let _host = HostLock::take();
     let cpu = last_cpu();
     one_of_three(|| {
-        // A kernel under two hypervisors takes a tenth of a millisecond for each timer.
+        // Under two hypervisors the kernel takes a tenth of a millisecond per timer.
         let from_ns = clock::monotonic_ns() + 2500 * MS;
         let times_ns: Vec<u64> = (0..40).map(|at| from_ns + at * 17 * MS + at * at % 7 * 100_000).collect();
         let times = times_ns.clone();
@@ -266,7 +269,7 @@ fn timers_that_fire_together_are_interrupts() {
         let timers = match std::thread::spawn(arm).join().unwrap() {
             Ok(timers) => timers,
             Err(errno) => {
-                not_judged(format_args!("so many timers were refused: {errno}"));
+                not_judged(format_args!("the timers were refused: {errno}"));
                 return Ok(());
             }
         };
@@ -277,7 +280,7 @@ fn timers_that_fire_together_are_interrupts() {
         }
         let report = measured(&settings(&[cpu], left_ns + 800 * MS));
         drop(timers);
-        // Timers are due together, and the interrupt comes some microseconds later: as late as it comes to anybody here.
+        // The timers are due together, and the interrupt comes some microseconds later, like every interrupt here.
         let gaps = &report.cpus[0].gaps;
         let held = |at_ns: &u64| {
             let is_it =
@@ -294,7 +297,7 @@ fn timers_that_fire_together_are_interrupts() {
             times_ns.len(),
             lengths.get(lengths.len() / 2)
         );
-        // Where tracepoints are seen, each gap has the name of what made it.
+        // With tracepoints each gap has the name of its source.
         let is_traced = !report.cpus[0].interrupted_by.is_empty();
         let named = found.iter().filter(|gap| gap.source.as_deref().is_some_and(|name| name.contains("imer"))).count();
         println!("{named} named; {:?}", report.cpus[0].interrupted_by);
@@ -308,7 +311,7 @@ fn timers_that_fire_together_are_interrupts() {
 }
 
 #[test]
-fn a_limit_on_cpu_time_is_told_from_a_neighbour() {
+fn a_limit_on_cpu_time_is_distinguished_from_a_neighbour() {
     let _host = HostLock::take();
     let cpu = last_cpu();
     one_of_three(|| {
@@ -322,14 +325,14 @@ fn a_limit_on_cpu_time_is_told_from_a_neighbour() {
             "{share:.4} of the time of gaps over 4 ms is the limit's; {:.3} missing; {:?}",
             seen.share, report.limits
         );
-        // Two fifths of a CPU are allowed.
+        // The limit allows two fifths of a CPU.
         let is_good = share >= 0.95 && (0.4..0.75).contains(&seen.share) && report.limits.len() == 1;
         if is_good { Ok(()) } else { Err(format!("{share} {}", seen.share)) }
     });
 }
 
 #[test]
-fn its_own_real_time_limit_is_no_fault_of_the_machine() {
+fn its_own_real_time_limit_is_not_blamed_on_the_machine() {
     let _host = HostLock::take();
     let cpu = last_cpu();
     let limit = std::fs::read_to_string("/proc/sys/kernel/sched_rt_runtime_us").unwrap_or_default();
@@ -339,7 +342,7 @@ fn its_own_real_time_limit_is_no_fault_of_the_machine() {
     }
     one_of_three(|| {
         let fifo = Settings { class: Class::Fifo, ..settings(&[cpu], 2500 * MS) };
-        let report = match beside_a_spinner(cpu, || watch(|watch| gaps::run(&fifo, watch))) {
+        let report = match with_a_spinner(cpu, || watch(|watch| gaps::run(&fifo, watch))) {
             Ok(report) => report,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                 not_judged("this user may not have real-time threads");
@@ -370,15 +373,15 @@ fn a_sample_costs_less_than_a_hundredth_of_one_cpu() {
     });
 }
 
-/// A sample of 6 s under a thief that takes this share of each period, and the share that the thief says it took.
-fn sampled_under_a_thief(period_ns: u64, taken: f64) -> Option<(Sampled, f64)> {
+/// A sample of 6 s under an RT hog with this share of each period, and the share that the hog reports.
+fn sampled_under_an_rt_hog(period_ns: u64, taken: f64) -> Option<(Sampled, f64)> {
     let (cpu, length_ns) = (last_cpu(), 6000 * MS);
     let start_ns = clock::monotonic_ns() + 10 * MS;
     let busy_ns = (period_ns as f64 * taken) as u64;
     let (jitter_ns, seed) = (period_ns / 20, start_ns);
     let schedule = Schedule { start_ns, period_ns, busy_ns, jitter_ns, jitter_adds_up: false, drift_ppm: 0.0, seed };
-    let thief = match RtHog::start(cpu, 50, schedule, start_ns + 60_000 * MS) {
-        Ok(thief) => thief,
+    let hog = match RtHog::start(cpu, 50, schedule, start_ns + 60_000 * MS) {
+        Ok(hog) => hog,
         Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
             not_judged("this user may not have real-time threads");
             return None;
@@ -386,19 +389,19 @@ fn sampled_under_a_thief(period_ns: u64, taken: f64) -> Option<(Sampled, f64)> {
         Err(other) => panic!("{other}"),
     };
     let report = measured(&Settings { mode: Mode::Sample, ..settings(&[cpu], length_ns) });
-    let account = thief.finish();
+    let account = hog.finish();
     Some((report.cpus[0].sampled.unwrap(), account.cpu_ns as f64 / account.covered_ns.max(1) as f64))
 }
 
 #[test]
-fn a_sample_tells_what_a_thief_takes() {
+fn a_sample_shows_what_an_rt_hog_takes() {
     let _host = HostLock::take();
     for (period_ms, taken) in [(20, 0.5), (4, 0.2), (7, 0.8), (100, 0.1)] {
         one_of_three(|| {
-            let Some((said, truth)) = sampled_under_a_thief(period_ms * MS, taken) else { return Ok(()) };
+            let Some((said, truth)) = sampled_under_an_rt_hog(period_ms * MS, taken) else { return Ok(()) };
             let words = format!("{truth:.3} of {period_ms} ms: {said:?}");
             println!("{words}");
-            // A thread of this machine took it, and not the hypervisor.
+            // The time was taken by a thread of this machine, not by the hypervisor.
             let is_apart = said.by_nobody_inside.share < 0.05 && said.by_threads.high >= truth;
             let is_right = said.missing.low <= truth && truth <= said.missing.high && is_apart;
             if is_right { Ok(()) } else { Err(words) }
@@ -412,7 +415,7 @@ fn a_busy_neighbour_makes_a_sample_no_smaller() {
     let cpu = last_cpu();
     for taken in [0.3, 0.6] {
         one_of_three(|| {
-            let Some((said, truth)) = beside_a_spinner(cpu, || sampled_under_a_thief(20 * MS, taken)) else {
+            let Some((said, truth)) = with_a_spinner(cpu, || sampled_under_an_rt_hog(20 * MS, taken)) else {
                 return Ok(());
             };
             let words = format!("{truth:.3}: {said:?}");
@@ -431,12 +434,12 @@ fn a_cpu_that_goes_away_ends_its_probe_alone() {
         not_judged("one CPU");
         return;
     }
-    // A group that loses a CPU moves its threads as the kernel does when the CPU goes offline, and harms nobody else.
+    // A group that loses a CPU moves its threads, as the kernel does when the CPU goes offline. This affects nothing else.
     let files = [("cpuset.cpus", allowed.to_string()), ("cpuset.mems", "0".to_owned())];
     let Some(group) = OwnGroup::with("cpuset", &files) else { return };
     let report = std::thread::scope(|scope| {
         let measure = scope.spawn(|| measured(&settings(&[first, last], 3000 * MS)));
-        // Where the kernel is slow it takes a while until both probes are where they are to be.
+        // A slow kernel needs time until both probes are on their CPUs.
         clock::sleep_until_ns(clock::monotonic_ns() + 1200 * MS);
         group.group.write("cpuset.cpus", &first.to_string());
         measure.join().unwrap()
@@ -445,7 +448,7 @@ fn a_cpu_that_goes_away_ends_its_probe_alone() {
     thread::set_affinity(&allowed).unwrap();
     let ended = report.cpus[1].ended.as_deref().unwrap();
     assert!(ended.starts_with(&format!("CPU {last} went away while it was measured: ")), "{ended}");
-    assert!(report.doubts.contains(&GapsCaveat::Ended { why: ended.to_owned() }));
+    assert!(report.caveats.contains(&GapsCaveat::Ended { why: ended.to_owned() }));
     assert_eq!(report.cpus[0].ended, None);
     assert!(report.cpus[1].watched_ns < report.cpus[0].watched_ns);
 }

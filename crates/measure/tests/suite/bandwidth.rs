@@ -1,4 +1,4 @@
-//! The bandwidth meter: both ends count the same, in both directions, and a server sends to nobody who did not ask or has gone.
+//! The bandwidth meter: both ends count the same in both directions, and a server sends only to clients that asked and still answer.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,9 +11,9 @@ use evenkeel_measure::{MeterError, Watch};
 use evenkeel_testkit::relay::{Play, Relay};
 use evenkeel_testkit::{wait_for, wait_until};
 
-/// What a UDP server of these tests sends to who asks for it, at the most.
+/// The most that the UDP server in these tests sends to a client that asks.
 const GIVEN_BITS_PER_S: u64 = 20_000_000;
-/// Two thousand packets a second of 200 bytes: what comes in 50 ms fits into any receive buffer.
+/// Two thousand packets of 200 bytes per second: the packets of 50 ms fit into any receive buffer.
 const BITS_PER_S: f64 = 3.2e6;
 
 fn stream(by: By) -> Settings {
@@ -30,7 +30,7 @@ fn run(settings: &Settings) -> Result<Report, MeterError> {
     bandwidth::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {}))
 }
 
-/// Runs a UDP server meanwhile. `tell` hears what it is doing.
+/// Runs a UDP server during `body`. `tell` receives its progress.
 fn with_server<T>(tell: &(dyn Fn(f64, &str) + Sync), run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     let settings = server::Settings {
         at: "127.0.0.1:0".parse().unwrap(),
@@ -54,7 +54,7 @@ fn with_server<T>(tell: &(dyn Fn(f64, &str) + Sync), run: impl FnOnce(SocketAddr
 fn bytes_over_tcp_are_counted_alike_at_both_ends() {
     for settings in [stream(By::Tcp), back(By::Tcp)] {
         let tcp = run(&settings).unwrap();
-        assert_eq!((tcp.streams.len(), tcp.untold, tcp.lost_share), (2, 0, None));
+        assert_eq!((tcp.streams.len(), tcp.unreported, tcp.lost_share), (2, 0, None));
         for stream in &tcp.streams {
             assert_eq!(stream.arrived.map(|arrived| arrived.bytes), stream.sent_bytes, "{stream:?}");
             assert!(stream.sent_bytes > Some(0), "{stream:?}");
@@ -66,7 +66,7 @@ fn bytes_over_tcp_are_counted_alike_at_both_ends() {
 fn packets_that_nobody_drops_all_arrive() {
     for settings in [stream(By::Udp), back(By::Udp)] {
         let udp = run(&settings).unwrap();
-        assert_eq!((udp.untold, udp.cut_to_bits_per_s, udp.lost_share), (0, None, Some(0.0)), "{udp:?}");
+        assert_eq!((udp.unreported, udp.cut_to_bits_per_s, udp.lost_share), (0, None, Some(0.0)), "{udp:?}");
         for stream in &udp.streams {
             assert_eq!(stream.arrived.map(|arrived| arrived.bytes), stream.sent_bytes, "{stream:?}");
             assert!(stream.sent_bytes > Some(0), "{stream:?}");
@@ -75,8 +75,8 @@ fn packets_that_nobody_drops_all_arrive() {
 }
 
 #[test]
-fn what_a_relay_drops_is_read_back() {
-    // The meter asks for the count until it does not change for 20 ms: a machine that stands still for longer is asked again.
+fn losses_in_a_relay_are_read_back() {
+    // The meter asks for the count until it is stable for 20 ms. If the machine stalls longer, ask again.
     wait_for("the server's count of all that the relay let pass", || {
         let ((lossy, (there, _)), _) = with_server(&|_, _| {}, |at| {
             let relay = Relay::start(at, Play::Drop(10), Play::Pass);
@@ -88,7 +88,7 @@ fn what_a_relay_drops_is_read_back() {
         let is_right = arrived.lost == Some(there.spoiled) && arrived.packets == Some(there.came - there.spoiled);
         (is_right && there.spoiled > 0).then_some(())
     });
-    // Nobody else loses one: a hundred packets fit into our receive buffer.
+    // Nothing else loses packets: a hundred fit into our receive buffer.
     wait_for("our count of all that the relay let come back", || {
         let ((lossy, (_, back_did)), _) = with_server(&|_, _| {}, |at| {
             let relay = Relay::start(at, Play::Pass, Play::Drop(10));
@@ -102,13 +102,13 @@ fn what_a_relay_drops_is_read_back() {
 }
 
 #[test]
-fn a_server_gives_no_more_than_it_was_told() {
+fn a_server_sends_no_more_than_its_limit() {
     let (cut, served) = with_server(&|_, _| {}, |at| {
         let most = Settings { to: Some(at), streams: 1, bytes: None, bits_per_s: Some(1e9), ..back(By::Udp) };
         run(&most).unwrap()
     });
     assert!((cut.cut_to_bits_per_s.unwrap() / GIVEN_BITS_PER_S as f64 - 1.0).abs() < 0.01, "{cut:?}");
-    // 50 ms of it, and the words around it.
+    // 50 ms of data, and the messages around it.
     assert!(served.bytes_out < GIVEN_BITS_PER_S / 8 / 20 + 20_000, "{served:?}");
 }
 
@@ -168,7 +168,7 @@ fn a_stream_of_a_stranger_costs_nothing() {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
         let mut said = Vec::new();
-        // The server closes with our words unread, which resets the connection: either way nothing is said.
+        // The server closes with our bytes unread, which resets the connection. Either way it sends nothing.
         let _ = stream.read_to_end(&mut said);
         assert_eq!(said, b"");
         stop.store(true, Ordering::Relaxed);

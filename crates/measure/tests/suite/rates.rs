@@ -32,20 +32,20 @@ fn a_process_that_ends_meanwhile_is_measured_until_then() {
     assert!(report.elapsed_ns < LIMIT_MS * 1_000_000, "it ends with its process");
     child.wait().unwrap();
     let none = measure(Target::Process(child.id()), 100).unwrap_err();
-    assert!(none.to_string().ends_with("there is none of this number"), "{none}");
+    assert!(none.to_string().ends_with("no process has this number"), "{none}");
     let none = measure(Target::Group("/evenkeel-has-none".to_owned()), 100).unwrap_err();
     assert!(matches!(none, MeterError::WrongUse { .. }), "{none}");
 }
 
 #[test]
-fn it_ends_when_it_is_told_to() {
+fn it_ends_when_asked() {
     let stop = AtomicBool::new(true);
     let settings = Settings { target: Target::Machine, for_ms: 3_600_000, every_ms: 1000, pages: Pages::AsTheyAre };
     let report = rates::run(&settings, &Watch::new(&stop, &|_, _| ())).unwrap();
-    assert_eq!(report.readings, 2, "what there is is told");
+    assert_eq!(report.readings, 2, "the readings up to the stop are reported");
 }
 
-/// Each interval of a timeline is counted once, as nothing or as something, and the timeline has the whole time.
+/// Each interval of a timeline is counted once, as zero or not, and the timeline covers the whole time.
 #[test]
 fn a_timeline_has_every_interval() {
     let report = measure(Target::Process(std::process::id()), 50).unwrap();

@@ -1,7 +1,7 @@
-//! The UDP meter behind a relay: what the relay drops, swaps and doubles on purpose is counted, what it delays is never reported as
-//! faster, and strangers get nothing out of the server.
+//! The UDP meter behind a relay: packets that the relay drops, swaps and duplicates on purpose are counted, delays never make an answer
+//! look faster, and strangers get nothing from the server.
 //!
-//! A run sends a hundred packets, which fit into any receive buffer, so that no machine loses one by being slow.
+//! A run sends a hundred packets, which fit into any receive buffer, so no machine loses one by being slow.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,14 +33,14 @@ fn run(settings: &Settings) -> Result<Report, MeterError> {
     udp::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {}))
 }
 
-/// Runs until it reports progress after its beginning, which is a tenth of a second of packets.
+/// Runs until it reports progress after its start, which takes a tenth of a second of packets.
 fn run_for_a_moment(settings: &Settings) -> Report {
     let stop = AtomicBool::new(false);
     let tell = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
     udp::run(settings, &Watch::new(&stop, &tell)).unwrap()
 }
 
-/// Does something while a server runs, and gives what that served.
+/// Runs `body` while a server runs, and returns what the server counted.
 fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     let settings = server::Settings {
         at: "127.0.0.1:0".parse().unwrap(),
@@ -60,7 +60,7 @@ fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     })
 }
 
-/// Echoes through a relay. Repeats a run in which somebody else lost a packet too, as a machine does that stands still for a second.
+/// Echoes through a relay. Repeats a run in which anything else lost a packet too, as a machine does that stalls for a second.
 fn through(there: Play, back: Play, settings: &Settings) -> (Echo, Did, Did) {
     wait_for("a run in which only the relay lost packets", || {
         let ((report, (did_there, did_back)), _) = with_server(|at| {
@@ -79,7 +79,7 @@ fn through(there: Play, back: Play, settings: &Settings) -> (Echo, Did, Did) {
     })
 }
 
-/// Both ways to keep the pace, at once: with an answer missing, each waits for a second.
+/// Both ways to keep the rate, at the same time, because each waits a second for a missing answer.
 fn at_each_pace(check: impl Fn(Pace) + Sync) {
     std::thread::scope(|scope| {
         for pace in [Pace::Sleep, Pace::Awake] {
@@ -90,7 +90,7 @@ fn at_each_pace(check: impl Fn(Pace) + Sync) {
 }
 
 #[test]
-fn what_is_dropped_each_way_is_read_back() {
+fn losses_in_each_direction_are_read_back() {
     at_each_pace(|pace| {
         let (echo, there, back) =
             through(Play::Drop(10), Play::Drop(7), &Settings { pace, ..settings(None, &[Part::Echo]) });
@@ -99,13 +99,13 @@ fn what_is_dropped_each_way_is_read_back() {
         assert_eq!(way_there.lost, there.spoiled);
         assert_eq!((way_back.sent, way_back.lost), (PACKETS - 10, back.spoiled));
         assert_eq!((way_there.counts.reordered, way_back.counts.reordered), (0, 0));
-        assert_eq!(echo.from_due_ns.lost.count, there.spoiled + back.spoiled, "every lost round trip is told");
+        assert_eq!(echo.from_due_ns.lost.count, there.spoiled + back.spoiled, "every lost round trip is counted");
         assert_eq!(echo.from_due_ns.histogram.count(), PACKETS - there.spoiled - back.spoiled);
     });
 }
 
 #[test]
-fn what_is_swapped_is_read_back() {
+fn reordering_is_read_back() {
     at_each_pace(|pace| {
         let echoes = Settings { pace, ..settings(None, &[Part::Echo]) };
         let (echo, there, back) = through(Play::Swap(9), Play::Swap(7), &echoes);
@@ -114,7 +114,7 @@ fn what_is_swapped_is_read_back() {
         assert_eq!((way_there.counts.reordered, way_there.counts.extent_max, way_there.lost), (11, 1, 0));
         assert_eq!((way_back.counts.reordered, way_back.lost), (14, 0));
         assert_eq!(echo.from_due_ns.histogram.count(), PACKETS);
-        // The relay holds the last packet for one that never follows.
+        // The relay holds the last packet back for a later one that never comes.
         let (echo, _, back) = through(Play::Pass, Play::Swap(5), &echoes);
         let way_back = echo.back.unwrap();
         assert_eq!((back.spoiled, way_back.counts.reordered, way_back.lost), (20, 19, 1));
@@ -122,20 +122,24 @@ fn what_is_swapped_is_read_back() {
 }
 
 #[test]
-fn what_is_doubled_is_read_back_and_timed_once() {
+fn duplicates_are_read_back_and_timed_once() {
     for pace in [Pace::Sleep, Pace::Awake] {
         let awake = Settings { pace, ..settings(None, &[Part::Echo]) };
         let (echo, there, back) = through(Play::Double(4), Play::Double(10), &awake);
         let (way_there, way_back) = (echo.there.unwrap(), echo.back.unwrap());
         assert_eq!((way_there.counts.duplicates, way_there.lost), (there.spoiled, 0));
         assert_eq!((way_back.counts.duplicates, way_back.lost), (back.spoiled, 0));
-        assert_eq!((there.spoiled, back.spoiled, way_back.sent), (25, 12, 125), "a doubled question is answered twice");
+        assert_eq!(
+            (there.spoiled, back.spoiled, way_back.sent),
+            (25, 12, 125),
+            "a duplicated question is answered twice"
+        );
         assert_eq!(echo.from_due_ns.histogram.count(), PACKETS, "and timed once");
     }
 }
 
 #[test]
-fn nothing_is_faster_than_a_delay_lets_it() {
+fn no_answer_is_faster_than_the_delay() {
     const DELAY_NS: u64 = 4_000_000;
     let slow = Settings { rate_hz: 200.0, seconds: 0.05, ..settings(None, &[Part::Echo]) };
     let (echo, there, _) = through(Play::Delay(Duration::from_nanos(DELAY_NS)), Play::Pass, &slow);
@@ -143,8 +147,8 @@ fn nothing_is_faster_than_a_delay_lets_it() {
     assert!(echo.from_send_ns.histogram.min() >= Some(DELAY_NS) && echo.from_due_ns.histogram.min() >= Some(DELAY_NS));
 }
 
-/// Whoever waits for an answer before the next question would have one long time among short ones. Nobody here does: of a hundred packets
-/// at two thousand a second, the 41 that were due in the first 20 ms of a stall of 40 ms waited for 20 ms or more.
+/// A client that waits for each answer before the next question would see one long time among short ones. This one does not wait: of a
+/// hundred packets at two thousand per second, the 41 that were due in the first 20 ms of a 40 ms stall waited for 20 ms or more.
 #[test]
 fn a_stall_is_felt_by_all_that_were_due_in_it() {
     for pace in [Pace::Sleep, Pace::Awake] {
@@ -226,7 +230,7 @@ fn packets_a_second_are_counted_at_both_ends() {
     assert!(ceiling.send.per_cpu_s >= ceiling.send.per_s * 0.99, "{ceiling:?}");
 }
 
-/// Packets of a stranger, of every kind and of several lengths, with a session and a cookie that nobody gave.
+/// Packets of a stranger, of every kind and several lengths, with a session and a cookie that the server never issued.
 fn hostile() -> Vec<Vec<u8>> {
     let mut hostile = vec![vec![], vec![0], b"hello".to_vec(), vec![0xff; 1500], b"EKU1".to_vec()];
     for kind in 0..=255_u8 {
@@ -250,8 +254,8 @@ fn strangers_get_nothing() {
         stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut bytes = [0; 2000];
         let mut nonce = 0;
-        // In lots that fit into the receive buffer. The server answers in order: if the first answer after each lot is the one to a hello
-        // behind it, the lot had none.
+        // In batches that fit into the receive buffer. The server answers in order: if the first answer after a batch is for the hello
+        // behind it, the batch got no answer.
         for lot in hostile.chunks(20) {
             for packet in lot {
                 stranger.send(packet).unwrap();

@@ -1,5 +1,5 @@
-//! How many bytes a second go from here to there or back, by TCP and by UDP, as the end counts them that they go to: what was sent is no
-//! bandwidth, what came is.
+//! How many bytes per second arrive at the server, or here, by TCP and by UDP. The receiving end counts: bandwidth is what arrives, not
+//! what was sent.
 
 mod packets;
 mod report;
@@ -22,28 +22,28 @@ pub use settings::{By, Direction, REVERSE_SECONDS_MAX, SECONDS_MAX, STREAMS_MAX,
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct ServeSettings {
-    /// Where to listen, by TCP and UDP both; port 0 has the kernel choose.
+    /// The address for both TCP and UDP. With port 0 the kernel chooses a port.
     pub at: SocketAddr,
     /// How long, in seconds.
     pub seconds: f64,
-    /// The CPU to run on; none leaves it to the kernel.
+    /// The CPU to run on; none leaves the choice to the kernel.
     pub cpu: Option<usize>,
-    /// Bits a second that it sends by UDP to those who ask for it, at the most; 0 sends nothing, by TCP neither.
+    /// The most bits per second that it sends by UDP on request. 0 sends nothing, not even by TCP.
     pub reverse_bits_per_s_max: u64,
 }
 
-/// What was served.
+/// The totals of a server run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Served {
-    /// TCP streams that came whole.
+    /// TCP streams that arrived completely.
     pub streams: u64,
-    /// Connections that were none of ours, or too many.
+    /// Connections without a valid request, or over the limit.
     pub refused: u64,
-    /// What came by TCP, in bytes.
+    /// Bytes received by TCP.
     pub bytes: u64,
-    /// What was sent by TCP, in bytes.
+    /// Bytes sent by TCP.
     pub sent_bytes: u64,
-    /// What came by UDP.
+    /// Packets received by UDP.
     pub udp: server::Report,
 }
 
@@ -56,10 +56,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; who comes waits until it runs.
+    /// Starts listening. Clients wait until it runs.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The kernel's error.
     pub fn bind(settings: &ServeSettings) -> Result<Server, MeterError> {
         let refused = |error: &std::io::Error| MeterError::refused(format!("listen at {}", settings.at), error);
         let listener = TcpListener::bind(settings.at).map_err(|error| refused(&error))?;
@@ -75,15 +75,15 @@ impl Server {
         Ok(Server { listener, udp: server::Server::bind(&udp)?, settings: settings.clone() })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.udp.address()
     }
 
-    /// Serves until its time is over or the watch says so.
+    /// Serves until its time is over or the watch asks it to stop.
     ///
     /// # Errors
-    /// If a thread may not run where it is told to, or a socket fails.
+    /// If a thread may not run on its CPU, or a socket fails.
     pub fn run(&self, watch: &Watch<'_>) -> Result<Served, MeterError> {
         let until_ns = clock::monotonic_ns().saturating_add((self.settings.seconds * 1e9) as u64);
         std::thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn pin(cpu: Option<usize>) -> Result<(), MeterError> {
 /// Measures.
 ///
 /// # Errors
-/// If the settings make no sense, nobody answers, or the kernel refuses what it rests on.
+/// If the settings are invalid, the server does not answer, or the kernel refuses something that the measurement needs.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     check(settings)?;
     let Some(to) = settings.to else { return over_loopback(settings, watch) };
@@ -190,7 +190,7 @@ fn summed(settings: &Settings, to: SocketAddr, streams: Vec<Stream>) -> Report {
     };
     let share = |cpu_ns: u64| cpu_ns as f64 / 1e9 / longest.max(1e-9);
     let is_told = !arrived.is_empty();
-    let told = if settings.way == Direction::ToServer { arrived.len() } else { sent.len() };
+    let reported = if settings.way == Direction::ToServer { arrived.len() } else { sent.len() };
     Report {
         to,
         between: if to.ip().is_loopback() { Between::Loopback } else { Between::Network },
@@ -204,7 +204,7 @@ fn summed(settings: &Settings, to: SocketAddr, streams: Vec<Stream>) -> Report {
             .flatten(),
         cpu_share: share(streams.iter().map(|stream| stream.cpu_ns).sum()),
         server_cpu_share: server_cpu_ns.map(share),
-        untold: streams.len() - told,
+        unreported: streams.len() - reported,
         streams,
     }
 }
@@ -234,7 +234,7 @@ fn tcp_stream_back(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Re
     })
 }
 
-/// What came of a TCP stream.
+/// The result of a TCP stream.
 fn came(bytes: u64, ns: u64, server_cpu_ns: Option<u64>) -> Arrived {
     Arrived { bytes, seconds: ns as f64 / 1e9, packets: None, lost: None, reordered: None, cpu_ns: server_cpu_ns }
 }

@@ -1,5 +1,4 @@
-//! UDP from here to there, and from there to here: at a rate, with what did not come told by numbers in the packets and by the other
-//! end's count.
+//! UDP to the server and from the server at a set rate. Losses show in the packet numbers and in the count of the other end.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -13,17 +12,17 @@ use crate::meters::udp::wire::{FromClient, FromServer, GIVE_MS_MAX, PACKET_BYTES
 use crate::meters::udp::{self, Order, Place, Session};
 use crate::{MeterError, Watch};
 
-/// Ethernet's usual length, less the headers of any network.
+/// The usual Ethernet packet, minus the headers of any network.
 const BYTES: usize = 1400;
-/// How often a request is said before anything comes of it: three seconds.
+/// How often to repeat a request without an answer: for three seconds.
 const ASKS_MAX: u32 = 15;
-/// A stream from the server is over when nothing came for so long after its time, or at the latest so long after it.
+/// A stream from the server is over when nothing arrived for the first of these after its time, at the latest after the second.
 const QUIET_NS: u64 = 200_000_000;
 const GRACE_NS: u64 = 2_000_000_000;
-/// How often it is told how far it is.
+/// How often to report progress.
 const TELL_NS: u64 = 100_000_000;
 
-/// What one stream may have.
+/// The share of the settings that one stream gets.
 fn packets_per_s(settings: &Settings) -> Option<f64> {
     let bytes = settings.bytes.unwrap_or(BYTES);
     settings.bits_per_s.map(|bits| bits / settings.streams as f64 / 8.0 / bytes as f64)
@@ -55,7 +54,7 @@ pub(super) fn send(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Re
     })
 }
 
-/// What has come of a stream from the server.
+/// The result of a stream from the server.
 #[derive(Default)]
 struct Coming {
     granted: Option<u32>,
@@ -74,7 +73,7 @@ pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> R
         session: session.secret(),
         ask: RandomState::new().hash_one(clock::monotonic_ns()),
         ms: ((settings.seconds * 1e3) as u32).clamp(1, GIVE_MS_MAX),
-        // A number over the range becomes the largest, which is as fast as it goes.
+        // A number out of range becomes the largest, which means the fastest rate.
         packets_per_s: packets_per_s(settings).map_or(u32::MAX, |per_s| (per_s.round() as u32).max(1)),
         bytes,
         streams: settings.streams as u16,
@@ -103,7 +102,7 @@ pub(super) fn fetch(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> R
     })
 }
 
-/// Says the request again and again, and takes what comes of it until it is over.
+/// Repeats the request and receives its packets until it is over.
 fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch<'_>) -> Result<Coming, MeterError> {
     let doing = || format!("have packets sent by {to}");
     let mut inbox = Inbox::new(PACKET_BYTES_MAX);
@@ -112,7 +111,7 @@ fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch
     let (mut asked_ns, mut asks, mut told_ns) = (0, 0, 0);
     while !watch.stopped() {
         let now_ns = clock::monotonic_ns();
-        // It began at the server when the first of it came, or a little before.
+        // It began at the server when the first packet arrived, or a little before.
         let end_ns = coming.first_ns.unwrap_or(start_ns + u64::from(ASKS_MAX) * udp::ASK_AGAIN_NS) + length_ns;
         if now_ns > end_ns + GRACE_NS || now_ns > end_ns.max(coming.last_ns) + QUIET_NS {
             break;
@@ -144,10 +143,10 @@ fn take(session: &Session, request: StreamRequest, to: SocketAddr, watch: &Watch
 }
 
 impl Coming {
-    /// Counts what came in one call.
+    /// Counts the packets of one call.
     ///
     /// # Errors
-    /// Why nothing will come.
+    /// Why no packets will arrive.
     fn see(&mut self, inbox: &Inbox, request: &StreamRequest) -> Result<(), &'static str> {
         let now_ns = clock::monotonic_ns();
         for packet in inbox.packets() {
@@ -176,14 +175,14 @@ impl Coming {
     }
 }
 
-/// Bits a second that the server agreed to send in all, if that is less than was asked for by some hundredths.
+/// The bits per second that the server agreed to send in all, if that is less than requested by more than a percent.
 pub(super) fn cut_to(settings: &Settings, streams: &[Stream]) -> Option<f64> {
     if settings.by != By::Udp || settings.way != Direction::FromServer {
         return None;
     }
     let granted: Option<u64> = streams.iter().map(|stream| stream.granted_packets_per_s.map(u64::from)).sum();
-    let wished = packets_per_s(settings).unwrap_or(f64::INFINITY) * streams.len() as f64;
+    let requested = packets_per_s(settings).unwrap_or(f64::INFINITY) * streams.len() as f64;
     let granted = granted? as f64;
-    let is_less = granted < wished * 0.99 && granted < f64::from(u32::MAX);
+    let is_less = granted < requested * 0.99 && granted < f64::from(u32::MAX);
     is_less.then(|| granted * 8.0 * settings.bytes.unwrap_or(BYTES) as f64)
 }

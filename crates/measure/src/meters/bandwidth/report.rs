@@ -1,4 +1,4 @@
-//! What was seen.
+//! The report.
 
 use std::net::SocketAddr;
 
@@ -7,65 +7,66 @@ use serde::Serialize;
 use super::settings::{By, Direction};
 use crate::meters::udp::Between;
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The server.
     pub to: SocketAddr,
-    /// What lies between.
+    /// The path between the two ends.
     pub between: Between,
-    /// By what.
+    /// The protocol.
     pub by: By,
-    /// Which way.
+    /// The direction.
     pub way: Direction,
-    /// Bits a second of all streams that came, by the count of the end that they went to; none if the server told nothing.
+    /// Received bits per second of all streams, by the count of the receiving end. None if the server did not report.
     pub arrived_bits_per_s: Option<f64>,
-    /// Bits a second of all streams that were sent; none if the server sent them and told nothing.
+    /// Sent bits per second of all streams. None if the server sent them and did not report.
     pub sent_bits_per_s: Option<f64>,
-    /// Bits a second that the server agreed to send of UDP, where it is less than was asked for.
+    /// The UDP bits per second that the server agreed to send, if less than requested.
     pub cut_to_bits_per_s: Option<f64>,
-    /// UDP packets that did not come, as a share of those sent; none for TCP, which sends again what is lost.
+    /// Lost UDP packets as a share of those sent. None for TCP, which retransmits losses.
     pub lost_share: Option<f64>,
-    /// CPU time of the threads here, as a share of one CPU.
+    /// CPU time of our threads, as a share of one CPU.
     pub cpu_share: f64,
-    /// CPU time of the server's threads, as a share of one CPU; none if it told nothing.
+    /// CPU time of the server's threads, as a share of one CPU. None if it did not report.
     pub server_cpu_share: Option<f64>,
-    /// Streams of which the server did not tell what it counted: they are not in its figures above.
-    pub untold: usize,
-    /// Each.
+    /// Streams whose counts the server did not report. The totals above do not include them.
+    #[serde(rename = "untold")]
+    pub unreported: usize,
+    /// The streams.
     pub streams: Vec<Stream>,
 }
 
 /// One stream.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Stream {
-    /// Sent, in bytes without headers; none if the server sent them and told nothing.
+    /// Bytes sent, without headers. None if the server sent them and did not report.
     pub sent_bytes: Option<u64>,
-    /// For so long, in seconds.
+    /// The duration, in seconds.
     pub seconds: f64,
-    /// Packets a second that the server agreed to send, where it did that by UDP.
+    /// The packets per second that the server agreed to send. UDP from the server only.
     pub granted_packets_per_s: Option<u32>,
-    /// What came; none if the server counted it and told nothing.
+    /// What arrived. None if the server counted it and did not report.
     pub arrived: Option<Arrived>,
-    /// UDP packets that the kernel here did not take.
+    /// UDP packets that our kernel did not accept.
     pub not_sent: u64,
-    /// CPU time of the thread here, in nanoseconds.
+    /// CPU time of our thread, in nanoseconds.
     pub cpu_ns: u64,
 }
 
-/// What came of a stream.
+/// What arrived of a stream.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Arrived {
-    /// In bytes without headers.
+    /// Bytes, without headers.
     pub bytes: u64,
-    /// From the first to the last of them, in seconds.
+    /// From the first to the last byte, in seconds.
     pub seconds: f64,
     /// UDP packets; none for TCP.
     pub packets: Option<u64>,
-    /// UDP packets that were sent and did not come; none for TCP, and where the server did not tell what it sent.
+    /// UDP packets that were sent and did not arrive. None for TCP, or if the server did not report what it sent.
     pub lost: Option<u64>,
     /// UDP packets that were overtaken; none for TCP.
     pub reordered: Option<u64>,
-    /// CPU time of the server's thread, in nanoseconds; none if it did not tell. UDP streams share one thread, whose time stands with each.
+    /// CPU time of the server's thread, in nanoseconds. None if it did not report. UDP streams share one thread, so each shows its total.
     pub cpu_ns: Option<u64>,
 }

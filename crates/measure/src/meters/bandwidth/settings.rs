@@ -6,39 +6,39 @@ use serde::Serialize;
 
 /// The most streams of one measurement, and of a server at a time.
 pub const STREAMS_MAX: usize = 32;
-/// The longest that one stream may last, in seconds.
+/// The longest duration of a stream, in seconds.
 pub const SECONDS_MAX: f64 = 3600.0;
-/// The longest that a server sends one stream, in seconds: it spends its host's network on somebody else's word.
+/// The longest duration of a stream from the server, in seconds: it loads its host's network on request of another machine.
 pub const REVERSE_SECONDS_MAX: f64 = 60.0;
 
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which way.
+    /// The direction.
     pub way: Direction,
-    /// Where a server runs; none starts one here and goes over loopback.
+    /// The address of a server. None starts one here and goes over loopback.
     pub to: Option<SocketAddr>,
-    /// By what.
+    /// The protocol.
     pub by: By,
-    /// How many at once.
+    /// The number of simultaneous streams.
     pub streams: usize,
-    /// For how long, in seconds.
+    /// The duration, in seconds.
     pub seconds: f64,
-    /// Bytes of a UDP packet without headers, or of one write to a TCP stream; none is 1,400 and 128 KiB.
+    /// The size of a UDP packet without headers, or of one write to a TCP stream. None is 1,400 bytes and 128 KiB.
     pub bytes: Option<usize>,
-    /// Bits a second of all UDP streams together; none is as fast as it goes.
+    /// Bits per second of all UDP streams together. None sends as fast as possible.
     pub bits_per_s: Option<f64>,
-    /// The CPU to run on; none leaves it to the kernel, or over loopback takes the last that is allowed.
+    /// The CPU to run on. None leaves it to the kernel; over loopback it takes the last allowed CPU.
     pub cpu: Option<usize>,
 }
 
-/// Which way the streams go.
+/// The direction of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// From here to the server, which counts what came.
+    /// From here to the server, which counts the received bytes.
     ToServer,
-    /// From the server to here, where what came is counted.
+    /// From the server to here, where the received bytes are counted.
     FromServer,
 }
 
@@ -46,8 +46,8 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// Streams that the kernel paces.
+    /// TCP streams, paced by the kernel.
     Tcp,
-    /// Packets, at a rate or as fast as they go.
+    /// UDP packets, at a rate or as fast as possible.
     Udp,
 }

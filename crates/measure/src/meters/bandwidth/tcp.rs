@@ -1,6 +1,6 @@
-//! TCP from here to there or back: one connection and one thread a stream at either end, and the receiver's count of what came. A
-//! connection has proved its address before it costs more than a kernel's entry; what it may take of the server is bounded in time and in
-//! number, and streams from the server go to one host at a time.
+//! TCP to the server or back: one connection and one thread per stream at each end, and the receiver's count of the bytes. A connection
+//! proves its address before it costs more than an entry in the kernel. Its use of the server is bounded in time and number, and streams
+//! from the server go to one host at a time.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -14,18 +14,18 @@ use super::settings::{Direction, SECONDS_MAX, STREAMS_MAX};
 use super::wire::{self, Request, Result as Counted};
 use crate::{MeterError, Watch};
 
-/// What one call writes and reads: iperf3's default, and enough that calls cost nothing beside copies.
+/// The size of a write and a read: iperf3's default, and large enough that system calls cost little compared with the copies.
 const BLOCK_BYTES: usize = 128 * 1024;
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 /// How long a connection may be silent.
 const SILENCE: Duration = Duration::from_secs(3);
-/// How long a stream may last beyond what it asked for, for what is still on its way.
+/// How long a stream may exceed its requested time, for bytes that are still on their way.
 const GRACE_NS: u64 = 2_000_000_000;
 
-/// How often a sender tells how far it is.
+/// How often a sender reports progress.
 const TELL_NS: u64 = 100_000_000;
 
-/// What a server's streams amounted to.
+/// The totals of a server's streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Served {
     pub(super) streams: u64,
@@ -41,7 +41,7 @@ pub(super) enum Reverse {
     Allowed,
 }
 
-/// Takes streams, and sends such, until the watch says so or the time is over.
+/// Accepts and sends streams until the watch asks it to stop or the time is over.
 pub(super) fn serve(
     listener: &TcpListener,
     reverse: Reverse,
@@ -59,12 +59,12 @@ pub(super) fn serve(
             streams = going;
             served.add(ended);
             let Ok((stream, from)) = listener.accept() else {
-                // Nobody waits, or one who waited has gone.
+                // No connection is waiting, or a waiting one has gone.
                 std::thread::sleep(Duration::from_millis(2));
                 continue;
             };
             if open.load(Ordering::Acquire) >= STREAMS_MAX {
-                // Closed without a word.
+                // Closed without an answer.
                 served.refused += 1;
                 continue;
             }
@@ -98,14 +98,15 @@ impl Served {
     }
 }
 
-/// The host that streams go to now, and how many: one host at a time, so that many together can't make a server send more than one could.
+/// The host that receives streams now, and how many. Only one host at a time, so that many clients cannot make a server send more than one
+/// could.
 struct Outlet {
     reverse: Reverse,
     to: Mutex<Option<(IpAddr, usize)>>,
 }
 
 impl Outlet {
-    /// A place for one stream to this host; it is free again when this is dropped.
+    /// A slot for one stream to this host. Dropping it frees the slot.
     fn enter(&self, host: IpAddr) -> Option<Place<'_>> {
         let mut to = self.to.lock().ok()?;
         let streams = match *to {
@@ -129,7 +130,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Reads what a connection wants, and does it. None if it was none of ours.
+/// Reads the request of a connection and serves it. None if it was not a valid request.
 fn serve_one(
     mut stream: TcpStream,
     from: IpAddr,
@@ -169,7 +170,7 @@ impl Span {
     }
 }
 
-/// Reads a stream to its end and says what came.
+/// Reads a stream to its end and reports what arrived.
 fn take(mut stream: TcpStream, span: Span, until_ns: u64, watch: &Watch<'_>) -> Option<Counted> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut bytes = 0_u64;
@@ -188,7 +189,7 @@ fn take(mut stream: TcpStream, span: Span, until_ns: u64, watch: &Watch<'_>) -> 
     Some(counted)
 }
 
-/// Sends a stream for so long, and at its end says what was sent. A host that takes nothing for a while is left.
+/// Sends a stream for the requested time, and then reports what was sent. A host that accepts nothing for a while is dropped.
 fn give(mut stream: TcpStream, span: Span, until_ns: u64, watch: &Watch<'_>) -> Option<Counted> {
     stream.set_write_timeout(Some(LOOK_AROUND)).ok()?;
     let block = vec![0_u8; BLOCK_BYTES];
@@ -220,7 +221,7 @@ pub(super) struct Sent {
     pub(super) counted: Option<Counted>,
 }
 
-/// Sends one stream for so long, in pieces of so many bytes.
+/// Sends one stream for this long, in writes of this many bytes.
 pub(super) fn send(
     to: SocketAddr,
     duration_ns: u64,
@@ -257,7 +258,7 @@ pub(super) fn send(
     Ok(Sent { bytes, ns: past_ns, cpu_ns, counted })
 }
 
-/// What came of one stream from the server, and what it says to have sent.
+/// What arrived of one stream from the server, and what it reports as sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Got {
     pub(super) bytes: u64,
@@ -266,7 +267,7 @@ pub(super) struct Got {
     pub(super) sent: Option<Counted>,
 }
 
-/// Has the server send one stream for so long.
+/// Asks the server to send one stream for this long.
 pub(super) fn fetch(
     to: SocketAddr,
     duration_ns: u64,

@@ -1,5 +1,4 @@
-//! What the ends of a TCP stream say to each other: a request before it, and what the server counted, or sent, after it. Numbers are
-//! big-endian.
+//! The protocol of a TCP stream: a request before it, and the server's count of received or sent bytes after it. Numbers are big-endian.
 
 use super::settings::{Direction, REVERSE_SECONDS_MAX, SECONDS_MAX};
 
@@ -12,28 +11,28 @@ const SEND: [u8; 8] = *b"EKB1send";
 const GIVE: [u8; 8] = *b"EKB1give";
 const RESULT: [u8; 8] = *b"EKB1came";
 
-/// What is to be sent.
+/// The request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which way.
+    /// The direction.
     pub way: Direction,
-    /// For how long, in milliseconds.
+    /// The duration in milliseconds.
     pub ms: u32,
 }
 
-/// What came, or of a stream from the server what was sent: its last bytes.
+/// The last bytes of a stream: what the server received, or for a stream from the server what it sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Result {
-    /// In bytes, this not counted.
+    /// In bytes, without this message.
     pub bytes: u64,
-    /// From the request to the last of them, in nanoseconds.
+    /// From the request to the last byte, in nanoseconds.
     pub ns: u64,
     /// CPU time of the server's thread, in nanoseconds.
     pub cpu_ns: u64,
 }
 
 impl Request {
-    /// Reads it; none if it is not one, or asks for more than may be had.
+    /// Parses a request. None if the bytes are not a valid one, or exceed the limits.
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
         let (name, rest) = bytes.split_first_chunk::<8>()?;
         let (ms, rest) = rest.split_first_chunk::<4>()?;
@@ -47,7 +46,7 @@ impl Request {
         is_one.then_some(Request { way, ms })
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn bytes(&self) -> [u8; REQUEST_BYTES] {
         let mut bytes = [0; REQUEST_BYTES];
         bytes[..8].copy_from_slice(if self.way == Direction::ToServer { &SEND } else { &GIVE });
@@ -57,7 +56,7 @@ impl Request {
 }
 
 impl Result {
-    /// Reads it; none if it is not one.
+    /// Parses a result. None if the bytes are not one.
     pub fn parse(bytes: &[u8; RESULT_BYTES]) -> Option<Result> {
         let (name, rest) = bytes.split_first_chunk::<8>()?;
         let number = |at: usize| Some(u64::from_be_bytes(rest.get(at..at + 8)?.try_into().ok()?));
@@ -65,7 +64,7 @@ impl Result {
         Some(Result { bytes: number(0)?, ns: number(8)?, cpu_ns: number(16)? })
     }
 
-    /// Writes it.
+    /// Encodes it.
     pub fn bytes(&self) -> [u8; RESULT_BYTES] {
         let mut bytes = [0; RESULT_BYTES];
         bytes[..8].copy_from_slice(&RESULT);
@@ -94,7 +93,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_request_is_none(at in 0_usize..8, by in 1_u8..) {
+        fn a_changed_request_is_refused(at in 0_usize..8, by in 1_u8..) {
             let mut bytes = Request { way: Direction::ToServer, ms: 1000 }.bytes();
             bytes[at] ^= by;
             prop_assert_eq!(Request::parse(&bytes), None);

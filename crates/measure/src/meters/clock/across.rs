@@ -1,5 +1,5 @@
-//! Whether the CPUs' clocks agree: two pinned threads throw a ball to and fro. The other's reading was taken between our two, so each
-//! throw bounds how far apart the clocks are, to both sides; all throws together bound it best.
+//! Whether the CPUs' clocks agree. Two pinned threads pass a token back and forth. The other CPU's reading lies between two of ours, so
+//! each pass bounds the clock offset in both directions. All passes together give the tightest bounds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -11,20 +11,20 @@ use serde::Serialize;
 use super::skipped::Skipped;
 use crate::Watch;
 
-/// Throws a pair, if they fit into the time.
+/// Passes per pair, if the time allows.
 const THROWS: u64 = 20_000;
 const PAIR_LIMIT_NS: u64 = 100_000_000;
-/// The last throw.
+/// The number of the last pass.
 const OVER: u64 = u64::MAX;
 
 /// The first CPU's clocks against other CPUs'.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Across {
-    /// The CPU that the others are compared with; none where there is only one.
+    /// The reference CPU. None if there is only one.
     pub first_cpu: Option<usize>,
-    /// One for each other CPU and each clock.
+    /// One entry per other CPU and clock.
     pub apart: Vec<Apart>,
-    /// What was not compared.
+    /// CPUs that were not compared.
     pub skipped: Vec<Skipped>,
 }
 
@@ -38,29 +38,29 @@ pub enum Counter {
     MonotonicClock,
 }
 
-/// How far another CPU's clock is from the first's.
+/// The offset of another CPU's clock from the first CPU's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Apart {
     /// The other CPU.
     pub cpu: usize,
-    /// Which of its clocks.
+    /// Which clock.
     pub clock: Counter,
-    /// Its clock less the first's, in nanoseconds: the middle of what the throws allow. None if they contradict each other, as
-    /// when the clocks run at different rates.
+    /// The other clock minus the first CPU's, in nanoseconds: the middle of the possible range. None if the passes contradict each other,
+    /// as when the clocks run at different rates.
     pub offset_ns: Option<f64>,
-    /// The truth is within so much of it, either way: half of the shortest round trip at the most.
+    /// The error bound of the offset: at most half of the shortest round trip.
     pub bound_ns: f64,
-    /// Times that a clock read earlier than what the other CPU had read before it: it went back.
+    /// How often a clock read less than the other CPU had read before it: time went backwards.
     pub steps_back: u64,
-    /// The farthest of these, in nanoseconds.
+    /// The largest step backwards, in nanoseconds.
     pub step_back_ns_max: f64,
-    /// The shortest throw to and fro, in nanoseconds.
+    /// The shortest round trip, in nanoseconds.
     pub round_trip_ns_min: f64,
-    /// Throws.
+    /// The number of passes.
     pub throws: u64,
 }
 
-/// Readings of one throw: ours, the other's, ours.
+/// The readings of one pass: ours, the other's, ours.
 #[derive(Clone, Copy, Debug)]
 struct Throw {
     before: u64,
@@ -68,7 +68,7 @@ struct Throw {
     after: u64,
 }
 
-/// Compares the first CPU that we may use with the others, at most so many.
+/// Compares the first allowed CPU with at most `cpus_max` others.
 pub(super) fn compare(cpus_max: usize, scale: &Scale, watch: &Watch<'_>) -> Across {
     let mut across = Across::default();
     let cpus: Vec<usize> = match thread::affinity() {
@@ -110,7 +110,7 @@ impl Across {
     }
 }
 
-/// Where the ball is: odd on its way to the other, even on its way back.
+/// Where the token is: odd on its way there, even on its way back.
 #[derive(Default)]
 struct Ball {
     at: AtomicU64,
@@ -145,7 +145,7 @@ fn throws(
     Ok(seen.and_then(|bounds| bounds.apart(other, clock, ns)))
 }
 
-/// Throws until it is enough; none if nobody ever threw back.
+/// Passes the token until there are enough readings. None if it never came back.
 fn throw(clock: Counter, ball: &Ball, scale: &Scale, watch: &Watch<'_>) -> Option<Bounds> {
     let read = reader(clock);
     let until = tsc::ticks() + scale.ticks(PAIR_LIMIT_NS);
@@ -168,7 +168,7 @@ fn throw(clock: Counter, ball: &Ball, scale: &Scale, watch: &Watch<'_>) -> Optio
     Some(bounds).filter(|bounds| bounds.throws > 0)
 }
 
-/// Throws back until it is over. Gives whether it was on its CPU all the time.
+/// Returns the token until it is over. Returns whether the thread stayed on its CPU.
 fn catch(cpu: usize, clock: Counter, ball: &Ball, ready: SyncSender<Result<(), Errno>>) -> bool {
     let pinned = pin(cpu);
     let is_pinned = pinned.is_ok();
@@ -182,7 +182,7 @@ fn catch(cpu: usize, clock: Counter, ball: &Ball, ready: SyncSender<Result<(), E
             OVER => return is_still_on(cpu),
             at if at % 2 == 1 => {
                 ball.other.store(read(), Ordering::Relaxed);
-                // The thrower may have given up between: its last word must stay.
+                // The other thread may have given up meanwhile: its final value must stay.
                 let _ = ball.at.compare_exchange(at, at + 1, Ordering::AcqRel, Ordering::Relaxed);
             }
             _ => std::hint::spin_loop(),
@@ -190,7 +190,7 @@ fn catch(cpu: usize, clock: Counter, ball: &Ball, ready: SyncSender<Result<(), E
     }
 }
 
-/// A reading that is taken after what comes before it, where the processor has such.
+/// A reading that is ordered after earlier instructions, where the processor supports that.
 fn reader(clock: Counter) -> impl Fn() -> u64 {
     let in_order = InOrder::find();
     move || match (clock, in_order) {
@@ -204,13 +204,13 @@ fn pin(cpu: usize) -> Result<(), Errno> {
     thread::set_affinity(&[cpu].into_iter().collect())
 }
 
-/// The kernel moves threads away from a CPU that goes offline, and lets them run anywhere.
+/// The kernel moves threads away from a CPU that goes offline, and allows them everywhere.
 fn is_still_on(cpu: usize) -> bool {
     let ours: CpuSet = [cpu].into_iter().collect();
     thread::affinity().is_ok_and(|now| now == ours)
 }
 
-/// What all throws so far allow, in the clock's own unit.
+/// The possible range after all passes so far, in the clock's own unit.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     low: i64,
@@ -229,7 +229,7 @@ impl Default for Bounds {
 
 impl Bounds {
     fn add(&mut self, throw: Throw) {
-        // The counter may wrap; a difference does not mind.
+        // The counter may wrap; differences stay correct.
         let less = |one: u64, other: u64| one.wrapping_sub(other).cast_signed();
         let (to, fro) = (less(throw.other, throw.before), less(throw.after, throw.other));
         self.high = self.high.min(to);
@@ -272,8 +272,8 @@ mod tests {
     }
 
     #[test]
-    fn throws_bound_the_offset_from_both_sides() {
-        // A clock that is 50 ahead: over a way of 10 there and 30 back, then of 30 there and 10 back.
+    fn passes_bound_the_offset_from_both_sides() {
+        // A clock that is 50 ahead: over 10 there and 30 back, then over 30 there and 10 back.
         let seen = apart(&[(100, 160, 140), (200, 280, 240)]);
         assert_eq!((seen.offset_ns, seen.bound_ns, seen.round_trip_ns_min), (Some(50.0), 10.0, 40.0));
         assert_eq!((seen.steps_back, seen.step_back_ns_max), (2, 40.0));

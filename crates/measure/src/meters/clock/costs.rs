@@ -1,22 +1,22 @@
-//! What one call costs: batches of calls between two readings of the cycle counter, of every kind in turns, so that whatever slows the
-//! machine for a while slows all alike.
+//! The cost of one call. The calls run in batches between two readings of the cycle counter, all kinds in turn, so that a slow phase of the
+//! machine affects all alike.
 
 use evenkeel_sys::tsc::{self, InOrder, Scale};
 use evenkeel_sys::{clock, clock_calls};
 
 use crate::{Samples, Unit, Watch};
 
-/// A batch takes about so long: much more than the reading of the counter around it, and seldom long enough to be interrupted.
+/// The length of a batch: much longer than the counter readings around it, and rarely long enough to be interrupted.
 const BATCH_NS: u64 = 40_000;
 const BATCH_CALLS_MAX: u64 = 4096;
-/// Calls that a batch's length is guessed from.
+/// Calls to estimate the length of a batch.
 const TRIED: u64 = 16;
-/// However slow a source is, one kind is called for so long at the most.
+/// The most time for one kind, however slow a source is.
 const LIMIT_NS: u64 = 2_000_000_000;
-/// From one look at who else changes things to the next.
+/// How often to check whether another program changed something.
 const LOOK_EVERY_NS: u64 = 50_000_000;
 
-/// The kinds, with what is called.
+/// The kinds of calls.
 pub(super) struct Kinds {
     kinds: Vec<Kind>,
     in_order: Option<InOrder>,
@@ -41,7 +41,7 @@ enum What {
     EmptySystemCall,
 }
 
-/// Their names are those of the answer.
+/// The names as in the answer.
 const ALL: [(&str, What); 6] = [
     ("clock_gettime", What::ClockGettime),
     ("gettimeofday", What::Gettimeofday),
@@ -63,7 +63,7 @@ impl Kinds {
         Kinds { kinds: kinds.collect(), in_order }
     }
 
-    /// Calls each kind until it was called so often in all. Ends sooner when it is to stop, takes too long, or `is_as_set` says no.
+    /// Calls each kind this many times in all. Ends early when it must stop, takes too long, or `is_as_set` returns false.
     pub(super) fn call(&mut self, calls: u64, scale: &Scale, watch: &Watch<'_>, is_as_set: impl Fn() -> bool) {
         let look_ticks = scale.ticks(LOOK_EVERY_NS);
         let mut looked = tsc::ticks();
@@ -91,7 +91,7 @@ impl Kinds {
         }
     }
 
-    /// What was seen; what was asked for and not done is lost.
+    /// The measured samples. Requested calls that were not made count as lost.
     pub(super) fn finish(self, calls: u64) -> Vec<Samples> {
         let finish = |mut kind: Kind| {
             let missing = calls.saturating_sub(kind.called);
@@ -106,7 +106,7 @@ impl Kinds {
 impl Kind {
     fn turn(&mut self, in_order: Option<InOrder>, calls: u64, scale: &Scale) {
         if self.batch == 0 {
-            // The first calls are also the warming up.
+            // The first calls also warm up.
             let ticks = time(self.what, in_order, TRIED);
             let one_ns = scale.length_ns(ticks).max(1) / TRIED;
             self.batch = (BATCH_NS / one_ns.max(1)).clamp(1, BATCH_CALLS_MAX);
@@ -115,7 +115,7 @@ impl Kind {
         let ticks = time(self.what, in_order, batch);
         self.called += batch;
         self.spent_ticks += ticks;
-        // A short rest of a batch would be mostly the readings around it.
+        // A short last batch would mostly measure the readings around it.
         if batch == self.batch {
             let ps = scale.length_ns(ticks) as f64 * 1000.0 / batch as f64;
             self.samples.record(ps.round() as u64);
@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// What so many calls take, in ticks. One loop a kind, so that no choice is made within it.
+/// The ticks that this many calls take. One loop per kind keeps the choice out of the loop.
 fn time(what: What, in_order: Option<InOrder>, calls: u64) -> u64 {
     match (what, in_order) {
         (What::ClockGettime, _) => repeat(calls, clock_calls::clock_gettime),

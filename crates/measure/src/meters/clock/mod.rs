@@ -1,5 +1,5 @@
-//! What it costs to ask for the time, and whether all CPUs tell the same. A game server asks thousands of times a tick, and a clock
-//! source that the vDSO can't read makes each of them a system call, or a visit to the hypervisor.
+//! The cost of reading the time, and whether the clocks of all CPUs agree. A game server reads the time thousands of times per tick. With a
+//! clock source that the vDSO cannot read, each call is a system call or even an exit to the hypervisor.
 
 mod across;
 mod costs;
@@ -20,18 +20,18 @@ use sources::Switching;
 /// How to measure.
 #[derive(Debug)]
 pub struct Settings {
-    /// Calls of each kind, under each clock source.
+    /// Calls of each kind under each clock source.
     pub calls: u64,
-    /// Which clock sources.
+    /// The clock sources to measure.
     pub sources: Sources,
-    /// How many CPUs at the most are compared with the first.
+    /// The most CPUs to compare with the first.
     pub cpus_max: usize,
 }
 
 /// Measures.
 ///
 /// # Errors
-/// If another clock source can't be set, or what was set can't be put back.
+/// If another clock source cannot be set, or the original one cannot be restored.
 pub fn run(settings: Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let scale = tsc::Scale::measured();

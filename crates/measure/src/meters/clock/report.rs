@@ -1,4 +1,4 @@
-//! What was seen.
+//! The report.
 
 use serde::Serialize;
 
@@ -6,18 +6,18 @@ use super::across::Across;
 use super::skipped::Skipped;
 use crate::Samples;
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The clock source in use, as the kernel names it; none where it does not tell.
+    /// The kernel's name of the current clock source. None if it does not report it.
     pub source: Option<String>,
-    /// Those on offer, in the kernel's order.
+    /// The available sources, in the kernel's order.
     pub offered: Vec<String>,
-    /// The source in use first, then the others that were measured.
+    /// The current source first, then the others that were measured.
     pub sources: Vec<Source>,
-    /// Sources on offer that were to be measured and were not.
+    /// Available sources that should have been measured but were not.
     pub skipped: Vec<Skipped>,
-    /// What somebody else changed meanwhile, in words. The numbers are then of more than one source.
+    /// What another program changed during the run, in words. Then the numbers mix several sources.
     pub disturbed: Vec<String>,
     /// The cycle counter's frequency, measured against the monotonic clock.
     pub counter_hz: f64,
@@ -25,24 +25,24 @@ pub struct Report {
     pub across: Across,
 }
 
-/// What was seen under one clock source.
+/// The result of one clock source.
 #[derive(Clone, Debug, Serialize)]
 pub struct Source {
-    /// The kernel's name of it; none where it does not tell.
+    /// The kernel's name of it. None if it does not report it.
     pub source: Option<String>,
-    /// How `clock_gettime` is answered.
+    /// How `clock_gettime` is served.
     pub clock_gettime: ClockPath,
-    /// How `gettimeofday` is answered.
+    /// How `gettimeofday` is served.
     pub gettimeofday: ClockPath,
-    /// What one call costs, by kind, in picoseconds.
+    /// The cost of one call, by kind, in picoseconds.
     pub costs: Vec<Samples>,
-    /// What 100 million calls of `gettimeofday` in a row take, by the median cost, in seconds.
+    /// The time of 100 million `gettimeofday` calls in a row at the median cost, in seconds.
     pub loop_100m_s: Option<f64>,
-    /// The same as a multiple of the source in use.
+    /// The same as a multiple of the current source.
     pub loop_ratio: Option<f64>,
 }
 
-/// How a call is answered.
+/// How a call is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockPath {
@@ -50,6 +50,6 @@ pub enum ClockPath {
     UserSpace,
     /// By a system call.
     SystemCall,
-    /// Not known, and why.
+    /// Unknown, and why.
     Unknown(String),
 }

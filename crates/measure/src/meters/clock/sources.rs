@@ -1,5 +1,5 @@
-//! The clock sources: measures the one in use, or every one on offer in turns, and puts back what was in use. Whoever else changes the
-//! source meanwhile is noticed, because it is read before and after each turn, and keeps the last word.
+//! The clock sources: measures the current one, or each available one in turn, and then restores the current one. The source is read before
+//! and after each turn. If another program changes it meanwhile, its choice stays.
 
 use evenkeel_hostfs::{HostWriter, Root};
 use evenkeel_sys::clock_calls::{self, Call};
@@ -14,20 +14,19 @@ use crate::{Keeper, MeterError, Watch};
 pub(super) const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 pub(super) const OFFERED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 
-/// Turns of each source: they are interleaved, so that a slow while of the machine does not fall on one of them.
+/// Turns of each source. They are interleaved, so that a slow phase of the machine does not hit only one source.
 const ROUNDS: u64 = 4;
 /// More sources than any machine has.
 const SOURCES_MAX: usize = 16;
-/// The kernel stops all CPUs to change over; they are left to catch up.
+/// The kernel stops all CPUs to switch; give them time to recover.
 const SETTLE_NS: u64 = 2_000_000;
 
-/// Which clock sources are measured.
+/// The clock sources to measure.
 #[derive(Debug)]
 pub enum Sources {
-    /// The one that is in use.
+    /// The current one.
     Current,
-    /// Every one on offer: the machine is switched from one to the other in turns, and put back, which the keeper
-    /// sees to.
+    /// Every available one. The machine is switched from one to the next, and the keeper restores the first.
     Each(Box<dyn Keeper>),
 }
 
@@ -56,7 +55,7 @@ impl<'a> Switching<'a> {
     /// Measures into `report`.
     ///
     /// # Errors
-    /// If a source can't be set, or the one from before can't be put back.
+    /// If a source cannot be set, or the original one cannot be restored.
     pub(super) fn measure(
         self,
         calls: u64,
@@ -76,7 +75,7 @@ impl<'a> Switching<'a> {
                     .writer()
                     .map_err(|error| MeterError::not_possible("set the clock source", error.to_string()))?;
                 let taken = in_turns(&mut turns, calls, (root, &writer, scale), keeper.as_mut(), report, watch);
-                // Put back before anything is told.
+                // Restore before any error is returned.
                 keeper.end()?;
                 report.fill(turns, calls);
                 taken
@@ -98,7 +97,7 @@ impl<'a> Switching<'a> {
     }
 }
 
-/// Each source in turn, `ROUNDS` times. Ends when somebody else sets a source: theirs is then left.
+/// Each source in turn, `ROUNDS` times. Ends when another program sets a source, and leaves that one.
 fn in_turns(
     turns: &mut Vec<Turn>,
     calls: u64,
@@ -124,7 +123,7 @@ fn in_turns(
                 .write(CURRENT, &name)
                 .map_err(|error| MeterError::refused(format!("set the clock source to {name}"), error.errno))?;
             if current(root).as_deref() != Some(&name) {
-                // The kernel takes the word and does nothing where it will not have that source.
+                // For a source that it rejects, the kernel accepts the write and changes nothing.
                 last = current(root);
                 refused.push(name);
                 continue;
@@ -167,7 +166,7 @@ impl Report {
             let costs = turn.kinds.finish(calls);
             let in_the_loop =
                 costs.iter().find(|samples| samples.conditions.get("call").is_some_and(|call| call == "gettimeofday"));
-            // 1e8 calls at so many picoseconds.
+            // 100 million calls at this many picoseconds.
             let loop_100m_s =
                 in_the_loop.and_then(|samples| samples.histogram.quantile(0.5)).map(|ps| ps as f64 * 1e8 / 1e12);
             let first_s = self.sources.first().map_or(loop_100m_s, |first| first.loop_100m_s);
@@ -194,15 +193,15 @@ fn changed(root: &Root, ours: Option<&str>) -> Option<String> {
     if now.as_deref() == ours {
         return None;
     }
-    let told = |name: Option<&str>| name.unwrap_or("unknown").to_owned();
+    let or_unknown = |name: Option<&str>| name.unwrap_or("unknown").to_owned();
     Some(format!(
         "somebody else changed the clock source from {} to {} meanwhile; it is left so",
-        told(ours),
-        told(now.as_deref())
+        or_unknown(ours),
+        or_unknown(now.as_deref())
     ))
 }
 
-/// How a call is answered under the source in use.
+/// How a call is served under the current source.
 fn way(call: Call) -> ClockPath {
     match clock_calls::enters_the_kernel(call) {
         Ok(true) => ClockPath::SystemCall,

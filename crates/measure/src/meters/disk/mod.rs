@@ -1,5 +1,5 @@
-//! How long a small write takes until the disk has it, and whether that disk is the one that the machine boots from. A light touch:
-//! servers that keep a tick rarely wait for disks, and those that do should not.
+//! How long a small write takes until it is on the disk, and whether that disk is also the boot disk. The measurement is light: servers
+//! with a tick rarely wait for disks, and those that do should not.
 
 mod volume;
 
@@ -16,18 +16,18 @@ pub use volume::{Shared, Volume, parse_mounts};
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
-/// The file that is written to: 4 MiB, over and over.
+/// The size of the file that is overwritten again and again: 4 MiB.
 const FILE_BYTES: u64 = 4 << 20;
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The directory whose disk is written to.
+    /// The directory whose disk to measure.
     pub directory: PathBuf,
     /// Bytes of one write.
     pub block_bytes: usize,
-    /// How long each way is measured, in nanoseconds.
+    /// How long to measure each method, in nanoseconds.
     pub each_ns: u64,
-    /// Writes each way, at the most.
+    /// The most writes per method.
     pub writes_max: u64,
 }
 
@@ -37,26 +37,26 @@ impl Default for Settings {
     }
 }
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The volume of the directory; missing where its mount can't be found.
+    /// The volume of the directory. Missing if its mount cannot be found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Volume>,
     /// The volume of `/`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot: Option<Volume>,
-    /// What the two share.
+    /// What the two volumes share.
     pub shared: Shared,
     /// Bytes of one write.
     pub block_bytes: usize,
-    /// A write to a file that was opened to be synchronous (`O_DSYNC`).
+    /// Writes to a file opened with `O_DSYNC`.
     pub sync_write: Samples,
-    /// A write, and fdatasync(2) after it.
+    /// Writes, each followed by fdatasync(2).
     pub write_and_sync: Samples,
 }
 
-/// Measures. The file has no name where the file system can do that, and loses it at once elsewhere: nothing is left behind, however this
+/// Measures. The file has no name where the file system supports that, and is unlinked at once elsewhere. So nothing remains, however this
 /// ends.
 ///
 /// # Errors
@@ -102,7 +102,7 @@ fn timed(
         }
         watch.progress(passed_ns as f64 / settings.each_ns.max(1) as f64, "sync writes");
         let before_ns = clock::monotonic_ns();
-        // In order, over blocks that have their place on the disk already, as a log or a journal does.
+        // In order, over blocks that already exist on the disk, as a log or a journal is written.
         write(turn % blocks * settings.block_bytes as u64)?;
         samples.record(clock::monotonic_ns() - before_ns);
     }
@@ -120,7 +120,7 @@ impl Scratch {
         let what = || format!("make a file to write to in {}", directory.display());
         let file = scratch::file(directory, done).map_err(|errno| MeterError::refused(what(), errno))?;
         let scratch = Scratch { file, directory: directory.to_owned() };
-        // Places on the disk are given at the first write, which would be slower than those that are to be measured.
+        // The first write to a block allocates it, which would be slower than the writes to measure.
         let fill = || -> std::io::Result<()> {
             let part = vec![0xa5; 1 << 20];
             for at in (0..FILE_BYTES).step_by(part.len()) {
@@ -138,7 +138,7 @@ impl Scratch {
 }
 
 impl Report {
-    /// The ways that were not measured.
+    /// The methods that were not measured.
     pub fn lost(&self) -> Lost {
         let empty =
             [&self.sync_write, &self.write_and_sync].into_iter().filter(|samples| samples.histogram.count() == 0);
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_are_timed_and_nothing_is_left() {
+    fn writes_are_timed_and_no_file_remains() {
         let directory = tempfile::tempdir().unwrap();
         let stop = AtomicBool::new(false);
         let watch = Watch::new(&stop, &|_, _| {});

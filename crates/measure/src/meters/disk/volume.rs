@@ -1,5 +1,4 @@
-//! Which volume a directory is on, and whether it is the one that the machine boots from: logs of the system and data of the server then
-//! wait for each other.
+//! The volume of a directory, and whether it is also the boot volume: then system logs and server data wait for each other.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -7,29 +6,29 @@ use std::path::Path;
 use evenkeel_hostfs::Root;
 use serde::Serialize;
 
-/// Layers of devices on devices that are followed.
+/// The most layers of stacked devices to follow.
 const LAYERS_MAX: usize = 8;
-/// Disks under one volume.
+/// The most disks under one volume.
 const DISKS_MAX: usize = 64;
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Volume {
-    /// The directory that was asked about.
+    /// The directory.
     pub path: String,
-    /// Where its file system is mounted.
+    /// The mount point of its file system.
     pub mount_point: String,
-    /// What is mounted there, in the kernel's words: `/dev/vda1`, `tmpfs`.
+    /// The mounted device in the kernel's words: `/dev/vda1`, `tmpfs`.
     pub source: String,
     /// `ext4`, `xfs`, `tmpfs`.
     pub file_system: String,
     /// The device's number, `MAJOR:MINOR`.
     pub device: String,
-    /// The whole disks that it lies on, by the kernel's names; none where it lies on no disk, or this could not be told.
+    /// The whole disks under it, by the kernel's names. Empty if it is on no disk, or they are unknown.
     pub disks: Vec<String>,
 }
 
-/// Whether two directories share a volume.
+/// What two directories share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shared {
@@ -39,23 +38,23 @@ pub enum Shared {
     Disk,
     /// Nothing.
     Nothing,
-    /// It could not be told.
+    /// Unknown.
     Unknown,
 }
 
 impl Volume {
-    /// Of a directory; none if its mount can't be found.
+    /// The volume of a directory. None if its mount cannot be found.
     pub fn of(path: &Path, root: &Root) -> Option<Volume> {
         let path = path.canonicalize().ok()?;
         let number = std::fs::metadata(&path).ok()?.dev();
         let device = format!("{}:{}", major(number), minor(number));
         let mounts = parse_mounts(&root.text("/proc/self/mountinfo").ok()?);
         let text = path.to_str()?;
-        // The last of those that are mounted over each other is the one that is seen.
+        // Of several mounts at one place only the last is visible.
         let mount = mounts.into_iter().filter(|mount| is_below(text, &mount.mount_point));
         let mount = mount.max_by_key(|mount| mount.mount_point.len())?;
         let mut disks = Vec::new();
-        // Some file systems have a number of no device (btrfs, overlay); what is mounted tells it then.
+        // Some file systems have a device number without a device (btrfs, overlay). The mount source names the device then.
         let from_source = || std::fs::metadata(&mount.source).ok().map(|device| device.rdev());
         let from_source = || from_source().map(|number| format!("{}:{}", major(number), minor(number)));
         for device in [Some(device.clone()), from_source()].into_iter().flatten() {
@@ -68,7 +67,7 @@ impl Volume {
         Some(Volume { path: text.to_owned(), disks, device, ..mount })
     }
 
-    /// What it shares with another.
+    /// What it shares with another volume.
     pub fn shares(&self, other: &Volume) -> Shared {
         if self.device == other.device {
             return Shared::FileSystem;
@@ -76,13 +75,13 @@ impl Volume {
         match (self.disks.is_empty(), other.disks.is_empty()) {
             (false, false) if self.disks.iter().any(|disk| other.disks.contains(disk)) => Shared::Disk,
             (false, false) => Shared::Nothing,
-            // What is in memory shares no disk with anything.
+            // A file system in memory shares no disk.
             _ if is_memory(&self.file_system) || is_memory(&other.file_system) => Shared::Nothing,
             _ => Shared::Unknown,
         }
     }
 
-    /// Whether nothing of it is on a disk.
+    /// Whether none of it is on a disk.
     pub fn is_memory(&self) -> bool {
         is_memory(&self.file_system)
     }
@@ -97,7 +96,7 @@ fn is_below(path: &str, mount_point: &str) -> bool {
     below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The lines of `/proc/self/mountinfo`, in their order; `path` and `disks` are empty yet.
+/// The lines of `/proc/self/mountinfo` in order. `path` and `disks` are still empty.
 pub fn parse_mounts(text: &str) -> Vec<Volume> {
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -117,13 +116,13 @@ pub fn parse_mounts(text: &str) -> Vec<Volume> {
     text.lines().filter_map(mount).collect()
 }
 
-/// The kernel writes blanks, tabs, line ends and backslashes of names as three octal digits.
+/// The kernel writes spaces, tabs, newlines and backslashes in names as three octal digits.
 fn unescaped(text: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.into_iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// The disks under a block device: a partition's disk, and what a mapped device is made of.
+/// The disks under a block device: the disk of a partition, or the parts of a mapped device.
 fn whole_disks(root: &Root, device: &str, layers: usize, disks: &mut Vec<String>) {
     let Ok(link) = root.link(&format!("/sys/dev/block/{device}")) else { return };
     let mut names = link.rsplit('/');

@@ -1,4 +1,4 @@
-//! The clock by a chain of additions, each of which takes one cycle: how many were done in a time that the cycle counter tells.
+//! The clock frequency from a chain of additions, each of which takes one cycle. The cycle counter gives the time of a number of additions.
 
 use evenkeel_sys::tsc::{self, Scale};
 use evenkeel_sys::{chain, clock};
@@ -7,30 +7,31 @@ use serde::Serialize;
 use super::counters::{Counter, Counters, khz};
 use crate::{Samples, Unit, Watch};
 
-/// Rounds of one batch: 64,000 cycles, some 20 us. What ends a batch early or late by a few cycles is then nothing.
+/// Rounds of one batch: 64,000 cycles, some 20 us. An error of a few cycles at its end is then negligible.
 const ROUNDS: u64 = 1000;
-/// The first of a busy CPU's time, in which its clock may still rise.
+/// The first part of a CPU's busy time, in which its clock may still rise.
 const WARM_UP_NS: u64 = 20_000_000;
 /// Batches for the check of the assumption.
 const CHECKS: usize = 200;
-/// What a multiplication may take in additions for the assumption to hold.
+/// The range of a multiplication's cost in additions for which the assumption holds.
 const MULTIPLY_RANGE: std::ops::RangeInclusive<f64> = 2.85..=3.15;
 
-/// What the clocks rest on: that an addition takes a cycle.
+/// The assumption behind the clocks: an addition takes one cycle.
 #[derive(Clone, Debug, Serialize)]
 pub struct Assumption {
     /// In words.
     pub says: String,
-    /// What a multiplication of 64 bits takes in additions, where it is known to take 3 cycles; missing on other processors.
+    /// The cost of a 64-bit multiplication in additions, on processors where it is known to take 3 cycles. Missing on others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multiply_to_add: Option<f64>,
-    /// Whether that is so. Missing where it can't be checked.
+    /// Whether the assumption holds. Missing if it cannot be checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
 }
 
 impl Assumption {
-    /// Checks it on the calling thread's CPU: additions and multiplications in turns, the shortest of each, which nothing interrupted.
+    /// Checks it on the calling thread's CPU: additions and multiplications in turn, taking the shortest run of each, which nothing
+    /// interrupted.
     pub(crate) fn checked(scale: &Scale) -> Assumption {
         let add = || chain::adds(ROUNDS);
         let multiply = || {
@@ -42,7 +43,7 @@ impl Assumption {
             shortest[0] = shortest[0].min(ticks_of(add));
             shortest[1] = shortest[1].min(ticks_of(multiply));
         }
-        // Both numbers are of one counter: its scale takes no part, but a counter that stands still tells nothing.
+        // Both numbers are from one counter, so its scale cancels out. A counter that stands still gives no result.
         let counts = scale.hz() > 0.0 && shortest[0] > 0;
         let per_add = shortest[0] as f64 / (ROUNDS * chain::ADDS_PER_ROUND) as f64;
         let per_multiply = shortest[1] as f64 / (ROUNDS * chain::MULTIPLIES_PER_ROUND) as f64;
@@ -56,22 +57,22 @@ impl Assumption {
     }
 }
 
-/// The clock of one CPU over some time.
+/// The clock of one CPU over a period.
 #[derive(Clone, Debug, Serialize)]
 pub struct Clock {
-    /// Cycles in a thousandth of a second, by batches of some 20 us. Batches that were interrupted read low, so that the median is the
-    /// clock, and what is far below it the interruptions.
+    /// Cycles per millisecond, by batches of some 20 us. Interrupted batches read low: the median is the clock, and values far below it are
+    /// interruptions.
     pub clock_khz: Samples,
-    /// All cycles that were had by all the time that passed: the clock less what others took of the CPU.
+    /// All cycles divided by all time: the clock minus the CPU time that others took.
     pub delivered_khz: u64,
-    /// The processor's counters of real and of nominal cycles, for the same time.
+    /// The same period by the processor's counters of actual and nominal cycles.
     pub aperf_mperf: Counter,
-    /// The kernel's count of the thread's cycles, for the same time.
+    /// The same period by the kernel's cycle count of the thread.
     pub perf_cycles: Counter,
 }
 
 impl Clock {
-    /// Measures on the calling thread, which is to stay on `cpu`.
+    /// Measures on the calling thread, which must stay on `cpu`.
     pub(crate) fn measured(cpu: usize, busy: &str, for_ns: u64, scale: &Scale, watch: &Watch<'_>) -> Clock {
         let conditions = [("cpu", cpu.to_string()), ("busy_cpus", busy.to_owned())];
         let mut samples = Samples::new("clock_khz", Unit::Khz, conditions);
@@ -97,7 +98,7 @@ impl Clock {
     }
 }
 
-/// The counter's ticks that something takes.
+/// The counter ticks that `body` takes.
 pub(crate) fn ticks_of(run: impl FnOnce()) -> u64 {
     let start = tsc::ticks();
     run();

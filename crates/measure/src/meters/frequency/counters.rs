@@ -1,5 +1,5 @@
-//! The processor's own counters, where they are open: the registers APERF and MPERF through /dev/cpu/N/msr, and the kernel's count of
-//! cycles. A guest mostly has neither.
+//! The processor's own counters, where they can be read: the registers APERF and MPERF through /dev/cpu/N/msr, and the kernel's count of
+//! cycles. Most guests have neither.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,13 +12,13 @@ use serde::Serialize;
 const MPERF: u64 = 0xe7;
 const APERF: u64 = 0xe8;
 
-/// What a counter said.
+/// The result of one counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counter {
-    /// The clock by it.
+    /// The clock in kilohertz.
     Khz(u64),
-    /// It can't be read, and why.
+    /// Why it cannot be read.
     Closed(String),
 }
 
@@ -51,7 +51,7 @@ impl Counters {
         }
     }
 
-    /// The clocks by both since `before`, over so many ticks of the cycle counter.
+    /// The clocks by both counters since `before`, over `ticks` ticks of the cycle counter.
     pub(crate) fn since(&self, before: &Reading, scale: &Scale, ticks: u64) -> (Counter, Counter) {
         between(before, &self.read(), scale, ticks)
     }
@@ -60,7 +60,7 @@ impl Counters {
 fn between(before: &Reading, after: &Reading, scale: &Scale, ticks: u64) -> (Counter, Counter) {
     let registers = match (before.registers, after.registers) {
         (Ok(one), Ok(two)) => {
-            // MPERF counts with the cycle counter while the CPU is not idle, APERF real cycles.
+            // While the CPU is not idle, MPERF counts with the cycle counter, and APERF counts actual cycles.
             let (nominal, real) = (two.0.wrapping_sub(one.0), two.1.wrapping_sub(one.1));
             match nominal {
                 0 => Counter::Closed("MPERF stands still".to_owned()),
@@ -82,7 +82,7 @@ fn register(file: &File, number: u64) -> Result<u64, Errno> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// So many cycles in so many ticks, in kilohertz.
+/// This many cycles in this many ticks, in kilohertz.
 pub(crate) fn khz(cycles: u64, ticks: u64, scale: &Scale) -> u64 {
     if ticks == 0 { 0 } else { (cycles as f64 / ticks as f64 * scale.hz() / 1000.0).round() as u64 }
 }
@@ -91,7 +91,7 @@ pub(crate) fn khz(cycles: u64, ticks: u64, scale: &Scale) -> u64 {
 mod tests {
     use super::*;
 
-    /// A file that holds a number where the register would be read stands in for the driver.
+    /// A file with a number at the register's offset replaces the driver.
     #[test]
     fn a_register_is_eight_bytes_at_its_number() {
         let path = std::env::temp_dir().join(format!("evenkeel-msr-{}", std::process::id()));
@@ -101,7 +101,7 @@ mod tests {
         let file = File::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(register(&file, MPERF), Ok(0x0102_0304_0506_0708));
-        assert!(register(&file, APERF).is_err(), "half a number is none");
+        assert!(register(&file, APERF).is_err(), "half a number is an error");
         let counters = Counters { registers: Err(Errno::NXIO), cycles: Err(Errno::NOENT) };
         let scale = Scale::between((0, 0), (2_000_000, 1_000_000));
         let (registers, cycles) = counters.since(&counters.read(), &scale, 1);
@@ -110,15 +110,11 @@ mod tests {
     }
 
     #[test]
-    fn counters_tell_the_clock_or_why_not() {
+    fn counters_report_the_clock_or_why_not() {
         let scale = Scale::between((0, 0), (2_000_000, 1_000_000));
         let open = |mperf, aperf, cycles| Reading { registers: Ok((mperf, aperf)), cycles: Ok(cycles) };
         let seen = between(&open(u64::MAX, 5, 7), &open(999, 1505, 3007), &scale, 2000);
-        assert_eq!(
-            seen,
-            (Counter::Khz(3_000_000), Counter::Khz(3_000_000)),
-            "1,500 for 1,000, and the count went round"
-        );
+        assert_eq!(seen, (Counter::Khz(3_000_000), Counter::Khz(3_000_000)), "1,500 for 1,000, and the count wrapped");
         let closed = Reading { registers: Err(Errno::NOENT), cycles: Err(Errno::ACCESS) };
         let words = |counter| match counter {
             Counter::Closed(why) => why,
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn cycles_by_time_are_a_clock() {
+    fn cycles_over_time_give_the_clock() {
         // 3 ticks in a nanosecond.
         let scale = Scale::between((0, 0), (3_000_000, 1_000_000));
         assert_eq!(khz(4_000, 3_000, &scale), 4_000_000);

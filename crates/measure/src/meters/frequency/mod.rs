@@ -1,5 +1,5 @@
-//! How fast the CPUs' cycles are, told from outside: a chain of instructions of known length against the cycle counter, since a guest
-//! rarely may see the processor's own counters. And who slows them: all CPUs busy, a thread on the same core, vector instructions.
+//! The clock frequency of the CPUs, measured from outside: a chain of instructions of known length against the cycle counter, because a
+//! guest can rarely read the processor's own counters. Also what slows them: all CPUs busy, a thread on the same core, vector instructions.
 
 mod chain;
 mod counters;
@@ -20,7 +20,7 @@ pub use vectors::VectorEffect;
 use crate::pinned;
 use crate::{Lost, MeterError, Watch};
 
-/// One after the other are no more CPUs than this measured.
+/// The most CPUs to measure one after another.
 const CPUS_MAX: usize = 256;
 
 /// A CPU's clock.
@@ -28,20 +28,20 @@ const CPUS_MAX: usize = 256;
 pub struct CpuClock {
     /// Which CPU.
     pub cpu: usize,
-    /// With only this one made busy by us.
+    /// While only this CPU is busy with our threads.
     pub alone: Clock,
-    /// With all made busy at once.
+    /// While all CPUs are busy.
     pub all_busy: Option<Clock>,
 }
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What the cycle counter ticks with: the nominal clock, on most machines.
+    /// The frequency of the cycle counter: the nominal clock on most machines.
     pub counter_khz: u64,
-    /// What the clocks below rest on.
+    /// The assumption behind the clocks below.
     pub assumption: Assumption,
-    /// Each CPU that we may run on.
+    /// Each CPU that this process may run on.
     pub cpus: Vec<CpuClock>,
     /// Two threads on one core, and on two.
     pub siblings: Siblings,
@@ -54,7 +54,7 @@ pub struct Report {
 /// Measures.
 ///
 /// # Errors
-/// If it may not run on any CPU, or this processor is none that a chain's length is known of.
+/// If the process may not run on any CPU, or the chain's length is unknown for this processor.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let allowed = pinned::allowed()?;

@@ -3,9 +3,9 @@
 /// How to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long each CPU is watched each way, in nanoseconds.
+    /// How long to measure each CPU in each state, in nanoseconds.
     pub each_ns: u64,
-    /// How many pairs of CPUs are put against each other.
+    /// How many pairs of CPUs to measure together.
     pub pairs_max: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What a busy thread takes from another one: on the sibling of its core, and on another core. A hypervisor often hides which CPUs are
-//! siblings; two that share a core slow each other all the same, and so give themselves away.
+//! How much a busy thread slows another: on the sibling of its core, and on another core. Hypervisors often hide which CPUs are siblings,
+//! but two CPUs that share a core still slow each other, which reveals them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,10 +16,10 @@ use crate::{Lost, MeterError, Samples, Unit, Watch};
 
 /// Rounds of one batch: some 20,000 cycles.
 const ROUNDS: u64 = 1500;
-/// Alone and together in turns, so many of each.
+/// How often each state is measured: alone and together in turn.
 const TURNS: usize = 3;
-/// Below this share of its work alone, a CPU is taken to share its core. Two cores of one chip give each other away by their clock at the
-/// most, which is some percent.
+/// Below this share of its work alone, a CPU seems to share its core. Two cores of one chip affect each other only through their clock, by
+/// some percent.
 const SHARED_BELOW: f64 = 0.8;
 
 /// Two CPUs that were busy together.
@@ -27,28 +27,31 @@ const SHARED_BELOW: f64 = 0.8;
 pub struct SiblingPair {
     /// The one whose work is measured.
     pub cpu: usize,
-    /// The one that is made busy beside it.
-    pub beside: usize,
-    /// Whether the kernel says that they share a core.
-    pub told_siblings: bool,
-    /// Additions in a thousandth of a second, with the other one left alone by us.
+    /// The one that is kept busy at the same time.
+    #[serde(rename = "beside")]
+    pub other_cpu: usize,
+    /// Whether the kernel reports that they share a core.
+    #[serde(rename = "told_siblings")]
+    pub reported_siblings: bool,
+    /// Additions per millisecond while our threads leave the other CPU alone.
     pub alone_khz: Samples,
-    /// The same with the other one busy.
+    /// The same while the other CPU is busy.
     pub together_khz: Samples,
-    /// Median together to median alone: 1 is undisturbed.
+    /// Median together divided by median alone: 1 means no effect.
     pub together_to_alone: Option<f64>,
-    /// Whether they seem to share a core, by that.
+    /// Whether they seem to share a core, by this ratio.
     pub seem_siblings: Option<bool>,
 }
 
-/// What is known of siblings.
+/// The siblings of this machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Siblings {
-    /// Whether the kernel tells of any.
-    pub told: bool,
-    /// The pairs that were put against each other: told siblings first.
+    /// Whether the kernel reports any siblings.
+    #[serde(rename = "told")]
+    pub are_reported: bool,
+    /// The pairs that were measured, reported siblings first.
     pub pairs: Vec<SiblingPair>,
-    /// Pairs that were not.
+    /// Pairs that were not measured.
     pub lost: Lost,
 }
 
@@ -59,21 +62,21 @@ pub(crate) fn measure(
     root: &Root,
     watch: &Watch<'_>,
 ) -> Result<Siblings, MeterError> {
-    let groups = cpus.iter().map(|cpu| (*cpu, told_siblings(root, *cpu))).collect::<Vec<_>>();
+    let groups = cpus.iter().map(|cpu| (*cpu, reported_siblings(root, *cpu))).collect::<Vec<_>>();
     let pairs = pairs(&groups);
-    let mut seen = Siblings { told: pairs.iter().any(|pair| pair.2), ..Siblings::default() };
-    for (at, (cpu, beside, told_siblings)) in pairs.iter().take(settings.pairs_max).enumerate() {
+    let mut seen = Siblings { are_reported: pairs.iter().any(|pair| pair.2), ..Siblings::default() };
+    for (at, (cpu, other_cpu, reported_siblings)) in pairs.iter().take(settings.pairs_max).enumerate() {
         if watch.stopped() {
             break;
         }
         watch.progress(at as f64 / pairs.len().min(settings.pairs_max) as f64, "two CPUs at once");
-        seen.pairs.push(pair(*cpu, *beside, *told_siblings, settings.each_ns, scale, watch)?);
+        seen.pairs.push(pair(*cpu, *other_cpu, *reported_siblings, settings.each_ns, scale, watch)?);
     }
     seen.lost = Lost::of((pairs.len() - seen.pairs.len()) as u64, "only the first pairs are measured");
     Ok(seen)
 }
 
-/// The pairs that are worth a look: each CPU with its told siblings once, and the first CPU with all others.
+/// The pairs to measure: each CPU with its reported siblings once, and the first CPU with all others.
 fn pairs(groups: &[(usize, CpuSet)]) -> Vec<(usize, usize, bool)> {
     let mut pairs = Vec::new();
     for (cpu, siblings) in groups {
@@ -83,7 +86,7 @@ fn pairs(groups: &[(usize, CpuSet)]) -> Vec<(usize, usize, bool)> {
     if let Some((first, siblings)) = groups.first() {
         let others =
             groups.iter().map(|(other, _)| *other).filter(|other| other != first && !siblings.contains(*other));
-        // Each kind has its place among the first, however many siblings there are.
+        // Each kind gets its place near the front, however many siblings there are.
         let at = pairs.len().min(2);
         let rest = pairs.split_off(at);
         pairs.extend(others.map(|other| (*first, other, false)));
@@ -94,21 +97,21 @@ fn pairs(groups: &[(usize, CpuSet)]) -> Vec<(usize, usize, bool)> {
     pairs
 }
 
-fn told_siblings(root: &Root, cpu: usize) -> CpuSet {
+fn reported_siblings(root: &Root, cpu: usize) -> CpuSet {
     let text = root.text(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
     text.ok().and_then(|text| CpuSet::parse_list(&text)).unwrap_or_default()
 }
 
 fn pair(
     cpu: usize,
-    beside: usize,
-    told_siblings: bool,
+    other_cpu: usize,
+    reported_siblings: bool,
     for_ns: u64,
     scale: &Scale,
     watch: &Watch<'_>,
 ) -> Result<SiblingPair, MeterError> {
     let named = |state: &str| {
-        let conditions = [("cpu", cpu.to_string()), ("beside", beside.to_string()), ("state", state.to_owned())];
+        let conditions = [("cpu", cpu.to_string()), ("beside", other_cpu.to_string()), ("state", state.to_owned())];
         Samples::new("additions_khz", Unit::Khz, conditions)
     };
     let (mut alone_khz, mut together_khz) = (named("alone"), named("together"));
@@ -116,7 +119,7 @@ fn pair(
     for _ in 0..TURNS {
         pinned::on_cpu(cpu, || work(turn_ns, scale, watch, &mut alone_khz))?;
         let over = AtomicBool::new(false);
-        let rates = pinned::at_once(&[Some(cpu), Some(beside)], |turn| {
+        let rates = pinned::at_once(&[Some(cpu), Some(other_cpu)], |turn| {
             let mut samples = named("together");
             if turn == 0 {
                 work(turn_ns, scale, watch, &mut samples);
@@ -136,7 +139,7 @@ fn pair(
     let together_to_alone =
         median(&together_khz).zip(median(&alone_khz)).map(|(together, alone)| together / alone.max(1.0));
     let seem_siblings = together_to_alone.map(|ratio| ratio < SHARED_BELOW);
-    Ok(SiblingPair { cpu, beside, told_siblings, alone_khz, together_khz, together_to_alone, seem_siblings })
+    Ok(SiblingPair { cpu, other_cpu, reported_siblings, alone_khz, together_khz, together_to_alone, seem_siblings })
 }
 
 fn work(for_ns: u64, scale: &Scale, watch: &Watch<'_>, samples: &mut Samples) {
@@ -155,10 +158,10 @@ mod tests {
         lists.iter().enumerate().map(|(cpu, list)| (cpu, CpuSet::parse_list(list).unwrap())).collect()
     }
 
-    /// The pairs of a captured host: how many, how many of them told siblings, and the first four.
+    /// The pairs of a captured host: how many, how many of them reported siblings, and the first four.
     #[test]
     fn pairs_of_captured_hosts() {
-        for (host, count, told, first) in [
+        for (host, count, reported, first) in [
             ("firecracker-2vcpu-6.18", 1, 0, &[(0, 1, false)][..]),
             ("qemu-1cpu-6.1", 0, 0, &[]),
             ("qemu-as-bare-metal-2-nodes-6.1", 22, 8, &[(0, 1, true), (2, 3, true), (0, 2, false), (0, 3, false)]),
@@ -170,10 +173,10 @@ mod tests {
             let root =
                 Root::captured(evenkeel_hostfs::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap());
             let online = CpuSet::parse_list(&root.text("/sys/devices/system/cpu/online").unwrap()).unwrap();
-            let groups: Vec<_> = online.iter().map(|cpu| (cpu, told_siblings(&root, cpu))).collect();
+            let groups: Vec<_> = online.iter().map(|cpu| (cpu, reported_siblings(&root, cpu))).collect();
             let pairs = pairs(&groups);
             let seen = (pairs.len(), pairs.iter().filter(|pair| pair.2).count());
-            assert_eq!((seen, &pairs[..pairs.len().min(4)]), ((count, told), first), "{host}");
+            assert_eq!((seen, &pairs[..pairs.len().min(4)]), ((count, reported), first), "{host}");
         }
     }
 
@@ -182,9 +185,9 @@ mod tests {
         assert_eq!(pairs(&groups(&["0", "1"])), [(0, 1, false)]);
         assert_eq!(pairs(&groups(&["0-1", "0-1"])), [(0, 1, true)]);
         let eight = pairs(&groups(&["0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7"]));
-        let told: Vec<_> = eight.iter().filter(|pair| pair.2).collect();
+        let reported: Vec<_> = eight.iter().filter(|pair| pair.2).collect();
         assert_eq!(eight[..4], [(0, 4, true), (1, 5, true), (0, 1, false), (0, 2, false)]);
-        assert_eq!((eight.len(), told.len()), (10, 4), "{eight:?}");
+        assert_eq!((eight.len(), reported.len()), (10, 4), "{eight:?}");
         assert_eq!(pairs(&[]), []);
     }
 }

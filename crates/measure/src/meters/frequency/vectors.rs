@@ -1,5 +1,5 @@
-//! What vector instructions do to the clock: a processor that lowers it for them keeps it low for a while, so the chain that follows at
-//! once still sees it.
+//! The effect of vector instructions on the clock. A processor that lowers its clock for them keeps it low for a while, so a chain right
+//! after them still sees the lower clock.
 
 use evenkeel_sys::chain::{self, Vector};
 use evenkeel_sys::clock;
@@ -10,16 +10,17 @@ use super::chain::ticks_of;
 use super::counters::khz;
 use crate::{Samples, Unit, Watch};
 
-/// How long vectors run before each look: longer than it takes a processor to decide (some 0.5 ms on those known for it).
+/// How long vectors run before each reading: longer than a processor takes to decide (some 0.5 ms on those known for it).
 const BURN_NS: u64 = 2_000_000;
-/// How long none run before each look at the other state: longer than the processor holds the lower clock (0.7 ms on those known for it).
+/// How long no vectors run before each reading of the other state: longer than a processor holds the lower clock (0.7 ms on those known for
+/// it).
 const REST_NS: u64 = 5_000_000;
-/// Rounds of the chain in one look: some 5 us.
+/// Rounds of the chain in one reading: some 5 us.
 const ROUNDS: u64 = 300;
-/// Looks after each stretch.
+/// Readings after each stretch.
 const LOOKS: usize = 10;
 
-/// What one kind of vector did.
+/// The effect of one kind of vector instruction.
 #[derive(Clone, Debug, Serialize)]
 pub struct VectorEffect {
     /// `avx2` or `avx512`.
@@ -28,11 +29,11 @@ pub struct VectorEffect {
     pub before_khz: Samples,
     /// The clock right after a stretch of them.
     pub after_khz: Samples,
-    /// Median after to median before: 1 is no effect.
+    /// The median after vectors divided by the median before: 1 means no effect.
     pub after_to_before: Option<f64>,
 }
 
-/// Each kind that the processor has, on the calling thread. None is missing from the list for another reason.
+/// Each kind that the processor supports, on the calling thread.
 pub(crate) fn measure(cpu: usize, for_ns: u64, scale: &Scale, watch: &Watch<'_>) -> Vec<VectorEffect> {
     let kinds = [("avx2", Vector::Avx2), ("avx512", Vector::Avx512)];
     let here = kinds.into_iter().filter(|(_, vector)| vector.is_here());

@@ -1,4 +1,4 @@
-//! Whose a gap is: numbers in, a cause out. No tracer is asked; what the kernel counts of our own thread is enough for most of it.
+//! Assigns a gap to a cause. It needs no tracer: the kernel's counts of our own thread suffice for most gaps.
 
 use serde::Serialize;
 
@@ -10,26 +10,26 @@ pub enum Cause {
     Preemption,
     /// A control group's limit on CPU time.
     Throttle,
-    /// The kernel's limit on real-time threads, which the meter's own `fifo` runs into: no fault of the machine.
+    /// The kernel's limit on real-time threads, which the meter hits with `fifo`. This is not a problem of the machine.
     OwnRealTimeThrottle,
-    /// The hypervisor ran somebody else, and told the kernel so.
+    /// The hypervisor ran another guest and reported it as steal time.
     Steal,
-    /// Everything stopped at once, and no counter knows of it: the whole virtual machine stood still.
+    /// All CPUs stopped at once and no counter shows it: the whole virtual machine was paused.
     Pause,
-    /// An interrupt; where the two can't be told apart, with the deferred work after it.
+    /// An interrupt. If the two cannot be separated, this includes the deferred work after it.
     Interrupt,
-    /// Work that interrupts had deferred.
+    /// Deferred work of interrupts.
     Softirq,
-    /// A page of ours had to be found or read.
+    /// A page fault of our thread.
     PageFault,
-    /// No counter knows of it, and it is too long for an interrupt: the hypervisor, untold.
+    /// No counter shows it, and it is too long for an interrupt: the hypervisor, without steal time.
     Hypervisor,
-    /// No counter knows of it, and which interrupts there were was not looked at.
+    /// No counter shows it, and interrupts were not read.
     InterruptOrHypervisor,
 }
 
 impl Cause {
-    /// All, in the order in which they are shown.
+    /// All causes, in display order.
     pub const ALL: [Cause; 10] = [
         Cause::Preemption,
         Cause::Throttle,
@@ -43,7 +43,7 @@ impl Cause {
         Cause::PageFault,
     ];
 
-    /// As it is written in answers.
+    /// The name in answers.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Preemption => "preemption",
@@ -59,7 +59,7 @@ impl Cause {
         }
     }
 
-    /// Whether a stop of all CPUs at once would look so on each of them.
+    /// Whether a stop of all CPUs would look like this on each of them.
     pub fn may_be_pause(self) -> bool {
         matches!(
             self,
@@ -71,13 +71,13 @@ impl Cause {
 /// Who had the CPU while our thread waited for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
-    /// The kernel does not let us see.
+    /// Unknown: the kernel does not let us see.
     Unknown,
-    /// Nobody: we were ready to run, and were not let.
+    /// Nobody: our thread was ready but was held back.
     Nobody,
     /// A thread of the ordinary class.
     Ordinary,
-    /// A thread of a class before it.
+    /// A thread of a higher class.
     RealTime,
 }
 
@@ -85,38 +85,38 @@ pub enum Taker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// As most threads are.
+    /// Ordinary, like most threads.
     Ordinary,
-    /// Before all ordinary ones.
+    /// Above all ordinary threads.
     Fifo,
 }
 
-/// What is known of the interrupts around a gap.
+/// What is known about interrupts around a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupts {
-    /// Nobody looked.
+    /// They were not read.
     NotLooked,
-    /// So many on this CPU in the stretch that holds the gap.
+    /// This many on this CPU in the window that holds the gap.
     Counted(u64),
-    /// What they took of the gap itself, by tracepoints.
+    /// Their time within the gap, by tracepoints.
     Traced {
-        /// Their handlers.
+        /// In handlers.
         hard_ns: u64,
-        /// The work that they had deferred.
+        /// In the work that they deferred.
         soft_ns: u64,
     },
 }
 
-/// What the counters say of a gap.
+/// The counters around a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// How long it was.
     pub length_ns: u64,
-    /// Time that passed without our thread's running or waiting for a CPU.
+    /// Time in which our thread neither ran nor waited for a CPU.
     pub steal_ns: u64,
     /// Time that our thread waited for a CPU.
     pub run_delay_ns: u64,
-    /// Time that the limits of our control groups say they held threads back.
+    /// Time for which the limits of our control groups report throttling.
     pub throttled_ns: u64,
     /// Who had the CPU for most of the wait.
     pub taker: Taker,
@@ -124,18 +124,18 @@ pub struct Evidence {
     pub class: Class,
     /// Page faults of our thread.
     pub faults: u64,
-    /// Interrupts.
+    /// The interrupts.
     pub interrupts: Interrupts,
 }
 
-/// An interrupt's handler, and the deferred work after it, which the kernel ends after 2 ms (`MAX_SOFTIRQ_TIME`), take no longer.
+/// The longest time for an interrupt handler plus its deferred work, which the kernel ends after 2 ms (`MAX_SOFTIRQ_TIME`).
 const INTERRUPT_MAX_NS: u64 = 3_000_000;
-/// What an interrupt takes before its handler begins and after it has ended, where it has to go through the hypervisor.
+/// The time around a handler when an interrupt passes through the hypervisor.
 const AROUND_HANDLER_NS: u64 = 5_000;
-/// Counters are read one after the other: less than this between them is no steal.
+/// Counters are read one after another, so a smaller difference between them is not steal.
 const STEAL_MIN_NS: u64 = 2_000;
 
-/// Whose the greatest part of a gap is.
+/// The cause of the largest part of a gap.
 pub fn classify(seen: &Evidence) -> Cause {
     let run_delay_ns = seen.run_delay_ns.min(seen.length_ns);
     let steal_ns = seen.steal_ns.min(seen.length_ns - run_delay_ns);
@@ -149,7 +149,7 @@ pub fn classify(seen: &Evidence) -> Cause {
     if let Interrupts::Traced { hard_ns, soft_ns } = seen.interrupts {
         let told_ns = hard_ns.saturating_add(soft_ns);
         let untold_ns = rest_ns.saturating_sub(told_ns);
-        // A handler of many milliseconds is one in which the hypervisor took the CPU.
+        // A handler of many milliseconds was itself interrupted by the hypervisor.
         if told_ns > 0 && rest_ns <= INTERRUPT_MAX_NS && untold_ns <= AROUND_HANDLER_NS.max(rest_ns / 2) {
             return if soft_ns > hard_ns { Cause::Softirq } else { Cause::Interrupt };
         }
@@ -165,13 +165,13 @@ pub fn classify(seen: &Evidence) -> Cause {
     }
 }
 
-/// Whose a gap is in which our thread waited for a CPU.
+/// The cause of a gap in which our thread waited for a CPU.
 fn waited(seen: &Evidence) -> Cause {
     let is_limited = seen.throttled_ns >= seen.run_delay_ns / 2 && seen.throttled_ns > 0;
     match (seen.class, seen.taker) {
-        // Nothing but its limit lets an ordinary thread run before a real-time one, and nothing else leaves the CPU idle beside one.
+        // Only the limit on real-time threads lets an ordinary thread, or the idle task, run while a real-time thread is ready.
         (Class::Fifo, Taker::Ordinary | Taker::Nobody) => Cause::OwnRealTimeThrottle,
-        // Most of a second's reserve at one time: an ordinary thread would need to be seen to say more.
+        // Most of a second's reserve at once. A shorter wait counts only if an ordinary thread was seen.
         (Class::Fifo, Taker::Unknown) if seen.run_delay_ns > 10_000_000 => Cause::OwnRealTimeThrottle,
         (Class::Fifo, _) => Cause::Preemption,
         _ if is_limited => Cause::Throttle,
@@ -198,7 +198,7 @@ mod tests {
     };
 
     #[test]
-    fn numbers_tell_whose_it_is() {
+    fn numbers_show_the_cause() {
         let waited = Evidence { run_delay_ns: 95_000, ..NONE };
         let long = Evidence { length_ns: 50_000_000, run_delay_ns: 49_900_000, ..NONE };
         let traced = |hard_ns, soft_ns, length_ns| Evidence {
@@ -214,7 +214,7 @@ mod tests {
             ("a tick", traced(1_500, 800, 3_000), Cause::Interrupt),
             ("its deferred work", traced(1_500, 60_000, 70_000), Cause::Softirq),
             (
-                "a handler in which the hypervisor ran somebody else",
+                "a handler in which the hypervisor ran another guest",
                 traced(20_000_000, 0, 20_010_000),
                 Cause::Hypervisor,
             ),
@@ -266,7 +266,7 @@ mod tests {
                     for interrupts in [Interrupts::Counted(count), Interrupts::Traced { hard_ns: count, soft_ns: faults }] {
                         let seen = Evidence { length_ns, steal_ns, run_delay_ns, throttled_ns, taker, class, faults, interrupts };
                         let cause = classify(&seen);
-                        // Nobody waited: nobody was preempted.
+                        // No wait means no preemption.
                         if run_delay_ns == 0 {
                             prop_assert!(!matches!(cause, Cause::Preemption | Cause::Throttle | Cause::OwnRealTimeThrottle));
                         }

@@ -1,4 +1,4 @@
-//! `GapsCaveat`: what a measurement of gaps could not see, and what holds for the meter itself.
+//! `GapsCaveat`: what a gaps measurement could not see, and limits that apply to the meter itself.
 
 use std::fmt;
 
@@ -10,34 +10,34 @@ use super::limit::Limit;
 use super::probe::ProbeResult;
 use super::settings::{Mode, Settings};
 
-/// A share that is known less well than this, either way, is called so.
+/// A share with a wider interval than this, in either direction, gets a caveat.
 const WIDE: f64 = 0.05;
-/// Other threads that surely took more than this are mentioned.
+/// Other threads get a caveat if they certainly took more than this.
 const THREADS_MIN: f64 = 0.01;
 
-/// What is to be read along with a report.
+/// A caveat of a report.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum GapsCaveat {
     /// A CPU was not watched to the end.
     Ended { why: String },
-    /// The kernel does not say which threads ran instead.
+    /// The kernel does not report which threads ran instead.
     TakersUnknown { errno: Errno },
-    /// The kernel does not say which interrupt it was.
+    /// The kernel does not report which interrupt it was.
     InterruptsUnknown { why: String },
     /// A probe was moved to another CPU.
     Moved { cpu: usize, times: u64 },
     /// A probe never ran.
     NeverRan { cpu: usize, is_limited: bool },
-    /// A limit on CPU time holds for the meter.
+    /// A limit on CPU time applies to the meter.
     Limited(Limit),
-    /// The CPUs were watched one after another, or there is but one.
+    /// The CPUs were watched one after another, or there is only one.
     OneAtATime,
     /// No sample was taken of a CPU.
     NoWindow { cpu: usize },
-    /// The samples of a CPU are too few.
+    /// There are too few samples of a CPU.
     FewWindows { cpu: usize, windows: u64, low: f64, high: f64, enough_s: f64 },
-    /// Samples don't say which threads took the time of a CPU.
+    /// Samples do not show which threads took the time of a CPU.
     ThreadsUnknown { cpu: usize },
     /// The probes were real-time.
     RealTime,
@@ -100,7 +100,7 @@ impl Serialize for GapsCaveat {
     }
 }
 
-/// Those of a measurement.
+/// The caveats of a measurement.
 pub(super) fn caveats(
     settings: &Settings,
     seen: &[(usize, ProbeResult)],
@@ -112,8 +112,8 @@ pub(super) fn caveats(
     if settings.mode == Mode::Spin {
         let unseen = seen.iter().find_map(|(_, seen)| seen.takers.as_ref().err());
         caveats.extend(unseen.map(|errno| GapsCaveat::TakersUnknown { errno: *errno }));
-        let untold = seen.iter().find_map(|(_, seen)| seen.traced.as_ref().err());
-        caveats.extend(untold.map(|why| GapsCaveat::InterruptsUnknown { why: why.clone() }));
+        let refusal = seen.iter().find_map(|(_, seen)| seen.traced.as_ref().err());
+        caveats.extend(refusal.map(|why| GapsCaveat::InterruptsUnknown { why: why.clone() }));
     }
     let whole = || seen.iter().filter(|(_, seen)| seen.ended.is_none());
     let moved = whole().filter(|(_, seen)| seen.moved > 0);
@@ -133,7 +133,7 @@ pub(super) fn caveats(
     caveats
 }
 
-/// What the samples of one CPU can't tell.
+/// What the samples of one CPU cannot show.
 fn of_samples(settings: &Settings, cpu: usize, seen: &ProbeResult, caveats: &mut Vec<GapsCaveat>) {
     let Some(sampled) = seen.sums.and_then(|sums| sums.sampled()) else {
         caveats.push(GapsCaveat::NoWindow { cpu });
@@ -141,7 +141,7 @@ fn of_samples(settings: &Settings, cpu: usize, seen: &ProbeResult, caveats: &mut
     };
     let (share, low, high) = (sampled.missing.share, sampled.missing.low, sampled.missing.high);
     if (high - share).max(share - low) > WIDE {
-        // The width of the interval shrinks with the root of the time.
+        // The width of the interval shrinks with the square root of the time.
         let times = ((high - low) / (2.0 * WIDE)).powi(2).ceil();
         let enough_s = settings.length_ns as f64 / 1e9 * times;
         caveats.push(GapsCaveat::FewWindows { cpu, windows: sampled.windows, low, high, enough_s });

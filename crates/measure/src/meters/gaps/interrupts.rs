@@ -1,5 +1,5 @@
-//! Which interrupts and deferred work one CPU had: /proc/interrupts and /proc/softirqs, read rarely, since the kernel writes a column for
-//! every CPU each time.
+//! The interrupts and deferred work of one CPU, from /proc/interrupts and /proc/softirqs. They are read rarely, because the kernel writes a
+//! column for every CPU each time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,13 +7,13 @@ use std::os::unix::fs::FileExt;
 
 use serde::Serialize;
 
-/// The most that is read of either file: 512 CPUs and 1,000 interrupts are below it.
+/// The most bytes to read of either file: enough for 512 CPUs and 1,000 interrupts.
 const BYTES_MAX: usize = 8 << 20;
 
 /// How often each source interrupted, by name.
 pub(super) type Counts = BTreeMap<String, u64>;
 
-/// A source of interrupts or deferred work and how often it came.
+/// A source of interrupts or deferred work, and its count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// As the kernel calls it: `LOC Local timer interrupts`, `38 virtio2-input.0`, `softirq NET_RX`.
@@ -22,7 +22,7 @@ pub struct Source {
     pub count: u64,
 }
 
-/// The two files, kept open, for one CPU.
+/// The two files of one CPU, kept open.
 #[derive(Debug)]
 pub(super) struct Files {
     cpu: usize,
@@ -31,14 +31,14 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Of this CPU. None can be read where a container hides them.
+    /// Opens the files for this CPU. A container may hide both.
     pub(super) fn of_cpu(cpu: usize) -> Files {
         let open = |(path, prefix): (&str, &'static str)| Some((File::open(path).ok()?, prefix));
         let files = [("/proc/interrupts", ""), ("/proc/softirqs", "softirq ")].into_iter().filter_map(open).collect();
         Files { cpu, files, bytes: vec![0; 16 << 10] }
     }
 
-    /// Reads both into memory that is kept, and sums up what this CPU had. None if there is nothing to read.
+    /// Reads both into reused memory, and adds up the counts of this CPU. None if there is nothing to read.
     pub(super) fn read(&mut self) -> Option<Counts> {
         let mut counts = Counts::new();
         for (file, prefix) in &self.files {
@@ -69,7 +69,7 @@ fn read_whole(file: &File, bytes: &mut Vec<u8>) -> Option<usize> {
     }
 }
 
-/// Each line's name and what it counts for `cpu`; none if the head does not name that CPU.
+/// The name of each line and its count for `cpu`. None if the header does not name that CPU.
 fn parse_column(text: &str, cpu: usize) -> Option<Vec<(String, u64)>> {
     let mut lines = text.lines();
     let head = lines.next()?;
@@ -80,7 +80,7 @@ fn parse_column(text: &str, cpu: usize) -> Option<Vec<(String, u64)>> {
         let (name, rest) = line.trim_start().split_once(':')?;
         let mut words = rest.split_ascii_whitespace();
         let count = words.nth(column)?.parse::<u64>().ok()?;
-        // What stands behind the numbers is the device, or what the letters mean.
+        // The text after the numbers is the device, or explains the letters.
         let words: Vec<&str> = words.skip(columns - column - 1).collect();
         let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
         let said = if is_number { words.last().map(|word| (*word).to_owned()) } else { Some(words.join(" ")) };
@@ -93,7 +93,7 @@ fn parse_column(text: &str, cpu: usize) -> Option<Vec<(String, u64)>> {
     Some(lines.filter_map(read).collect())
 }
 
-/// What came between two readings, the most frequent first.
+/// The increase between two readings, the most frequent first.
 pub(super) fn between(before: &Counts, after: &Counts) -> Vec<Source> {
     let grown = |(name, now): (&String, &u64)| {
         let count = now.saturating_sub(before.get(name).copied().unwrap_or(0));
@@ -153,7 +153,7 @@ ERR:          0
     }
 
     #[test]
-    fn this_machine_has_some() {
+    fn this_machine_has_some_memory() {
         let cpu = evenkeel_sys::thread::affinity().unwrap().first().unwrap();
         match Files::of_cpu(cpu).read() {
             Some(counts) => assert!(counts.values().any(|count| *count > 0)),

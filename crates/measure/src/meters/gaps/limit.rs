@@ -1,4 +1,4 @@
-//! `Limit`: a limit on CPU time that holds for the meter itself.
+//! `Limit`: a limit on CPU time that applies to the meter itself.
 
 use evenkeel_sys::cpu_limit::CpuLimit;
 use serde::Serialize;
@@ -8,9 +8,9 @@ use serde::Serialize;
 pub struct Limit {
     /// The group's folder.
     pub group: String,
-    /// What it may use, in CPUs: 0.4 is four tenths of one.
+    /// The CPUs that it may use: 0.4 is four tenths of one.
     pub cpus: f64,
-    /// From one refill to the next, in microseconds.
+    /// The refill period, in microseconds.
     pub period_us: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Time that a thread of ours saw missing on each CPU, how long, and who took it. This is what a server's tick loses, seen by the
-//! server's own means: no tracer, and no right is needed but to learn names.
+//! Stretches in which our thread did not run on each CPU, how long they were, and who took the CPU. A server's tick loses exactly this. The
+//! meter uses a server's own means: it needs no tracer, and no privilege except to learn names.
 
 mod cause;
 mod caveat;
@@ -38,9 +38,9 @@ use windows::Sums;
 
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
-/// From one look at interrupts, switch records and the clocks to the next.
+/// How often to read interrupts, switch records and the clocks.
 const WINDOW_NS: u64 = 500_000_000;
-/// What the threads get to start before the first of them spins.
+/// The time that the threads get to start before the first one spins.
 const START_NS: u64 = 40_000_000;
 /// The longest measurement: ten days.
 const LENGTH_MAX_NS: u64 = 864_000_000_000_000;
@@ -52,49 +52,49 @@ pub struct Cpu {
     pub cpu: usize,
     /// How long it was watched, in nanoseconds.
     pub watched_ns: u64,
-    /// How long the meter was at other work meanwhile and did not watch.
+    /// How long the meter did other work and did not watch.
     pub blind_ns: u64,
     /// All gaps.
     pub all: Sum,
-    /// The share of the time that was watched and missing; the estimate of `sampled` where there is one.
+    /// The missing share of the watched time. Where `sampled` exists, its estimate.
     pub share: f64,
-    /// The same with its interval, from samples; none where it spun, or no window fell into the time.
+    /// The same with its interval, from samples. None if the probe spun, or no window fell into the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
     /// By cause.
     pub causes: BTreeMap<&'static str, Sum>,
     /// By the thread that ran instead.
     pub takers: BTreeMap<String, Sum>,
-    /// Interrupts and deferred work meanwhile, the most frequent first.
+    /// Interrupts and deferred work during the run, the most frequent first.
     pub interrupts: Vec<Source>,
-    /// Gaps by what interrupted, where tracepoints tell.
+    /// Gaps by interrupt source, if tracepoints report it.
     pub interrupted_by: BTreeMap<String, Sum>,
-    /// Gaps one by one, in the order of time.
+    /// The listed gaps, in order of time.
     pub gaps: Vec<Gap>,
-    /// What is not listed, or was not seen.
+    /// Gaps that are not listed, or were not seen.
     pub lost: Lost,
-    /// How long the gaps were.
+    /// The lengths of the gaps.
     pub lengths: Samples,
-    /// How late the probe woke from its sleeps; only when it slept.
+    /// How late the probe woke from its sleeps. Only for a probe that slept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake_late: Option<Samples>,
-    /// Switch records that came faster than they were read: who ran instead may be unknown there.
+    /// Switch records that were lost because they came too fast. The thread that ran instead may be unknown there.
     pub switch_records_lost: u64,
-    /// Hits of tracepoints that came faster than they were read: what interrupted is unknown there.
+    /// Tracepoint records that were lost because they came too fast. The interrupt source is unknown there.
     pub trace_records_lost: u64,
     /// Why it was not watched to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
 }
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How it was watched.
+    /// The way of watching.
     pub mode: Mode,
     /// How the probes were scheduled.
     pub class: Class,
-    /// The shortest gap that is told of.
+    /// The shortest gap to report.
     pub threshold_ns: u64,
     /// When it began, on the monotonic clock.
     pub start_ns: u64,
@@ -104,25 +104,26 @@ pub struct Report {
     pub all: Sum,
     /// By cause.
     pub causes: BTreeMap<&'static str, Sum>,
-    /// How much of the time of all CPUs was missing, from samples; none where it spun.
+    /// The missing share of all CPUs' time, from samples. None if the probes spun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
     /// Each CPU.
     pub cpus: Vec<Cpu>,
-    /// What is not listed one by one, or was not seen.
+    /// Gaps that are not listed, or were not seen.
     pub lost: Lost,
-    /// The limits on CPU time that hold for the meter.
+    /// The limits on CPU time that apply to the meter.
     pub limits: Vec<Limit>,
-    /// What the meter itself used: 1 is the whole of one CPU.
+    /// The CPU time of the meter itself: 1 is one whole CPU.
     pub observer_cpu_share: f64,
-    /// What is to be read along with it.
-    pub doubts: Vec<GapsCaveat>,
+    /// Caveats of the report.
+    #[serde(rename = "doubts")]
+    pub caveats: Vec<GapsCaveat>,
 }
 
 /// Measures.
 ///
 /// # Errors
-/// If a CPU can't be run on, or the settings can't be meant.
+/// If a CPU is not allowed, or the settings are invalid.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let cpus = check(settings)?;
     let limits = cpu_limit::all();
@@ -130,7 +131,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         Mode::Spin => Looks::All,
         Mode::Sample => Looks::OwnCounts,
     };
-    // For the whole run, however often a CPU's turn begins.
+    // Applies to the whole run, however often the probe returns to a CPU.
     let trace = ready_to_trace(looks, &cpus);
     let plan = Plan {
         scale: Scale::measured(),
@@ -164,7 +165,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     Ok(report)
 }
 
-/// The CPUs to watch, if the settings can be meant.
+/// The CPUs to watch, if the settings are valid.
 fn check(settings: &Settings) -> Result<Vec<usize>, MeterError> {
     if settings.threshold_ns < 500 {
         let why =
@@ -197,7 +198,7 @@ fn check(settings: &Settings) -> Result<Vec<usize>, MeterError> {
     Ok(cpus.iter().collect())
 }
 
-/// One thread on each of `cpus`, all from one moment on.
+/// One thread on each of `cpus`, all starting together.
 fn together(
     cpus: &[usize],
     length_ns: u64,
@@ -206,7 +207,7 @@ fn together(
     watch: &Watch<'_>,
 ) -> Result<Vec<(usize, ProbeResult)>, MeterError> {
     let failed = AtomicBool::new(false);
-    // To switch a tracepoint on stops all CPUs for a moment: before anybody watches.
+    // Switching a tracepoint on stops all CPUs for a moment, so do it before any probe watches.
     let of_cpu = |cpu: &usize| {
         let points = plan.points.map_err(str::to_owned)?;
         Traced::of_cpu(*cpu, points).map_err(|errno| untraced(&errno))
@@ -240,7 +241,7 @@ fn together(
                 }
             }
         }
-        // This thread takes time from the probes: it wakes seldom. A signal wakes it at once.
+        // This thread takes time from the probes, so it wakes rarely. A signal wakes it at once.
         while clock::monotonic_ns() < span.1 && !stop() && !threads.iter().all(|thread| thread.is_finished()) {
             clock::sleep_until_ns_or_signal((clock::monotonic_ns() + WINDOW_NS).min(span.1));
             let done = clock::monotonic_ns().saturating_sub(span.0) as f64 / length_ns.max(1) as f64;
@@ -254,7 +255,7 @@ fn together(
     })
 }
 
-/// The tracepoints of interrupts, kept ready, or why there are none.
+/// The interrupt tracepoints, ready to use, or why they are not available.
 fn ready_to_trace(looks: Looks, cpus: &[usize]) -> Result<(Vec<Tracepoint>, Ready), String> {
     if looks == Looks::OwnCounts {
         return Err("they were not looked at".to_owned());
@@ -293,7 +294,7 @@ fn report(settings: &Settings, mut seen: Vec<(usize, ProbeResult)>, limits: Vec<
             seen.tally.settle_pauses(&stretches);
         }
     }
-    let doubts = caveat::caveats(settings, &seen, &limits, all_at_once);
+    let caveats = caveat::caveats(settings, &seen, &limits, all_at_once);
     let mut report = Report {
         mode: settings.mode,
         class: settings.class,
@@ -307,7 +308,7 @@ fn report(settings: &Settings, mut seen: Vec<(usize, ProbeResult)>, limits: Vec<
         lost: Lost::default(),
         limits,
         observer_cpu_share: 0.0,
-        doubts,
+        caveats,
     };
     for (cpu, seen) in seen {
         let cpu = of_cpu(cpu, seen, settings.mode);
@@ -324,7 +325,7 @@ fn report(settings: &Settings, mut seen: Vec<(usize, ProbeResult)>, limits: Vec<
     report
 }
 
-/// Of all CPUs together.
+/// The sums over all CPUs.
 fn sampled(seen: &[(usize, ProbeResult)]) -> Option<Sampled> {
     let mut all = Sums::default();
     seen.iter().filter_map(|(_, seen)| seen.sums.as_ref()).for_each(|sums| all.merge(sums));

@@ -1,7 +1,8 @@
-//! `Probe`: the thread that spins on one CPU, what it asks the kernel after each gap, and how it comes to a cause at the end of a window.
+//! `Probe`: the thread that spins on one CPU. It defines what to read from the kernel after each gap, and how to find the cause at the end
+//! of a window.
 //!
-//! After a gap it reads what the kernel counts of itself (about 1 us). What takes longer (interrupts, switch records, names) waits until
-//! the end of a window of half a second. While it reads it does not watch; that time is told, and a gap in it is found by the counts.
+//! After a gap it reads the kernel's counts of itself (about 1 us). Slower readings (interrupts, switch records, names) wait until the end
+//! of a window of half a second. While it reads it does not watch. That time is reported, and the counts reveal a gap in it.
 
 use evenkeel_sys::cpu_limit::{Counters, CpuLimit};
 use evenkeel_sys::schedstat::{Counted, RunDelay};
@@ -20,44 +21,44 @@ use crate::pinned::not_there;
 use crate::samples::{Samples, Unit};
 use crate::spin::{Missing, Spin};
 
-/// Gaps between two looks at what takes longer; a window that has more ends sooner.
+/// The most gaps between two slow readings. A window with more gaps ends early.
 const PENDING_MAX: usize = 1 << 14;
-/// How often counts that were themselves interrupted are read again.
+/// How often to repeat a reading that was itself interrupted.
 const AGAIN_MAX: u32 = 8;
-/// A wait below this is not worth asking the control groups about.
+/// A shorter wait does not justify a reading of the control groups.
 const LIMIT_MIN_NS: u64 = 20_000;
 
-/// What all probes of a run have in common.
+/// What all probes of a run share.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
-    /// What a tick lasts.
+    /// The length of a counter tick.
     pub scale: Scale,
     /// The shortest gap.
     pub threshold_ns: u64,
     /// How the probes are scheduled.
     pub class: Class,
-    /// Which gaps are listed.
+    /// Which gaps to list.
     pub keep: Keep,
-    /// The limits that hold for this process.
+    /// The limits that apply to this process.
     pub limits: &'a [CpuLimit],
-    /// The thread that waits for the probes: it is the meter itself too.
+    /// The thread that waits for the probes. It also counts as the meter itself.
     pub meter_tid: u32,
-    /// Whether switch records and interrupts are looked at.
+    /// Whether to read switch records and interrupts.
     pub looks: Looks,
-    /// The tracepoints of interrupts, or why none are looked at.
+    /// The interrupt tracepoints, or why they are not used.
     pub points: Result<&'a [Tracepoint], &'a str>,
 }
 
-/// How much a probe asks for beside its own counts.
+/// What a probe reads besides its own counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looks {
-    /// Who was switched to, and which interrupts came.
+    /// Switch records and interrupts.
     All,
-    /// Neither: it would cost a production host more than the probe itself.
+    /// Neither: these would cost a production host more than the probe itself.
     OwnCounts,
 }
 
-/// A gap whose cause is not known yet.
+/// A gap whose cause is not yet known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Raw {
     missing: Missing,
@@ -67,7 +68,7 @@ struct Raw {
     faults: u64,
 }
 
-/// What the kernel counts of the probe.
+/// The kernel's counts of the probe.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     counted: Counted,
@@ -83,7 +84,7 @@ pub(super) struct Probe<'a> {
     taken: Counters,
     throttled_ns: u64,
     last: Own,
-    /// What one reading of the counts takes, in ticks, and from when on it was interrupted.
+    /// The length of one reading of the counts in ticks, and the length from which it was interrupted.
     usual_ticks: u64,
     allowed_ticks: u64,
     pending: Vec<Raw>,
@@ -92,59 +93,59 @@ pub(super) struct Probe<'a> {
     newest: Option<Counts>,
     anchor: (u64, u64),
     shortest_close_ticks: u64,
-    /// The last stretch in which it did not run, where it samples.
+    /// The last stretch in which it did not run, when it samples.
     absent: Sleep,
     /// The window that it is sampling.
     watching: Option<Watching>,
     seen: ProbeResult,
 }
 
-/// What a probe saw.
+/// The result of a probe.
 #[derive(Debug)]
 pub(super) struct ProbeResult {
     /// The gaps.
     pub tally: GapTally,
-    /// How long it watched, in nanoseconds, gaps included.
+    /// How long it watched, in nanoseconds, including gaps.
     pub watched_ns: u64,
-    /// How long it was at other work meanwhile.
+    /// How long it did other work.
     pub blind_ns: u64,
-    /// How often it found itself on another CPU, and went back.
+    /// How often it was moved to another CPU and went back.
     pub moved: u64,
-    /// Why it ended before its time; none if it did not.
+    /// Why it ended early. None if it did not.
     pub ended: Option<String>,
-    /// The switch records, or why there are none.
+    /// The switch records, or why they are missing.
     pub takers: Result<Takers, Errno>,
-    /// The tracepoints of interrupts, or why there are none.
+    /// The interrupt tracepoints, or why they are missing.
     pub traced: Result<Traced, String>,
     /// Interrupts and deferred work while it ran.
     pub sources: Vec<Source>,
-    /// What the thread used of the CPU.
+    /// The CPU time of the thread.
     pub cpu_ns: u64,
-    /// How late it woke from each of its sleeps, where it slept.
+    /// How late it woke from each sleep, when it slept.
     pub late: Samples,
-    /// What the windows add up to, where it sampled.
+    /// The sums over its windows, when it sampled.
     pub sums: Option<Sums>,
 }
 
-/// Room for a window's gaps, each page of it used once: a page that is used for the first time in a window would be a fault in it.
+/// Memory for a window's gaps, with each page already used: the first use of a page would be a page fault in a window.
 fn touched() -> Vec<Raw> {
     let mut pending = vec![Raw::default(); PENDING_MAX];
-    // Zeroed memory may be one page that stands for all until it is written.
+    // Zeroed memory may be one shared page until it is written.
     pending.iter_mut().for_each(|raw| raw.faults = 1);
     std::hint::black_box(&mut pending).clear();
     pending
 }
 
 impl<'a> Probe<'a> {
-    /// The CPU that it is on.
+    /// The CPU that it runs on.
     pub(super) fn cpu(&self) -> usize {
         self.cpu
     }
 
-    /// Binds the calling thread to `cpu`, and gets all ready.
+    /// Pins the calling thread to `cpu` and prepares everything.
     ///
     /// # Errors
-    /// If the thread may not run there, may not be real-time, or the kernel does not count what it waits.
+    /// If the thread may not run there, may not be real-time, or the kernel does not count its waiting time.
     pub(super) fn here(
         cpu: usize,
         plan: &'a Plan<'a>,
@@ -209,7 +210,7 @@ impl<'a> Probe<'a> {
         Ok(probe)
     }
 
-    /// How long a reading takes when nothing comes between.
+    /// The length of a reading without interruptions.
     fn learn_own_cost(&mut self) {
         let mut costs: Vec<u64> = (0..101)
             .map(|_| {
@@ -225,12 +226,12 @@ impl<'a> Probe<'a> {
 
     fn own(&self) -> Own {
         let faults = Usage::of_this_thread().map_or(self.last.faults, |usage| usage.minor_faults + usage.major_faults);
-        // It was readable when the probe began, and is a file of the thread itself.
+        // It was readable when the probe began, and the file belongs to the thread itself.
         let counted = self.run_delay.read().unwrap_or(self.last.counted);
         Own { counted, faults }
     }
 
-    /// Spins for one window, which ends at `until_ticks` or when `stop` says so, and comes to the causes. False once it is to end.
+    /// Spins for one window, which ends at `until_ticks` or on `stop`, and then finds the causes. False when it must end.
     pub(super) fn window(&mut self, until_ticks: u64, stop: &dyn Fn() -> bool) -> bool {
         let begin = tsc::ticks();
         let spin = Spin { scale: self.plan.scale, threshold_ns: self.plan.threshold_ns };
@@ -240,24 +241,24 @@ impl<'a> Probe<'a> {
         self.seen.ended.is_none() && !stop()
     }
 
-    /// Begins to watch: what was before is no gap.
+    /// Starts watching: earlier time is not a gap.
     pub(super) fn start(&mut self) {
         self.anchor = tsc::ticks_and_ns();
         self.last = self.own();
     }
 
-    /// The last stretch in which the thread did not run, where it samples.
+    /// The last stretch in which the thread did not run, when it samples.
     pub(super) fn absent(&self) -> Sleep {
         self.absent
     }
 
-    /// After a sleep that was to end at `due_ns`: takes in how late it ended, and what the thread waited for.
+    /// After a sleep that should have ended at `due_ns`: records how late it ended, and how long the thread waited to run.
     pub(super) fn woke(&mut self, due_ns: u64) -> Sleep {
         let woke_ns = clock::monotonic_ns();
         let own = self.own();
         let late_ns = woke_ns.saturating_sub(due_ns);
         let run_delay_ns = own.counted.run_delay_ns.saturating_sub(self.last.counted.run_delay_ns);
-        // Some kernels do not count as waiting what a limit takes.
+        // Some kernels do not count throttling by a limit as waiting.
         let throttled_ns = if late_ns > LIMIT_MIN_NS { self.newly_throttled_ns() } else { 0 };
         let waited_ns = run_delay_ns.max(throttled_ns.min(late_ns));
         self.absent = Sleep { due_ns, woke_ns, waited_ns, throttled_ns };
@@ -267,7 +268,7 @@ impl<'a> Probe<'a> {
         self.absent
     }
 
-    /// Watches what is left of a window, and adds what the last sleep took of it. None once it is to end.
+    /// Watches the rest of a window, and adds the part that the last sleep covered. None when it must end.
     pub(super) fn watch_window(&mut self, window: Window, stop: &dyn Fn() -> bool) -> Option<Watching> {
         self.watching = Some(Watching::new(window, &self.absent));
         let (absent, [not_ready, waited]) = (self.absent, self.absent.stretches());
@@ -279,7 +280,7 @@ impl<'a> Probe<'a> {
         self.watching.take().filter(|_| goes_on)
     }
 
-    /// A stretch of the last absence, with what the kernel counted in it.
+    /// A stretch of the last absence, with the kernel's counts for it.
     fn judge_absence(&mut self, (from_ns, until_ns): (u64, u64), raw: Raw) {
         let is_within = self.watching.is_some_and(|watching| watching.window.holds_ns(from_ns, until_ns) > 0);
         if is_within {
@@ -287,10 +288,10 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Takes in a gap. False when the window is to end.
+    /// Records a gap. False when the window must end.
     fn saw(&mut self, missing: Missing) -> bool {
         let (mut end_ticks, mut own) = (missing.end_ticks, self.last);
-        // A reading that is itself interrupted belongs to the gap before it, or the counts would be torn between the two.
+        // An interrupted reading belongs to the gap before it. Otherwise the counts would be split between the two.
         for _ in 0..AGAIN_MAX {
             let before = tsc::ticks();
             own = self.own();
@@ -313,7 +314,7 @@ impl<'a> Probe<'a> {
         (raw.run_delay_ns == 0 || self.is_still_here()) && self.pending.len() < PENDING_MAX && !is_full
     }
 
-    /// What the counts say of a gap between the last reading and `own`.
+    /// The counts of a gap, from the last reading to `own`.
     fn raw(&mut self, missing: Missing, own: &Own) -> Raw {
         let (before, after) = (self.last.counted, own.counted);
         let wall_ns = after.wall_ns.saturating_sub(before.wall_ns);
@@ -329,7 +330,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// What the limits say that they held back since this was last asked.
+    /// The throttling that the limits report since the last call.
     fn newly_throttled_ns(&mut self) -> u64 {
         if self.taken.is_empty() {
             return 0;
@@ -338,7 +339,7 @@ impl<'a> Probe<'a> {
         now_ns.saturating_sub(std::mem::replace(&mut self.throttled_ns, now_ns))
     }
 
-    /// Whether the thread is on its CPU; if the kernel has moved it, it tries to go back once.
+    /// Whether the thread is on its CPU. If the kernel has moved it, it tries once to go back.
     fn is_still_here(&mut self) -> bool {
         if thread::current_cpu() == self.cpu {
             return true;
@@ -349,7 +350,7 @@ impl<'a> Probe<'a> {
             let why = "it was taken offline, or out of the CPUs that this process may use";
             self.seen.ended = Some(format!("CPU {} went away while it was measured: {why}", self.cpu));
         }
-        // Time on another CPU says nothing of this one.
+        // Time on another CPU says nothing about this one.
         self.seen.ended.is_none()
     }
 
@@ -359,7 +360,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// Ends a window: comes to the causes of its gaps, with all that takes longer to read.
+    /// Ends a window: makes the slow readings and finds the causes of its gaps.
     fn close(&mut self) {
         let begin = tsc::ticks();
         if let Ok(takers) = &mut self.seen.takers {
@@ -376,14 +377,14 @@ impl<'a> Probe<'a> {
             }
             _ => Interrupts::NotLooked,
         };
-        // Both clocks were read at both ends of the window, so its gaps lie right to a microsecond however the rate drifts.
+        // Both clocks were read at both ends of the window, so its gaps are placed to a microsecond, however the rate drifts.
         let end = tsc::ticks_and_ns();
         let scale = if end.0 > self.anchor.0 { Scale::between(self.anchor, end) } else { self.plan.scale };
         let mut pending = std::mem::take(&mut self.pending);
         for raw in pending.drain(..) {
             self.judge(&raw, &scale, interrupts);
         }
-        // The same memory again: new pages would fault in the middle of the next window.
+        // Reuse the memory: new pages would fault during the next window.
         self.pending = pending;
         self.account_for_closing(begin, &scale, interrupts);
         self.anchor = end;
@@ -395,7 +396,7 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// What was missed while the window was closed: found by the counts, or by its taking far longer than it ever did.
+    /// A gap that occurred while the window was closed. The counts show it, or the time that closing took.
     fn account_for_closing(&mut self, begin: u64, scale: &Scale, interrupts: Interrupts) {
         let own = self.own();
         let end = tsc::ticks();
@@ -441,8 +442,8 @@ impl<'a> Probe<'a> {
         {
             (taker, by) = takers.of(start_ns, start_ns + length_ns);
         }
-        let told = self.seen.traced.as_ref().ok().and_then(|traced| traced.between(start_ns, start_ns + length_ns));
-        let traced = told.map(|InterruptTime { hard_ns, soft_ns, .. }| Interrupts::Traced { hard_ns, soft_ns });
+        let time = self.seen.traced.as_ref().ok().and_then(|traced| traced.between(start_ns, start_ns + length_ns));
+        let traced = time.map(|InterruptTime { hard_ns, soft_ns, .. }| Interrupts::Traced { hard_ns, soft_ns });
         let evidence = Evidence {
             length_ns,
             steal_ns: raw.steal_ns,
@@ -455,7 +456,7 @@ impl<'a> Probe<'a> {
         };
         let cause = classify(&evidence);
         let is_interrupt = matches!(cause, Cause::Interrupt | Cause::Softirq);
-        let source = told.and_then(|told| told.most).filter(|_| is_interrupt);
+        let source = time.and_then(|time| time.most).filter(|_| is_interrupt);
         let gap = Gap {
             start_ns,
             length_ns,
@@ -467,7 +468,7 @@ impl<'a> Probe<'a> {
             steal_ns: raw.steal_ns.min(length_ns),
         };
         match &mut self.watching {
-            // Sampling reads no switch records: a gap is whole.
+            // Sampling reads no switch records, so a gap is not divided.
             Some(watching) => {
                 let within_ns = watching.add(gap.start_ns, gap.length_ns, gap.cause);
                 if within_ns > 0 {
@@ -481,8 +482,8 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// The interrupt that let another thread in, and the switches, were missing too, and are nobody's turn: as far as switch records tell,
-    /// a gap is the other's turn alone, and where several had theirs right after one another, one for each.
+    /// The interrupt that let another thread in, and the switches, are missing time too but belong to no turn. By the switch records a gap
+    /// is only the other thread's turn. If several ran one after another, there is one gap each.
     fn without_edges(&mut self, whole: Gap) -> Vec<Gap> {
         let Ok(takers) = &mut self.seen.takers else { return vec![whole] };
         let (start_ns, end_ns) = (whole.start_ns, whole.start_ns + whole.length_ns);
@@ -507,14 +508,14 @@ impl<'a> Probe<'a> {
         if tid == self.plan.meter_tid { RanInstead::Itself } else { RanInstead::Thread { name, tid } }
     }
 
-    /// What it saw in its samples.
+    /// The result of its samples.
     pub(super) fn finish_sampled(mut self, sums: Sums) -> ProbeResult {
         self.seen.watched_ns = sums.windows() * WINDOW_NS;
         self.seen.sums = Some(sums);
         self.finish()
     }
 
-    /// What it saw.
+    /// The result of the probe.
     pub(super) fn finish(mut self) -> ProbeResult {
         if let (Some(first), Some(newest)) = (&self.first, &self.newest) {
             self.seen.sources = between(first, newest);

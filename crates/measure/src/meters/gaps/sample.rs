@@ -1,13 +1,13 @@
 //! `--sample`: how much of the time is missing, from short windows at random moments.
 //!
-//! A thread that samples can only look once it runs, so the moments at which it could not run are the measurement. Each window is fixed
-//! beforehand: one at a random moment of each stratum of time. The thread sleeps until shortly before its window, the lead, and spins through
-//! the window. If it wakes in the middle of the window or after it, the part of the window before that was missing. A window that was slept
-//! through counts as much as one that was watched, so the mean over all windows is the share of the time that was missing, whatever takes
-//! the CPU and however regularly.
+//! A sampling thread can only look when it runs, so the moments at which it could not run are the measurement. Each window is fixed
+//! beforehand, at a random moment of each stratum of time. The thread sleeps until shortly before its window (the lead), and spins through
+//! the window. If it wakes during the window or after it, the part before the wake was missing. Windows that it slept through count as much
+//! as windows that it watched. So the mean over all windows is the missing share of the time, whatever takes the CPU and however regularly.
 //!
-//! What the kernel counts as waiting between the thread's wake and its first turn was taken by other threads of this machine (or by a limit); the rest
-//! of the delay was not. A neighbour that makes the thread wait before its window therefore adds to the first figure and takes nothing from the second.
+//! Between the thread's wake and its first run the kernel counts waiting time, which other threads of this machine (or a limit) took. The
+//! rest of the delay has other causes. So a neighbour that delays the thread before its window adds to the first figure and takes nothing
+//! from the second.
 
 use evenkeel_sys::{clock, thread};
 use rand::{RngExt, SeedableRng};
@@ -18,22 +18,22 @@ use super::probe::{Probe, ProbeResult};
 use super::stoppable_sleep::StoppableSleep;
 use super::windows::{Sums, WINDOW_NS, Window};
 
-/// A wake and the work around a window cost about this much CPU time, before it is known.
+/// The initial estimate of the CPU time for a wake and the work around a window.
 const AROUND_NS: u64 = 60_000;
-/// What sampling aims at, as a share of one CPU for all CPUs together; it may not be over a hundredth.
+/// The target share of one CPU, for all CPUs together. It must stay below a hundredth.
 const CPU_SHARE: f64 = 0.006;
-/// The least and the greatest lead. A wake that takes longer than the greatest counts as missing time.
+/// The bounds of the lead. A wake that takes longer than the upper bound counts as missing time.
 const LEAD_NS: (u64, u64) = (150_000, 1_000_000);
-/// The lead is so many times what a fast wake takes: on a virtual machine the slowest wakes of a CPU that is there take that long.
+/// The lead as a multiple of a fast wake: on a virtual machine whose CPU is available, the slowest wakes take that long.
 const LEAD_WAKES: u64 = 5;
-/// What a wake may take at the median, before it is known.
+/// The initial estimate of the median wake.
 const WAKE_NS: u64 = 50_000;
-/// How many of the last wakes decide about the lead.
+/// How many recent wakes decide about the lead.
 const WAKES: usize = 32;
-/// No window begins in this last part of a stratum: two windows are never nearer than that.
+/// No window begins in this last part of a stratum, so that two windows are never closer than this.
 const APART_NS: u64 = 2_000_000;
 
-/// Chooses the windows: one at a random moment of each stratum, without regard to what the ones before it met.
+/// Chooses the windows: one at a random moment of each stratum, independent of earlier results.
 #[derive(Debug)]
 struct Moments {
     stratum_from_ns: u64,
@@ -53,7 +53,7 @@ impl Moments {
     }
 }
 
-/// How long before a window the thread is to be woken: longer than a wake takes on a CPU that is there.
+/// How long before a window to wake the thread: longer than a wake takes on an available CPU.
 #[derive(Debug, Default)]
 struct Lead {
     late_ns: Vec<u64>,
@@ -61,7 +61,7 @@ struct Lead {
 }
 
 impl Lead {
-    /// A wake was late by so much, without the time that the thread then waited for its turn.
+    /// Records a late wake, without the time that the thread then waited to run.
     fn add(&mut self, late_ns: u64) {
         if self.late_ns.len() < WAKES {
             self.late_ns.push(late_ns);
@@ -71,7 +71,7 @@ impl Lead {
         self.next = (self.next + 1) % WAKES;
     }
 
-    /// Some times what the fastest tenth of the wakes took: these met a CPU that was there, even where four fifths of it are taken.
+    /// A multiple of the fastest tenth of the wakes. These met an available CPU, even if four fifths of the time are taken.
     fn ns(&self) -> u64 {
         let mut sorted = self.late_ns.clone();
         sorted.sort_unstable();
@@ -80,7 +80,7 @@ impl Lead {
     }
 }
 
-/// Watches the windows of one CPU, of `cpus` in all, until the end of the span.
+/// Watches the windows of one CPU, one of `cpus` in all, until the end of the span.
 pub(super) fn watch(
     mut probe: Probe<'_>,
     (begin_ns, end_ns): (u64, u64),
@@ -88,7 +88,7 @@ pub(super) fn watch(
     sleeper: &StoppableSleep,
     stop: &dyn Fn() -> bool,
 ) -> ProbeResult {
-    // Without this the kernel may wake the thread 50 us later than it was asked to. It is the thread's own, and ends with it.
+    // Otherwise the kernel may wake the thread 50 us late. The setting is the thread's own and ends with it.
     let _ = thread::set_timer_slack_ns(Some(NonZeroU64::MIN));
     let stratum_ns = |cost_ns: f64| ((cost_ns * cpus as f64 / CPU_SHARE) as u64).max(2 * APART_NS);
     let mut moments = Moments::new(begin_ns, clock::monotonic_ns() ^ (probe.cpu() as u64) << 48);
@@ -106,7 +106,7 @@ pub(super) fn watch(
         if window.to_ns > end_ns {
             break;
         }
-        // Whoever did not run at that moment can't sleep until it: the last stretch without the CPU reaches into this window.
+        // The thread was still without the CPU at that moment, so it cannot sleep until then: the last absence reaches into this window.
         if due_ns > probe.absent().woke_ns {
             goes_on = sleeper.until(due_ns);
             if !goes_on {
@@ -135,7 +135,7 @@ mod tests {
     const MS: f64 = 1e6;
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// A CPU that is taken away, and who else is on it.
+    /// A simulated CPU that is taken away, and its other users.
     #[derive(Clone, Copy, Debug)]
     struct Machine {
         period_ms: f64,
@@ -143,11 +143,11 @@ mod tests {
         jitter: f64,
         /// Whether another thread of this machine takes it.
         is_inside: bool,
-        /// How often an ordinary busy thread lets the one that wakes wait, for up to 3 ms.
+        /// How often an ordinary busy thread delays the waking one, for up to 3 ms.
         neighbour: f64,
     }
 
-    /// Stretches in which the CPU is gone, in the order of time.
+    /// The stretches in which the CPU is taken, in order of time.
     fn schedule(machine: &Machine, length_ns: u64, chance: &mut ChaCha8Rng) -> Vec<(u64, u64)> {
         let period_ns = machine.period_ms * MS;
         let first_ns = chance.random_range(0.0..period_ns);
@@ -160,19 +160,19 @@ mod tests {
         gone
     }
 
-    /// When the CPU is there again for whoever wants it at `at_ns`.
+    /// When the CPU is available again after `at_ns`.
     fn there(gone: &[(u64, u64)], at_ns: u64) -> u64 {
         let next = gone.partition_point(|(_, until)| *until <= at_ns);
         gone.get(next).filter(|(from, _)| *from <= at_ns).map_or(at_ns, |(_, until)| there(gone, *until))
     }
 
-    /// What a thread meets that sleeps until `due_ns`.
+    /// What happens to a thread that sleeps until `due_ns`.
     fn slept(machine: &Machine, gone: &[(u64, u64)], due_ns: u64, chance: &mut ChaCha8Rng) -> Sleep {
         let latency_ns = chance.random_range(8_000..30_000);
         let ready_ns = if machine.is_inside { due_ns } else { there(gone, due_ns) } + latency_ns;
         let mut woke_ns = there(gone, ready_ns);
         if chance.random_bool(machine.neighbour) {
-            // The neighbour's turn goes on only while the CPU is there.
+            // The neighbour's time slice continues only while the CPU is available.
             for _ in 0..chance.random_range(0..300) {
                 woke_ns = there(gone, woke_ns + 10_000);
             }
@@ -180,7 +180,7 @@ mod tests {
         Sleep { due_ns, woke_ns, waited_ns: woke_ns - ready_ns, throttled_ns: 0 }
     }
 
-    /// What the meter makes of it, and the truth of this run.
+    /// The meter's estimate, and the truth of this run.
     fn sampled(machine: &Machine, length_ns: u64, seed: u64) -> (Sampled, f64) {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         let gone = schedule(machine, length_ns, &mut chance);
@@ -188,7 +188,7 @@ mod tests {
         let (mut moments, mut lead, mut sums) = (Moments::new(0, seed + 1), Lead::default(), Sums::default());
         let mut absent = Sleep::default();
         loop {
-            // As on two CPUs, and a multiple of most periods.
+            // The window spacing on two CPUs, and a multiple of most periods.
             let window = moments.next(80_000_000);
             if window.to_ns > length_ns {
                 break;
@@ -214,7 +214,7 @@ mod tests {
         (sums.sampled().unwrap(), truth as f64 / length_ns as f64)
     }
 
-    /// Over runs of two lengths: how far the estimate is off in the mean, and how often its interval holds the truth.
+    /// Over runs of two lengths: the mean error of the estimate, and how often its interval contains the truth.
     fn judged(machine: &Machine, of: fn(&Sampled) -> Share) -> (f64, f64) {
         let (mut off, mut held, mut runs) = (0.0, 0.0, 0.0);
         for seed in 0..60 {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_told_without_bias_and_its_interval_holds() {
+    fn the_share_is_unbiased_and_its_interval_covers_it() {
         for is_inside in [false, true] {
             let (least, most, held) = table(is_inside, 0.0, |said| said.missing);
             // Sixty runs of 37 or 124 windows: the error of a mean is below 0.009.
@@ -280,7 +280,7 @@ mod tests {
     fn the_lead_is_learned_from_the_wakes_that_met_the_cpu() {
         let mut lead = Lead::default();
         assert_eq!(lead.ns(), 250_000);
-        // Four of five wakes meet a CPU that is gone for milliseconds.
+        // Four of five wakes meet a CPU that is taken for milliseconds.
         (0..100_u64).for_each(|at| lead.add(if at % 5 == 0 { 40_000 } else { 3_000_000 + at }));
         assert_eq!(lead.ns(), 200_000);
         (0..100).for_each(|_| lead.add(u64::MAX));

@@ -1,14 +1,14 @@
-//! `StoppableSleep`: sleeps that a stop ends. A thread that sleeps for a signal's sake in short steps would wake far more often than it measures.
+//! `StoppableSleep`: a sleep that a stop request ends. Short sleeps in a loop would wake the thread far more often than it measures.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_sys::clock;
 
-/// The last part of each sleep can't be ended: the kernel's timer wakes more exactly than a condition.
+/// The last part of each sleep cannot be interrupted: the kernel's timer wakes more precisely than a condition variable.
 const EXACT_NS: u64 = 50_000_000;
 
-/// Shared by the threads that sleep and the one that hears of the stop.
+/// Shared by the sleeping threads and the one that receives the stop.
 #[derive(Debug, Default)]
 pub(super) struct StoppableSleep {
     stopped: Mutex<bool>,
@@ -16,13 +16,13 @@ pub(super) struct StoppableSleep {
 }
 
 impl StoppableSleep {
-    /// Ends all sleeps, within 50 ms.
+    /// Ends all sleeps within 50 ms.
     pub(super) fn stop(&self) {
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.news.notify_all();
     }
 
-    /// Sleeps until the monotonic clock reads `due_ns`. False if it was stopped.
+    /// Sleeps until the monotonic clock reaches `due_ns`. False if it was stopped.
     pub(super) fn until(&self, due_ns: u64) -> bool {
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -30,7 +30,7 @@ impl StoppableSleep {
             if *stopped {
                 return false;
             }
-            // A sleep that is hardly longer is not worth a second wake.
+            // A sleep that is barely longer is not worth a second wake.
             if left_ns <= 2 * EXACT_NS {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Who ran while our thread did not: the kernel's switch records of the CPU, laid over a gap.
+//! Who ran while our thread did not: the kernel's switch records of the CPU, matched with a gap.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use evenkeel_sys::{Errno, thread};
 use super::cause::Taker;
 use super::turns::{Turn, Turns};
 
-/// How many threads' names are remembered.
+/// The most thread names to remember.
 const NAMES_MAX: usize = 4096;
-/// Names that are looked up at one look: each is a file to open.
+/// The most names to look up at once: each opens a file.
 const LOOKUPS_MAX: u32 = 16;
 
 /// A thread that ran.
@@ -19,18 +19,18 @@ const LOOKUPS_MAX: u32 = 16;
 pub(super) struct Who {
     /// Its number.
     pub(super) tid: u32,
-    /// Its name, if it could still be asked.
+    /// Its name, if it could still be read.
     pub(super) name: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 struct Known {
     name: String,
-    /// How it is scheduled; none if nobody asked yet.
+    /// Its scheduling class. None if it was not read yet.
     taker: Option<Taker>,
 }
 
-/// The switch records of one CPU and the names of those who appear in them.
+/// The switch records of one CPU, and the names of the threads in them.
 #[derive(Debug)]
 pub(super) struct Takers {
     records: Switches,
@@ -38,21 +38,21 @@ pub(super) struct Takers {
     names: BTreeMap<u32, Known>,
     own: u32,
     lookups: u32,
-    /// Records that nobody read in time.
+    /// Records that were overwritten before they were read.
     pub lost: u64,
 }
 
 impl Takers {
-    /// On `cpu`; to be made by the thread that is measured with.
+    /// Starts recording on `cpu`. The measuring thread must call this.
     ///
     /// # Errors
-    /// What the kernel said: most often that this user may not see it.
+    /// The kernel's error: usually this user may not read switch records.
     pub(super) fn on(cpu: usize) -> Result<Takers, Errno> {
         let records = Switches::of_cpu(cpu)?;
         Ok(Takers { records, turns: Turns::default(), names: BTreeMap::new(), own: thread::id(), lookups: 0, lost: 0 })
     }
 
-    /// Takes in what was recorded since the last look.
+    /// Reads the records since the last call.
     pub(super) fn look(&mut self) {
         let (turns, lost) = (&mut self.turns, &mut self.lost);
         let names = &mut self.names;
@@ -60,7 +60,7 @@ impl Takers {
             Record::In(switch) => *lost += u64::from(!turns.begins(switch)),
             Record::Out(switch) => turns.ends(switch),
             Record::Lost(count) => *lost += count,
-            // How it is scheduled is not told along with it: it is asked when it matters.
+            // The record does not contain the scheduling class. It is read only when needed.
             Record::Named { tid, name } if names.len() < NAMES_MAX => {
                 let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
                 names.insert(tid, Known { name, taker: None });
@@ -70,14 +70,14 @@ impl Takers {
         self.lookups = LOOKUPS_MAX;
     }
 
-    /// Takes in what was recorded, if the ring would soon be full.
+    /// Reads the records if the ring will soon be full.
     pub(super) fn look_if_pressed(&mut self) {
         if self.records.fullness() > 0.5 {
             self.look();
         }
     }
 
-    /// Who had the CPU for most of a stretch: how that thread is scheduled, and its name where it is to be had.
+    /// Who had the CPU for most of a stretch: the class of that thread, and its name if available.
     pub(super) fn of(&mut self, start_ns: u64, end_ns: u64) -> (Taker, Option<Who>) {
         match self.turns.longest_in(self.own, start_ns, end_ns) {
             None => (Taker::Unknown, None),
@@ -94,18 +94,18 @@ impl Takers {
         self.turns.of_others(self.own, start_ns, end_ns).first().map(|turn| turn.from_ns)
     }
 
-    /// The turns of others in a gap, each thread's by itself, with its name.
+    /// The turns of other threads within a gap, one per thread, with their names.
     pub(super) fn apart(&mut self, start_ns: u64, end_ns: u64) -> Vec<(Turn, Option<Who>)> {
         let turns = self.turns.of_others(self.own, start_ns, end_ns);
         turns.into_iter().map(|turn| (turn, (turn.tid != 0).then(|| self.named(turn.tid).0))).collect()
     }
 
-    /// The stretch of a gap in which others had the CPU: its turn alone where one had nearly all of it.
+    /// The part of a gap in which other threads had the CPU. If one thread had nearly all of it, only its turn.
     pub(super) fn away(&self, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
         self.turns.away(self.own, start_ns, end_ns)
     }
 
-    /// Forgets what was before.
+    /// Drops older records.
     pub(super) fn forget(&mut self) {
         self.turns.forget();
     }
@@ -125,7 +125,7 @@ impl Takers {
         }
         self.lookups -= 1;
         let taker = match sched::policy_of(tid) {
-            // Batch is an ordinary one too (3 of sched(7)).
+            // SCHED_BATCH is ordinary too (3 in sched(7)).
             Ok(Policy::Other | Policy::Idle | Policy::Unnamed(3)) => Taker::Ordinary,
             Ok(Policy::Fifo | Policy::Unnamed(_)) => Taker::RealTime,
             Err(_) => Taker::Unknown,

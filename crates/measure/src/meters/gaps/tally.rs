@@ -1,5 +1,5 @@
-//! What is kept of the gaps of one CPU: a sum for each cause, a histogram of all, and the longest or the newest one by one, in memory that
-//! does not grow with the time measured.
+//! The record of one CPU's gaps: a sum per cause, a histogram of all, and a list of the longest or newest. Its memory does not grow with
+//! the measured time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -10,53 +10,53 @@ use serde::{Serialize, Serializer};
 use super::cause::Cause;
 use crate::samples::{Lost, Samples, Unit};
 
-/// How many takers are told apart; the rest are summed up.
+/// The most takers to list by name. The rest are added up.
 const TAKERS_MAX: usize = 256;
-/// How many gaps that may be a pause of the whole machine are kept until the other CPUs' are known.
+/// The most gaps to hold as possible pauses of the whole machine until the other CPUs' gaps are known.
 const SUSPECTS_MAX: usize = 1 << 14;
-/// Shorter ones are no pause: a hypervisor that moves or copies a machine takes longer.
+/// Shorter gaps are no pause: a hypervisor that moves or copies a machine takes longer.
 const SUSPECT_MIN_NS: u64 = 500_000;
 
-/// Which gaps are kept one by one.
+/// Which gaps to list individually.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// The longest so many of each CPU.
+    /// The longest N of each CPU.
     Longest(usize),
-    /// The newest so many of each CPU.
+    /// The newest N of each CPU.
     Newest(usize),
 }
 
 /// One gap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
-    /// When it began, on the monotonic clock. Where the kernel tells, the switch to whoever ran instead.
+    /// When it began, on the monotonic clock. If the kernel reports switches: when it switched to the thread that ran instead.
     pub start_ns: u64,
     /// How long it was.
     pub length_ns: u64,
-    /// What was missing right before and after it as well: the interrupt that let another thread in, and the switches. Sums have it.
+    /// The time missing right before and after it: the interrupt that let the other thread in, and the switches. Sums include it.
     pub around_ns: u64,
     /// Who took the time.
     pub cause: Cause,
-    /// The thread that ran instead, as `NAME (NUMBER)`, where the kernel tells; the meter's own as `evenkeel itself`.
+    /// The thread that ran instead, as `NAME (NUMBER)`, if the kernel reports it. The meter's own thread is `evenkeel itself`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<RanInstead>,
-    /// What interrupted, as /proc/interrupts and /proc/softirqs call it: the one that took most, where tracepoints tell.
+    /// The interrupt source, named as in /proc/interrupts and /proc/softirqs. If tracepoints report several, the one that took most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The part that was waited for a CPU.
+    /// The part in which the thread waited for a CPU.
     pub run_delay_ns: u64,
-    /// The part that neither ran nor waited.
+    /// The part in which the thread neither ran nor waited.
     pub steal_ns: u64,
 }
 
-/// A thread that ran instead of the one that was watched.
+/// A thread that ran instead of the watched one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RanInstead {
     /// The meter's own.
     Itself,
     /// Another.
     Thread {
-        /// Its name; none if it ended before it could be asked.
+        /// Its name. None if it ended before it could be read.
         name: Option<String>,
         /// Its number.
         tid: u32,
@@ -64,7 +64,7 @@ pub enum RanInstead {
 }
 
 impl RanInstead {
-    /// Under which it is counted. Programs of one name count together: a build starts hundreds.
+    /// The key under which it is counted. Programs of one name count together, because a build starts hundreds.
     fn name(&self) -> &str {
         match self {
             RanInstead::Itself => "evenkeel itself",
@@ -107,14 +107,14 @@ impl Sum {
         self.longest_ns = self.longest_ns.max(length_ns);
     }
 
-    /// Adds one of which only a part counts.
+    /// Adds a gap of which only a part counts.
     fn add_part(&mut self, length_ns: u64, counted_ns: u64) {
         self.count += 1;
         self.total_ns += counted_ns;
         self.longest_ns = self.longest_ns.max(length_ns);
     }
 
-    /// Adds others.
+    /// Adds the sum of others.
     pub fn merge(&mut self, other: &Sum) {
         self.count += other.count;
         self.total_ns += other.total_ns;
@@ -122,7 +122,7 @@ impl Sum {
     }
 }
 
-/// A gap as the heap orders it: by length.
+/// A gap in the heap's order: by length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ByLength(Gap);
 
@@ -138,29 +138,29 @@ impl PartialOrd for ByLength {
     }
 }
 
-/// What is kept.
+/// The record.
 #[derive(Debug)]
 pub(super) struct GapTally {
     keep: Keep,
     longest: BinaryHeap<Reverse<ByLength>>,
     newest: VecDeque<Gap>,
-    /// Of all.
+    /// All gaps.
     pub all: Sum,
     /// By cause.
     pub causes: BTreeMap<Cause, Sum>,
     /// By thread that ran instead.
     pub takers: BTreeMap<String, Sum>,
-    /// By what interrupted.
+    /// By interrupt source.
     pub sources: BTreeMap<String, Sum>,
-    /// The lengths of all.
+    /// The lengths of all gaps.
     pub lengths: Samples,
-    /// Those that may turn out to be a pause of the whole machine: start and length.
+    /// Gaps that may turn out to be a pause of the whole machine: start and length.
     pub suspects: VecDeque<(u64, u64, Cause)>,
     dropped: u64,
 }
 
 impl GapTally {
-    /// Of this CPU.
+    /// An empty record of this CPU.
     pub(super) fn new(cpu: usize, keep: Keep) -> GapTally {
         GapTally {
             keep,
@@ -176,7 +176,7 @@ impl GapTally {
         }
     }
 
-    /// Adds a gap of which only a part counts: so much of it was in a window that sampling chose.
+    /// Adds a gap of which only a part counts: the part inside a window that sampling chose.
     pub(super) fn add_part(&mut self, gap: Gap, counted_ns: u64) {
         self.all.add_part(gap.length_ns, counted_ns);
         self.lengths.record(gap.length_ns);
@@ -184,14 +184,14 @@ impl GapTally {
         self.keep_one(gap);
     }
 
-    /// Adds what was missing in one stretch: one gap, or one for each thread that ran in it, right after one another.
+    /// Adds one missing stretch: as one gap, or as one gap per thread if several ran one after another.
     pub(super) fn add_stretch(&mut self, gaps: Vec<Gap>) {
         let whole_ns = gaps.iter().map(|gap| gap.length_ns + gap.around_ns).sum();
         gaps.into_iter().for_each(|gap| self.add(gap));
         self.all.longest_ns = self.all.longest_ns.max(whole_ns);
     }
 
-    /// Adds one.
+    /// Adds one gap.
     fn add(&mut self, gap: Gap) {
         let missing_ns = gap.length_ns + gap.around_ns;
         self.all.add(missing_ns);
@@ -231,7 +231,7 @@ impl GapTally {
         }
     }
 
-    /// Calls the gaps that lie in these stretches what they turned out to be: a pause of the whole machine.
+    /// Relabels the gaps within these stretches as a pause of the whole machine.
     pub(super) fn settle_pauses(&mut self, stretches: &[(u64, u64)]) {
         let mut moved: BTreeMap<Cause, Vec<u64>> = BTreeMap::new();
         for (start_ns, length_ns, cause) in &self.suspects {
@@ -245,7 +245,7 @@ impl GapTally {
             let emptied = self.causes.entry(cause).or_default();
             emptied.count = emptied.count.saturating_sub(lengths.len() as u64);
             emptied.total_ns = emptied.total_ns.saturating_sub(lengths.iter().sum());
-            // The longest of the rest is at hand only among the suspects; below their least length any may be it.
+            // The longest of the remaining gaps is known only among the suspects; below their least length it may be any.
             let rest = self
                 .suspects
                 .iter()
@@ -274,7 +274,7 @@ impl GapTally {
             .collect();
     }
 
-    /// Those that are kept, in the order of time, with what was dropped.
+    /// The listed gaps in order of time, and what was dropped.
     pub(super) fn into_kept(self) -> (Vec<Gap>, Lost) {
         let words = match self.keep {
             Keep::Longest(most) => {
@@ -296,14 +296,14 @@ fn add_named(sums: &mut BTreeMap<String, Sum>, name: &str, length_ns: u64) {
     sums.entry(name.to_owned()).or_default().add(length_ns);
 }
 
-/// The stretches that were missing on every one of the CPUs at once: for each, its start and its end.
+/// The stretches that were missing on every CPU at once, with start and end.
 pub(super) fn everywhere(cpus: &[&VecDeque<(u64, u64, Cause)>]) -> Vec<(u64, u64)> {
     let Some((first, others)) = cpus.split_first().filter(|(_, others)| !others.is_empty()) else { return Vec::new() };
     let mut common: Vec<(u64, u64)> = first.iter().map(|(start, length, _)| (*start, start + length)).collect();
     for other in others {
         let mut both = Vec::new();
         for (start, end) in common {
-            // Gaps of one CPU are in the order of time and don't overlap, so the first that ends later is where to begin.
+            // The gaps of one CPU are in order of time and do not overlap, so the search starts at the first one that ends later.
             let from = other.partition_point(|(at, length, _)| at + length <= start);
             for (at, length, _) in other.iter().skip(from).take_while(|(at, ..)| *at < end) {
                 let overlap = (start.max(*at), end.min(at + length));
@@ -325,7 +325,7 @@ pub(super) fn is_within(stretches: &[(u64, u64)], start_ns: u64, length_ns: u64)
     stretches[from..].iter().take_while(|(start, _)| *start < end_ns).map(overlap).sum::<u64>() >= length_ns / 2
 }
 
-/// One gap for each turn (from, until, whose), which together have all of `whole`; that itself if there are none.
+/// One gap per turn (from, until, thread). Together they cover all of `whole`. Without turns, `whole` itself.
 pub(super) fn in_turns(whole: Gap, turns: Vec<(u64, u64, Option<RanInstead>)>) -> Vec<Gap> {
     let end_ns = whole.start_ns + whole.length_ns;
     let begins: Vec<u64> = turns.iter().skip(1).map(|(from_ns, ..)| *from_ns).chain([end_ns]).collect();
@@ -408,25 +408,25 @@ mod tests {
     }
 
     #[test]
-    fn turns_have_all_of_the_gap_between_them() {
+    fn turns_together_cover_the_gap() {
         let whole = Gap {
             start_ns: 1_000,
             length_ns: 500,
             around_ns: 0,
             cause: Cause::Preemption,
-            by: thread("thief", 7),
+            by: thread("hog", 7),
             source: None,
             run_delay_ns: 480,
             steal_ns: 5,
         };
         assert_eq!(in_turns(whole.clone(), Vec::new()), std::slice::from_ref(&whole));
-        let one = in_turns(whole.clone(), vec![(1_010, 1_490, thread("thief", 7))]);
+        let one = in_turns(whole.clone(), vec![(1_010, 1_490, thread("hog", 7))]);
         assert_eq!((one[0].start_ns, one[0].length_ns, one[0].around_ns), (1_010, 480, 20));
-        let two = in_turns(whole, vec![(1_010, 1_400, thread("thief", 7)), (1_405, 1_480, None)]);
-        let told: Vec<_> =
+        let two = in_turns(whole, vec![(1_010, 1_400, thread("hog", 7)), (1_405, 1_480, None)]);
+        let gaps: Vec<_> =
             two.iter().map(|gap| (gap.start_ns, gap.length_ns, gap.around_ns, gap.run_delay_ns)).collect();
-        assert_eq!(told, [(1_010, 390, 15, 390), (1_405, 75, 20, 75)]);
-        assert_eq!((&two[0].by, &two[1].by), (&thread("thief", 7), &None));
+        assert_eq!(gaps, [(1_010, 390, 15, 390), (1_405, 75, 20, 75)]);
+        assert_eq!((&two[0].by, &two[1].by), (&thread("hog", 7), &None));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What interrupted our thread, gap by gap: the kernel's tracepoints of interrupts and deferred work, where this user may see them, and only
-//! after they have told of a timer of our own.
+//! Which interrupts and deferred work interrupted our thread, gap by gap. The source is the kernel's tracepoints, if this user may read
+//! them. They are trusted only after they have reported a test timer.
 
 use evenkeel_sys::timer_fd::Interrupts;
 use evenkeel_sys::tracepoint::{self, Hit, Tracepoint, Tracepoints};
@@ -7,19 +7,19 @@ use evenkeel_sys::{Errno, clock};
 
 use super::interrupts::Counts;
 
-/// How many hits are kept between two looks.
+/// The most records to hold between two reads.
 const HITS_MAX: usize = 1 << 16;
-/// Interrupts within interrupts: the kernel has three or four such levels.
+/// The most nested interrupts: the kernel has three or four levels.
 const DEPTH_MAX: usize = 8;
-/// How often the trial is repeated: a pause of the machine may spoil one.
+/// How often to try the test timer: a pause of the machine may spoil a try.
 const TRIALS: u32 = 3;
 
-/// As the kernel numbers deferred work.
+/// In the order of the kernel's softirq numbers.
 const DEFERRED: [&str; 10] =
     ["HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU"];
 
-/// Where interrupts and deferred work begin and end. Those of `irq_vectors` are the CPU's own on x86; elsewhere they come as devices' do.
-/// That of its deferred interrupts (`irq_work`) is left out: the kernel refuses it to whoever records, since a record may need one itself.
+/// The tracepoints at entry and exit of interrupts and deferred work. `irq_vectors` are the CPU's own interrupts on x86; elsewhere they
+/// appear as device interrupts. `irq_work` is left out: the kernel refuses it to recorders, because a record may itself need one.
 const POINTS: [(&str, Edge, Kind); 12] = [
     ("irq/irq_handler_entry", Edge::Begin, Kind::Device),
     ("irq/irq_handler_exit", Edge::End, Kind::Device),
@@ -41,30 +41,30 @@ enum Edge {
     End,
 }
 
-/// What a tracepoint is about.
+/// What a tracepoint reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A device's interrupt, whose number is in the record.
     Device,
     /// Deferred work, whose number is in the record.
     Deferred,
-    /// An interrupt of the CPU's own.
+    /// One of the CPU's own interrupts.
     Own(&'static str),
 }
 
-/// What interrupted.
+/// An interrupt source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// The device's interrupt with this number.
     Device(u32),
     /// The deferred work with this number.
     Deferred(u32),
-    /// One of the CPU's own.
+    /// One of the CPU's own interrupts.
     Own(&'static str),
 }
 
 impl Source {
-    /// As /proc/interrupts and /proc/softirqs call it, which `counts` were read from.
+    /// Its name in /proc/interrupts and /proc/softirqs, from which `counts` were read.
     pub(super) fn name(self, counts: Option<&Counts>) -> String {
         match self {
             Source::Own(name) => name.to_owned(),
@@ -81,7 +81,7 @@ impl Source {
     }
 }
 
-/// The beginning or the end of one.
+/// An entry or an exit.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     at_ns: u64,
@@ -89,39 +89,39 @@ struct Mark {
     source: Source,
 }
 
-/// What interrupts and deferred work took of a gap.
+/// The interrupt time within a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InterruptTime {
-    /// Interrupts' handlers.
+    /// In interrupt handlers.
     pub hard_ns: u64,
-    /// Deferred work, without the interrupts that came in it.
+    /// In deferred work, without the interrupts during it.
     pub soft_ns: u64,
-    /// The one that took most.
+    /// The source that took most.
     pub most: Option<Source>,
 }
 
-/// The tracepoints that are looked at: asked for once, for all CPUs.
+/// The tracepoints, resolved once for all CPUs.
 pub(super) fn points() -> Result<Vec<Tracepoint>, Errno> {
     tracepoint::find(&POINTS.map(|(name, ..)| name))
 }
 
-/// The records of one CPU.
+/// The tracepoint records of one CPU.
 #[derive(Debug)]
 pub(super) struct Traced {
     points: Tracepoints,
-    /// What each number stands for.
+    /// The meaning of each tracepoint's number.
     table: Vec<(u16, Edge, Kind)>,
     marks: Vec<Mark>,
     is_torn: bool,
-    /// Records that nobody read in time.
+    /// Records that were overwritten before they were read.
     pub lost: u64,
 }
 
 impl Traced {
-    /// Of `cpu`, from now on.
+    /// Starts recording on `cpu`.
     ///
     /// # Errors
-    /// What the kernel said: most often that this user may not see it.
+    /// The kernel's error: usually this user may not read tracepoints.
     pub(super) fn of_cpu(cpu: usize, found: &[Tracepoint]) -> Result<Traced, Errno> {
         let known = |point: &Tracepoint| {
             let (_, edge, kind) = POINTS.iter().find(|(name, ..)| *name == point.name)?;
@@ -129,32 +129,32 @@ impl Traced {
         };
         let table = found.iter().filter_map(known).collect();
         let points = Tracepoints::of_cpu(cpu, found)?;
-        // Written once now: memory that is used for the first time in a window would be a fault in it.
+        // Write all pages now: a first write during a window would be a page fault in it.
         let nothing = Mark { at_ns: 1, edge: Edge::End, source: Source::Device(1) };
         let mut marks = vec![nothing; HITS_MAX];
         std::hint::black_box(&mut marks).clear();
         Ok(Traced { points, table, marks, is_torn: false, lost: 0 })
     }
 
-    /// Whether a timer of ours, on the calling thread's CPU, is told of with its beginning and its end.
+    /// Whether a test timer on the calling thread's CPU is reported with entry and exit.
     pub(super) fn is_true(&mut self) -> bool {
         (0..TRIALS).any(|_| {
             self.forget();
             let start_ns = clock::monotonic_ns();
             let Ok(timer) = Interrupts::arm(&[start_ns + 300_000], 1) else { return false };
-            // Awake, as the probe will be: on a CPU that idles the timer would be another one's business.
+            // Spin, as the probe does: on an idle CPU the timer would interrupt the idle task instead.
             while clock::monotonic_ns() < start_ns + 1_500_000 {
                 std::hint::spin_loop();
             }
             drop(timer);
             self.look();
-            let told = interrupt_time(&self.marks, start_ns + 300_000, start_ns + 1_500_000);
+            let time = interrupt_time(&self.marks, start_ns + 300_000, start_ns + 1_500_000);
             self.forget();
-            (100..1_000_000).contains(&told.hard_ns)
+            (100..1_000_000).contains(&time.hard_ns)
         })
     }
 
-    /// Takes in what was recorded since the last look.
+    /// Reads the records since the last call.
     pub(super) fn look(&mut self) {
         let (table, marks, lost) = (&self.table, &mut self.marks, &mut self.lost);
         let before = *lost;
@@ -178,7 +178,7 @@ impl Traced {
         self.is_torn |= self.lost > before;
     }
 
-    /// Takes in what was recorded, if the ring would soon be full. True when there is no more room for much more.
+    /// Reads the records if the ring will soon be full. True when little room is left.
     pub(super) fn look_if_pressed(&mut self) -> bool {
         if self.points.fullness() > 0.5 {
             self.look();
@@ -186,26 +186,26 @@ impl Traced {
         self.marks.len() > HITS_MAX / 2
     }
 
-    /// What they took between two moments; none where records were lost since the last look but one.
+    /// The interrupt time between two moments. None if records were lost since the last read but one.
     pub(super) fn between(&self, start_ns: u64, end_ns: u64) -> Option<InterruptTime> {
         (!self.is_torn).then(|| interrupt_time(&self.marks, start_ns, end_ns))
     }
 
-    /// Forgets what was before.
+    /// Drops older records.
     pub(super) fn forget(&mut self) {
         self.marks.clear();
         self.is_torn = false;
     }
 }
 
-/// Our thread runs at both ends of a gap, so that none is under way there.
+/// Our thread runs at both ends of a gap, so no interrupt is active there.
 fn interrupt_time(marks: &[Mark], start_ns: u64, end_ns: u64) -> InterruptTime {
     let from = marks.partition_point(|mark| mark.at_ns < start_ns);
     let mut under_way: Vec<Source> = Vec::new();
     let mut took: Vec<(Source, u64)> = Vec::new();
     let mut last_ns = start_ns;
     for mark in marks.iter().skip(from).take_while(|mark| mark.at_ns <= end_ns) {
-        // The innermost has the time; what is below it in the stack stands still.
+        // The innermost entry gets the time; the entries below it in the stack pause.
         if let Some(source) = under_way.last() {
             let since_ns = mark.at_ns.saturating_sub(last_ns);
             match took.iter_mut().find(|(known, _)| known == source) {
@@ -291,7 +291,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_is_told_than_there_was(list in prop::collection::vec((0_u64..300, any::<bool>(), 0_u32..4), 0..60)) {
+        fn reported_interrupts_stay_within_the_gap(list in prop::collection::vec((0_u64..300, any::<bool>(), 0_u32..4), 0..60)) {
             let mut list = list;
             list.sort_unstable();
             let marks: Vec<Mark> = list
@@ -301,8 +301,8 @@ mod tests {
                     Mark { at_ns, edge: if begins { Edge::Begin } else { Edge::End }, source }
                 })
                 .collect();
-            let told = interrupt_time(&marks, 100, 200);
-            prop_assert!(told.hard_ns + told.soft_ns <= 100, "{told:?}");
+            let time = interrupt_time(&marks, 100, 200);
+            prop_assert!(time.hard_ns + time.soft_ns <= 100, "{time:?}");
         }
     }
 }

@@ -1,22 +1,22 @@
-//! Whose turns on the CPU fell into a gap: arithmetic over the kernel's switch records.
+//! Which threads ran during a gap: arithmetic over the kernel's switch records.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use evenkeel_sys::perf_switch::Switch;
 
-/// How many turns are kept between two looks.
+/// The most turns to hold between two reads.
 const TURNS_MAX: usize = 1 << 16;
-/// A gap of more threads' turns is told as one: they woke one another, and no one of them is it.
-const TOLD_APART_MAX: usize = 8;
+/// With more threads than this a gap is reported as one: the threads woke one another, and none of them alone is the cause.
+const LISTED_MAX: usize = 8;
 
-/// One thread had the CPU.
+/// A period in which one thread had the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
     /// The thread's number; 0 is the idle one.
     pub tid: u32,
-    /// From when on.
+    /// Its start.
     pub from_ns: u64,
-    /// Until when; the greatest number while it still has it.
+    /// Its end. The largest number while the thread still has the CPU.
     pub until_ns: u64,
 }
 
@@ -26,16 +26,16 @@ impl Turn {
     }
 }
 
-/// The turns of one CPU, in the order of time.
+/// The turns of one CPU, in order of time.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     list: VecDeque<Turn>,
 }
 
 impl Turns {
-    /// A thread was given the CPU. False if there is no room for it.
+    /// A thread got the CPU. False if there is no room for the record.
     pub(super) fn begins(&mut self, switch: Switch) -> bool {
-        // Its end is told by a record of its own; if that was lost, it ended by now at the latest.
+        // A record of its own marks the end. If that record was lost, the turn ended by now at the latest.
         if let Some(last) = self.list.back_mut() {
             last.until_ns = last.until_ns.min(switch.at_ns);
         }
@@ -46,23 +46,23 @@ impl Turns {
         has_room
     }
 
-    /// A thread gave the CPU away.
+    /// A thread gave up the CPU.
     pub(super) fn ends(&mut self, switch: Switch) {
         if let Some(last) = self.list.back_mut().filter(|last| last.tid == switch.tid && last.until_ns == u64::MAX) {
             last.until_ns = switch.at_ns.max(last.from_ns);
         }
     }
 
-    /// Forgets what was before; the newest is kept, since it says who runs now.
+    /// Drops older turns, except for the newest, which shows who runs now.
     pub(super) fn forget(&mut self) {
         let newest = self.list.pop_back();
         self.list.clear();
         self.list.extend(newest);
     }
 
-    /// The thread that had most of a stretch of time, beside `own`; none if no turn falls into it.
+    /// The thread other than `own` that had most of a stretch. None if no turn overlaps it.
     pub(super) fn longest_in(&self, own: u32, start_ns: u64, end_ns: u64) -> Option<u32> {
-        // The one that was given the CPU last before the stretch has it at its start.
+        // The thread that got the CPU last before the stretch has it at its start.
         let from = self.list.partition_point(|turn| turn.from_ns < start_ns).saturating_sub(1);
         let mut shares: BTreeMap<u32, u64> = BTreeMap::new();
         for turn in self.list.iter().skip(from).take_while(|turn| turn.from_ns < end_ns) {
@@ -74,8 +74,8 @@ impl Turns {
         shares.into_iter().max_by_key(|(_, share_ns)| *share_ns).map(|(tid, _)| tid)
     }
 
-    /// The turns of others in a gap of `own`, each thread's by itself. A short one in the middle of another thread's, such as a kernel
-    /// thread that moves somebody, does not make two of that; and where there are very many, they are one.
+    /// The turns of other threads in a gap of `own`, one per thread. A short turn in the middle of another thread's turn, such as that of a
+    /// kernel migration thread, does not split it. Very many turns are merged into one.
     pub(super) fn of_others(&self, own: u32, start_ns: u64, end_ns: u64) -> Vec<Turn> {
         let from = self.list.partition_point(|turn| turn.from_ns < start_ns);
         let within = self.list.iter().skip(from).take_while(|turn| turn.from_ns < end_ns);
@@ -84,14 +84,14 @@ impl Turns {
             apart.push(Turn { until_ns: turn.until_ns.min(end_ns), ..*turn });
             join_last(&mut apart);
         }
-        if apart.len() <= TOLD_APART_MAX {
+        if apart.len() <= LISTED_MAX {
             return apart;
         }
         let whole = |tid| Turn { tid, from_ns: apart[0].from_ns, until_ns: apart[apart.len() - 1].until_ns };
         self.longest_in(own, start_ns, end_ns).map(whole).into_iter().collect()
     }
 
-    /// The stretch of a gap in which others had the CPU; where one of them had nine tenths of it, its turn alone.
+    /// The part of a gap in which other threads had the CPU. If one had nine tenths of it, only that turn.
     pub(super) fn away(&self, own: u32, start_ns: u64, end_ns: u64) -> Option<(u64, u64)> {
         let apart = self.of_others(own, start_ns, end_ns);
         let (first, last) = (apart.first()?, apart.last()?);
@@ -102,7 +102,7 @@ impl Turns {
     }
 }
 
-/// Makes one of the last turn and those before it that it goes on from.
+/// Merges the last turn with earlier ones that it continues.
 fn join_last(apart: &mut Vec<Turn>) {
     while let [.., before, last] = apart.as_slice() {
         let (before, last) = (*before, *last);
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// When, to whom, and when it ended, where a record says so.
+    /// When, to whom, and its end, if a record gives it.
     type List = &'static [(u64, u32, Option<u64>)];
 
     fn turns(list: &[(u64, u32, Option<u64>)]) -> Turns {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_threads_turn_is_told_by_itself() {
+    fn each_threads_turn_is_reported_separately() {
         type Row = (&'static str, List, &'static [(u32, u64, u64)]);
         let table: [Row; 8] = [
             ("nobody", &[(0, 1, Some(105))], &[]),
@@ -190,12 +190,12 @@ mod tests {
             ),
             ("it still has it", &[(0, 1, None), (110, 7, None)], &[(7, 110, 200)]),
         ];
-        for (what, list, told) in table {
-            let told: Vec<Turn> = told
+        for (what, list, expected) in table {
+            let expected: Vec<Turn> = expected
                 .iter()
                 .map(|(tid, from_ns, until_ns)| Turn { tid: *tid, from_ns: *from_ns, until_ns: *until_ns })
                 .collect();
-            assert_eq!(turns(list).of_others(1, 100, 200), told, "{what}");
+            assert_eq!(turns(list).of_others(1, 100, 200), expected, "{what}");
         }
     }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn where_one_had_nearly_all_its_turn_is_the_stretch() {
+    fn a_thread_with_nearly_all_of_a_stretch_gets_only_its_turn() {
         let table: [(List, Option<(u64, u64)>); 4] = [
             (&[(0, 1, None)], None),
             (&[(0, 1, None), (110, 7, None), (188, 8, None), (190, 1, None)], Some((110, 188))),
@@ -229,12 +229,12 @@ mod tests {
                 let switch = Switch { at_ns, tid };
                 if is_end { turns.ends(switch) } else { prop_assert!(turns.begins(switch)) }
             }
-            let told = turns.of_others(1, 100, 300);
-            prop_assert!(told.len() <= TOLD_APART_MAX);
-            for turn in &told {
+            let found = turns.of_others(1, 100, 300);
+            prop_assert!(found.len() <= LISTED_MAX);
+            for turn in &found {
                 prop_assert!(turn.tid != 1 && turn.from_ns >= 100 && turn.until_ns <= 300 && turn.from_ns <= turn.until_ns);
             }
-            prop_assert!(told.windows(2).all(|pair| pair[0].until_ns <= pair[1].from_ns));
+            prop_assert!(found.windows(2).all(|pair| pair[0].until_ns <= pair[1].from_ns));
         }
     }
 }

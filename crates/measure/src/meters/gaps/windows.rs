@@ -1,41 +1,41 @@
-//! What windows add up to: how much of each was missing, by who took it.
+//! The sums over windows: how much of each was missing, by who took it.
 
 use evenkeel_stats::{Share, ShareSum};
 use serde::Serialize;
 
 use super::cause::Cause;
 
-/// The length of a window: long enough to meet an interrupt now and then, and short beside the turns of threads and hypervisors.
+/// The length of a window: long enough to meet an interrupt now and then, and short compared with time slices of threads and hypervisors.
 pub(super) const WINDOW_NS: u64 = 100_000;
 
-/// A window that is to be watched.
+/// A window to watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     /// Its first moment, on the monotonic clock.
     pub from_ns: u64,
     /// Its last moment.
     pub to_ns: u64,
-    /// The time that it stands for.
+    /// The time that it represents.
     pub stratum_ns: u64,
 }
 
 impl Window {
-    /// How much of a stretch of time lies in it.
+    /// How much of a stretch lies in it.
     pub(super) fn holds_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
         to_ns.min(self.to_ns).saturating_sub(from_ns.max(self.from_ns))
     }
 }
 
-/// A stretch in which the thread did not run: after the moment at which a sleep was to end, or in the middle of a window.
+/// A stretch in which the thread did not run: after the planned end of a sleep, or during a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sleep {
-    /// When the thread was to run.
+    /// When the thread should have run.
     pub due_ns: u64,
     /// When the thread ran again.
     pub woke_ns: u64,
-    /// The end of that in which it was ready and waited for its turn.
+    /// The last part, in which the thread was ready and waited to run.
     pub waited_ns: u64,
-    /// What the limits on CPU time say that they held back meanwhile.
+    /// The throttling that the limits on CPU time report for it.
     pub throttled_ns: u64,
 }
 
@@ -45,13 +45,13 @@ impl Sleep {
         self.woke_ns.saturating_sub(self.waited_ns).max(self.due_ns).min(self.woke_ns)
     }
 
-    /// The two stretches before the thread ran: not ready though it was due, and ready without a turn.
+    /// The two stretches before the thread ran: due but not ready, and ready but waiting.
     pub(super) fn stretches(&self) -> [(u64, u64); 2] {
         [(self.due_ns.min(self.ready_ns()), self.ready_ns()), (self.ready_ns(), self.woke_ns)]
     }
 }
 
-/// What was missing of the window that is being watched.
+/// The missing time of the window that is being watched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watching {
     /// The window.
@@ -69,7 +69,7 @@ impl Watching {
         Watching { window, by_threads_ns: 0, other_ns: 0, was_gone }
     }
 
-    /// Takes in a gap; gives how much of it lies in the window.
+    /// Adds a gap, and returns how much of it lies in the window.
     pub(super) fn add(&mut self, start_ns: u64, length_ns: u64, cause: Cause) -> u64 {
         let within_ns = self.window.holds_ns(start_ns, start_ns.saturating_add(length_ns));
         match cause {
@@ -80,23 +80,23 @@ impl Watching {
     }
 }
 
-/// What all windows add up to.
+/// The sums over all windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     windows: u64,
     missing: ShareSum,
     by_threads: ShareSum,
-    /// In windows that began while the thread was not ready, and in those that it watched whole.
+    /// In windows that began while the thread was not ready, and in windows that it watched completely.
     other_gone: ShareSum,
     other_watched: ShareSum,
-    /// Windows in which it was ready and waited: what else may have been missing then was not seen.
+    /// Windows in which it was ready but waited: other causes could not be seen there.
     other_hidden: ShareSum,
-    /// The lead at the end.
+    /// The final lead.
     pub lead_ns: u64,
 }
 
 impl Sums {
-    /// How many windows.
+    /// The number of windows.
     pub(super) fn windows(&self) -> u64 {
         self.windows
     }
@@ -126,7 +126,7 @@ impl Sums {
         self.lead_ns = self.lead_ns.max(other.lead_ns);
     }
 
-    /// None without a window.
+    /// None without windows.
     pub(super) fn sampled(&self) -> Option<Sampled> {
         Some(Sampled {
             windows: self.windows,
@@ -139,11 +139,11 @@ impl Sums {
         })
     }
 
-    /// In a window that was hidden by other threads at least as much was missing otherwise as in one that began like it and was watched.
+    /// In a window hidden by other threads, at least as much was missing for other reasons as in a watched window that began the same way.
     fn by_nobody_inside(&self) -> Option<Share> {
         let mut sum = self.other_gone;
         sum.merge(&self.other_watched);
-        // Without a window to compare with it may have been all or nothing.
+        // Without a comparable window the range is from nothing to all.
         let watched = self.other_watched.share().unwrap_or(Share { share: 0.0, low: 0.0, high: 1.0 });
         sum.merge(&self.other_hidden.with_mean_of_at_least(watched.share));
         let Share { share, low, high } = sum.share()?;
@@ -154,23 +154,23 @@ impl Sums {
     }
 }
 
-/// How much of the time was missing, from samples.
+/// The missing share of the time, from samples.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sampled {
-    /// How many windows were watched or slept through.
+    /// The number of windows, watched or slept through.
     pub windows: u64,
     /// The length of each, in nanoseconds.
     pub window_ns: u64,
-    /// How long before a window the thread was to wake, at the end, in nanoseconds. Wakes that took longer count as missing time.
+    /// The final lead: how long before a window the thread should wake, in nanoseconds. Wakes that took longer count as missing time.
     pub lead_ns: u64,
-    /// Missing in all.
+    /// All missing time.
     pub missing: Share,
     /// Taken by other threads of this machine, or by a limit on CPU time.
     pub by_threads: Share,
-    /// Taken by nobody inside this machine: the hypervisor, interrupts, faults, and wakes that took longer than the lead.
+    /// Taken from outside this machine's threads: the hypervisor, interrupts, faults, and wakes that took longer than the lead.
     pub by_nobody_inside: Share,
-    /// The share of windows in which other threads had the CPU, so that nobody could see what else took it. Those are reckoned like windows
-    /// that began the same way and were watched.
+    /// The share of windows in which other threads had the CPU, so that other causes could not be seen. They are estimated from watched
+    /// windows that began the same way.
     pub hidden: f64,
 }
 

@@ -1,5 +1,4 @@
-//! One CPU full while the others idle, with the thread and the interrupts that fill it. A machine's average hides it: one of eight CPUs
-//! at its end is 12 %.
+//! One CPU is full while others idle: which thread and interrupts fill it. The machine's average hides this: one full CPU of eight is 12 %.
 
 mod picture;
 mod reading;
@@ -13,9 +12,9 @@ pub use reading::{CpuTicks, Reading, Source, ThreadTicks, parse_counts, parse_st
 
 use crate::{Lost, MeterError, Watch};
 
-/// Parts that the time is cut into, at the most; each is kept while it lasts.
+/// The most parts that the time is divided into. Each takes memory during the run.
 const PARTS_MAX: u64 = 100_000;
-/// How often a stop is looked for.
+/// How often to check for a stop.
 const STEP_NS: u64 = 50_000_000;
 
 /// How to measure.
@@ -23,8 +22,8 @@ const STEP_NS: u64 = 50_000_000;
 pub struct Settings {
     /// How long, in nanoseconds.
     pub for_ns: u64,
-    /// How long a part is that is judged by itself, in nanoseconds: work that wanders from CPU to CPU fills each in its turn, and none
-    /// over the whole. The kernel counts in 10 ms.
+    /// The length of a part, in nanoseconds. Parts are judged separately, because work that moves between CPUs fills each in turn but none
+    /// overall. The kernel counts in 10 ms.
     pub part_ns: u64,
 }
 
@@ -34,25 +33,25 @@ impl Default for Settings {
     }
 }
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The whole time.
     pub whole: Picture,
-    /// Parts that were judged by themselves.
+    /// The number of parts.
     pub parts: u64,
-    /// Of them, those in which one CPU was full and another idle.
+    /// Parts in which one CPU was full and another idle.
     pub uneven_parts: u64,
-    /// The part that was worst: uneven, and the widest apart.
+    /// The worst part: uneven, with the largest difference.
     pub worst: Option<Picture>,
-    /// Threads that were not looked at.
+    /// Threads that were not read.
     pub lost: Lost,
 }
 
 /// Measures.
 ///
 /// # Errors
-/// If /proc does not tell what the CPUs do.
+/// If /proc does not show what the CPUs do.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let first = Reading::now(&root);
@@ -76,7 +75,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     Ok(gathered.report())
 }
 
-/// Readings in order, judged as they come: two of them are held, however long it takes.
+/// Judges readings in order as they arrive. It holds only two, however long it runs.
 struct Gathered {
     first: Reading,
     last: Reading,
@@ -116,7 +115,7 @@ impl Gathered {
     }
 }
 
-/// How far the busiest CPU is from the least busy one.
+/// The difference between the busiest and the least busy CPU.
 fn apart(picture: &Picture) -> f64 {
     let shares = picture.cpus.iter().map(|cpu| cpu.busy_share);
     let (low, high) = shares.fold((1.0_f64, 0.0_f64), |(low, high), share| (low.min(share), high.max(share)));
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_wanders_fills_no_cpu_over_the_whole() {
+    fn moving_work_fills_no_cpu_overall() {
         let reading = |second: u64, busy: [u64; 2]| {
             let cpu =
                 |(cpu, user): (usize, u64)| (cpu, CpuTicks { user, idle: second * 100 - user, ..CpuTicks::default() });

@@ -1,4 +1,4 @@
-//! What lies between two readings: how busy each CPU was and with what, and whether one was full while others idled.
+//! The difference between two readings: how busy each CPU was and with what, and whether one was full while others idled.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use serde::Serialize;
 
 use super::reading::{Reading, Source};
 
-/// From this share on a CPU is full: what is queued there waits.
+/// A CPU is full from this busy share on: queued work waits.
 pub const FULL: f64 = 0.9;
-/// Up to this share a CPU is idle enough to take over work.
+/// A CPU is idle up to this busy share: it could take over work.
 pub const IDLE: f64 = 0.5;
-/// Threads, interrupts and softirqs told of each CPU, at the most.
+/// The most threads, interrupts and softirqs to list per CPU.
 const TOLD_MAX: usize = 5;
-/// A thread below this share of a CPU is no cause.
+/// A thread below this share of a CPU is not a cause.
 const THREAD_SHARE_MIN: f64 = 0.01;
 /// Ticks in a second, as the kernel shows them to user space on every architecture that is in use.
 const TICKS_PER_S: f64 = 100.0;
 
-/// What the CPUs looked like together.
+/// The state of all CPUs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
     /// No CPU was full.
     Even,
-    /// At least one was full, and at least one other idle: work waits that could run.
+    /// At least one was full and at least one other idle: work waits that could run elsewhere.
     Uneven,
-    /// Some were full, and none was idle: there is too little of the machine.
+    /// Some were full and none was idle: the machine is too small.
     Full,
-    /// Nothing can be said: the counts did not move.
+    /// Unknown: the counts did not move.
     Unknown,
 }
 
@@ -36,11 +36,11 @@ pub enum Shape {
 pub struct BusyThread {
     /// Its process.
     pub pid: u32,
-    /// Its own number.
+    /// Its thread number.
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// Of one CPU, from 0 to 1.
+    /// The share of one CPU, from 0 to 1.
     pub share: f64,
 }
 
@@ -49,28 +49,28 @@ pub struct BusyThread {
 pub struct BusySource {
     /// Its number or letters.
     pub label: String,
-    /// What it is of.
+    /// Its name.
     pub name: String,
-    /// How often in a second, on this CPU.
+    /// The rate on this CPU, per second.
     pub per_s: f64,
 }
 
 /// One CPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BusyCpu {
-    /// Which.
+    /// Its number.
     pub cpu: usize,
-    /// The share of its time that it was not idle, from 0 to 1. Steal counts: it was not there for others.
+    /// The share of time that it was not idle, from 0 to 1. Steal counts as busy, because the CPU was unavailable.
     pub busy_share: f64,
     /// In user space.
     pub user_share: f64,
     /// In the kernel.
     pub system_share: f64,
-    /// With interrupts. 0 on kernels that do not time them.
+    /// In interrupts. 0 on kernels that do not measure this.
     pub irq_share: f64,
-    /// With softirqs: the network, mostly.
+    /// In softirqs, mostly the network.
     pub softirq_share: f64,
-    /// Taken by the hypervisor, as far as the kernel was told.
+    /// Stolen by the hypervisor, as far as it reports.
     pub steal_share: f64,
     /// Threads that last ran here, busiest first.
     pub threads: Vec<BusyThread>,
@@ -83,9 +83,9 @@ pub struct BusyCpu {
 /// The machine between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Picture {
-    /// From one reading to the other.
+    /// The time between the readings.
     pub length_ns: u64,
-    /// What it looked like.
+    /// The state.
     pub shape: Shape,
     /// The CPUs that were full.
     pub full_cpus: Vec<usize>,
@@ -93,7 +93,7 @@ pub struct Picture {
     pub cpus: Vec<BusyCpu>,
 }
 
-/// What lies between two readings. A CPU that is in one of them only was taken offline or put back, and is left out.
+/// The difference between two readings. A CPU that is missing in one of them went offline or online meanwhile, and is left out.
 pub fn between(before: &Reading, after: &Reading) -> Picture {
     let length_ns = after.at_ns.saturating_sub(before.at_ns);
     let seconds = length_ns as f64 / 1e9;
@@ -132,7 +132,7 @@ pub fn between(before: &Reading, after: &Reading) -> Picture {
 fn threads(before: &Reading, after: &Reading, seconds: f64) -> BTreeMap<usize, Vec<BusyThread>> {
     let mut by_cpu: BTreeMap<usize, Vec<BusyThread>> = BTreeMap::new();
     for (tid, now) in &after.threads {
-        // One that began meanwhile has all its time from then.
+        // A thread that started meanwhile got all its time since then.
         let then = before.threads.get(tid).filter(|then| then.started == now.started).map_or(0, |then| then.ran);
         let share = now.ran.saturating_sub(then) as f64 / TICKS_PER_S / seconds.max(1e-3);
         if share >= THREAD_SHARE_MIN {
@@ -194,7 +194,7 @@ mod tests {
         let after = Reading {
             at_ns: 3_000_000_000,
             cpus: parse_stat("cpu0 110 0 10 1180 0 0 0 0\ncpu1 250 0 20 1002 0 0 20 8\n"),
-            // 72 is another thread by now, which has run 20 ticks of its own.
+            // By now 72 is another thread, which has run 20 ticks of its own.
             threads: [stat(71, "server", 5, 1150, 1), stat(72, "new", 99, 20, 0)].into(),
             irqs: irqs(9000),
             softirqs: softirqs(52000),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cpu_is_told_with_what_fills_it() {
+    fn a_full_cpu_is_reported_with_what_fills_it() {
         let (before, after) = planted();
         let picture = between(&before, &after);
         assert_eq!((picture.shape, &picture.full_cpus[..]), (Shape::Uneven, &[1][..]));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_told_apart() {
+    fn shapes_are_distinguished() {
         let reading = |at_ns, busy: [u64; 3]| {
             let cpu =
                 |(cpu, busy): (usize, u64)| (cpu, CpuTicks { user: busy, idle: at_ns - busy, ..CpuTicks::default() });

@@ -1,41 +1,41 @@
-//! One reading of what the kernel counts by CPU and by thread. The parsers are total: names of threads and interrupts are other people's
-//! texts.
+//! One reading of the kernel's counts by CPU and by thread. The parsers accept any text, because other programs choose the names of threads
+//! and interrupts.
 
 use std::collections::BTreeMap;
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::clock;
 
-/// Threads that one reading looks at, at the most: some 10 us each.
+/// The most threads that one reading covers: some 10 us each.
 const THREADS_MAX: usize = 20_000;
-/// Interrupts and kinds of softirq that one reading holds, at the most.
+/// The most interrupts and kinds of softirq that one reading holds.
 const SOURCES_MAX: usize = 4096;
 
-/// What one CPU did since boot, in the kernel's ticks of user space (10 ms on all common machines).
+/// The times of one CPU since boot, in the kernel's user-space ticks (10 ms on all common machines).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTicks {
     /// In user space, nice or not.
     pub user: u64,
     /// In the kernel.
     pub system: u64,
-    /// With interrupts.
+    /// In interrupts.
     pub irq: u64,
-    /// With softirqs.
+    /// In softirqs.
     pub softirq: u64,
-    /// Taken by the hypervisor, as far as the kernel was told.
+    /// Stolen by the hypervisor, as far as it reports.
     pub steal: u64,
-    /// Idle, waiting for disks or not.
+    /// Idle, including waiting for disks.
     pub idle: u64,
 }
 
 impl CpuTicks {
-    /// All of it.
+    /// The sum.
     pub fn total(&self) -> u64 {
         let CpuTicks { user, system, irq, softirq, steal, idle } = *self;
         [user, system, irq, softirq, steal, idle].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// What came since `before`.
+    /// The increase since `before`.
     pub fn since(&self, before: &CpuTicks) -> CpuTicks {
         CpuTicks {
             user: self.user.saturating_sub(before.user),
@@ -48,14 +48,14 @@ impl CpuTicks {
     }
 }
 
-/// A thread as it was found.
+/// A thread at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadTicks {
     /// Its process.
     pub pid: u32,
     /// Its name, up to 15 characters.
     pub name: String,
-    /// When it began, in ticks since boot: another thread may get the same number later.
+    /// When it started, in ticks since boot: another thread may get the same number later.
     pub started: u64,
     /// CPU time in user space and the kernel, in ticks.
     pub ran: u64,
@@ -66,16 +66,16 @@ pub struct ThreadTicks {
 /// Counts of one source by CPU: an interrupt, or a kind of softirq.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// What it is of: the kernel's words after the counts, or the label where there are none.
+    /// Its name: the kernel's words after the counts, or the label if there are none.
     pub name: String,
-    /// By place in the file, which the header names CPUs for.
+    /// By column of the file, whose header names the CPUs.
     pub counts: BTreeMap<usize, u64>,
 }
 
-/// All of it at one moment.
+/// All counts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The monotonic clock.
+    /// The reading of the monotonic clock.
     pub at_ns: u64,
     /// By CPU.
     pub cpus: BTreeMap<usize, CpuTicks>,
@@ -85,12 +85,12 @@ pub struct Reading {
     pub irqs: BTreeMap<String, Source>,
     /// By its name.
     pub softirqs: BTreeMap<String, Source>,
-    /// Threads that were there and not looked at.
+    /// Threads that existed but were not read.
     pub unseen_threads: u64,
 }
 
 impl Reading {
-    /// Of the machine as it is now. What can't be read is empty.
+    /// Reads the machine now. Whatever cannot be read is empty.
     pub fn now(root: &Root) -> Reading {
         let text = |path: &str| root.text(path).unwrap_or_default();
         let (threads, unseen_threads) = threads();
@@ -128,7 +128,7 @@ pub fn parse_stat(text: &str) -> BTreeMap<usize, CpuTicks> {
     cpus
 }
 
-/// A table of counts by CPU: /proc/interrupts and /proc/softirqs.
+/// A table of counts by CPU: /proc/interrupts or /proc/softirqs.
 pub fn parse_counts(text: &str) -> BTreeMap<String, Source> {
     let mut lines = text.lines();
     let header = lines.next().unwrap_or_default().split_ascii_whitespace();
@@ -140,12 +140,13 @@ pub fn parse_counts(text: &str) -> BTreeMap<String, Source> {
         let words: Vec<&str> = rest.split_ascii_whitespace().collect();
         let numbers = words.iter().map_while(|word| word.parse::<u64>().ok());
         let counts: BTreeMap<usize, u64> = cpus.iter().copied().zip(numbers).collect();
-        // ERR and MIS have one number, which is of no CPU.
+        // ERR and MIS have one number, which belongs to no CPU.
         if counts.len() < cpus.len() || counts.is_empty() {
             continue;
         }
         let words = &words[counts.len()..];
-        // Of a device's interrupt the last word is its name, after the controller's; of the kernel's own all words are.
+        // For a device's interrupt the last word is its name, after the controller's. For the kernel's own interrupts all words are the
+        // name.
         let is_device = label.bytes().all(|byte| byte.is_ascii_digit());
         let name = if is_device { words.last().copied().unwrap_or(label).to_owned() } else { words.join(" ") };
         let name = if name.is_empty() { label.to_owned() } else { name };
@@ -154,7 +155,7 @@ pub fn parse_counts(text: &str) -> BTreeMap<String, Source> {
     sources
 }
 
-/// A thread's `stat`: the name stands in parentheses, and may hold any.
+/// A thread's `stat`. The name stands in parentheses and may contain any character.
 pub fn parse_thread(text: &str, pid: u32) -> Option<ThreadTicks> {
     let (before, rest) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
@@ -170,7 +171,7 @@ pub fn parse_thread(text: &str, pid: u32) -> Option<ThreadTicks> {
     })
 }
 
-/// All threads of the machine that we may see, and how many were left out.
+/// All threads of the machine that are visible to us, and how many were left out.
 fn threads() -> (BTreeMap<u32, ThreadTicks>, u64) {
     let numbers = |dir: &str| -> Vec<u32> {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
@@ -183,7 +184,7 @@ fn threads() -> (BTreeMap<u32, ThreadTicks>, u64) {
                 unseen += 1;
                 continue;
             }
-            // One that ended meanwhile is no loss: it is not in the next reading either.
+            // A thread that ended meanwhile is no loss: the next reading does not have it either.
             let Ok(text) = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")) else { continue };
             if let Some(thread) = parse_thread(&String::from_utf8_lossy(&text), pid) {
                 threads.insert(tid, thread);

@@ -1,4 +1,4 @@
-//! Bandwidth of memory: reading, writing and copying far more than a core's own caches hold, by one thread and by one on each CPU.
+//! Memory bandwidth: reads, writes and copies much more than a core's own caches hold, with one thread and with one per CPU.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::mapping::{Mapping, Pages};
@@ -9,25 +9,25 @@ use super::latency;
 use super::windows::Windows;
 use crate::{MeterError, Samples, Unit, Watch};
 
-/// What is done between two looks at the clock, in words: 1 MiB.
+/// The work between two clock readings, in words: 1 MiB.
 const STEP_WORDS: usize = (1 << 20) / size_of::<u64>();
-/// How long one window is.
+/// The length of one window.
 const WINDOW_NS: u64 = 10_000_000;
 
 /// What a thread does with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Reads it all, and adds it up with the widest vectors that the CPU has.
+    /// Reads all of it, and adds it up with the widest vectors of the CPU.
     Read,
-    /// Writes it all, as wide.
+    /// Writes all of it, equally wide.
     Write,
     /// Copies one half over the other; bytes read and bytes written both count.
     Copy,
 }
 
 impl Kind {
-    /// As people say it.
+    /// The name for readers.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Read => "read",
@@ -40,14 +40,14 @@ impl Kind {
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bandwidth {
-    /// What was done.
+    /// The kind of access.
     pub kind: Kind,
-    /// By how many threads at once.
+    /// The number of threads.
     pub threads: usize,
-    /// Memory that each of them went through.
+    /// The working set of each thread.
     pub each_bytes: usize,
-    /// Bytes that the programs read and wrote in a second, all threads together. What a cache fetches before it can write, or writes back
-    /// later, is not counted.
+    /// Bytes per second that all threads together read and wrote. Lines that a cache fetches before a write, or writes back later, are not
+    /// counted.
     pub bytes_per_s: Samples,
 }
 
@@ -103,7 +103,7 @@ fn one(
     Ok(Bandwidth { kind, threads: places.len(), each_bytes, bytes_per_s })
 }
 
-/// The next part of the memory; gives the bytes that were moved.
+/// The next part of the memory. Returns the bytes that were moved.
 fn step(kind: Kind, walk: &mut Walk) -> u64 {
     walk.turn = walk.turn.wrapping_add(1);
     let (turn, words) = (walk.turn, walk.memory.words_mut());
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_goes_through_all_of_it() {
+    fn a_walk_visits_every_line() {
         for (kind, lap_bytes) in [(Kind::Read, 4 << 20), (Kind::Write, 4 << 20), (Kind::Copy, 4 << 20)] {
             let memory = Mapping::new(4 << 20, Pages::Unadvised).unwrap();
             let mut walk = Walk { memory, at: 0, turn: 6 };

@@ -1,6 +1,6 @@
-//! Many threads that allocate and free: the same work on memory that is asked of the kernel anew each time, on memory that is kept, and
-//! on what the allocator hands out. Each page that is asked for anew is a page fault, and while one thread faults, the others of its
-//! process that map and unmap may have to wait: a server on 40 CPUs was seen to do a thirtieth of the work for it.
+//! Many threads that allocate and free: the same work on memory mapped anew each time, on memory that is reused, and on memory from the
+//! allocator. Each newly mapped page is a page fault. While one thread faults, other threads of its process that map and unmap may have to
+//! wait. A server on 40 CPUs was seen to do a thirtieth of the work because of it.
 
 use std::hint::black_box;
 
@@ -11,29 +11,29 @@ use serde::Serialize;
 use super::windows::Windows;
 use crate::{MeterError, Samples, Unit, Watch};
 
-/// What one record takes: far over the size from which allocators map rather than carve.
+/// The size of a record: well above the size from which allocators use mmap.
 pub const CHUNK_BYTES: usize = 512 << 10;
 const CHUNK_WORDS: usize = CHUNK_BYTES / size_of::<u64>();
 /// Searches in each record.
 const SEARCHES: u64 = 32;
 const WINDOW_NS: u64 = 50_000_000;
-/// Each way has so many turns, among those of the others.
+/// The number of turns of each source, interleaved with the others.
 const TURNS: usize = 2;
 
 /// Where a record's memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Allocation {
-    /// Mapped for it, and unmapped after it.
+    /// Mapped and unmapped for each record.
     Fresh,
-    /// The same again and again.
+    /// One buffer that is reused.
     Kept,
-    /// From the allocator of this program, and given back to it.
+    /// From this program's allocator, and freed after it.
     Allocator,
 }
 
 impl Allocation {
-    /// As people say it.
+    /// The name for readers.
     pub fn name(self) -> &'static str {
         match self {
             Allocation::Fresh => "fresh",
@@ -43,22 +43,22 @@ impl Allocation {
     }
 }
 
-/// What one way gave.
+/// The result of one source.
 #[derive(Clone, Debug, Serialize)]
 pub struct Churn {
     /// Where the memory came from.
     pub way: Allocation,
-    /// Threads at once, not bound to CPUs.
+    /// The number of threads, not pinned to CPUs.
     pub threads: usize,
-    /// Memory of a record.
+    /// The size of a record.
     pub chunk_bytes: usize,
-    /// Records that all threads finished in a second.
+    /// Records per second of all threads.
     pub records_per_s: Samples,
-    /// Page faults of all threads in a second (minor ones, by getrusage(2)).
+    /// Page faults per second of all threads (minor ones, by getrusage(2)).
     pub faults_per_s: Samples,
-    /// Page faults a record.
+    /// Page faults per record.
     pub faults_per_record: f64,
-    /// The share of the threads' CPU time that the kernel took, from 0 to 1.
+    /// The kernel's share of the threads' CPU time, from 0 to 1.
     pub system_share: f64,
 }
 
@@ -75,7 +75,7 @@ struct Worker {
     seed: u64,
 }
 
-/// Measures each way in turns, `for_ns` for all together.
+/// Measures the sources in turn, `for_ns` for all together.
 pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<Vec<Churn>, MeterError> {
     let ways = [Allocation::Fresh, Allocation::Kept, Allocation::Allocator];
     let windows =
@@ -86,7 +86,7 @@ pub(crate) fn measure(threads: usize, for_ns: u64, watch: &Watch<'_>) -> Result<
             break;
         }
         watch.progress(turn as f64 / (TURNS * ways.len()) as f64, "page faults");
-        // Forwards and then backwards, so that a drift of the machine meets all alike.
+        // Forwards and then backwards, so that a drift of the machine affects all alike.
         let at = if turn < ways.len() { turn } else { TURNS * ways.len() - 1 - turn };
         let counted = windows.run(&vec![None; threads], watch, |turn| worker(ways[at], turn), record)?;
         tallies[at].add(windows, &counted.windows, counted.whole);
@@ -105,14 +105,14 @@ fn worker(way: Allocation, turn: usize) -> Result<Worker, MeterError> {
     Ok(Worker { template, store, before: Usage::of_this_thread().map_err(refused)?, seed: turn as u64 })
 }
 
-/// One record: takes memory, copies the template into it, looks some words up, and gives it back. Gives records, faults, time in the
-/// kernel and time in all since the last one.
+/// One record: takes memory, copies the template into it, looks some words up, and frees it. Returns records, faults, kernel time and total
+/// time since the last call.
 fn record(worker: &mut Worker) -> [u64; 4] {
     let Worker { template, store, before, seed } = worker;
     let done = match store {
         Store::Fresh => match Mapping::new(CHUNK_BYTES, Pages::Unadvised) {
             Ok(mut mapping) => fill_and_search(mapping.words_mut(), template, seed),
-            // Somebody else took the last memory: no record, and no end of the process either.
+            // Another process took the last memory: skip the record, but do not end the process.
             Err(_) => 0,
         },
         Store::Kept(mapping) => fill_and_search(mapping.words_mut(), template, seed),
@@ -135,7 +135,7 @@ fn fill_and_search(words: &mut [u64], template: &[u64], seed: &mut u64) -> u64 {
 fn search(words: &mut [u64], seed: &mut u64) -> u64 {
     let words = black_box(words);
     for _ in 0..SEARCHES {
-        // Any spread will do: Knuth's constant for multiplicative hashing.
+        // Any spread works: this is Knuth's constant for multiplicative hashing.
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         black_box(words.binary_search(&(*seed % CHUNK_WORDS as u64)).is_ok());
     }

@@ -1,5 +1,5 @@
-//! Latency of memory: pointers in a random ring over all lines of a working set, so that nothing can guess the next address, with small
-//! pages and with huge ones in turns.
+//! Memory latency: pointers in a random ring over all lines of a working set, so that nothing can predict the next address. Small and huge
+//! pages alternate.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::clock;
@@ -13,15 +13,15 @@ use serde::Serialize;
 use super::room::{Room, parse_field_kib};
 use crate::{MeterError, Samples, Unit, Watch};
 
-/// The smallest working set: it fits every first-level cache.
+/// The smallest working set, which fits every first-level cache.
 pub const SMALLEST_BYTES: usize = 16 << 10;
-/// How long one window should be: long beside a look at the clock, short beside what interrupts it.
+/// The length of a window: long compared with a clock reading, short compared with the time between interruptions.
 const WINDOW_NS: u64 = 200_000;
-/// Rings of up to so many lines are gone round once before they are measured; longer ones were all touched a moment ago anyway.
+/// Rings of up to this many lines are walked once before the measurement. All lines of longer rings were touched a moment ago anyway.
 const WARMED_LINES: usize = 256 << 10;
-/// Turns of a working set: small pages, huge, huge, small.
+/// The turns of a working set: small pages, huge, huge, small.
 const TURNS: usize = 4;
-/// Between looks at what is left while pages are touched.
+/// How many pages to touch between checks of the available memory.
 const LOOKED_BYTES: usize = 64 << 20;
 
 /// Latency of one working set.
@@ -29,17 +29,17 @@ const LOOKED_BYTES: usize = 64 << 20;
 pub struct WorkingSet {
     /// Its size.
     pub working_set_bytes: usize,
-    /// A load with small pages.
+    /// The latency of a load with small pages.
     pub small: Samples,
-    /// A load where huge pages were asked for.
+    /// The latency of a load with huge pages requested.
     pub huge: Samples,
-    /// How much of it had huge pages, from 0 to 1; missing where the kernel does not tell. Below 2 MiB there can be none.
+    /// The share of it that got huge pages, from 0 to 1. Missing if the kernel does not report it. Below 2 MiB there can be none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_share: Option<f64>,
 }
 
 impl WorkingSet {
-    /// Median latency with huge pages to that with small ones; none where a quarter or more of the memory had no huge pages.
+    /// Median latency with huge pages divided by that with small pages. None if a quarter or more of the memory had no huge pages.
     pub fn huge_to_small(&self) -> Option<f64> {
         self.huge_share.filter(|share| *share > 0.75)?;
         let median = |samples: &Samples| samples.histogram.summary().map(|summary| summary.p50 as f64);
@@ -47,7 +47,7 @@ impl WorkingSet {
     }
 }
 
-/// Working sets from the smallest in doubling steps, up to `largest_bytes`.
+/// Working sets from the smallest, doubling up to `largest_bytes`.
 pub fn sizes(largest_bytes: usize) -> Vec<usize> {
     let doubled = |bytes: &usize| bytes.checked_mul(2);
     std::iter::successors(Some(SMALLEST_BYTES), doubled).take_while(|bytes| *bytes <= largest_bytes).collect()
@@ -63,7 +63,7 @@ pub(crate) fn measure(
 ) -> Result<WorkingSet, MeterError> {
     let order = order(bytes);
     let mut small = ring(Mapping::new(bytes, Pages::Small), &order, root)?;
-    // A kernel that has no huge pages at all refuses the advice.
+    // A kernel without huge pages refuses the madvise call.
     let huge = Mapping::new(bytes, Pages::Huge).or_else(|_| Mapping::new(bytes, Pages::Unadvised));
     let mut huge = ring(huge, &order, root)?;
     drop(order);
@@ -88,7 +88,7 @@ pub(crate) fn measure(
     Ok(set)
 }
 
-/// Windows of loads until the time is over, at least one. `samples` gets the mean of each window, in picoseconds a load.
+/// Windows of loads until the time is over, at least one. `samples` gets the mean of each window, in picoseconds per load.
 pub(crate) fn chase(ring: &mut Ring, for_ns: u64, samples: &mut Samples, watch: &Watch<'_>) {
     if ring.lines() <= WARMED_LINES {
         ring.chase(ring.lines() as u64);
@@ -111,7 +111,7 @@ pub(crate) fn chase(ring: &mut Ring, for_ns: u64, samples: &mut Samples, watch: 
     }
 }
 
-/// The lines of so many bytes in random order. Chance comes from the size, so that a repeated run goes the same way.
+/// A ring through all lines in random order. The size seeds the order, so that a repeated run takes the same path.
 fn order(bytes: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..u32::try_from(bytes / LINE_BYTES).unwrap_or(u32::MAX)).collect();
     order.shuffle(&mut ChaCha8Rng::seed_from_u64(bytes as u64));
@@ -133,7 +133,7 @@ pub(crate) fn ring_on_node(bytes: usize, node: usize, root: &Root) -> Result<Rin
     ring(Ok(mapping), &order(bytes), root)
 }
 
-/// Has every page given. A machine that others fill meanwhile is noticed before it is full.
+/// Touches every page. It checks the available memory, because others may fill the machine meanwhile.
 pub(crate) fn touch(mapping: &mut Mapping, root: &Root) -> Result<(), MeterError> {
     for part in mapping.words_mut().chunks_mut(LOOKED_BYTES / size_of::<u64>()) {
         let room = Room::read(root)?;
@@ -152,7 +152,7 @@ fn huge_share(root: &Root, mapping: &Mapping) -> Option<f64> {
     Some((huge_bytes as f64 / mapping.len_bytes() as f64).min(1.0))
 }
 
-/// The huge pages of the mapping that holds an address, by `/proc/self/smaps`, in bytes.
+/// The huge pages of the mapping that contains an address, by `/proc/self/smaps`, in bytes.
 pub fn parse_huge_bytes(smaps: &str, address: usize) -> Option<u64> {
     let mut is_in = false;
     for line in smaps.lines() {

@@ -1,5 +1,5 @@
-//! What memory does to a server: how long a load takes by working set, kind of page and NUMA node, how much goes through in a second, and
-//! what threads pay that allocate and free.
+//! How memory affects a server: the latency of a load by working set, page size and NUMA node, the bandwidth, and the cost of threads that
+//! allocate and free.
 
 mod bandwidth;
 mod churn;
@@ -20,23 +20,23 @@ pub use room::{Room, parse_field_kib};
 use crate::pinned;
 use crate::{Lost, MeterError, Watch};
 
-/// Threads that allocate and free, at the most: more CPUs than that change the picture no more.
+/// The most threads that allocate and free: more CPUs do not change the result.
 const THREADS_MAX: usize = 128;
-/// What each thread of the bandwidth goes through, at the most and at the least.
+/// The bounds of each thread's working set for bandwidth.
 const EACH_BYTES: std::ops::RangeInclusive<usize> = 4 << 20..=128 << 20;
 
 /// How to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The largest working set, in bytes; less where the machine has not twice as much to spare.
+    /// The largest working set, in bytes. It is reduced if the machine does not have twice as much available.
     pub largest_bytes: usize,
-    /// How long each working set is measured, in nanoseconds, both kinds of page together.
+    /// How long to measure each working set, in nanoseconds, for both page sizes together.
     pub each_ns: u64,
-    /// How long each kind of bandwidth is, in nanoseconds.
+    /// How long to measure each kind of bandwidth, in nanoseconds.
     pub bandwidth_ns: u64,
-    /// How long allocating and freeing is, all ways together, in nanoseconds.
+    /// How long to measure allocating and freeing, in nanoseconds, for all sources together.
     pub churn_ns: u64,
-    /// The CPU that latency is measured on; none is the first that we may run on.
+    /// The CPU for latency. None is the first allowed one.
     pub cpu: Option<usize>,
 }
 
@@ -52,10 +52,10 @@ impl Default for Settings {
     }
 }
 
-/// A cache of the CPU that was measured, as the kernel tells of it.
+/// A cache of the measured CPU, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cache {
-    /// 1 is nearest.
+    /// 1 is the nearest.
     pub level: u32,
     /// `Data` or `Unified`.
     pub kind: String,
@@ -63,16 +63,17 @@ pub struct Cache {
     pub size_bytes: u64,
 }
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The CPU that latency was measured on.
+    /// The CPU for latency.
     pub cpu: usize,
-    /// Its caches for data. A virtual machine may show those of the host, of which it has a part only.
+    /// Its data caches. A virtual machine may show those of the host, of which it has only a part.
     pub caches: Vec<Cache>,
-    /// What could be used.
+    /// The memory that could be used.
     pub room: Room,
-    /// The system's setting of transparent huge pages (always, madvise, never); missing where it has none. It was not changed.
+    /// The system's setting of transparent huge pages (always, madvise, never). Missing without such a setting. The meter does not change
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub huge_pages_setting: Option<String>,
     /// Latency by working set, smallest first.
@@ -90,7 +91,7 @@ pub struct Report {
 /// Measures.
 ///
 /// # Errors
-/// If it may not run on the CPU, or there is not even the memory for the smallest working set.
+/// If the process may not run on the CPU, or there is not enough memory for the smallest working set.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let cpus = pinned::allowed()?;
@@ -98,7 +99,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         return Err(MeterError::not_possible("measure memory", "there is no CPU that we may run on"));
     };
     let room = Room::read(&root)?;
-    // Two rings are held at a time, one of each kind of page, and 32 bits of order for each line.
+    // It holds two rings at a time, one per page size, and 32 bits of order per line.
     let most_bytes = usize::try_from(room.half_bytes / 2).unwrap_or(usize::MAX);
     let wanted = sizes(settings.largest_bytes);
     let fitting = sizes(settings.largest_bytes.min(most_bytes));
@@ -152,7 +153,7 @@ fn lost_why(left_out: usize, room: &Room) -> String {
     }
 }
 
-/// The chosen word of `always [madvise] never`.
+/// The selected word of `always [madvise] never`.
 fn huge_pages_setting(root: &Root) -> Option<String> {
     let text = root.text("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
     let (_, chosen) = text.split_once('[')?;

@@ -1,4 +1,4 @@
-//! Latency between NUMA nodes: a CPU of one node, memory of another, every pair of the two.
+//! Latency between NUMA nodes: a CPU of one node and memory of another, for every pair.
 
 use evenkeel_hostfs::Root;
 use evenkeel_sys::CpuSet;
@@ -8,36 +8,36 @@ use super::latency;
 use crate::pinned;
 use crate::{Lost, MeterError, Samples, Unit, Watch};
 
-/// More pairs than that are not measured: 16 nodes have 256.
+/// The most pairs to measure: 16 nodes have 256.
 const PAIRS_MAX: usize = 256;
 
 /// One pair.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pair {
-    /// The node that the CPU is of.
+    /// The node of the CPU.
     pub cpu_node: usize,
-    /// The node that the memory is of.
+    /// The node of the memory.
     pub memory_node: usize,
-    /// How far they are by the firmware, where 10 is a node itself; missing where it does not tell.
+    /// Their distance by the firmware, where 10 is the node itself. Missing if it does not report one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distance: Option<u32>,
-    /// A load, with small pages.
+    /// The latency of a load, with small pages.
     pub latency: Samples,
 }
 
-/// What is known of nodes.
+/// The NUMA nodes of this machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Nodes {
-    /// How many nodes have memory; missing where the kernel knows no nodes.
+    /// How many nodes have memory. Missing if the kernel knows no nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_memory: Option<usize>,
-    /// The pairs; none where there is but one node.
+    /// The pairs. Empty with only one node.
     pub pairs: Vec<Pair>,
     /// Pairs that were not measured.
     pub lost: Lost,
 }
 
-/// One node that has memory.
+/// A node that has memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     number: usize,
@@ -82,7 +82,7 @@ pub(crate) fn measure(bytes: usize, for_ns: u64, root: &Root, watch: &Watch<'_>)
     Ok(seen)
 }
 
-/// Every pair of a node's CPUs and a node's memory, with the CPU to measure from; none where we may run on no CPU of the node.
+/// Every pair of a CPU node and a memory node, with the CPU to measure from. None if no CPU of the node is allowed.
 fn pairs<'a>(nodes: &'a [Node], allowed: &'a CpuSet) -> impl Iterator<Item = (&'a Node, &'a Node, Option<usize>)> + 'a {
     nodes.iter().flat_map(move |cpu_node| {
         let cpu = cpu_node.cpus.and(allowed).first();
@@ -90,7 +90,7 @@ fn pairs<'a>(nodes: &'a [Node], allowed: &'a CpuSet) -> impl Iterator<Item = (&'
     })
 }
 
-/// The nodes with memory; none where the kernel was built without.
+/// The nodes with memory. None if the kernel was built without NUMA.
 fn nodes(root: &Root) -> Option<Vec<Node>> {
     let folder = "/sys/devices/system/node";
     let text = |path: String| root.text(&path).ok();
@@ -113,10 +113,10 @@ mod tests {
         Root::captured(evenkeel_hostfs::Capture::parse(&std::fs::read_to_string(path).unwrap()).unwrap())
     }
 
-    /// `CPU's node, memory's node, CPU, distance` of every pair of captured hosts, where some CPUs are not ours.
+    /// `CPU's node, memory's node, CPU, distance` of every pair of captured hosts, where some CPUs are not allowed.
     #[test]
     fn pairs_of_captured_hosts() {
-        let told = |host: &str, allowed: &str| -> Vec<String> {
+        let pairs_of = |host: &str, allowed: &str| -> Vec<String> {
             let (nodes, allowed) = (nodes(&captured(host)).unwrap(), CpuSet::parse_list(allowed).unwrap());
             let word = |(from, memory, cpu): (&Node, &Node, Option<usize>)| {
                 let cpu = cpu.map_or("-".to_owned(), |cpu| cpu.to_string());
@@ -125,12 +125,16 @@ mod tests {
             pairs(&nodes, &allowed).map(word).collect()
         };
         let bare = "qemu-as-bare-metal-2-nodes-6.1";
-        assert_eq!(told(bare, "0-15"), ["0-0 by 0 at 10", "0-1 by 0 at 21", "1-0 by 8 at 21", "1-1 by 8 at 10"]);
-        assert_eq!(told(bare, "3,5"), ["0-0 by 3 at 10", "0-1 by 3 at 21", "1-0 by - at 21", "1-1 by - at 10"]);
-        let arm = told("qemu-arm64-2-nodes-6.12", "0-63");
+        assert_eq!(pairs_of(bare, "0-15"), ["0-0 by 0 at 10", "0-1 by 0 at 21", "1-0 by 8 at 21", "1-1 by 8 at 10"]);
+        assert_eq!(pairs_of(bare, "3,5"), ["0-0 by 3 at 10", "0-1 by 3 at 21", "1-0 by - at 21", "1-1 by - at 10"]);
+        let arm = pairs_of("qemu-arm64-2-nodes-6.12", "0-63");
         assert!(arm.len() == 4 && arm[0].starts_with("0-0 by 0 at 10"), "{arm:?}");
-        assert_eq!(told("qemu-4-nodes-6.1", "0-63").len(), 16);
-        assert_eq!(told("firecracker-2vcpu-6.18", "0-1").len(), 1, "one node, which is not measured against itself");
+        assert_eq!(pairs_of("qemu-4-nodes-6.1", "0-63").len(), 16);
+        assert_eq!(
+            pairs_of("firecracker-2vcpu-6.18", "0-1").len(),
+            1,
+            "one node, which is not measured against itself"
+        );
     }
 
     #[test]

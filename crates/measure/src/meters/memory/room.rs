@@ -1,12 +1,12 @@
-//! How much memory may be taken without anybody going short: half of what the kernel calls available, and half of what our control group
-//! and each above it have left.
+//! How much memory the meter may take without harm: half of what the kernel reports as available, and half of what our control group and
+//! each of its ancestors have left.
 
 use evenkeel_hostfs::Root;
 use serde::Serialize;
 
 use crate::MeterError;
 
-/// A control group is looked for so many levels up.
+/// How many levels of control groups to search.
 const LEVELS_MAX: usize = 32;
 
 /// Memory that may be used.
@@ -14,17 +14,17 @@ const LEVELS_MAX: usize = 32;
 pub struct Room {
     /// What the machine or the tightest control group has left, in bytes.
     pub available_bytes: u64,
-    /// The half of it, which is the most that this meter holds at any time.
+    /// Half of it: the most that this meter holds at any time.
     pub half_bytes: u64,
-    /// What sets it: `machine`, or the folder of a control group.
+    /// What limits it: `machine`, or the folder of a control group.
     pub limited_by: String,
 }
 
 impl Room {
-    /// As it is now.
+    /// Reads it now.
     ///
     /// # Errors
-    /// If the kernel does not tell what is available.
+    /// If the kernel does not report available memory.
     pub fn read(root: &Root) -> Result<Room, MeterError> {
         let meminfo = root.text("/proc/meminfo").unwrap_or_default();
         let available = parse_field_kib(&meminfo, "MemAvailable:").or_else(|| parse_field_kib(&meminfo, "MemFree:"));
@@ -51,7 +51,7 @@ pub fn parse_field_kib(text: &str, name: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The folders in which limits of memory may be, of this process's group and all above it, by both versions of control groups.
+/// The folders that may contain memory limits, for this process's group and all its ancestors, in both versions of control groups.
 fn group_folders(groups: &str) -> Vec<String> {
     let mut folders = Vec::new();
     for line in groups.lines() {
@@ -72,7 +72,7 @@ fn group_folders(groups: &str) -> Vec<String> {
     folders
 }
 
-/// What a group has left. File pages that nobody has used lately are given up before anybody goes short.
+/// What a group has left. File pages without recent use count as available, because the kernel drops them first.
 fn left_bytes(root: &Root, folder: &str) -> Option<u64> {
     let number = |name: &str| root.text(&format!("{folder}/{name}")).ok()?.trim().parse::<u64>().ok();
     let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;

@@ -1,11 +1,11 @@
-//! Windows of time in which several threads work at once: each counts what it finished in each window, and the machine's number is the sum.
+//! Time windows in which several threads work at once. Each thread counts its finished work per window; the result is the sum.
 
 use evenkeel_sys::clock;
 
 use crate::pinned;
 use crate::{MeterError, Watch};
 
-/// When the windows are.
+/// The times of the windows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
     /// How many.
@@ -14,7 +14,7 @@ pub(crate) struct Windows {
     pub(crate) each_ns: u64,
 }
 
-/// What came of it: for each window the sums of `N` counts over all threads, and the counts over the whole time.
+/// The counts: for each window the sum over all threads, and the totals over the whole time.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted<const N: usize> {
     pub(crate) windows: Vec<[u64; N]>,
@@ -22,8 +22,8 @@ pub(crate) struct Counted<const N: usize> {
 }
 
 impl Windows {
-    /// Has a thread at each of the places do `step` over and over, which tells what it did; `make` prepares a thread. What is done until
-    /// all threads are ready is not counted.
+    /// Runs a thread at each of the places that repeats `step`, which returns its counts. `make` prepares a thread. Work done before all
+    /// threads are ready is not counted.
     pub(crate) fn run<S, const N: usize>(
         self,
         places: &[Option<usize>],
@@ -36,7 +36,7 @@ impl Windows {
         let each = pinned::at_once(places, |turn| {
             let made = make(turn);
             let order = std::sync::atomic::Ordering::AcqRel;
-            // The last to be ready says when it begins; one that could not be made ready must not keep the others waiting.
+            // The last thread to be ready sets the start. A thread that failed to prepare must not hold up the others.
             if ready.fetch_add(1, order) + 1 == places.len() {
                 let _ = start_ns.set(clock::monotonic_ns() + 1_000_000);
             }
@@ -55,7 +55,7 @@ impl Windows {
             let of_threads = each.iter().filter_map(|windows| windows.get(window));
             of_threads.fold([0; N], |sum, counts| std::array::from_fn(|at| sum[at] + counts[at]))
         };
-        // A stop ends the last window early: only those that every thread finished count.
+        // A stop cuts the last window short, so only windows that every thread finished count.
         let whole_windows = each.iter().map(Vec::len).min().unwrap_or(0);
         let windows: Vec<[u64; N]> = (0..whole_windows).map(sum).collect();
         let whole = windows.iter().fold([0; N], |sum, counts| std::array::from_fn(|at| sum[at] + counts[at]));
@@ -100,12 +100,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_do_is_summed_by_window() {
+    fn work_of_threads_is_summed_by_window() {
         let stop = AtomicBool::new(false);
         let watch = Watch::new(&stop, &|_, _| {});
         let windows = Windows { count: 5, each_ns: 4_000_000 };
         let make = |turn: usize| Ok(turn as u64 + 1);
-        // A machine that stands still for all of a run leaves nothing to count.
+        // If the machine stalls for a whole run, there is nothing to count.
         let runs = (0..5).map(|_| windows.run(&[None, None, None], &watch, make, |state| [1, *state]).unwrap());
         let counted = runs.into_iter().find(|counted| counted.whole[0] > 0).expect("something was done in one of them");
         assert_eq!(counted.windows.len(), 5);

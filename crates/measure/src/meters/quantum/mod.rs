@@ -1,6 +1,6 @@
-//! Whether a CPU is ours all the time, or in slots that a hypervisor gives: with what period, what share, when it begins, and how far
-//! apart the CPUs' slots are. A server that begins its ticks where its share begins is done in half the time; one under a limit of its
-//! control group must do the opposite, so that the two are told apart.
+//! Whether a CPU is always available, or only in slots that a hypervisor grants: with what period, share and phase, and how far apart the
+//! CPUs' slots are. A server that begins its ticks with its slot finishes in half the time. A server under a limit of its control group
+//! must do the opposite, so the meter distinguishes the two.
 
 mod phase;
 mod probe;
@@ -26,7 +26,7 @@ const DURATION_NS: std::ops::RangeInclusive<u64> = 100_000_000..=600_000_000_000
 /// Measures.
 ///
 /// # Errors
-/// If a CPU may not be used by this process, or [`Class::Fifo`] is asked for and refused.
+/// If this process may not use a CPU, or [`Class::Fifo`] is requested and refused.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     if !DURATION_NS.contains(&settings.duration_ns) {
         return Err(MeterError::wrong_use("the time for each CPU", "it must be from 0.1 to 600 s"));
@@ -69,7 +69,7 @@ fn measure(
                 .map(|(is_real_time, said)| from_threshold_baseline(cpu, is_real_time, said)),
         }
     };
-    // A thread for each CPU: what it sets of itself ends with it.
+    // A thread per CPU: its settings end with it.
     std::thread::scope(|scope| match settings.order {
         Order::Together => {
             let threads: Vec<_> = cpus.iter().map(|cpu| scope.spawn(move || one(*cpu, watch))).collect();
@@ -97,13 +97,13 @@ fn joined(result: std::thread::Result<Result<Cpu, MeterError>>) -> Result<Cpu, M
     result.unwrap_or_else(|_| Err(MeterError::not_possible("measure a CPU", "its thread ended early")))
 }
 
-/// All gaps of one CPU, folded.
+/// All gaps of one CPU, folded by the period.
 fn fold(cpu: usize, settings: &Settings, place: Option<&CpuLimit>, watch: &Watch<'_>) -> Result<Cpu, MeterError> {
     let before = place.map(limit_now).filter(|limit| limit.quota_ns < limit.period_ns);
-    // A limit does not hold for real-time threads: only an ordinary one meets it.
+    // A limit does not apply to real-time threads: only an ordinary thread meets it.
     let class = if before.is_some() && settings.class == Class::Auto { Class::Ordinary } else { settings.class };
     let watched = match probe::watch(cpu, class, settings.threshold_ns, settings.duration_ns, watch) {
-        // A CPU that is offline by now is told of, and the others are measured.
+        // Report a CPU that is offline by now, and measure the others.
         Err(MeterError::NotPossible { what, why }) => return Ok(Cpu::unmeasured(cpu, &format!("{what}: {why}"))),
         other => other?,
     };
@@ -119,7 +119,7 @@ fn fold(cpu: usize, settings: &Settings, place: Option<&CpuLimit>, watch: &Watch
     Ok(cpu_report(cpu, said, limit, watched))
 }
 
-/// The limit, with how often it has run out so far.
+/// The limit, with how often it has throttled so far.
 fn limit_now(place: &CpuLimit) -> Limit {
     Limit { quota_ns: place.quota_ns, period_ns: place.period_ns, throttled: place.throttled().times }
 }
@@ -143,7 +143,7 @@ fn cpu_report(cpu: usize, said: Periodicity, limit: Option<Limit>, watched: Watc
         period_error_ms: said.period.map(|period| period.period_error_ns / MS),
         confidence: Some(said.confidence),
         why: said.why.to_string(),
-        // Times that wander say nothing of the next minute.
+        // Slots without fixed times do not predict the next minute.
         slots: said.slots.filter(|_| said.why != Reason::Wandering),
         seen: Some(said),
         is_real_time: watched.is_real_time,
@@ -165,8 +165,8 @@ fn lengths(watched: &Watched) -> Vec<Samples> {
 }
 
 fn from_threshold_baseline(cpu: usize, is_real_time: bool, said: Option<threshold_baseline::Said>) -> Cpu {
-    let mut told = Cpu { is_real_time, ..Cpu::unmeasured(cpu, "no gap of 1 ms within 50 ms") };
-    told.model = Some(Model::None);
+    let mut report = Cpu { is_real_time, ..Cpu::unmeasured(cpu, "no gap of 1 ms within 50 ms") };
+    report.model = Some(Model::None);
     if let Some(said) = said {
         let slots = said.period_ns.map(|period_ns| Slots {
             period_ns,
@@ -178,13 +178,13 @@ fn from_threshold_baseline(cpu: usize, is_real_time: bool, said: Option<threshol
             seen: 1,
             expected: 1,
         });
-        told.model = Some(Model::FixedSlot);
-        told.why = format!("the first gap over 1 ms was {:.2} ms", said.gap_ns / MS);
-        told.period_ms = slots.map(|slots| slots.period_ns / MS);
-        told.share = slots.map(|slots| slots.share);
-        told.slots = slots;
+        report.model = Some(Model::FixedSlot);
+        report.why = format!("the first gap over 1 ms was {:.2} ms", said.gap_ns / MS);
+        report.period_ms = slots.map(|slots| slots.period_ns / MS);
+        report.share = slots.map(|slots| slots.share);
+        report.slots = slots;
     }
-    told
+    report
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! When the CPUs' shares begin: each counted from one moment, and against one another.
+//! When the CPUs' slices begin: each relative to one reference time, and relative to each other.
 
 use super::report::{Cpu, MS};
 
-/// Phases are compared where periods differ by less than this, as a share of the period.
+/// Phases are compared if the periods differ by less than this share.
 const SAME_PERIOD: f64 = 2e-4;
 
-/// When its share begins, counted from the reference.
+/// When its slice begins, relative to the reference.
 pub(super) fn place(cpu: &mut Cpu, reference_ns: u64) {
     let Some(slots) = cpu.slots else { return };
     cpu.phase_ms = Some((slots.next_start_ns(reference_ns).saturating_sub(reference_ns)) as f64 / MS);
@@ -16,8 +16,8 @@ pub(super) fn place(cpu: &mut Cpu, reference_ns: u64) {
     }
 }
 
-/// How far apart the CPUs' shares begin, where they have the same period. It is reckoned half-way between where the two were seen, where
-/// what is not known of their periods does the least.
+/// The offset between the slices of CPUs with the same period. It is computed half-way between the times at which the two were measured,
+/// where errors of their periods matter least.
 pub(super) fn compare(cpus: &mut [Cpu]) {
     let Some(first) = cpus.iter().find_map(|cpu| cpu.slots) else { return };
     for cpu in cpus {
@@ -70,8 +70,8 @@ mod tests {
         assert_eq!((cpus[0].phase_ms, cpus[0].offset_ms), (None, None));
         assert_eq!((cpus[1].phase_ms, cpus[1].offset_ms), (Some(2.0), Some(0.0)));
         assert!((cpus[1].phase_error_ms.unwrap() - 0.001).abs() < 1e-4, "{:?}", cpus[1].phase_error_ms);
-        // 7 ms later is 3 ms sooner; a hundred periods from the middle its clock has gone 10 us.
+        // 7 ms later is 3 ms earlier; a hundred periods from the middle its clock has gone 10 us.
         assert!((cpus[2].offset_ms.unwrap() + 3.0).abs() < 0.02, "{:?}", cpus[2].offset_ms);
-        assert_eq!(cpus[3].offset_ms, None, "of another period there is no phase to compare");
+        assert_eq!(cpus[3].offset_ms, None, "phases of different periods are not compared");
     }
 }

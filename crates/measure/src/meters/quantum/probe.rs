@@ -1,9 +1,9 @@
-//! The probe of one CPU: a thread that is kept there, spins in bursts, and notes every gap with who took it.
+//! The probe of one CPU: a pinned thread that spins in bursts and records every gap with who took it.
 //!
-//! As a real-time thread it is interrupted by nobody but the hypervisor, interrupts, and threads of a higher priority. It then owns the
-//! CPU while it spins, so that it spins for a tenth of a second and sleeps for most of another: the kernel stops real-time threads that
-//! take 0.95 s of a second, which would look like a gap, and others on that CPU wait for a burst at the longest. The lengths are drawn by
-//! chance: bursts at set times would add a period of their own.
+//! A real-time probe is interrupted only by the hypervisor, interrupts, and threads of a higher priority. It owns the CPU while it spins,
+//! so it spins for a tenth of a second and sleeps for most of another. The kernel stops real-time threads that run for 0.95 s of a second,
+//! which would look like a gap, and other threads on that CPU wait for one burst at most. The lengths are random: bursts at fixed times
+//! would add a period of their own.
 
 use evenkeel_stats::periodicity::{Gap, Label, Window};
 use evenkeel_sys::rseq::Watcher;
@@ -18,42 +18,42 @@ use super::settings::Class;
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
-/// Below threads of interrupts (50), so that the system keeps its own real-time work.
+/// Below interrupt threads (50), so that the system's own real-time work goes first.
 const PRIORITY: u8 = 10;
 /// How long it spins at a time, in nanoseconds.
 const BURST_NS: std::ops::Range<u64> = 90_000_000..130_000_000;
-/// How long it then sleeps, as a share of the burst: as a real-time thread, and as an ordinary one, whom the scheduler bounds anyway.
+/// How long it then sleeps, as a share of the burst: as a real-time thread, and as an ordinary one, which the scheduler limits anyway.
 const PAUSE_FIFO: f64 = 0.67;
 const PAUSE_ORDINARY: f64 = 0.1;
-/// Gaps that are kept of one CPU: a minute at a thousand a second.
+/// The most gaps per CPU: a minute at a thousand per second.
 const GAPS_MAX: usize = 1 << 16;
 
-/// How gaps were told apart.
+/// How the causes of gaps were distinguished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "by", content = "instead_of_rseq_because")]
 pub enum Labels {
-    /// By the kernel's mark on a thread that was preempted (rseq(2)).
+    /// By the kernel's mark on a preempted thread (rseq(2)).
     Rseq,
-    /// By the kernel's count of this thread's turns, read after each gap, with why the mark does not serve.
+    /// By the kernel's count of this thread's switches, read after each gap, with the reason why the mark does not work.
     Turns(String),
-    /// Not at all, with why not.
+    /// Not at all, with the reason.
     None(String),
 }
 
-/// What the probe of one CPU saw.
+/// The result of one CPU's probe.
 #[derive(Clone, Debug)]
 pub(super) struct Watched {
     pub(super) windows: Vec<Window>,
     pub(super) gaps: Vec<Gap>,
     pub(super) is_real_time: bool,
     pub(super) labels: Labels,
-    /// Gaps beyond the most that are kept.
+    /// Gaps beyond the most that it records.
     pub(super) not_kept: u64,
     /// Why it ended early.
     pub(super) ended: Option<&'static str>,
 }
 
-/// Watches `cpu` for `duration_ns` with the calling thread, whose class and CPUs it changes: to be called in a thread of its own.
+/// Watches `cpu` for `duration_ns` on the calling thread, whose class and CPUs it changes. Call it in a thread of its own.
 pub(super) fn watch(
     cpu: usize,
     class: Class,
@@ -99,7 +99,7 @@ pub(super) fn watch(
     })
 }
 
-/// Burst after burst until the time is over; says why if it ended before.
+/// Runs bursts until the time is over. Returns the reason if it ended early.
 fn bursts(
     cpu: usize,
     only: &CpuSet,
@@ -110,7 +110,7 @@ fn bursts(
     watch: &Watch<'_>,
 ) -> Option<&'static str> {
     let begin_ns = clock::monotonic_ns();
-    // Any two runs differ, and none is chance: what is drawn are lengths only.
+    // A different seed for each run. It need not be unpredictable, because it only sets lengths.
     let mut chance = ChaCha8Rng::seed_from_u64(begin_ns ^ cpu as u64);
     loop {
         let now_ns = clock::monotonic_ns();
@@ -123,7 +123,7 @@ fn bursts(
         watch.progress((now_ns - begin_ns) as f64 / duration_ns as f64, &format!("CPU {cpu}"));
         let burst_ns = chance.random_range(BURST_NS).min(begin_ns + duration_ns - now_ns);
         seen.burst(tsc::ticks() + scale.ticks(burst_ns));
-        // A CPU that went offline has its threads moved, and their bounds taken away.
+        // When a CPU goes offline, the kernel moves its threads and removes their affinity.
         if thread::affinity().as_ref() != Ok(only) {
             seen.drop_burst();
             return Some("the CPU went offline, or somebody moved the probe");
@@ -161,7 +161,7 @@ impl BurstLog<'_> {
             if let Some(held) = step.gap {
                 let taken = self.labeller.taken(held, now - last, &self.scale, &mut turns);
                 self.keep(last, now, taken);
-                // To label a gap takes a microsecond at most, where the kernel's count is read; it is no gap.
+                // Labelling a gap takes a microsecond at most, if the kernel's count is read. That time is not a gap.
                 last = tsc::ticks();
             } else {
                 last = now;
@@ -170,13 +170,14 @@ impl BurstLog<'_> {
         self.bursts.push((start, last));
     }
 
-    /// Keeps a gap. One that somebody outside began and another thread ended is two: when the hypervisor gives the CPU back, a tick of
-    /// the scheduler's is due, and whoever waits gets his turn there and then. Of the two only the second is in the kernel's count.
+    /// Records a gap. A gap that began outside the guest and that another thread ended is two gaps: when the hypervisor returns the CPU, a
+    /// scheduler tick is due, and a waiting thread runs at once. Only the second part is in the kernel's count.
     fn keep(&mut self, from: u64, to: u64, taken: Taken) {
         let waited = taken.waited_ns.map_or(0, |ns| self.scale.ticks(ns)).min(to - from);
         let outside = to - from - waited;
-        // A limit's pauses are not in the count of every kernel: what is hardly counted at all is no turn, and nothing is known of the rest.
-        // What the switches themselves take is not in the count either, and nobody's but the guest's: a tenth of the gap is more than that.
+        // Some kernels do not count the pauses of a limit. If hardly any of the gap is counted, it was no turn of another thread, and the
+        // rest is unknown.
+        // The switches themselves are not counted either, and belong to the guest. A tenth of the gap is more than they take.
         let is_both = taken.label == Label::Preempted
             && outside >= self.threshold.max((to - from) / 10)
             && waited >= (to - from) / 10;
@@ -194,7 +195,7 @@ impl BurstLog<'_> {
         }
     }
 
-    /// Forgets the last burst: it may have been on another CPU.
+    /// Drops the last burst: it may have run on another CPU.
     fn drop_burst(&mut self) {
         if let Some((start, _)) = self.bursts.pop() {
             self.ticks.retain(|(from, ..)| *from < start);
@@ -202,14 +203,14 @@ impl BurstLog<'_> {
     }
 }
 
-/// Tells gaps apart by the best means there is.
+/// Distinguishes the causes of gaps by the best available means.
 struct Labeller {
     labels: Labels,
     rseq: Option<Watcher>,
     turns: Option<RunDelay>,
 }
 
-/// Who took a gap, and how much of it this thread waited for its turn inside the guest, as far as the kernel counts.
+/// Who took a gap, and how long this thread waited to run inside the guest, as far as the kernel counts.
 struct Taken {
     label: Label,
     waited_ns: Option<u64>,
@@ -241,12 +242,13 @@ impl Labeller {
         self.rseq.as_ref().is_none_or(Watcher::intact)
     }
 
-    /// What the kernel counts of this thread.
+    /// The kernel's counts of this thread.
     fn mark(&self) -> Option<Counted> {
         self.turns.as_ref()?.read().ok()
     }
 
-    /// Who took a gap of so many ticks: nobody inside, only where neither the mark nor the count knows of a turn of another thread.
+    /// Who took a gap of this many ticks. It came from outside the guest only if neither the mark nor the count shows another thread's
+    /// turn.
     fn taken(&self, held: bool, ticks: u64, scale: &Scale, turns: &mut Option<Counted>) -> Taken {
         let before = std::mem::replace(turns, self.mark());
         let since = before.zip(*turns);
@@ -257,9 +259,9 @@ impl Labeller {
     }
 }
 
-/// Whose a gap is: by whether the mark held, where there is one, and by the kernel's count of turns and of waiting, where it counts.
+/// Who took a gap: by whether the mark held, if there is one, and by the kernel's counts of turns and of waiting, if it counts.
 fn label(held: Option<bool>, has_turns: Option<bool>, waited_ns: Option<u64>, length_ns: u64) -> Label {
-    // The count may hold short turns from before the gap, which are no gaps: only one that explains most of it is proof.
+    // The count may include short turns from before the gap, which are not gaps. It is proof only if it explains most of the gap.
     let waited_most = waited_ns.is_some_and(|ns| ns >= length_ns / 2);
     match (held, has_turns) {
         (Some(false), _) => Label::Preempted,
@@ -271,28 +273,28 @@ fn label(held: Option<bool>, has_turns: Option<bool>, waited_ns: Option<u64>, le
     }
 }
 
-/// What is known of the mark between two readings of the counter. A mark that was cleared is armed again only after it was seen, so that no
-/// turn of another thread is missed, wherever in the loop it falls.
+/// What is known of the mark between two readings of the counter. A cleared mark is armed again only after it was seen, so no turn of
+/// another thread is missed, wherever in the loop it falls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// It was found cleared after the last reading: the turn may lie before the next one.
+    /// It was cleared after the last reading: the other thread's turn may lie before the next one.
     was_cleared: bool,
 }
 
 /// What to do after a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
-    /// A gap is before it, in which the mark held or did not.
+    /// There is a gap before the reading, and the mark held or did not.
     gap: Option<bool>,
-    /// The mark is to be armed.
+    /// Arm the mark.
     arm: bool,
 }
 
 impl Mark {
-    /// After a reading with a gap before it or without, and a look at the mark.
+    /// Decides after a reading, with or without a gap before it, and a check of the mark.
     fn after(&mut self, is_gap: bool, held: bool) -> Step {
         let gap = is_gap.then_some(held && !self.was_cleared);
-        // What follows a gap begins anew: the counter is read again after the mark is armed.
+        // After a gap everything starts anew: the counter is read again after the mark is armed.
         self.was_cleared = !is_gap && !held;
         Step { gap, arm: is_gap || !held }
     }
@@ -304,11 +306,11 @@ mod tests {
 
     #[test]
     fn a_turn_is_seen_wherever_in_the_loop_it_falls() {
-        // The loop's steps: read the counter, look at the mark, arm it if so decided. Another thread's turn before any of them.
+        // The loop's steps: read the counter, check the mark, arm it if so decided. Another thread may run before any of them.
         for turn in 0..11 {
             let (mut mark, mut armed, mut clock, mut last) = (Mark::default(), true, 0, 0);
             let mut at = 0;
-            let mut told = Vec::new();
+            let mut gaps = Vec::new();
             let mut step = |armed: &mut bool, clock: &mut u64| {
                 *clock += 1;
                 if at == turn {
@@ -325,10 +327,10 @@ mod tests {
                     step(&mut armed, &mut clock);
                     armed = true;
                 }
-                told.extend(next.gap);
+                gaps.extend(next.gap);
                 last = if next.gap.is_some() { clock } else { now };
             }
-            assert_eq!(told, [false], "a turn before step {turn}");
+            assert_eq!(gaps, [false], "a turn before step {turn}");
         }
         let mut mark = Mark::default();
         let held = [(false, true), (true, true), (false, true)].map(|(is_gap, held)| mark.after(is_gap, held).gap);
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_inside_is_said_only_where_nothing_inside_explains_it() {
+    fn the_hypervisor_is_named_only_if_nothing_inside_explains_the_gap() {
         let table = [
             (Some(true), None, None, Label::Foreign),
             (Some(true), Some(true), Some(100), Label::Foreign),

@@ -1,4 +1,4 @@
-//! What was seen.
+//! The report.
 
 use evenkeel_stats::periodicity::{Count, Model, Periodicity, Slots};
 use serde::Serialize;
@@ -9,25 +9,25 @@ use crate::{Lost, Samples};
 
 pub(super) const MS: f64 = 1e6;
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How it was looked for.
+    /// The method.
     pub method: Method,
-    /// Which gaps counted.
+    /// The class of gaps that counted.
     pub count: Count,
-    /// When it began, on the monotonic clock in nanoseconds: what `phase_ms` counts from.
+    /// When it began, on the monotonic clock in nanoseconds: the reference of `phase_ms`.
     pub reference_ns: u64,
-    /// The tightest limit of CPU time over this process.
+    /// The tightest CPU limit on this process.
     pub limit: Option<LimitSeen>,
     /// Each CPU.
     pub cpus: Vec<Cpu>,
 }
 
-/// A limit, with where it is set.
+/// A limit, with the place where it is set.
 #[derive(Clone, Debug, Serialize)]
 pub struct LimitSeen {
-    /// CPU time in each period, in milliseconds.
+    /// CPU time per period, in milliseconds.
     pub quota_ms: f64,
     /// The period in milliseconds.
     pub period_ms: f64,
@@ -35,43 +35,43 @@ pub struct LimitSeen {
     pub folder: String,
 }
 
-/// What was seen of one CPU.
+/// The result of one CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cpu {
     /// Its number.
     pub cpu: usize,
-    /// How it is taken away; none if it could not be measured.
+    /// How it is taken away. None if it could not be measured.
     pub model: Option<Model>,
-    /// The period in milliseconds: of the slots, or of the limit.
+    /// The period in milliseconds, of the slots or of the limit.
     pub period_ms: Option<f64>,
-    /// How much of the period is ours, from 0 to 1.
+    /// The available share of the period, from 0 to 1.
     pub share: Option<f64>,
-    /// The standard deviation of the slots' beginnings as a share of the period: around set times, or, where the slots have no phase, around
-    /// a period after the beginning before.
+    /// The standard deviation of the slot starts as a share of the period: around fixed times, or, for slots without a phase, around one
+    /// period after the previous start.
     pub jitter: Option<f64>,
     /// The standard error of `period_ms`, in milliseconds.
     pub period_error_ms: Option<f64>,
-    /// When our share begins, in milliseconds after `reference_ns`, less than a period.
+    /// When our slice begins, in milliseconds after `reference_ns`; less than a period.
     pub phase_ms: Option<f64>,
-    /// How sure it is, from 0 to 1; the comparison method does not say.
+    /// The confidence, from 0 to 1. The comparison method reports none.
     pub confidence: Option<f64>,
-    /// How much later its share begins than that of the first CPU with slots, from minus half a period to half of one, in milliseconds.
+    /// The offset of its slice from that of the first CPU with slots, from minus half a period to half a period, in milliseconds.
     pub offset_ms: Option<f64>,
     /// The standard error of `phase_ms`, in milliseconds.
     pub phase_error_ms: Option<f64>,
-    /// Why the model is what it is, or why there is none.
+    /// Why this model was chosen, or why there is none.
     pub why: String,
-    /// The slots in full; none without a phase.
+    /// All details of the slots. None without a phase.
     pub slots: Option<Slots>,
-    /// What the detector saw.
+    /// The detector's figures.
     pub seen: Option<Periodicity>,
     /// Whether the probe was a real-time thread.
     pub is_real_time: bool,
-    /// How gaps were told apart.
+    /// How the causes of gaps were distinguished.
     pub labels: Option<Labels>,
     /// The lengths of all gaps, by who took the CPU.
     pub gaps: Vec<Samples>,
-    /// What is missing.
+    /// Gaps that are missing.
     pub lost: Lost,
 }
 

@@ -4,36 +4,36 @@ use evenkeel_stats::periodicity::Count;
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
 
-/// The probe's class.
+/// The scheduling class of the probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// Real-time where that is allowed, and no limit is set; else ordinary.
+    /// Real-time if allowed and no limit is set; otherwise ordinary.
     #[default]
     Auto,
-    /// Real-time (`SCHED_FIFO`) or not at all.
+    /// Real-time (`SCHED_FIFO`) or an error.
     Fifo,
-    /// Ordinary, as a server's threads are.
+    /// Ordinary, like a server's threads.
     Ordinary,
 }
 
-/// In which order CPUs are measured.
+/// The order in which CPUs are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// One after the other: the others stay free.
+    /// One after another: the others stay free.
     #[default]
     InTurn,
-    /// All at once: phases are compared at one time, and a machine whose CPUs all spin is slow to answer.
+    /// All at once: this compares phases at one time, but a machine whose CPUs all spin responds slowly.
     Together,
 }
 
-/// How to find the period.
+/// The method that finds the period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// All gaps of some seconds, folded.
+    /// Folds all gaps of some seconds.
     #[default]
     Fold,
-    /// The first gap of a millisecond within 50 ms.
+    /// Takes the first gap of a millisecond within 50 ms.
     #[serde(rename = "siege")]
     ThresholdBaseline,
 }
@@ -41,19 +41,19 @@ pub enum Method {
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which CPUs; none is all that this process may use.
+    /// The CPUs. None means all that this process may use.
     pub cpus: Option<CpuSet>,
-    /// How long on each, in nanoseconds, from 0.1 to 600 s.
+    /// How long to measure each CPU, in nanoseconds, from 0.1 to 600 s.
     pub duration_ns: u64,
-    /// Gaps shorter than this do not count, in nanoseconds; interrupts take 5 to 20 us.
+    /// Shorter gaps do not count, in nanoseconds; interrupts take 5 to 20 us.
     pub threshold_ns: u64,
     /// The probe's class.
     pub class: Class,
-    /// Which gaps count.
+    /// The class of gaps that count.
     pub count: Count,
-    /// One after the other or all at once.
+    /// One after another, or all at once.
     pub order: Order,
-    /// How to find the period.
+    /// The method that finds the period.
     pub method: Method,
 }
 

@@ -1,4 +1,4 @@
-//! What is refused, what a stop leaves, and what is read out of generated gaps.
+//! What is refused, what a stop leaves, and what the meter reads from simulated gaps.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,7 +15,7 @@ fn asked(settings: &Settings, stop: bool) -> Result<Report, MeterError> {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn invalid_settings_are_refused() {
     let far = Settings { cpus: Some(CpuSet::from_iter([1000])), ..Settings::default() };
     assert!(asked(&far, false).unwrap_err().to_string().starts_with("CPU 1000: this process may run on "));
     let long = Settings { duration_ns: u64::MAX, ..Settings::default() };
@@ -39,7 +39,7 @@ fn one_that_is_stopped_says_so() {
 }
 
 #[test]
-fn a_siege_without_a_second_gap_has_no_period() {
+fn a_threshold_baseline_without_a_second_gap_has_no_period() {
     let said = |period_ns| threshold_baseline::Said { period_ns, gap_ns: 6e6, start_ns: 5 };
     let none = from_threshold_baseline(0, true, None);
     assert_eq!((none.model, none.period_ms, none.confidence), (Some(Model::None), None, None));
@@ -49,11 +49,11 @@ fn a_siege_without_a_second_gap_has_no_period() {
     assert_eq!((two.period_ms, two.share), (Some(10.0), Some(0.4)));
 }
 
-/// Somewhere on a clock that has run for hours.
+/// A moment on a clock that has run for hours.
 const BASE_NS: f64 = 12_345_678_901_234.0;
 
-/// What a probe sees in two seconds of a CPU that is ours from `phase_ms` on for a share of each period. A neighbour inside takes 3 ms of
-/// what is ours now and then.
+/// What a probe sees in two seconds on a CPU that is available from `phase_ms` on for a share of each period. A neighbour in the guest
+/// takes 3 ms of our time now and then.
 fn watched(period_ms: f64, share: f64, phase_ms: f64, has_neighbour: bool, random: &mut ChaCha8Rng) -> Watched {
     let (mut gaps, mut windows) = (Vec::new(), Vec::new());
     let gap = |from_ms: f64, length_ms: f64, label| Gap {
@@ -74,7 +74,7 @@ fn watched(period_ms: f64, share: f64, phase_ms: f64, has_neighbour: bool, rando
     let mut at_ms = 0.0;
     while at_ms < 2000.0 {
         let mut end_ms = at_ms + random.random_range(90.0..130.0);
-        // A burst begins and ends while the CPU is ours.
+        // A burst begins and ends while the CPU is available.
         let is_in = |ms: f64| turns.iter().find(|(from, to, _)| *from <= ms && ms < *to);
         if let Some((_, to, _)) = is_in(at_ms) {
             at_ms = *to;
@@ -116,7 +116,7 @@ fn generated_slots_are_read_back_with_their_phase() {
 }
 
 #[test]
-fn a_neighbour_alone_is_no_period() {
+fn a_neighbour_alone_makes_no_period() {
     let mut random = ChaCha8Rng::seed_from_u64(2);
     let mut watched = watched(10.0, 0.6, 0.0, true, &mut random);
     watched.gaps.retain(|gap| gap.label == Label::Preempted);

@@ -1,5 +1,5 @@
-//! The loop of the talk that this meter goes back to, for comparison: spin for 50 ms, and take the first gap of more than a millisecond
-//! for the time that the hypervisor gave to others. The talk's server runs it once for each CPU. A second run from there gives the period.
+//! The loop of the talk that inspired this meter, for comparison: spin for 50 ms, and take the first gap over a millisecond as the time
+//! that the hypervisor gave to others. The talk's server runs it once per CPU. A second run right after the first gives the period.
 
 use evenkeel_sys::sched;
 use evenkeel_sys::tsc::{self, Scale};
@@ -12,19 +12,19 @@ const PRIORITY: u8 = 10;
 const LIMIT_NS: u64 = 50_000_000;
 const THRESHOLD_NS: u64 = 1_000_000;
 
-/// What the loop says.
+/// The result of the loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Said {
-    /// From the end of one gap to the end of the next; none if there was no second one.
+    /// From the end of one gap to the end of the next. None without a second gap.
     pub(super) period_ns: Option<f64>,
     /// The first gap.
     pub(super) gap_ns: f64,
-    /// Its end: where our share begins, on the monotonic clock.
+    /// Its end: where our slice begins, on the monotonic clock.
     pub(super) start_ns: u64,
 }
 
-/// Runs the loop on `cpu`, as a real-time thread where that is allowed, as the talk has it; gives nothing if there was no gap.
-/// To be called in a thread of its own.
+/// Runs the loop on `cpu`, as a real-time thread where that is allowed, as in the talk. Returns none without a gap. Call it in a thread of
+/// its own.
 pub(super) fn run(cpu: usize, watch: &Watch<'_>) -> Result<(bool, Option<Said>), MeterError> {
     stay_on(cpu)?;
     let scale = Scale::measured();

@@ -1,5 +1,5 @@
-//! From two readings to rates. Pure. A counter that went back gives a reason and no number: whether it wrapped round, was reset, or
-//! lies is not to be told from two readings.
+//! From two readings to rates, without I/O. A counter that went back gives a reason instead of a number: two readings do not show whether
+//! it wrapped, was reset, or is wrong.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,17 @@ use super::report::{
 use super::settings::Pages;
 use crate::Lost;
 
-/// The unit of the times in /proc: the kernel tells them in hundredths of a second whatever its own timer does.
+/// The unit of the times in /proc: hundredths of a second, whatever the kernel's own tick is.
 const TICK_NS: u64 = 10_000_000;
-/// How much more than the time that passed a CPU may count, before what it counts is nonsense: eight kinds are rounded, and time that
-/// was stolen before may be told late.
+/// How far a CPU's counts may exceed the time that passed. Eight kinds are rounded, and earlier steal may be counted late.
 const SURPLUS_NS: u64 = 500_000_000;
-/// Threads that are told of.
+/// The most threads to report.
 const THREADS_SHOWN: usize = 16;
 
-/// What is known of a process's pages, which is read once.
+/// The memory of a process, which is read only once.
 #[derive(Clone, Debug)]
 pub struct PagesSeen {
-    /// smaps_rollup.
+    /// The contents of smaps_rollup.
     pub rollup: Measured<Pairs>,
     /// Whether the marks were cleared at the beginning.
     pub pages: Pages,
@@ -41,7 +40,7 @@ pub fn between(before: &Counts, after: &Counts, pages: Option<&PagesSeen>) -> Ra
     Rates { system: system(before, after, elapsed_ns), group: group(&before.group, &after.group, elapsed_ns), process }
 }
 
-/// By how much a counter grew.
+/// The increase of a counter.
 fn delta<P>(before: &Measured<P>, after: &Measured<P>, name: &str, of: impl Fn(&P) -> Option<u64>) -> Measured<u64> {
     before.and_then(|before| {
         after.and_then(|after| match (of(before), of(after)) {
@@ -54,7 +53,7 @@ fn delta<P>(before: &Measured<P>, after: &Measured<P>, name: &str, of: impl Fn(&
 fn grown(name: &str, before: u64, after: u64) -> Measured<u64> {
     match after.checked_sub(before) {
         Some(grown) => Measured::Known(grown),
-        None => Measured::odd(format!("{name} went back from {before} to {after}: it wrapped round or was set anew")),
+        None => Measured::odd(format!("{name} went back from {before} to {after}: it wrapped or was reset")),
     }
 }
 
@@ -62,7 +61,7 @@ fn per_second(count: Measured<u64>, elapsed_ns: u64) -> Measured<f64> {
     count.and_then(|count| share(*count as f64 * 1e9, elapsed_ns))
 }
 
-/// `of / elapsed_ns`, which is no number where no time passed.
+/// `of / elapsed_ns`. Unknown if no time passed.
 fn share(of: f64, elapsed_ns: u64) -> Measured<f64> {
     if elapsed_ns == 0 {
         return Measured::odd("no time passed between the readings");
@@ -105,7 +104,7 @@ fn system(before: &Counts, after: &Counts, elapsed_ns: u64) -> System {
     }
 }
 
-/// The sum of the counters whose names begin so: they became one a zone or a kind of page with time.
+/// The sum of the counters with this prefix: newer kernels split them by zone or kind of page.
 fn sum(pairs: &Pairs, prefix: &str) -> Option<u64> {
     let mut found = pairs.iter().filter(|(name, _)| name.starts_with(prefix)).map(|(_, number)| *number).peekable();
     found.peek()?;
@@ -146,7 +145,7 @@ fn pressure(before: &[Measured<Stalls>; 3], after: &[Measured<Stalls>; 3], elaps
     Resource::ALL.into_iter().zip(before.iter().zip(after)).map(one).collect()
 }
 
-/// Of all CPUs together, and of each.
+/// The shares of all CPUs together, and of each.
 fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) -> (Measured<Shares>, Vec<CpuShares>) {
     let (before, after) = match (before, after) {
         (Measured::Known(before), Measured::Known(after)) => (before, after),
@@ -181,7 +180,7 @@ fn cpu_shares(before: &Measured<Stat>, after: &Measured<Stat>, elapsed_ns: u64) 
     (sum.shares(elapsed_ns.saturating_mul(summed), "the sum of iowait"), cpus)
 }
 
-/// Hundredths of a second that one or more CPUs spent.
+/// Hundredths of a second that CPUs spent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     user: u64,
@@ -190,7 +189,7 @@ struct Spent {
     softirq: u64,
     steal: u64,
     idle: u64,
-    /// The kernel lets it go back: unknown then.
+    /// The kernel lets this one go back. Then it is unknown.
     iowait: Option<u64>,
 }
 
@@ -243,7 +242,7 @@ fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Measured
             0
         }
     };
-    // Waiting for a disk is a kind of idling, between which the kernel moves time to and fro.
+    // Waiting for a disk is a kind of idling; the kernel moves time between the two.
     let idle = |ticks: &Ticks| ticks.idle.saturating_add(ticks.iowait);
     let spent = Spent {
         user: kind("user", before.user, after.user).saturating_add(kind("nice", before.nice, after.nice)),
@@ -258,7 +257,7 @@ fn spent(cpu: usize, before: &Ticks, after: &Ticks, elapsed_ns: u64) -> Measured
         return Measured::Unknown(unknown);
     }
     let kinds = [spent.user, spent.system, spent.irq, spent.softirq, spent.steal, spent.idle];
-    // What a lying counter grew by need not fit.
+    // The increase of a wrong counter may overflow.
     let counted_ns = kinds.into_iter().map(u128::from).sum::<u128>() * u128::from(TICK_NS);
     let passed_ns = u128::from(elapsed_ns);
     if counted_ns > passed_ns + passed_ns / 4 + u128::from(SURPLUS_NS) {
@@ -279,7 +278,7 @@ fn group(before: &GroupCounts, after: &GroupCounts, elapsed_ns: u64) -> Group {
     let memory = |name: &str, of: &dyn Fn(&Pairs) -> Option<u64>| {
         per_second(delta(&before.memory, &after.memory, &format!("{name} of memory.stat"), of), elapsed_ns)
     };
-    // Version 1 counts a group alone by the plain name, and with all groups in it by the other.
+    // In version 1 the plain name counts the group alone, and the other name includes its child groups.
     let faults = |pairs: &Pairs| pairs.get("total_pgmajfault").or_else(|| pairs.get("pgmajfault")).copied();
     Group {
         levels,
@@ -299,7 +298,7 @@ fn level(before: &[LevelCounts], after: &LevelCounts) -> Level {
         Some(before) => delta(&before.stat, &after.stat, &format!("{name} of {}/cpu.stat", after.directory), of),
         None => Measured::absent(format!("{} was not there at the first reading", after.directory)),
     };
-    // In nanoseconds in version 1, in microseconds in version 2.
+    // Nanoseconds in version 1, microseconds in version 2.
     let throttled_ns = |pairs: &Pairs| {
         let ns = pairs.get("throttled_time").copied();
         ns.or_else(|| pairs.get("throttled_usec")?.checked_mul(1000))
@@ -353,7 +352,7 @@ fn process(
     })
 }
 
-/// What each thread did between the readings. One that is new has done all that it counts since; of one that ended nobody can tell.
+/// What each thread did between the readings. A new thread's counts are all recent. The counts of an ended thread are lost.
 fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Measured<BTreeMap<u32, ThreadCounts>>, Lost) {
     let mut gone = 0;
     let threads = before.threads.and_then(|before| {
@@ -361,7 +360,7 @@ fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Measured<BTreeMap<
             gone = before.keys().filter(|tid| !after.contains_key(tid)).count() as u64;
             let since = |(tid, now): (&u32, &ThreadCounts)| {
                 let then = before.get(tid);
-                // A number that was given to another thread counts from nothing again: it is new.
+                // A reused thread number counts from 0 again: it is a new thread.
                 let is_same = then.is_some_and(|then| {
                     then.cpu_ns <= now.cpu_ns
                         && then.run_delay_ns <= now.run_delay_ns
@@ -381,7 +380,7 @@ fn threads(before: &ProcessCounts, after: &ProcessCounts) -> (Measured<BTreeMap<
             Measured::Known(after.iter().map(since).collect())
         })
     });
-    (threads, Lost::of(gone, "threads that ended meanwhile: what they did since the reading before is not known"))
+    (threads, Lost::of(gone, "threads that ended meanwhile: their activity since the previous reading is unknown"))
 }
 
 fn longest(threads: &BTreeMap<u32, ThreadCounts>, elapsed_ns: u64) -> Vec<ThreadRates> {

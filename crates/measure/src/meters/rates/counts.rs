@@ -1,4 +1,4 @@
-//! One reading: all that is counted, at one moment. What can't be read is kept with its reason.
+//! One reading of all counts at one moment. Whatever cannot be read carries its reason.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::parse::{Pairs, Process, Stalls, Stat, parse_fields, parse_pairs, pars
 use super::report::Quota;
 use super::settings::Target;
 
-/// The most threads of a process that are read each time: two files each, some 20 us together.
+/// The most threads of a process to read each time: two files each, some 20 us together.
 pub const THREADS_MAX: usize = 1024;
 
-/// What threads can wait for.
+/// The resources that threads can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// A CPU.
@@ -29,7 +29,7 @@ impl Resource {
     /// All of them.
     pub const ALL: [Resource; 3] = [Resource::Cpu, Resource::Memory, Resource::Io];
 
-    /// As the kernel's files are called.
+    /// The name of the kernel's file.
     pub fn name(self) -> &'static str {
         match self {
             Resource::Cpu => "cpu",
@@ -39,10 +39,10 @@ impl Resource {
     }
 }
 
-/// All that is counted, at one moment.
+/// All counts at one moment.
 #[derive(Clone, Debug)]
 pub struct Counts {
-    /// When, on the monotonic clock.
+    /// When it was read, on the monotonic clock.
     pub at_ns: u64,
     /// /proc/stat.
     pub stat: Measured<Stat>,
@@ -52,44 +52,44 @@ pub struct Counts {
     pub meminfo: Measured<Pairs>,
     /// /proc/pressure.
     pub pressure: [Measured<Stalls>; 3],
-    /// Of the group.
+    /// The counts of the group.
     pub group: GroupCounts,
-    /// Of the process, where one is looked at.
+    /// The counts of the process, if one is watched.
     pub process: Option<Measured<ProcessCounts>>,
 }
 
-/// What is counted of a control group.
+/// The counts of a control group.
 #[derive(Clone, Debug)]
 pub struct GroupCounts {
-    /// The group and those around it, the innermost first.
+    /// The group and its ancestors, the innermost first.
     pub levels: Measured<Vec<LevelCounts>>,
-    /// Its pressure.
+    /// The pressure in it.
     pub pressure: [Measured<Stalls>; 3],
-    /// What memory it uses, in bytes.
+    /// The memory that it uses, in bytes.
     pub used_bytes: Measured<u64>,
-    /// The tightest limit on it.
+    /// The tightest limit that applies to it.
     pub limit: Measured<Option<MemoryLimit>>,
     /// memory.stat.
     pub memory: Measured<Pairs>,
 }
 
-/// What is counted of a group's CPU time.
+/// The CPU counts of a group.
 #[derive(Clone, Debug)]
 pub struct LevelCounts {
     /// Its directory.
     pub directory: String,
-    /// Its limit; `None` is none.
+    /// Its limit. `None` means no limit.
     pub quota: Measured<Option<Quota>>,
     /// cpu.stat.
     pub stat: Measured<Pairs>,
 }
 
-/// What is counted of a process.
+/// The counts of a process.
 #[derive(Clone, Debug)]
 pub struct ProcessCounts {
     /// Its number.
     pub pid: u32,
-    /// When, on the monotonic clock.
+    /// When they were read, on the monotonic clock.
     pub at_ns: u64,
     /// /proc/PID/stat.
     pub stat: Process,
@@ -101,23 +101,23 @@ pub struct ProcessCounts {
     pub threads_beyond: usize,
 }
 
-/// What is counted of a thread.
+/// The counts of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadCounts {
     /// Its name.
     pub name: String,
-    /// For how long it ran, in nanoseconds, as of the kernel's last tick.
+    /// How long it ran, in nanoseconds, as of the kernel's last tick.
     pub cpu_ns: u64,
-    /// For how long it was ready and did not run, in nanoseconds.
+    /// How long it was ready but did not run, in nanoseconds.
     pub run_delay_ns: u64,
-    /// How often it gave its CPU up.
+    /// Its voluntary switches.
     pub voluntary_switches: u64,
-    /// How often its CPU was taken from it.
+    /// Its involuntary switches.
     pub involuntary_switches: u64,
 }
 
 impl Counts {
-    /// Reads all of it; `now_ns` is the monotonic clock.
+    /// Reads all counts. `now_ns` is the monotonic clock.
     pub fn of(root: &Root, target: &Target, now_ns: &dyn Fn() -> u64) -> Counts {
         let (places, process) = match target {
             Target::Machine => (Places::of_process(root, "self"), None),
@@ -136,7 +136,7 @@ impl Counts {
     }
 }
 
-/// What `parse` makes of a file.
+/// The result of `parse` on a file.
 fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Option<T>) -> Measured<T> {
     match root.text(path) {
         Ok(text) => match parse(&text) {
@@ -149,7 +149,7 @@ fn read<T>(root: &Root, path: &str, what: &str, parse: impl FnOnce(&str) -> Opti
 
 fn stalls(root: &Root, path: &str) -> Measured<Stalls> {
     match root.text(path) {
-        // A kernel with psi=0 has the files, and refuses to say anything in them.
+        // With psi=0 the files exist, but reading them fails.
         Err(Refusal { why: Why::Errno(errno), .. }) if errno == Errno::OPNOTSUPP => {
             Measured::absent(format!("read {path}: the kernel does not count pressure (psi=1 on its command line)"))
         }
@@ -189,7 +189,7 @@ fn levels(root: &Root, place: &Place) -> Measured<Vec<LevelCounts>> {
         LevelCounts { directory, quota, stat }
     };
     let levels: Vec<LevelCounts> = place.levels().into_iter().map(level).collect();
-    // A container of version 1 does not show the inner groups of the host's path.
+    // A version 1 container does not show the inner groups of the host's path.
     match levels.iter().position(|level| level.stat.known().is_some()) {
         Some(first) => Measured::Known(levels.into_iter().skip(first).collect()),
         None => match levels.into_iter().next() {
@@ -199,7 +199,7 @@ fn levels(root: &Root, place: &Place) -> Measured<Vec<LevelCounts>> {
     }
 }
 
-/// `50000 100000`, or `max 100000`. The outermost group has no such file: nothing limits it.
+/// `50000 100000`, or `max 100000`. The root group has no such file, because nothing limits it.
 fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
     let path = format!("{directory}/cpu.max");
     match root.text(&path) {
@@ -209,7 +209,7 @@ fn quota_v2(root: &Root, directory: &str) -> Measured<Option<Quota>> {
             match (quota, quota.and_then(|word| word.parse().ok()), period) {
                 (Some("max"), _, _) => Measured::Known(None),
                 (_, Some(quota_us), Some(period_us)) => Measured::Known(Some(Quota { quota_us, period_us })),
-                _ => Measured::odd(format!("{path} is no quota and period")),
+                _ => Measured::odd(format!("{path} is not a quota and period")),
             }
         }
         Err(Refusal { why: Why::Errno(errno), .. }) if errno.is_absence() => Measured::Known(None),
@@ -230,7 +230,7 @@ fn quota_v1(root: &Root, directory: &str) -> Measured<Option<Quota>> {
 }
 
 impl ProcessCounts {
-    /// Of one process; unknown where there is none, or where it has ended.
+    /// The counts of one process. Unknown if it does not exist or has ended.
     fn of(root: &Root, pid: u32, now_ns: &dyn Fn() -> u64) -> Measured<ProcessCounts> {
         let at_ns = now_ns();
         read(root, &format!("/proc/{pid}/stat"), "what is counted of a process", parse_process).and_then(|stat| {
@@ -244,7 +244,7 @@ impl ProcessCounts {
     }
 }
 
-/// The threads of a process: those that end while they are read are left out.
+/// The threads of a process. Those that end while being read are left out.
 fn threads(root: &Root, pid: u32) -> (Measured<BTreeMap<u32, ThreadCounts>>, usize) {
     let names = match root.entries(&format!("/proc/{pid}/task")) {
         Ok(names) => names,
@@ -284,8 +284,8 @@ fn thread(root: &Root, pid: u32, tid: u32) -> Measured<ThreadCounts> {
     })
 }
 
-/// What a process has in memory (/proc/PID/smaps_rollup), in bytes. The kernel walks all its pages for it, and holds up its page
-/// faults meanwhile: not to be read often.
+/// The memory of a process (/proc/PID/smaps_rollup), in bytes. The kernel walks all its pages for this and delays its page faults
+/// meanwhile, so do not read it often.
 pub(super) fn pages(root: &Root, pid: u32) -> Measured<Pairs> {
     read(root, &format!("/proc/{pid}/smaps_rollup"), "names with numbers", parse_fields)
 }

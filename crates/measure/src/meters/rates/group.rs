@@ -1,43 +1,43 @@
-//! Where a control group's files are: version 1, version 2, or both mounted side by side, and the groups around it, whose limits hold it too.
+//! The files of a control group: in version 1, version 2, or both side by side. Also its ancestors, whose limits apply to it too.
 
 use evenkeel_hostfs::{Root, Why};
 
 use super::measured::Measured;
 use super::parse::{parse_limit, parse_membership};
 
-/// The deepest group that is looked at. Groups of systemd and Kubernetes are under ten levels deep.
+/// The deepest group to search. Groups of systemd and Kubernetes have fewer than ten levels.
 const DEPTH_MAX: usize = 32;
 const TOP: &str = "/sys/fs/cgroup";
 
-/// A group's place in the tree of one controller.
+/// A group's place in the hierarchy of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Where the tree is mounted.
+    /// The mount point of the hierarchy.
     pub mount: String,
-    /// The group below it: begins with `/`.
+    /// The group below it; begins with `/`.
     pub path: String,
-    /// Whether the tree is of version 2.
+    /// Whether the hierarchy is version 2.
     pub is_v2: bool,
 }
 
 /// A group's places.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Places {
-    /// Where its CPU time is counted and limited.
+    /// The place of its CPU counts and limits.
     pub cpu: Measured<Place>,
-    /// Where its memory is.
+    /// The place of its memory counts and limits.
     pub memory: Measured<Place>,
-    /// Where its pressure is told, which only version 2 does.
+    /// The place of its pressure. Only version 2 has this.
     pub pressure: Measured<Place>,
 }
 
 impl Places {
-    /// Of the group that a process is in, by its `/proc/PID/cgroup`.
+    /// The places of the group of a process, by its `/proc/PID/cgroup`.
     pub fn of_process(root: &Root, process: &str) -> Places {
         Places::from(root, &format!("/proc/{process}/cgroup"), None)
     }
 
-    /// Of the group of this name: below a controller's mount (`/system.slice/game.service`), or its whole directory.
+    /// The places of the group with this name: below a controller's mount (`/system.slice/game.service`), or a full path.
     pub fn named(root: &Root, name: &str) -> Places {
         Places::from(root, "/proc/self/cgroup", Some(name))
     }
@@ -55,7 +55,7 @@ impl Places {
     }
 }
 
-/// A controller belongs to version 1 where a line names it, else to version 2; the empty name is version 2's tree itself.
+/// A controller belongs to version 1 if a line names it, otherwise to version 2. The empty name is the version 2 hierarchy itself.
 fn place(lines: &[(String, String)], controller: &str, name: Option<&str>) -> Measured<Place> {
     let is_hybrid = lines.iter().any(|(controllers, _)| !controllers.is_empty());
     let own = lines
@@ -78,7 +78,7 @@ fn place(lines: &[(String, String)], controller: &str, name: Option<&str>) -> Me
     Measured::Known(Place { mount, path: path.trim_end_matches('/').to_owned(), is_v2 })
 }
 
-/// A whole directory such as `/sys/fs/cgroup/cpu/game` without its mount.
+/// A full path such as `/sys/fs/cgroup/cpu/game` without its mount.
 fn below_mount(lines: &[(String, String)], name: &str) -> String {
     let Some(rest) = name.strip_prefix(TOP) else { return format!("/{}", name.trim_start_matches('/')) };
     let rest = rest.trim_start_matches('/');
@@ -97,9 +97,9 @@ impl Place {
         format!("{}{}", self.mount, self.path)
     }
 
-    /// The directories of the group and of those around it, the innermost first.
+    /// The directories of the group and its ancestors, the innermost first.
     ///
-    /// In a container of version 1 the path is the host's, but the mount is our own group: the inner ones are then not there.
+    /// In a version 1 container the path is the host's, but the mount is our own group, so the inner directories do not exist.
     pub fn levels(&self) -> Vec<String> {
         let mut ends: Vec<usize> = self.path.match_indices('/').map(|(at, _)| at).collect();
         ends.push(self.path.len());
@@ -107,23 +107,23 @@ impl Place {
         ends.iter().rev().take(DEPTH_MAX).map(|end| format!("{}{}", self.mount, &self.path[..*end])).collect()
     }
 
-    /// Whether the group is there.
+    /// Whether the group exists.
     pub fn is_there(&self, root: &Root) -> bool {
         let file = format!("{}/cgroup.procs", self.directory());
         !root.text(&file).is_err_and(|refusal| matches!(refusal.why, Why::Errno(errno) if errno.is_absence()))
     }
 }
 
-/// A limit on memory, and the group that has it.
+/// A memory limit, and the group that sets it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryLimit {
-    /// The most that may be used.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// The directory of the group that says so.
+    /// The directory of the group that sets it.
     pub directory: String,
 }
 
-/// The tightest limit of the group and of those around it; `None` is no limit.
+/// The tightest limit of the group and its ancestors. `None` means no limit.
 pub(super) fn memory_limit(root: &Root, place: &Place) -> Measured<Option<MemoryLimit>> {
     let file = if place.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
     let mut tightest: Option<MemoryLimit> = None;
@@ -135,9 +135,9 @@ pub(super) fn memory_limit(root: &Root, place: &Place) -> Measured<Option<Memory
                     tightest = Some(MemoryLimit { bytes, directory });
                 }
                 Some(_) => {}
-                None => return Measured::odd(format!("{path} is no number of bytes")),
+                None => return Measured::odd(format!("{path} is not a number of bytes")),
             },
-            // The outermost group has no such file, and a container does not show the host's.
+            // The root group has no such file, and a container does not show the host's.
             Err(refusal) if matches!(refusal.why, Why::Errno(errno) if errno.is_absence()) => {}
             Err(refusal) => return Measured::refused(&refusal),
         }
@@ -160,8 +160,8 @@ mod tests {
         let directory = |membership: &str, name: Option<&str>| {
             let root = root(membership);
             let places = name.map_or_else(|| Places::of_process(&root, "self"), |name| Places::named(&root, name));
-            let told = |place: Measured<Place>| place.known().map_or_else(|| "?".to_owned(), Place::directory);
-            [told(places.cpu), told(places.memory), told(places.pressure)].join(" ")
+            let directory = |place: Measured<Place>| place.known().map_or_else(|| "?".to_owned(), Place::directory);
+            [directory(places.cpu), directory(places.memory), directory(places.pressure)].join(" ")
         };
         let hybrid = "2:cpu,cpuacct:/a\n1:memory:/b\n0::/c\n";
         let table = [
@@ -205,7 +205,7 @@ mod tests {
         let expected = MemoryLimit { bytes: 4096, directory: "/m/a".into() };
         assert_eq!(limit(&texts), Measured::Known(Some(expected)));
         texts.insert("/m/a/memory.max".into(), "x".into());
-        assert_eq!(limit(&texts).why(), Some("/m/a/memory.max is no number of bytes"));
+        assert_eq!(limit(&texts).why(), Some("/m/a/memory.max is not a number of bytes"));
         texts.insert("/m/a/memory.max".into(), "max".into());
         assert_eq!(limit(&texts), Measured::Known(None));
     }

@@ -1,24 +1,24 @@
-//! `Measured`: a number, or why there is none. A counter that could not be read, or that went back, is never a 0.
+//! `Measured`: a number, or why it is unknown. A counter that could not be read, or that went back, is never reported as 0.
 
 use evenkeel_hostfs::{Refusal, Why};
 use serde::Serialize;
 
-/// A value, or the reason why there is none.
+/// A value, or the reason why it is unknown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Measured<T> {
-    /// It was read and understood.
+    /// A known value.
     Known(T),
-    /// It was not.
+    /// Unknown.
     Unknown(Unknown),
 }
 
-/// Why there is no value.
+/// Why a value is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unknown {
-    /// Of which kind the reason is.
+    /// The kind of the reason.
     pub unknown: Kind,
-    /// In words, with the path.
+    /// The reason in words, with the path.
     pub why: String,
 }
 
@@ -26,26 +26,26 @@ pub struct Unknown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// This machine has no such thing.
+    /// This machine does not have it.
     Absent,
-    /// It is there, but this user may not read it.
+    /// It exists, but this user may not read it.
     Denied,
-    /// It was read, and makes no sense.
+    /// It was read but is invalid.
     Odd,
 }
 
 impl<T> Measured<T> {
-    /// This machine has no such thing.
+    /// Unknown because this machine does not have it.
     pub fn absent(why: impl Into<String>) -> Measured<T> {
         Measured::Unknown(Unknown { unknown: Kind::Absent, why: why.into() })
     }
 
-    /// It makes no sense.
+    /// Unknown because the text is invalid.
     pub fn odd(why: impl Into<String>) -> Measured<T> {
         Measured::Unknown(Unknown { unknown: Kind::Odd, why: why.into() })
     }
 
-    /// What the kernel refused.
+    /// Unknown because of the kernel's error.
     pub fn refused(refusal: &Refusal) -> Measured<T> {
         let unknown = match refusal.why {
             Why::Errno(errno) if errno.is_denial() => Kind::Denied,
@@ -56,7 +56,7 @@ impl<T> Measured<T> {
         Measured::Unknown(Unknown { unknown, why: refusal.to_string() })
     }
 
-    /// The value, where it is known.
+    /// The value, if known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Measured::Known(value) => Some(value),
@@ -64,7 +64,7 @@ impl<T> Measured<T> {
         }
     }
 
-    /// The reason, where it is not.
+    /// The reason, if unknown.
     pub fn why(&self) -> Option<&str> {
         match self {
             Measured::Known(_) => None,
@@ -72,7 +72,7 @@ impl<T> Measured<T> {
         }
     }
 
-    /// A value made of this one.
+    /// Maps the value.
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Measured<U> {
         match self {
             Measured::Known(value) => Measured::Known(of(value)),
@@ -80,7 +80,7 @@ impl<T> Measured<T> {
         }
     }
 
-    /// What is made of this one, which may be unknown itself.
+    /// Maps the value to one that may itself be unknown.
     pub fn and_then<U>(&self, of: impl FnOnce(&T) -> Measured<U>) -> Measured<U> {
         match self {
             Measured::Known(value) => of(value),

@@ -1,8 +1,8 @@
-//! Rates of what the kernel counts: who used the CPUs and who took them away, what threads had to wait for, limits that stopped them,
-//! page faults and swapping; for the machine, a control group, and a server's own process.
+//! Rates of the kernel's counters: who used the CPUs and who took them away, what threads waited for, limits that throttled them, page
+//! faults and swapping. It covers the machine, a control group, and a server's process.
 //!
-//! Nothing is traced: files under /proc and /sys are read at the beginning, at the end, and now and then between. So it costs little
-//! and sees only what the kernel counts: times of CPUs in units of 10 ms, and nothing at all of a machine that was paused as a whole.
+//! Nothing is traced: files under /proc and /sys are read at the beginning, at the end, and now and then in between. This costs little, but
+//! it sees only what the kernel counts: CPU times in units of 10 ms, and nothing while the whole machine was paused.
 
 mod between;
 mod counts;
@@ -39,13 +39,13 @@ use evenkeel_sys::{Errno, clock};
 use crate::{MeterError, Watch};
 use spread::{Between, Course};
 
-/// How long to sleep before looking again whether to stop.
+/// How long to sleep between checks for a stop.
 const NAP_NS: u64 = 50_000_000;
 
 /// Measures.
 ///
 /// # Errors
-/// If there is no such process or control group, or the marks of its pages may not be cleared.
+/// If the process or control group does not exist, or the marks of its pages may not be cleared.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let every_ns = settings.every_ms.max(1).saturating_mul(1_000_000);
     let for_ns = settings.for_ms.saturating_mul(1_000_000);
@@ -72,7 +72,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         let (before, is_end) = (last, !is_whole || due_ns >= for_ns);
         last = now;
         if let Some(why) = end_of_process(&before, &last) {
-            // Its last whole reading is what there is of it.
+            // The last complete reading is used.
             last.process = before.process;
             ended = Some(why);
             break;
@@ -96,7 +96,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     Ok(Report { elapsed_ns, readings, rates, spread, cost, lost })
 }
 
-/// A root remembers what it saw: a fresh one each time keeps no threads that are long gone.
+/// A root remembers what it read. A fresh one each time does not accumulate threads that have ended.
 fn read(target: &Target) -> Counts {
     Counts::of(&Root::live(), target, &clock::monotonic_ns)
 }
@@ -107,7 +107,7 @@ fn check(target: &Target) -> Result<(), MeterError> {
         Target::Machine => Ok(()),
         Target::Process(pid) => match fs::metadata(format!("/proc/{pid}")) {
             Ok(_) => Ok(()),
-            Err(_) => Err(MeterError::wrong_use(format!("look at process {pid}"), "there is none of this number")),
+            Err(_) => Err(MeterError::wrong_use(format!("look at process {pid}"), "no process has this number")),
         },
         Target::Group(name) => {
             let places = Places::named(&root, name);
@@ -125,7 +125,7 @@ fn clear_referenced(pid: u32) -> Result<(), MeterError> {
     fs::write(&path, "1").map_err(|error| MeterError::refused(format!("write {path}"), Errno::from(&error)))
 }
 
-/// Whether the moment was reached, rather than the measurement stopped.
+/// Whether the time was reached, rather than the measurement stopped.
 fn sleep_until(deadline_ns: u64, watch: &Watch<'_>) -> bool {
     loop {
         let now_ns = clock::monotonic_ns();
@@ -139,7 +139,7 @@ fn sleep_until(deadline_ns: u64, watch: &Watch<'_>) -> bool {
     }
 }
 
-/// What became of the process, if it is not there any more.
+/// Whether the process has ended or was replaced.
 fn end_of_process(before: &Counts, now: &Counts) -> Option<String> {
     let Some(Measured::Known(then)) = &before.process else { return None };
     match now.process.as_ref()? {

@@ -1,53 +1,53 @@
-//! The kernel's texts about what it counts. Every function is total: a text that is none of its kind gives nothing.
+//! Parsers of the kernel's counters. Every function is total: a text of the wrong form gives nothing.
 
 use std::collections::BTreeMap;
 
 use evenkeel_sys::MAX_CPUS;
 
-/// The most lines of a text that are looked at. /proc/vmstat has under 200.
+/// The most lines of a text to read. /proc/vmstat has under 200.
 const LINES_MAX: usize = 8192;
 
-/// The kinds of time that a CPU is counted by, in the order of /proc/stat.
+/// The kinds of CPU time, in the order of /proc/stat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
     /// In user space; `guest` is a part of it.
     pub user: u64,
-    /// In user space, of lower priority.
+    /// In user space, with a positive nice value.
     pub nice: u64,
     /// In the kernel.
     pub system: u64,
-    /// With nothing to run.
+    /// Idle.
     pub idle: u64,
-    /// The same while something waits for a disk. The kernel lets it go back.
+    /// Idle while a thread waits for a disk. The kernel lets this one go back.
     pub iowait: u64,
     /// In interrupts.
     pub irq: u64,
-    /// In the second half of interrupts.
+    /// In softirqs.
     pub softirq: u64,
-    /// Ready to run while the hypervisor ran something else.
+    /// Stolen by the hypervisor.
     pub steal: u64,
 }
 
-/// /proc/stat.
+/// The contents of /proc/stat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// The CPUs that are online, with their times in hundredths of a second.
+    /// The online CPUs, with their times in hundredths of a second.
     pub cpus: BTreeMap<usize, Ticks>,
-    /// Switches from one thread to another.
+    /// Switches between threads.
     pub context_switches: u64,
     /// Interrupts of all kinds.
     pub interrupts: u64,
-    /// Second halves of interrupts.
+    /// Softirqs.
     pub softirqs: Option<u64>,
-    /// Processes and threads made.
+    /// Created processes and threads.
     pub forks: Option<u64>,
 }
 
-/// Reads /proc/stat.
+/// Parses /proc/stat.
 pub fn parse_stat(text: &str) -> Option<Stat> {
     let mut stat = Stat::default();
     let (mut switches, mut interrupts) = (None, None);
-    // Of the interrupts' line only the sum is read: with 200 CPUs the rest is thousands of numbers.
+    // Of the interrupt line only the sum is read: with 200 CPUs the rest is thousands of numbers.
     for line in text.lines().take(LINES_MAX) {
         let Some((name, rest)) = line.split_once(' ') else { continue };
         let first = || rest.split_ascii_whitespace().next()?.parse::<u64>().ok();
@@ -85,10 +85,10 @@ fn parse_ticks(text: &str) -> Option<Ticks> {
     })
 }
 
-/// Names with a number each, by name.
+/// Numbers by name.
 pub type Pairs = BTreeMap<String, u64>;
 
-/// `NAME NUMBER` a line (/proc/vmstat, cpu.stat, memory.stat); lines of another form are passed over.
+/// `NAME NUMBER` per line (/proc/vmstat, cpu.stat, memory.stat). Other lines are skipped.
 pub fn parse_pairs(text: &str) -> Option<Pairs> {
     let pair = |line: &str| {
         let (name, number) = line.split_once(' ')?;
@@ -98,8 +98,7 @@ pub fn parse_pairs(text: &str) -> Option<Pairs> {
     (!pairs.is_empty()).then_some(pairs)
 }
 
-/// `Name: NUMBER` a line, in bytes where the unit is kB (/proc/meminfo, status and smaps_rollup of a process); lines of another form are
-/// passed over.
+/// `Name: NUMBER` per line, in bytes if the unit is kB (/proc/meminfo, and a process's status and smaps_rollup). Other lines are skipped.
 pub fn parse_fields(text: &str) -> Option<Pairs> {
     let field = |line: &str| {
         let (name, value) = line.split_once(':')?;
@@ -116,12 +115,12 @@ pub fn parse_fields(text: &str) -> Option<Pairs> {
     (!fields.is_empty()).then_some(fields)
 }
 
-/// Time for which something waited, since boot.
+/// Stall times since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
-    /// At least one thread did, in microseconds.
+    /// At least one thread waited, in microseconds.
     pub some_us: u64,
-    /// All that had something to do did, in microseconds; not told of CPUs by older kernels.
+    /// All non-idle threads waited, in microseconds. Older kernels do not report this for CPUs.
     pub full_us: Option<u64>,
 }
 
@@ -134,26 +133,26 @@ pub fn parse_stalls(text: &str) -> Option<Stalls> {
     Some(Stalls { some_us: total("some")?, full_us: total("full") })
 }
 
-/// What /proc/PID/stat says of a process.
+/// The contents of /proc/PID/stat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its name, which may hold anything.
+    /// Its name, which may contain any character.
     pub name: String,
-    /// Whether it has ended and waits for its parent to notice.
+    /// Whether it has ended and waits for its parent (zombie).
     pub is_zombie: bool,
-    /// Page faults that were served without a disk, of all its threads, ended ones too.
+    /// Page faults without disk access, of all its threads, including ended ones.
     pub minor_faults: u64,
     /// Page faults that waited for a disk or for swap.
     pub major_faults: u64,
     /// CPU time in hundredths of a second.
     pub cpu_ticks: u64,
-    /// When it began, in hundredths of a second since boot: tells it from a later process of the same number.
+    /// When it started, in hundredths of a second since boot. This distinguishes it from a later process with the same number.
     pub start_ticks: u64,
 }
 
-/// Reads /proc/PID/stat.
+/// Parses /proc/PID/stat.
 pub fn parse_process(text: &str) -> Option<Process> {
-    // The name is in brackets, and may have brackets, spaces and line ends in it.
+    // The name is in parentheses, and may itself contain parentheses, spaces and newlines.
     let (open, close) = (text.find('(')?, text.rfind(')')?);
     let name = text.get(open + 1..close)?.to_owned();
     let words: Vec<&str> = text.get(close + 1..)?.split_ascii_whitespace().take(64).collect();
@@ -169,7 +168,7 @@ pub fn parse_process(text: &str) -> Option<Process> {
     })
 }
 
-/// Where control groups are, by the hierarchy's controllers; those of version 2 have none.
+/// The control groups, by the hierarchy's controllers; version 2 names none.
 pub fn parse_membership(text: &str) -> Option<Vec<(String, String)>> {
     let line = |line: &str| {
         let mut parts = line.splitn(3, ':');
@@ -179,7 +178,7 @@ pub fn parse_membership(text: &str) -> Option<Vec<(String, String)>> {
     text.lines().take(64).map(line).collect()
 }
 
-/// A limit in bytes: `max`, or a number. Version 1 says of a group without a limit that it has one of nearly 2^63.
+/// A limit in bytes: `max`, or a number. Version 1 reports nearly 2^63 for a group without a limit.
 pub fn parse_limit(text: &str) -> Option<Option<u64>> {
     const NONE: u64 = 1 << 62;
     match text.trim() {
@@ -203,7 +202,7 @@ mod tests {
         for odd in ["", "ctxt 1\nintr 1\n", "cpu0 1 2 3\nctxt 1\nintr 1", "cpu0 1 2 3 4 5 6 7 8\nctxt x\nintr 1"] {
             assert_eq!(parse_stat(odd), None, "{odd}");
         }
-        assert_eq!(parse_stat("cpu99999 1 2 3 4 5 6 7 8\nctxt 1\nintr 1"), None, "no machine has so many");
+        assert_eq!(parse_stat("cpu99999 1 2 3 4 5 6 7 8\nctxt 1\nintr 1"), None, "no machine has that many CPUs");
 
         let stalls =
             parse_stalls("some avg10=11.32 avg60=19.01 avg300=21.92 total=5050209181\nfull avg10=0.00 total=7\n");

@@ -1,4 +1,4 @@
-//! What was seen between two readings, as rates. Shares are of the time that passed, from 0 to 1.
+//! The report: rates between two readings. Shares are of the time that passed, from 0 to 1.
 
 use serde::Serialize;
 
@@ -7,64 +7,64 @@ use super::measured::Measured;
 use super::timeline::Stretch;
 use crate::{Lost, Samples, Unit};
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// From the first reading to the last, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Readings, the first and the last included.
+    /// The number of readings, including the first and the last.
     pub readings: u64,
-    /// What it was from the first reading to the last.
+    /// The rates from the first reading to the last.
     #[serde(flatten)]
     pub rates: Rates,
-    /// How it went from reading to reading.
+    /// The course from reading to reading.
     pub spread: Vec<Spread>,
-    /// What the readings cost.
+    /// The cost of the readings.
     pub cost: Cost,
-    /// Rates of single pairs of readings that could not be told.
+    /// Rates between single pairs of readings that were unknown.
     pub lost: Lost,
 }
 
-/// What was seen between two readings.
+/// The rates between two readings.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rates {
     /// The whole machine.
     pub system: System,
-    /// The control group that was asked for; else the process's, else ours.
+    /// The requested control group; otherwise that of the process; otherwise ours.
     pub group: Group,
-    /// The process that was asked for.
+    /// The requested process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Measured<ProcessRates>>,
 }
 
-/// How one rate went.
+/// The course of one rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spread {
-    /// What it is, the unit last.
+    /// Its name with the unit last.
     pub name: &'static str,
     /// The unit.
     pub unit: Unit,
-    /// Pairs of readings that it is made of.
+    /// The number of pairs of readings.
     pub count: u64,
     /// The lowest.
     pub min: f64,
-    /// A tenth were no higher.
+    /// The 10th percentile.
     pub p10: f64,
-    /// Half were no higher.
+    /// The median.
     pub p50: f64,
-    /// Nine in ten were no higher.
+    /// The 90th percentile.
     pub p90: f64,
     /// The highest.
     pub max: f64,
-    /// How many of the pairs of readings had a rate of 0.
+    /// The number of pairs of readings with a rate of 0.
     pub zeros: u64,
-    /// The others, rounded up to whole numbers of the unit. `lost` are pairs of readings between which it could not be told.
+    /// The other pairs, rounded up to whole units. `lost` counts pairs of readings with an unknown rate.
     pub samples: Samples,
-    /// How it went, from the first reading on.
+    /// Its timeline since the first reading.
     pub timeline: Vec<Stretch>,
 }
 
-/// What measuring costs.
+/// The cost of measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
     /// CPU time of one reading, in nanoseconds.
@@ -76,37 +76,37 @@ pub struct Cost {
 /// The whole machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct System {
-    /// The unit in which the kernel tells the times of CPUs: less than that does not show.
+    /// The unit of the kernel's CPU times. Shorter times do not show.
     pub cpu_time_unit_ms: u32,
     /// All CPUs that were online at both readings.
     pub all: Measured<Shares>,
     /// Each CPU.
     pub cpus: Vec<CpuShares>,
-    /// Switches from one thread to another, on all CPUs.
+    /// Switches between threads, on all CPUs.
     pub context_switches_per_s: Measured<f64>,
     /// Interrupts of all kinds.
     pub interrupts_per_s: Measured<f64>,
-    /// Second halves of interrupts.
+    /// Softirqs.
     pub softirqs_per_s: Measured<f64>,
-    /// Processes and threads made.
+    /// Created processes and threads.
     pub forks_per_s: Measured<f64>,
-    /// Page faults that no disk had to serve.
+    /// Page faults without disk access.
     pub minor_faults_per_s: Measured<f64>,
     /// Page faults that waited for a disk or for swap.
     pub major_faults_per_s: Measured<f64>,
-    /// Pages brought in from swap.
+    /// Pages read from swap.
     pub swap_ins_per_s: Measured<f64>,
-    /// Pages put out to swap.
+    /// Pages written to swap.
     pub swap_outs_per_s: Measured<f64>,
-    /// Times that a thread which asked for memory had to free some first.
+    /// How often a thread had to free memory before it could allocate (direct reclaim).
     pub direct_reclaims_per_s: Measured<f64>,
-    /// Pages that came back soon after they had been put out: the memory is smaller than what is worked with.
+    /// Refaults: pages that returned soon after their eviction. The memory is smaller than the working set.
     pub refaults_per_s: Measured<f64>,
-    /// Processes that were killed for want of memory.
+    /// Processes that the OOM killer ended.
     pub oom_kills: Measured<u64>,
-    /// What had to wait for what.
+    /// Pressure by resource.
     pub pressure: Vec<Pressure>,
-    /// At the last reading.
+    /// Memory at the last reading.
     pub memory: Memory,
 }
 
@@ -115,11 +115,11 @@ pub struct System {
 pub struct Memory {
     /// All.
     pub total_bytes: Measured<u64>,
-    /// What can be had without swapping, as the kernel guesses.
+    /// Available without swapping, by the kernel's estimate.
     pub available_bytes: Measured<u64>,
-    /// Room for swapping.
+    /// The size of swap.
     pub swap_bytes: Measured<u64>,
-    /// What of it is used.
+    /// The used part of swap.
     pub swap_used_bytes: Measured<u64>,
 }
 
@@ -128,11 +128,11 @@ pub struct Memory {
 pub struct CpuShares {
     /// Its number.
     pub cpu: usize,
-    /// What it spent its time with.
+    /// How its time was spent.
     pub shares: Measured<Shares>,
 }
 
-/// What CPUs spent their time with. All but `iowait` and `counted` make 1 together.
+/// How CPU time was spent. All shares except `iowait` and `counted` add up to 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shares {
     /// In user space.
@@ -141,52 +141,52 @@ pub struct Shares {
     pub system: f64,
     /// In interrupts.
     pub irq: f64,
-    /// In the second half of interrupts.
+    /// In softirqs.
     pub softirq: f64,
-    /// Ready to run while the hypervisor ran something else, as far as it tells.
+    /// Stolen by the hypervisor, as far as it reports.
     pub steal: f64,
-    /// With nothing to run.
+    /// Idle.
     pub idle: f64,
-    /// The part of `idle` in which something waited for a disk.
+    /// The part of `idle` in which a thread waited for a disk.
     pub iowait: Measured<f64>,
-    /// What of the time that passed was counted at all. Far under 1: a CPU was offline, or the machine stood still and nobody counted it.
+    /// The counted share of the time that passed. Far below 1, a CPU was offline or the machine was paused.
     pub counted: f64,
 }
 
-/// What had to wait for a resource.
+/// The pressure on a resource.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pressure {
     /// cpu, memory or io.
     pub resource: &'static str,
-    /// For which share of the time at least one thread waited.
+    /// The share of the time in which at least one thread waited.
     pub some: Measured<f64>,
-    /// For which share all did that had something to do.
+    /// The share of the time in which all non-idle threads waited.
     pub full: Measured<f64>,
 }
 
 /// A limit of CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Quota {
-    /// So much in each period, in microseconds.
+    /// CPU time per period, in microseconds.
     pub quota_us: u64,
-    /// In microseconds.
+    /// The period, in microseconds.
     pub period_us: u64,
 }
 
 /// A control group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
-    /// The group and those around it, the innermost first: the limits of all of them hold it.
+    /// The group and its ancestors, the innermost first. The limits of all apply to it.
     pub levels: Measured<Vec<Level>>,
-    /// What had to wait for what in it.
+    /// The pressure in it, by resource.
     pub pressure: Vec<Pressure>,
-    /// Memory that it uses, at the last reading.
+    /// The memory that it uses, at the last reading.
     pub used_bytes: Measured<u64>,
-    /// The tightest limit on it; null is no limit.
+    /// The tightest limit that applies to it. null means no limit.
     pub limit: Measured<Option<MemoryLimit>>,
     /// Page faults in it that waited for a disk or for swap.
     pub major_faults_per_s: Measured<f64>,
-    /// Pages that came back soon after they had been put out.
+    /// Refaults: pages that returned soon after their eviction.
     pub refaults_per_s: Measured<f64>,
 }
 
@@ -195,13 +195,13 @@ pub struct Group {
 pub struct Level {
     /// Its directory.
     pub directory: String,
-    /// Its limit; null is none.
+    /// Its limit. null means no limit.
     pub quota: Measured<Option<Quota>>,
     /// Periods of the limit in which it ran.
     pub periods: Measured<u64>,
-    /// Those in which it used its time up and stood still.
+    /// Periods in which it used up its time and was throttled.
     pub throttled_periods: Measured<u64>,
-    /// For how long it stood still, summed over CPUs, in nanoseconds.
+    /// How long it was throttled, summed over CPUs, in nanoseconds.
     pub throttled_ns: Measured<u64>,
 }
 
@@ -214,28 +214,28 @@ pub struct ProcessRates {
     pub name: String,
     /// From its first reading to its last, in nanoseconds.
     pub elapsed_ns: u64,
-    /// What became of it, where it did not outlast the measurement.
+    /// What happened to it, if it ended during the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// CPU time as a share of one CPU.
     pub cpu: Measured<f64>,
-    /// Page faults that no disk had to serve.
+    /// Page faults without disk access.
     pub minor_faults_per_s: Measured<f64>,
     /// Page faults that waited for a disk or for swap.
     pub major_faults_per_s: Measured<f64>,
-    /// How many of those there were: of these one is enough for a player to notice.
+    /// The number of these faults: a single one may be noticed by a player.
     pub major_faults: Measured<u64>,
-    /// How often its threads gave their CPU up.
+    /// Voluntary switches of its threads.
     pub voluntary_switches_per_s: Measured<f64>,
-    /// How often their CPU was taken from them.
+    /// Involuntary switches of its threads.
     pub involuntary_switches_per_s: Measured<f64>,
-    /// For how long they were ready and did not run: of each second, summed over threads.
+    /// How long its threads were ready but did not run, per second, summed over threads.
     pub run_delay: Measured<f64>,
-    /// Those of its threads that waited longest, up to 16.
+    /// The threads that waited longest, up to 16.
     pub threads: Vec<ThreadRates>,
-    /// What it has in memory.
+    /// Its memory.
     pub memory: ProcessMemory,
-    /// Threads that ended meanwhile, or were too many.
+    /// Threads that ended meanwhile, or exceeded the most that are read.
     pub lost: Lost,
 }
 
@@ -248,33 +248,33 @@ pub struct ThreadRates {
     pub name: String,
     /// CPU time as a share of one CPU.
     pub cpu: f64,
-    /// For how long it was ready and did not run, of each second.
+    /// How long it was ready but did not run, per second.
     pub run_delay: f64,
-    /// How often it gave its CPU up.
+    /// Its voluntary switches.
     pub voluntary_switches_per_s: f64,
-    /// How often its CPU was taken from it.
+    /// Its involuntary switches.
     pub involuntary_switches_per_s: f64,
 }
 
 /// The memory of a process at the last reading, in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProcessMemory {
-    /// In memory, shared pages in full.
+    /// Resident, with shared pages counted in full.
     pub rss_bytes: Measured<u64>,
-    /// In memory, shared pages by its share of them.
+    /// Resident, with shared pages divided among their users.
     pub pss_bytes: Measured<u64>,
     /// In swap.
     pub swap_bytes: Measured<u64>,
-    /// By how much that grew; negative where it shrank.
+    /// How much that grew; negative if it shrank.
     pub swap_grown_bytes: Measured<i64>,
-    /// What of it was referenced: since the measurement began, or since anybody last cleared the marks.
+    /// The referenced part: since the measurement began, or since the marks were last cleared.
     pub referenced_bytes: Measured<u64>,
-    /// Since when.
+    /// The start of that time.
     pub referenced_since: &'static str,
-    /// What it may have: the tightest limit of its group, or all memory.
+    /// The memory that it may use: the tightest limit of its group, or all memory.
     pub limit_bytes: Measured<u64>,
-    /// Who says so.
+    /// The source of that limit.
     pub limit_by: String,
-    /// `rss_bytes` and `swap_bytes` together as a share of that: what it would take to have all of it in memory.
+    /// `rss_bytes` plus `swap_bytes` as a share of that: what it would take to have all of it in memory.
     pub share_of_limit: Measured<f64>,
 }

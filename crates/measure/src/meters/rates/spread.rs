@@ -1,16 +1,16 @@
-//! How the main rates went from reading to reading: each as samples and as a timeline. Most of these rates are 0 most of the time, and a
-//! histogram whose bars grow by ratios has no place for that: how often a rate was 0 is a count beside it.
+//! The course of the main rates from reading to reading: each as samples and as a timeline. Most of these rates are 0 most of the time, and
+//! a logarithmic histogram has no bar for 0. So the zeros are counted separately.
 
 use super::report::{Level, ProcessRates, Rates, Spread};
 use super::settings::Target;
 use super::timeline::{Stretch, Timeline};
 use crate::{Lost, Samples, Unit};
 
-/// Rates that are kept of one kind; of more, every second one, then every fourth, and so on.
+/// The most rates of one kind to hold. Beyond that it keeps every second one, then every fourth, and so on.
 const KEPT_MAX: usize = 1 << 16;
 const PPM: f64 = 1e6;
 
-/// A rate that is followed: its name, its unit, and where it stands.
+/// A rate to follow: its name, its unit, and where to find it.
 type Followed = (&'static str, Unit, fn(&Rates) -> Option<f64>);
 
 const OF_THE_MACHINE: [Followed; 11] = [
@@ -27,13 +27,13 @@ const OF_THE_MACHINE: [Followed; 11] = [
     ("throttled_periods_ppm", Unit::Ppm, throttled),
 ];
 
-/// For which part of the time some thread of the machine waited for a resource, by its place in `Resource::ALL`.
+/// The share of the time in which some thread of the machine waited for a resource, by its index in `Resource::ALL`.
 fn pressure(rates: &Rates, at: usize) -> Option<f64> {
     rates.system.pressure.get(at)?.some.known().map(|some| some * PPM)
 }
 
-/// In which part of its periods the group stood still: by the limit that stopped it most, of its own and those around it. None where
-/// there is no limit, or no period has begun.
+/// The share of its periods in which the group was throttled, by the tightest of its own limits and those of its ancestors. None without a
+/// limit, or if no period has begun.
 fn throttled(rates: &Rates) -> Option<f64> {
     let of = |level: &Level| {
         let periods = level.periods.known().filter(|periods| **periods > 0)?;
@@ -56,18 +56,18 @@ fn process_of(rates: &Rates) -> Option<&ProcessRates> {
     rates.process.as_ref()?.known()
 }
 
-/// The rates that are followed, as they come.
+/// The followed rates.
 pub(super) struct Course {
     rates: Vec<(&'static Followed, Series)>,
 }
 
 struct Series {
     kept: Vec<f64>,
-    /// One in so many is kept, less one.
+    /// It keeps one rate of every `skip + 1`.
     skip: u64,
     count: u64,
     zeros: u64,
-    untold: u64,
+    unknown: u64,
     min: Option<f64>,
     max: Option<f64>,
     samples: Samples,
@@ -92,25 +92,25 @@ impl Course {
         for ((_, _, of), series) in &mut self.rates {
             match of(rates) {
                 Some(rate) => series.add(rate, between),
-                None => series.untold += 1,
+                None => series.unknown += 1,
             }
         }
     }
 
-    /// What there is of them. What this machine never tells is not lost.
+    /// The spreads so far. A rate that this machine never reports is not counted as lost.
     pub(super) fn finish(self) -> (Vec<Spread>, Lost) {
         let why = "unknown rates between two readings";
-        let mut untold = 0;
+        let mut unknown = 0;
         let mut spreads = Vec::new();
         for ((name, unit, _), series) in self.rates {
-            let missing = series.untold;
+            let missing = series.unknown;
             if let Some(mut spread) = series.spread(name, *unit) {
-                untold += missing;
+                unknown += missing;
                 spread.samples.lose(missing, why);
                 spreads.push(spread);
             }
         }
-        (spreads, Lost::of(untold, why))
+        (spreads, Lost::of(unknown, why))
     }
 }
 
@@ -121,7 +121,7 @@ impl Series {
             skip: 0,
             count: 0,
             zeros: 0,
-            untold: 0,
+            unknown: 0,
             min: None,
             max: None,
             samples: Samples::new(name, unit, [("every_ms", every_ms.to_string())]),
@@ -145,7 +145,7 @@ impl Series {
         self.min = Some(self.min.map_or(rate, |min| min.min(rate)));
         self.max = Some(self.max.map_or(rate, |max| max.max(rate)));
         self.timeline.add(Stretch { start_ns: between.start_ns, end_ns: between.end_ns, mean: rate, max: rate });
-        // Shares of rounded counters can come out a hair below nothing.
+        // Shares of rounded counters can come out slightly below 0.
         if rate <= 0.0 {
             self.zeros += 1;
         } else {
@@ -192,7 +192,7 @@ mod tests {
         let spread = series.spread("major_faults_per_s", Unit::PerS).unwrap();
         assert_eq!((spread.count, spread.zeros), (6, 4));
         let bars: Vec<(u64, u64)> = spread.samples.histogram.bars().iter().map(|bar| (bar.upper, bar.count)).collect();
-        assert_eq!(bars, [(1, 1), (2, 0), (5, 0), (10, 1)], "a fifth a second is not nothing");
+        assert_eq!(bars, [(1, 1), (2, 0), (5, 0), (10, 1)], "a rate of 0.2 per second is not 0");
         assert_eq!(spread.samples.histogram.clamped(), 0);
         let means: Vec<f64> = spread.timeline.iter().map(|stretch| stretch.mean).collect();
         assert_eq!(means, [0.0, 0.0, 0.2, 0.0, 7.0, -1e-9]);

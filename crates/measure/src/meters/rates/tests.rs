@@ -1,4 +1,4 @@
-//! Two readings of machines that are only texts.
+//! Two readings of machines that consist only of texts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use super::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A machine of two CPUs in a group of version 2 with a limit, after `turn` seconds in which everything happened evenly.
+/// A machine with two CPUs and a limited version 2 group, after `turn` seconds of constant rates.
 fn machine(turn: u64) -> BTreeMap<String, String> {
     let mut stat = String::from("cpu  0 0 0 0 0 0 0 0 0 0\n");
     for cpu in 0..2 {
@@ -73,7 +73,7 @@ fn machine(turn: u64) -> BTreeMap<String, String> {
 
 fn counts(texts: &BTreeMap<String, String>, target: &Target, at_ns: u64) -> Counts {
     let mut capture = Root::from(texts.clone()).capture();
-    // Of version 2's outermost group, and of a process that is gone, the kernel says that there is no such file.
+    // For the root group of version 2, and for a process that has ended, the kernel reports ENOENT.
     for path in ["/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max", "/proc/7/stat"] {
         if !texts.contains_key(path) {
             capture.saw_text(path, Err(Errno::NOENT));
@@ -292,7 +292,7 @@ fn two_readings_become_rates() {
     .assert_eq(&serde_json::to_string_pretty(&rates).unwrap());
 }
 
-/// What was asked of one field, with what else it must not spoil.
+/// The result for one field, and the fields that must not change with it.
 #[test]
 fn counters_that_go_back_have_a_reason_and_no_rate() {
     let back = "went back from";
@@ -306,23 +306,23 @@ fn counters_that_go_back_have_a_reason_and_no_rate() {
     let reset = rates("/proc/stat", &with("ctxt 5005", "ctxt 4"));
     assert_eq!(
         reset.system.context_switches_per_s.why(),
-        Some("ctxt of /proc/stat went back from 5 to 4: it wrapped round or was set anew")
+        Some("ctxt of /proc/stat went back from 5 to 4: it wrapped or was reset")
     );
     assert_eq!(reset.system.interrupts_per_s.known(), Some(&1000.0), "the others stay");
 
-    // Steal of CPU 0 went back: no shares of that CPU, and none of it in the sum.
+    // Steal of CPU 0 went back: that CPU gets no shares, and the sum does not include it.
     let stolen = rates("/proc/stat", &with("cpu0 1100 0 1020 1060 1010 0 0 1010", "cpu0 1100 0 1020 1060 1010 0 0 3"));
     let [zero, one] = &stolen.system.cpus[..] else { panic!("two CPUs") };
     assert!(zero.shares.why().unwrap().starts_with("steal of CPU 0 went back"), "{zero:?}");
     assert_eq!(stolen.system.all.known(), one.shares.known());
 
-    // iowait may: its time went over to idle.
+    // iowait may go back: its time moved to idle.
     let waited = rates("/proc/stat", &with("1060 1010 0 0 1010", "1071 999 0 0 1010"));
     let shares = waited.system.cpus[0].shares.known().unwrap();
     assert_eq!((shares.idle, shares.iowait.why()), (0.35, Some("iowait of CPU 0 went back, as the kernel lets it")));
     assert!(waited.system.all.known().unwrap().iowait.known().is_none());
 
-    // Steal that is more than all the time there was: kernels have told such.
+    // Steal exceeds all time that passed, as some kernels reported.
     let much = rates("/proc/stat", &with("1060 1010 0 0 1010", "1060 1010 0 0 18446744073709551000"));
     assert!(much.system.cpus[0].shares.why().unwrap().contains("while 2000 ms passed"), "{much:?}");
 
@@ -341,17 +341,17 @@ fn counters_that_go_back_have_a_reason_and_no_rate() {
 fn cpus_that_go_and_come_are_named() {
     let (both, one) = (machine(2), machine(2)["/proc/stat"].replace("cpu1 ", "cpu9 "));
     let rates = rates_of(&machine(0), &changed([("/proc/stat", &one)]), 2 * SECOND_NS);
-    let told: Vec<(usize, Option<&str>)> = rates.system.cpus.iter().map(|cpu| (cpu.cpu, cpu.shares.why())).collect();
+    let reasons: Vec<(usize, Option<&str>)> = rates.system.cpus.iter().map(|cpu| (cpu.cpu, cpu.shares.why())).collect();
     let expected = [(0, None), (1, Some("CPU 1 went offline meanwhile")), (9, Some("CPU 9 came online meanwhile"))];
-    assert_eq!(told, expected);
+    assert_eq!(reasons, expected);
     assert_eq!(rates.system.all.known().unwrap().counted, 1.0, "the sum is of those that were there throughout");
-    // One that went and came back counted less than passed.
+    // A CPU that was offline for a while counted less than the time that passed.
     let rates = rates_of(&machine(0), &both, 4 * SECOND_NS);
     assert_eq!(rates.system.cpus[1].shares.known().unwrap().counted, 0.5);
 }
 
 #[test]
-fn a_process_that_is_gone_or_another_is_told() {
+fn a_process_that_ended_or_was_replaced_is_reported() {
     let mut gone = machine(2);
     gone.remove("/proc/7/stat");
     let rates = rates_of(&machine(0), &gone, 2 * SECOND_NS);
@@ -366,7 +366,7 @@ fn a_process_that_is_gone_or_another_is_told() {
     let rates = rates_of(&machine(0), &changed([("/proc/7/stat", &zombie)]), 2 * SECOND_NS);
     assert_eq!(rates.process.unwrap().why(), Some("process 7 (game) has ended"));
 
-    // A thread that ended took its counts with it; one that is new brought all of its own.
+    // A thread that ended took its counts with it; a new thread brought all of its own.
     let mut threads = machine(2);
     for file in ["status", "schedstat"] {
         let text = threads.remove(&format!("/proc/7/task/7/{file}")).unwrap();
@@ -387,7 +387,7 @@ fn readings_of_the_same_moment_have_no_rates() {
 }
 
 #[test]
-fn who_may_not_look_is_told_so() {
+fn a_denied_user_gets_the_reason() {
     let mut capture = Root::from(machine(0)).capture();
     capture.saw_text("/proc/pressure/cpu", Err(Errno::OPNOTSUPP));
     capture.saw_text("/proc/7/task/7/schedstat", Err(Errno::ACCESS));
@@ -424,7 +424,7 @@ fn two_hundred_cpus_are_read() {
     assert_eq!(rates.system.interrupts_per_s.known(), Some(&200.0));
 }
 
-/// Texts that may be anything, but look like the kernel's more often than not.
+/// Any text, but often similar to the kernel's.
 fn any_stat() -> impl Strategy<Value = String> {
     let number = prop_oneof![0..200_u64, Just(u64::MAX), any::<u64>()];
     prop::collection::vec(prop::collection::vec(number, 8), 0..4).prop_map(|cpus| {

@@ -1,25 +1,25 @@
-//! A rate over time in bounded room: hours of readings become fewer and longer stretches, each of which keeps its highest rate.
+//! A rate over time in bounded memory: hours of readings become fewer, longer stretches, each with its highest rate.
 
 use serde::Serialize;
 
-/// The most stretches: more than a page has columns.
+/// The most stretches: more than the columns of a page.
 const STRETCHES_MAX: usize = 1024;
 
 /// A rate over some time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Stretch {
-    /// Since the first reading, in nanoseconds.
+    /// Its start since the first reading, in nanoseconds.
     pub start_ns: u64,
-    /// In nanoseconds.
+    /// Its length in nanoseconds.
     pub end_ns: u64,
     /// The rate over all of it.
     pub mean: f64,
-    /// The highest between two readings in it.
+    /// The highest rate between two readings in it.
     pub max: f64,
 }
 
 impl Stretch {
-    /// This and one that comes after it, as one; what lies between them counts as neither.
+    /// Merges this with a later one. The time between them counts for neither.
     fn with(self, next: Stretch) -> Stretch {
         let length = |stretch: Stretch| stretch.end_ns.saturating_sub(stretch.start_ns) as f64;
         let (one, other) = (length(self), length(next));
@@ -28,11 +28,11 @@ impl Stretch {
     }
 }
 
-/// Stretches as they come.
+/// The stretches so far.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     stretches: Vec<Stretch>,
-    /// What is added next becomes a part of the last so many times more.
+    /// How many further readings go into the last stretch.
     room: u64,
     /// Readings in one stretch.
     each: u64,

@@ -1,5 +1,5 @@
-//! How many packets of a size fit into a receive buffer while nobody reads, as when a server is kept from its CPU. The server sends more than
-//! can fit, we let them lie, and count what is there: on this host, by the way that packets really take to it.
+//! How many packets of a size fit into a receive buffer while nobody reads, as when a server loses its CPU. The server sends more than can
+//! fit. We leave them unread, then count how many are there: on this host, on the path that packets really take.
 
 use std::net::SocketAddr;
 
@@ -12,11 +12,11 @@ use super::settings::Settings;
 use super::wire::{BURST_PACKETS_MAX, FILLER_BYTES_MIN, FromClient, FromServer, PACKET_BYTES_MAX};
 use crate::{MeterError, Watch};
 
-/// Sizes that are tried besides the one of the settings.
+/// Sizes to try besides the one in the settings.
 const SIZES: [usize; 5] = [64, 256, 512, 1024, 1400];
-/// What a kernel counts for a packet besides its bytes, at the least.
+/// The least overhead that a kernel counts for a packet.
 const OVERHEAD_BYTES: u64 = 256;
-/// A burst has ended when nothing came for so long.
+/// A burst has ended when nothing arrived for this long.
 const QUIET_NS: u64 = 30_000_000;
 const BURST_NS_MAX: u64 = 1_000_000_000;
 
@@ -29,22 +29,22 @@ pub struct Burst {
     pub fits: Vec<Fit>,
 }
 
-/// Of packets of one size.
+/// The results for one packet size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fit {
     /// How long a packet was, in bytes without headers.
     pub bytes: usize,
-    /// How many the server sent at once; none if it did not tell.
+    /// How many the server sent at once. None if it did not report.
     pub sent: Option<u64>,
-    /// How many were there when we began to read.
+    /// How many were in the buffer when we began to read.
     pub fit: u64,
-    /// How many the socket had no room for; none where the kernel does not tell.
+    /// How many the socket dropped for lack of buffer. None if the kernel does not report them.
     pub dropped_at_socket: Option<u64>,
-    /// How many are missing that the socket never saw: lost on the way, or in this host's queues before it.
+    /// How many were lost before the socket: on the way, or in this host's queues.
     pub lost_before: Option<u64>,
-    /// What a packet took of the receive buffer, in bytes; none where the kernel does not tell.
+    /// The receive buffer that a packet used, in bytes. None if the kernel does not report it.
     pub held_bytes_each: Option<f64>,
-    /// The buffer was full: `fit` is its limit. Otherwise more might have fitted.
+    /// Whether the buffer was full, so that `fit` is its limit. Otherwise more might have fitted.
     pub full: bool,
 }
 
@@ -103,7 +103,7 @@ fn fit(session: &Session, bytes: usize, buffer_bytes: u64) -> Result<Fit, MeterE
     })
 }
 
-/// Waits until no more comes, without reading, and says how much lies there in bytes.
+/// Waits until no more packets arrive, without reading them, and returns how many bytes are buffered.
 fn let_lie(session: &Session) -> Option<u32> {
     let start_ns = clock::monotonic_ns();
     let look = || (udp::held_bytes(session.socket()), udp::dropped(session.socket()));

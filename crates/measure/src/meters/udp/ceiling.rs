@@ -1,4 +1,4 @@
-//! How many packets a second a core can send, and how many it can take: as fast as batches of 64 go, to a server that only counts them.
+//! How many packets per second a core can send and receive: batches of 64 as fast as possible, to a server that only counts them.
 
 use std::net::SocketAddr;
 
@@ -15,46 +15,46 @@ use crate::{MeterError, Watch};
 /// How long it sends.
 const FLOOD_NS: u64 = 800_000_000;
 
-/// How often it tells how far it is.
+/// How often to report progress.
 const TELL_NS: u64 = 100_000_000;
 
-/// What a core can do.
+/// The limits of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
     /// How long a packet is, in bytes without headers.
     pub bytes: usize,
     /// What our thread sent. Over loopback or a veth pair the same call also carries the packet up to the other socket.
     pub send: Rate,
-    /// What the server's thread took; none if it did not tell.
+    /// What the server's thread received. None if it did not report.
     pub receive: Option<Rate>,
-    /// Packets that the kernel here did not take.
+    /// Packets that the kernel here did not accept.
     pub not_sent: u64,
-    /// Packets that were sent and not taken; none if the server did not tell.
+    /// Packets that were sent but not received. None if the server did not report.
     pub lost: Option<u64>,
-    /// Of these, those that the server's socket had no room for.
+    /// Of these, the packets that the server's socket dropped for lack of buffer.
     pub dropped_at_socket: Option<u64>,
 }
 
-/// Packets in time.
+/// A number of packets and the time that they took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
     /// How many.
     pub packets: u64,
-    /// A second of time.
+    /// Per second of time.
     pub per_s: f64,
-    /// A second of CPU time of the thread: what a core would do that does nothing else.
+    /// Per second of the thread's CPU time: the rate of a core that does nothing else.
     pub per_cpu_s: f64,
 }
 
 impl Rate {
-    /// Of so many packets in so much time and CPU time, both in nanoseconds.
+    /// From a number of packets and the time and CPU time for them, both in nanoseconds.
     pub fn of(packets: u64, ns: u64, cpu_ns: u64) -> Rate {
         let per = |ns: u64| packets as f64 * 1e9 / ns.max(1) as f64;
         Rate { packets, per_s: per(ns), per_cpu_s: per(cpu_ns) }
     }
 }
 
-/// What a flood sent.
+/// The result of a flood.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flood {
     pub(crate) sent: u64,
@@ -103,16 +103,16 @@ pub(crate) fn settled(session: &Session) -> Result<Option<SessionCounts>, MeterE
     Ok(last)
 }
 
-/// How much to send.
+/// The amount to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
-    /// For how long.
+    /// The duration.
     pub(crate) ns: u64,
-    /// How fast; none is as fast as it goes.
+    /// The rate. None sends as fast as possible.
     pub(crate) packets_per_s: Option<f64>,
 }
 
-/// Sends packets that want no answer.
+/// Sends packets that need no answer.
 pub(crate) fn flood(session: &Session, bytes: usize, limit: Limit, watch: &Watch<'_>) -> Flood {
     let bytes = bytes.max(FILLER_BYTES_MIN);
     let mut out = Outbox::new(bytes);
@@ -129,7 +129,7 @@ pub(crate) fn flood(session: &Session, bytes: usize, limit: Limit, watch: &Watch
         }
         let due = limit.packets_per_s.map_or(u64::MAX, |per_s| (past_ns as f64 * per_s / 1e9) as u64 + 1);
         if due <= sequence {
-            // A millisecond's worth goes at once, as any sender does that is bound to a rate and sleeps.
+            // A batch covers a millisecond, as for any sender that sleeps to keep a rate.
             clock::sleep_until_ns(start_ns + past_ns + 1_000_000);
             continue;
         }

@@ -1,5 +1,4 @@
-//! The end that asks: the handshake, and a session with its tally. The socket is connected, so that the kernel itself drops what others
-//! send to it.
+//! The client: the handshake, and a session with its tally. The socket is connected, so that the kernel drops packets from other senders.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{SocketAddr, UdpSocket};
@@ -16,10 +15,10 @@ const ANSWER_NS: u64 = 200_000_000;
 const TRIES: u32 = 15;
 /// A cookie gets too old when its packets are lost for a second.
 const HANDSHAKES: u32 = 3;
-/// The socket's own timeout: how long a thread that sleeps for a packet takes to see that it is to end.
+/// The socket's timeout: how long a thread that waits for a packet takes to notice that it must end.
 const LOOK_AROUND: Duration = Duration::from_millis(20);
 
-/// An open session. It ends when this is dropped.
+/// An open session. Dropping it ends the session.
 #[derive(Debug)]
 pub(crate) struct Session {
     socket: UdpSocket,
@@ -31,7 +30,7 @@ impl Session {
     /// Proves our address to the server and opens a session.
     ///
     /// # Errors
-    /// If nobody answers, or the server has no place.
+    /// If the server does not answer, or has no free session.
     pub(crate) fn open(to: SocketAddr, receive_buffer_bytes: Option<u32>) -> Result<Session, MeterError> {
         let socket = connected(to, receive_buffer_bytes)?;
         let refused = |errno: Errno| MeterError::refused(format!("reach {to}"), errno);
@@ -73,15 +72,15 @@ impl Session {
         &self.socket
     }
 
-    /// What stands in each packet of ours.
+    /// The contents of each of our packets.
     pub(crate) fn secret(&self) -> u64 {
         self.secret
     }
 
-    /// What the server has counted of this session; none if it does not answer.
+    /// The server's counts of this session. None if it does not answer.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub(crate) fn tally(&self) -> Result<Option<SessionCounts>, MeterError> {
         let ask = clock::monotonic_ns();
         let counted = self.ask(FromClient::Count { session: self.secret, ask }, |answer| match answer {
@@ -91,7 +90,7 @@ impl Session {
         counted.map_err(|errno| MeterError::refused(format!("ask {} for its tally", self.to), errno))
     }
 
-    /// Sends one packet that wants no answer, or one that comes by itself.
+    /// Sends one packet that needs no answer, or whose answer comes separately.
     pub(crate) fn tell(&self, message: FromClient) {
         let mut out = Outbox::new(message.bytes_min());
         if let Some(packet) = out.push(None, message.bytes_min()) {
@@ -100,7 +99,7 @@ impl Session {
         out.send(&self.socket);
     }
 
-    /// Asks until there is an answer; none if there is none.
+    /// Asks until an answer arrives. None if none does.
     fn ask<T>(&self, question: FromClient, answer: impl Fn(FromServer) -> Option<T>) -> Result<Option<T>, Errno> {
         let mut inbox = Inbox::new(PACKET_BYTES_MAX);
         for _ in 0..TRIES {
@@ -146,7 +145,7 @@ fn connected(to: SocketAddr, receive_buffer_bytes: Option<u32>) -> Result<UdpSoc
         udp::set_receive_buffer_bytes(&socket, bytes)
             .map_err(|errno| MeterError::refused("set the receive buffer", errno))?;
     }
-    // Without stamps there is no telling where time went; everything else goes on.
+    // Without timestamps the split is unknown; everything else works.
     let _ = udp::stamp_received(&socket);
     Ok(socket)
 }

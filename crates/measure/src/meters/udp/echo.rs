@@ -1,5 +1,5 @@
-//! Packets there and back, on an open loop: each is due at a time fixed beforehand and goes out then whether or not the ones before it have
-//! come back, and its time counts from when it was due. A stall can't hide by keeping us from asking.
+//! Round trips on an open loop. Each packet is due at a fixed time and goes out then, even if earlier answers are missing. Its latency
+//! counts from the due time, so a stall cannot hide by delaying our sends.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ struct Shared {
     ended: AtomicBool,
 }
 
-/// Sends by the plan and gives each answer to `see`, in the order that they come.
+/// Sends by the plan and gives each answer to `see`, in order of arrival.
 pub(super) fn run(
     session: &Session,
     plan: &Plan,
@@ -34,7 +34,7 @@ pub(super) fn run(
     let beat = Beat { start_ns: clock::monotonic_ns() + 5_000_000, rate_hz: plan.rate_hz };
     let died = |_| MeterError::not_possible("measure the round trip", "a thread of it died");
     if plan.pace == Pace::Awake {
-        // A thread of its own all the same: what it sets for itself ends with it.
+        // It still gets its own thread, so that its settings end with it.
         let done = std::thread::scope(|scope| scope.spawn(|| lone::run(session, plan, beat, watch, see)).join());
         return done.map_err(died)?;
     }
@@ -101,7 +101,7 @@ fn receive(
                 break;
             }
         }
-        // Whether it would have slept is part of what a packet's wait was made of.
+        // Whether it would have slept belongs to what the packet waited for.
         let (mut woken, mut got) = (false, inbox.receive(session.socket(), Wait::Not));
         if got == Err(Errno::AGAIN) && plan.receive == Receive::Sleep {
             (woken, got) = (true, inbox.receive(session.socket(), Wait::Sleep));

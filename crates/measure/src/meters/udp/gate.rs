@@ -1,5 +1,5 @@
-//! `Gate`: what a server does with a packet, whoever sent it. No sockets here, and time is given to it, so that every rule is a test: an
-//! address that has not sent back a cookie costs no memory, and gets no answer longer than its question.
+//! `Gate`: decides what a server does with a packet from any sender. It has no sockets and receives the time as an argument, so every rule
+//! can be tested. An address that has not returned a cookie uses no memory and gets no answer longer than its question.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -12,41 +12,40 @@ use super::limit::{Allowance, Bucket, Cookies, Strangers};
 use super::order::Order;
 use super::wire::{FromClient, FromServer, Numbered, SessionCounts, StreamRequest};
 
-/// A session that has not been heard of for this long is gone. Longer than a cookie is good: an opening that somebody saw on its way can't
-/// be used again.
+/// A session that was silent for this long is closed. This is longer than a cookie is valid, so a recorded opening cannot be replayed.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
-/// The most sessions at a time.
+/// The most simultaneous sessions.
 pub(super) const SESSIONS_MAX: usize = 64;
 
-/// Handshakes of one host.
+/// The limit of handshakes per host.
 const STRANGER: Allowance = Allowance { per_s: 200, burst: 200 };
-/// Bursts of one session.
+/// The limit of bursts per session.
 const BURSTS: Allowance = Allowance { per_s: 10, burst: 10 };
-/// Wishes of one session, which are to be said again while they last.
+/// The limit of requests per session. Requests are repeated while they last.
 const REQUESTS: Allowance = Allowance { per_s: 20, burst: 20 };
-/// Questions for the tally of one session.
+/// The limit of tally questions per session.
 const COUNTS: Allowance = Allowance { per_s: 100, burst: 100 };
 
-/// What is to be done.
+/// What to do with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Say this.
+    /// Send this message.
     Say(FromServer),
-    /// Give the packet back, as the session's answer of this number.
+    /// Return the packet as the answer of the session with this number.
     Echo(Numbered, u64),
     /// Nothing: it was counted.
     Counted,
-    /// Tell what was counted, with what only the socket's owner knows.
+    /// Send the counts, completed by numbers that only the owner of the socket knows.
     Tell {
         /// The session's secret.
         session: u64,
-        /// As in the question.
+        /// The same as in the question.
         ask: u64,
-        /// As far as it is known here.
+        /// The counts that the gate knows.
         tally: SessionCounts,
     },
-    /// Send so many packets of so many bytes.
+    /// Send this many packets of this size.
     Burst {
         /// The session's secret.
         session: u64,
@@ -60,30 +59,30 @@ pub enum Act {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is none of ours.
+    /// Not a packet of this protocol.
     Malformed,
-    /// No session of this address and secret, or no good cookie.
+    /// No session with this address and secret, or no valid cookie.
     Unproven,
-    /// More than the sender may.
+    /// It exceeds the sender's limit.
     TooMany,
 }
 
-/// Packets by what became of them.
+/// Counts of packets by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counted {
     /// Answered, or counted for a session.
     pub taken: u64,
-    /// None of ours.
+    /// Not packets of this protocol.
     pub malformed: u64,
-    /// Without a session or a good cookie.
+    /// Without a session or a valid cookie.
     pub unproven: u64,
-    /// More than the sender may.
+    /// Over the sender's limit.
     pub too_many: u64,
     /// Sessions that were opened.
     pub sessions: u64,
 }
 
-/// The sessions, and who may open one.
+/// The sessions, and the rules for opening one.
 #[derive(Debug)]
 pub struct Gate {
     echoes: Allowance,
@@ -110,11 +109,11 @@ struct Session {
     bursts: Bucket,
     counts: Bucket,
     requests: Bucket,
-    /// One a session: a request that was long on its way must not begin it again.
+    /// The last request of the session: a delayed request must not restart an old one.
     give: Option<Give>,
 }
 
-/// Packets that a session asked for and that are due.
+/// Requested packets that are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parcel {
     pub(super) to: SocketAddr,
@@ -122,22 +121,22 @@ pub(super) struct Parcel {
     pub(super) due: Due,
 }
 
-/// A packet as it came.
+/// A packet as it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The address that it says it is from.
+    /// Its source address, which may be forged.
     pub from: SocketAddr,
-    /// When, on a clock that does not go back.
+    /// When it arrived, on a clock that never goes back.
     pub now_ns: u64,
-    /// What it says.
+    /// Its message.
     pub bytes: &'a [u8],
 }
 
 impl Gate {
-    /// No sessions yet. A session gets so many echoes a second.
+    /// A gate without sessions. A session gets this many echoes per second.
     pub fn new(echoes_per_s_max: u64) -> Gate {
         Gate {
-            // A tenth of a second may come at once: somebody who was kept from sending makes up for it.
+            // Allow a tenth of a second at once: a sender that lost its CPU catches up.
             echoes: Allowance { per_s: echoes_per_s_max, burst: (echoes_per_s_max / 10).max(64) },
             give_bits_per_s_max: 0,
             cookies: Cookies::default(),
@@ -148,25 +147,25 @@ impl Gate {
         }
     }
 
-    /// One that also sends packets to who requests them: to one host at a time, so many bits a second in all.
+    /// A gate that also sends packets to clients that request them: to one host at a time, this many bits per second in all.
     pub fn giving(self, bits_per_s_max: u64) -> Gate {
         Gate { give_bits_per_s_max: bits_per_s_max, ..self }
     }
 
-    /// What became of all packets.
+    /// The counts of all packets.
     pub fn counted(&self) -> Counted {
         self.counted
     }
 
-    /// Sessions that are open.
+    /// The open sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Says what is to be done with a packet.
+    /// Decides what to do with a packet.
     ///
     /// # Errors
-    /// If it is to be dropped without an answer.
+    /// If it must be dropped without an answer.
     pub fn admit(&mut self, arrival: Arrival<'_>) -> Result<Act, Refusal> {
         let decided = self.decide(arrival);
         match decided {
@@ -245,7 +244,7 @@ impl Gate {
         }
     }
 
-    /// Begins what a proved session requests, or goes on with it. Gives the rate that it gets.
+    /// Starts or continues a request of a session with a proved address. Returns the granted rate.
     fn give(&mut self, from: SocketAddr, request: StreamRequest, now_ns: u64) -> Option<u32> {
         if let Some(give) = self.sessions.get_mut(&from)?.give.as_mut() {
             return give.again(request, now_ns);
@@ -267,12 +266,12 @@ impl Gate {
         gives.filter(move |(_, give)| give.is_running(now_ns))
     }
 
-    /// Whether a session gets packets that it wished for.
+    /// Whether a session has an active request.
     pub(super) fn gives(&self, now_ns: u64) -> bool {
         self.running(now_ns).next().is_some()
     }
 
-    /// What is due of all that was wished for, up to so many packets a session.
+    /// The requested packets that are due, at most this many per session.
     pub(super) fn parcels(&mut self, now_ns: u64, most: u32) -> Vec<Parcel> {
         let due = self.sessions.iter_mut().filter_map(|(to, session)| {
             let due = session.give.as_mut()?.due(now_ns, most)?;
@@ -281,11 +280,11 @@ impl Gate {
         due.collect()
     }
 
-    /// The cookie was good: a new session, or its welcome again if the first was lost.
+    /// The cookie was valid: open a session, or repeat the welcome if the first was lost.
     fn open(&mut self, from: SocketAddr, nonce: u64, now_ns: u64) -> Result<FromServer, Refusal> {
         self.sessions.retain(|_, session| now_ns.saturating_sub(session.heard_ns) < SILENCE_NS);
         if let Some(session) = self.sessions.get(&from) {
-            // Another attempt from an address that is still held waits until it is silent: an opening from the past must not end a session.
+            // A second attempt from an active address waits until that is silent: a replayed opening must not end a session.
             let is_same = session.nonce == nonce;
             return is_same.then_some(FromServer::Welcome { nonce, session: session.secret }).ok_or(Refusal::Unproven);
         }

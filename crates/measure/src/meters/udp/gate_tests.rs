@@ -70,7 +70,7 @@ fn strangers_get_no_echo_and_no_burst() {
 }
 
 #[test]
-fn an_opening_seen_before_ends_nobodys_session() {
+fn a_replayed_opening_ends_no_session() {
     let mut gate = Gate::new(1000);
     let session = join(&mut gate, 1, 5).unwrap();
     let cookie = gate.cookies.bake(address(1), 99, 5);
@@ -108,7 +108,7 @@ fn rates_are_bounded() {
     let Ok(Act::Tell { tally, .. }) = ask(&mut gate, 1, SECOND_NS, FromClient::Count { session, ask: 1 }) else {
         panic!()
     };
-    assert_eq!((tally.arrived, tally.answered, tally.refused), (5000, 100, 4900), "what is not answered is told");
+    assert_eq!((tally.arrived, tally.answered, tally.refused), (5000, 100, 4900), "unanswered packets are counted");
 }
 
 fn request(session: u64) -> StreamRequest {
@@ -133,7 +133,7 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
     assert_eq!(given(ask(&mut gate, 1, 0, stranger)), Some(1000));
     let due = Due { at: 0, packets: 1, bytes: 1000 };
     assert_eq!(gate.parcels(0, 64), [Parcel { to: address(1), session, due }]);
-    // A second stream of the host shares what is left; one of another host waits until they are done.
+    // A second stream of the same host shares what is left. A stream of another host waits until both are done.
     let second = join(&mut gate, 2, 0).unwrap();
     let fast = StreamRequest { packets_per_s: u32::MAX, ..request(second) };
     assert_eq!(given(ask(&mut gate, 2, 0, FromClient::Give(fast))), Some(1000));
@@ -149,7 +149,7 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
         panic!()
     };
     assert_eq!(given(say(&mut gate, 0, FromClient::Give(request(third)))), None);
-    // Nobody says it again: it ends after a second, long before its time.
+    // The request is not repeated: it ends after a second, long before its time.
     assert!(gate.gives(SECOND_NS - 1) && !gate.gives(SECOND_NS));
     assert_eq!(gate.parcels(SECOND_NS, 64), []);
     assert_eq!(given(say(&mut gate, SECOND_NS, FromClient::Give(request(third)))), Some(1000));
@@ -159,7 +159,7 @@ fn packets_go_to_who_proved_its_address_and_goes_on_asking() {
 }
 
 #[test]
-fn a_server_that_gives_nothing_says_so() {
+fn a_server_that_sends_nothing_reports_it() {
     let mut gate = Gate::new(1000);
     let session = join(&mut gate, 1, 0).unwrap();
     assert_eq!(given(ask(&mut gate, 1, 0, FromClient::Give(request(session)))), None);
@@ -169,7 +169,7 @@ fn a_server_that_gives_nothing_says_so() {
 }
 
 proptest! {
-    /// Whatever strangers send, they get no more back than they sent, and leave nothing behind.
+    /// Whatever strangers send, they get no more bytes back than they sent, and leave no state behind.
     #[test]
     fn strangers_gain_nothing(
         packets in proptest::collection::vec((0_u16..4, proptest::collection::vec(any::<u8>(), 0..150), 0_u8..10), 1..50)
@@ -177,7 +177,7 @@ proptest! {
         let mut gate = Gate::new(1000).giving(u64::MAX);
         for (port, mut bytes, kind) in packets {
             if kind < 9 && bytes.len() >= STRANGER_BYTES {
-                // Most are nearly ours: the header right, the length often too.
+                // Most packets are nearly valid: the header is right, and often the length too.
                 bytes[..8].copy_from_slice(&[b'E', b'K', b'U', b'1', kind, 0, 0, 0]);
                 bytes.truncate(if kind == 5 { COUNT_BYTES } else { STRANGER_BYTES });
             }

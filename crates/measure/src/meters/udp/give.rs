@@ -1,31 +1,31 @@
-//! `Give`: packets that a server sends because a session asked for them, for so long and at so many a second as was agreed. It ends early when
-//! the session stops asking: an address that was proved a while ago may be somebody else's by now.
+//! `Give`: packets that a server sends on request of a session, for an agreed time at an agreed rate. It ends early when the session stops
+//! asking: by then the proved address may belong to someone else.
 
 use super::wire::StreamRequest;
 
-/// A client that has not said its request again for so long gets no more.
+/// A client that has not repeated its request for this long gets no more packets.
 pub(super) const UNASKED_NS: u64 = 1_000_000_000;
-/// How often a client is to say it again.
+/// How often a client should repeat it.
 pub(crate) const ASK_AGAIN_NS: u64 = 200_000_000;
-/// What a server that was kept from its CPU makes up for, at the most; the rest is left out.
+/// The most delay that a server catches up after it lost its CPU. The rest is skipped.
 const CATCH_UP_NS: u64 = 20_000_000;
 
-/// One of them.
+/// One running request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Give {
     request: StreamRequest,
     packets_per_s: u32,
     start_ns: u64,
     asked_ns: u64,
-    /// Packets of the agreed rate that were sent or left out, and those that were sent.
+    /// Packets of the agreed rate that were sent or skipped, and those that were sent.
     done: u64,
     sent: u64,
 }
 
-/// Packets that are to be sent now.
+/// Packets to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// The number of the first.
+    /// The number of the first packet.
     pub(super) at: u32,
     /// How many.
     pub(super) packets: u32,
@@ -38,7 +38,7 @@ impl Give {
         Give { request, packets_per_s, start_ns: now_ns, asked_ns: now_ns, done: 0, sent: 0 }
     }
 
-    /// The request is said again: the rate that was agreed on, or none if it is over or another request.
+    /// Handles a repeated request. Returns the agreed rate, or none if it is over or the request differs.
     pub(super) fn again(&mut self, request: StreamRequest, now_ns: u64) -> Option<u32> {
         if request != self.request || !self.is_running(now_ns) {
             return None;
@@ -52,12 +52,12 @@ impl Give {
         past_ns < u64::from(self.request.ms) * 1_000_000 && now_ns.saturating_sub(self.asked_ns) < UNASKED_NS
     }
 
-    /// Bits a second of what packets carry.
+    /// The payload rate in bits per second.
     pub(super) fn bits_per_s(&self) -> u64 {
         u64::from(self.packets_per_s) * u64::from(self.request.bytes) * 8
     }
 
-    /// What is due by now, up to so many packets.
+    /// The packets that are due by now, at most this many.
     pub(super) fn due(&mut self, now_ns: u64, most: u32) -> Option<Due> {
         if !self.is_running(now_ns) {
             return None;
@@ -73,8 +73,8 @@ impl Give {
     }
 }
 
-/// How many packets a second a request gets, where all gives together may carry `bits_per_s_max` and those that run carry `running_bits_per_s`;
-/// none if there is nothing left.
+/// The packets per second that a request gets. All requests together may carry `bits_per_s_max`, and the running ones carry
+/// `running_bits_per_s`. None if nothing is left.
 pub(super) fn grant(request: &StreamRequest, bits_per_s_max: u64, running_bits_per_s: u64) -> Option<u32> {
     let share = bits_per_s_max / u64::from(request.streams.max(1));
     let left = share.min(bits_per_s_max.saturating_sub(running_bits_per_s));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_gets_no_more() {
+    fn a_silent_client_gets_no_more() {
         let mut give = Give::new(request(), 1000, 0);
         assert_eq!(
             give.again(StreamRequest { ask: 3, ..request() }, 900 * MS),

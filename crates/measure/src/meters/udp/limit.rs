@@ -1,23 +1,23 @@
-//! Bounds on how often somebody may do something, and cookies: what lets a server stand in the open. Neither takes memory for a stranger.
+//! Rate limits and cookies, which let a server face the Internet. Neither uses memory for a stranger.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A cookie is good for the rest of the second that it was baked in and for all of the next.
+/// A cookie is valid for the rest of its second and for all of the next.
 pub(super) const COOKIE_NS: u64 = SECOND_NS;
 
-/// How often.
+/// A rate limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
-    /// Times a second, for long.
+    /// The sustained rate per second.
     pub(super) per_s: u64,
-    /// Times at once, after a silence.
+    /// The burst after a silence.
     pub(super) burst: u64,
 }
 
-/// A token bucket as one number: when it will be full again.
+/// A token bucket as one number: the time when it will be full again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bucket {
     full_at_ns: u64,
@@ -39,7 +39,7 @@ impl Bucket {
 
 const STRANGER_BUCKETS: usize = 1024;
 
-/// Buckets for hosts that have proved nothing yet, chosen by a hash that nobody outside can foretell. The ports of a host share one.
+/// Buckets for hosts without a proved address, chosen by a keyed hash that outsiders cannot predict. All ports of a host share one.
 #[derive(Debug)]
 pub(super) struct Strangers {
     key: RandomState,
@@ -48,20 +48,20 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// All full.
+    /// All buckets full.
     pub(super) fn new(allowance: Allowance) -> Strangers {
         Strangers { key: RandomState::new(), buckets: vec![Bucket::default(); STRANGER_BUCKETS], allowance }
     }
 
-    /// Takes one token of the host's.
+    /// Takes one token from the host's bucket.
     pub(super) fn take(&mut self, host: IpAddr, now_ns: u64) -> bool {
         let at = (self.key.hash_one(host) % STRANGER_BUCKETS as u64) as usize;
         self.buckets[at].take(self.allowance, now_ns)
     }
 }
 
-/// Bakes and checks cookies, with a key that the system gave at the start (SipHash, as the standard library keys its maps with). Nothing is
-/// remembered of those to whom they were given.
+/// Issues and checks cookies, with a key that the system gave at the start (SipHash, as the standard library uses for its maps). It keeps
+/// no record of the cookies that it issued.
 #[derive(Debug, Default)]
 pub(super) struct Cookies {
     key: RandomState,
@@ -73,7 +73,7 @@ impl Cookies {
         self.key.hash_one((from, nonce, now_ns / COOKIE_NS))
     }
 
-    /// Whether it was baked here for this address and attempt, this second or the last.
+    /// Whether we issued this cookie for this address and attempt, in this second or the last.
     pub(super) fn accepts(&self, from: SocketAddr, nonce: u64, now_ns: u64, cookie: u64) -> bool {
         let is_of = |now_ns| self.bake(from, nonce, now_ns) == cookie;
         is_of(now_ns) || now_ns.checked_sub(COOKIE_NS).is_some_and(is_of)

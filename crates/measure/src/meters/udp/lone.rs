@@ -1,5 +1,5 @@
-//! The same open loop as `echo`, by one thread that stays awake between packets and sleeps only while the newest of them has no answer: what
-//! the usual ping-pong programs do. The CPU is warm when a packet goes, and nobody on it is in the way of whoever takes the answer.
+//! The same open loop as `echo`, on one thread. It stays awake between packets and sleeps only while the newest packet has no answer, as
+//! the usual ping-pong programs do. The CPU is warm when a packet goes out, and no other thread on it delays the answer.
 
 use evenkeel_sys::timer_fd::Alarm;
 use evenkeel_sys::udp::{self, Inbox, Outbox, Wait};
@@ -11,7 +11,7 @@ use super::settings::Receive;
 use super::wire::PACKET_BYTES_MAX;
 use crate::{MeterError, Watch};
 
-/// Sends by the plan and gives each answer to `see`, in the order that they come.
+/// Sends by the plan and gives each answer to `see`, in order of arrival.
 pub(super) fn run(
     session: &Session,
     plan: &Plan,
@@ -38,14 +38,14 @@ pub(super) fn run(
         } else if taken.is_over(now_ns, *ended_ns.get_or_insert(now_ns), next) {
             break;
         }
-        // With all answers in, the clock alone is looked at; what was doubled on its way is read with the next.
+        // Once all answers are in, only the clock is read. Duplicates are read with the next packet.
         if taken.is_whole(next) && ended_ns.is_none() {
             limit.set(beat.due_ns(next + 1).saturating_sub(AWAKE_NS))?;
             std::hint::spin_loop();
             continue;
         }
         let mut got = inbox.receive(session.socket(), Wait::NotForOne);
-        // An answer older than the newest may be lost: it is looked for, and not slept for.
+        // An answer older than the newest may be lost: poll for it, but do not sleep for it.
         let sleeps = plan.receive == Receive::Sleep && (taken.upto < next || ended_ns.is_some());
         let woken = got == Err(Errno::AGAIN) && sleeps;
         if woken {
@@ -55,7 +55,7 @@ pub(super) fn run(
         }
         match got {
             Ok(_) => taken.take(&inbox, session, beat, next, woken, &mut see),
-            // A stamp that came later than its packet went ends the sleep too, and again until it is taken.
+            // A timestamp that arrives after its packet went out also ends the sleep, again and again until it is read.
             Err(Errno::AGAIN) if plan.stamps == Stamps::Both => fetch(session, &mut done.stamps),
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
             Err(errno) => return Err(MeterError::refused("receive answers", errno)),
@@ -68,8 +68,8 @@ pub(super) fn run(
     Ok(Done { back: taken.back, cpu_ns: clock::thread_cpu_ns(), ..done })
 }
 
-/// Ends a sleep for an answer in time for the next packet. It is set while the packet before is still to come: a timer that is set on the way
-/// to sleep and taken back on waking would cost each round trip some microseconds on a virtual machine.
+/// Ends a sleep for an answer in time for the next packet. It is set while the previous packet is still due. Setting a timer just before
+/// sleeping and clearing it on waking would cost each round trip some microseconds on a virtual machine.
 struct SleepLimit {
     alarm: Alarm,
     at_ns: u64,
@@ -89,7 +89,7 @@ impl SleepLimit {
         Ok(())
     }
 
-    /// Sleeps until there is something to receive, or until then; not at all if that is over.
+    /// Sleeps until a packet arrives or until this time; not at all if the time is over.
     fn sleep(&mut self, session: &Session, until_ns: u64) -> Result<(), Errno> {
         if until_ns <= clock::monotonic_ns() {
             return Ok(());

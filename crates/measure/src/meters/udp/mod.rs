@@ -1,5 +1,5 @@
-//! What the network and the two hosts do to packets on their way there and back: round trips on an open loop, loss and disorder each way,
-//! where the time went, how many packets a core can send and take, and how many fit into a receive buffer while nobody reads.
+//! What the network and the two hosts do to packets: round trips on an open loop, loss and reordering in each direction, a split of the
+//! time, packet rates that a core can send and receive, and how many packets fit into a receive buffer while nobody reads.
 
 mod burst;
 mod ceiling;
@@ -36,12 +36,12 @@ use crate::{Lost, MeterError, Samples, Watch};
 use open_loop::{Done, Plan, Stamps};
 use wire::SessionCounts;
 
-/// What was seen.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The server.
     pub to: SocketAddr,
-    /// What lies between.
+    /// The path between the two ends.
     pub between: Between,
     /// Round trips, loss and order.
     pub echo: Option<Echo>,
@@ -53,65 +53,65 @@ pub struct Report {
     pub burst: Option<Burst>,
 }
 
-/// What lies between the two ends.
+/// The path between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Between {
-    /// Nothing: two threads of this host.
+    /// Loopback: two threads of this host.
     Loopback,
-    /// A network, real or not.
+    /// A network, real or virtual.
     Network,
 }
 
 /// Round trips on an open loop.
 #[derive(Clone, Debug, Serialize)]
 pub struct Echo {
-    /// Packets a second that were asked for.
+    /// Requested packets per second.
     pub rate_hz: f64,
-    /// Packets a second that were sent.
+    /// Sent packets per second.
     pub sent_hz: f64,
     /// How long each was, in bytes without headers.
     pub bytes: usize,
-    /// For how long they were sent, in seconds.
+    /// How long they were sent, in seconds.
     pub seconds: f64,
-    /// From when a packet was due until its answer was read: what a client of a server feels. Free of coordinated omission.
+    /// From the due time of a packet until its answer was read: the latency that a client of a server sees. Free of coordinated omission.
     pub from_due_ns: Samples,
-    /// From when it was sent.
+    /// From the time when it was sent.
     pub from_send_ns: Samples,
-    /// How late it was sent: by our own wake-up, or by a stall of this host.
+    /// How late it was sent, because of our own wake-up or a stall of this host.
     pub late_ns: Samples,
-    /// The way there; none if the server did not tell.
+    /// The way there. None if the server did not report.
     pub there: Option<DirectionCounts>,
-    /// The way back; none if the server did not tell.
+    /// The way back. None if the server did not report.
     pub back: Option<DirectionCounts>,
-    /// Packets that this host's kernel did not take.
+    /// Packets that this host's kernel did not accept.
     pub not_sent: u64,
-    /// Other sessions that the server had at the same time; none if it did not tell.
+    /// Other sessions of the server at the same time. None if it did not report.
     pub others: Option<u32>,
     /// CPU time of our threads here, as a share of one CPU.
     pub cpu_share: f64,
-    /// CPU time of the server's thread, as a share of one CPU; none if it did not tell.
+    /// CPU time of the server's thread, as a share of one CPU. None if it did not report.
     pub server_cpu_share: Option<f64>,
 }
 
 /// One direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DirectionCounts {
-    /// Packets that set out.
+    /// Packets that were sent this way.
     pub sent: u64,
-    /// Those that never came.
+    /// Packets that never arrived.
     pub lost: u64,
-    /// What came.
+    /// The order of arrival.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Packets that the receiving socket had no room for, of whoever sent to it; none where its kernel does not tell.
+    /// Packets that the receiving socket dropped for lack of buffer, from all senders. None if its kernel does not report them.
     pub dropped_at_socket: Option<u64>,
 }
 
 /// Measures.
 ///
 /// # Errors
-/// If the settings make no sense, nobody answers, or the kernel refuses what it rests on.
+/// If the settings are invalid, the server does not answer, or the kernel refuses something that the measurement needs.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     check(settings)?;
     match settings.to {
@@ -119,7 +119,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
         None => {
             let (server_cpu, cpu) = two_cpus()?;
             let settings = Settings { cpu: Some(settings.cpu.unwrap_or(cpu)), ..settings.clone() };
-            beside_server(server_cpu, settings.receive_buffer_bytes, |to| measure(&settings, to, watch))
+            with_server(server_cpu, settings.receive_buffer_bytes, |to| measure(&settings, to, watch))
         }
     }
 }
@@ -139,15 +139,15 @@ fn check(settings: &Settings) -> Result<(), MeterError> {
     Ok(())
 }
 
-/// The first and the last CPU that we may run on: the same where there is only one.
+/// The first and the last CPU that this process may use: the same if there is only one.
 pub(crate) fn two_cpus() -> Result<(usize, usize), MeterError> {
     let allowed = thread::affinity().map_err(|errno| MeterError::refused("ask for our CPUs", errno))?;
     let (first, last) = (allowed.iter().next(), allowed.iter().last());
     first.zip(last).ok_or_else(|| MeterError::not_possible("choose two CPUs", "the kernel names none"))
 }
 
-/// Does something while a server runs on loopback.
-pub(crate) fn beside_server<T>(
+/// Runs `body` while a server runs on loopback.
+pub(crate) fn with_server<T>(
     cpu: usize,
     receive_buffer_bytes: Option<u32>,
     run: impl FnOnce(SocketAddr) -> Result<T, MeterError>,
@@ -233,7 +233,7 @@ fn echo_part(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Result<E
     })
 }
 
-/// What both ends counted, put together.
+/// Combines the counts of both ends.
 fn ways(
     session: &Session,
     done: &Done,

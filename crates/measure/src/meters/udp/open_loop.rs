@@ -1,4 +1,4 @@
-//! What one thread and two need alike to send and take packets on an open loop: the plan, when packets are due, what goes and what comes.
+//! What the one-thread and the two-thread open loop share: the plan, the due times, and the counts of sent and received packets.
 
 use evenkeel_sys::udp::{self, Inbox, Outbox, SentStamp};
 use evenkeel_sys::{clock, thread};
@@ -10,15 +10,15 @@ use super::wire::{FromClient, FromServer, Numbered};
 use crate::MeterError;
 use crate::pinned::stay_on;
 
-/// A sender that sleeps wakes so long before a packet is due and spins for the rest: a wake-up from idle takes some tens of microseconds.
+/// A sleeping sender wakes this long before a packet is due and spins for the rest: a wake-up from idle takes some tens of microseconds.
 pub(super) const AWAKE_NS: u64 = 50_000;
-/// How long answers may take once the last packet is sent.
+/// How long to wait for answers after the last packet.
 const GRACE_NS: u64 = 1_000_000_000;
-/// How long it must be quiet once all have their answers.
+/// How long to wait for stray answers once every packet has one.
 pub(super) const QUIET_NS: u64 = 30_000_000;
-/// How often it tells how far it is.
+/// How often to report progress.
 pub(super) const TELL_NS: u64 = 100_000_000;
-/// Three times a packet are the most there can be.
+/// A packet has at most three timestamps.
 const STAMPS_MAX: usize = 100_000;
 
 /// What to send, and how.
@@ -47,12 +47,12 @@ impl Plan {
     }
 }
 
-/// Which of the kernel's times to ask for.
+/// The kernel timestamps to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamps {
-    /// Of packets that come.
+    /// For received packets.
     Received,
-    /// Of those that go too. They wake whoever sleeps for a packet, so they have a run of their own.
+    /// For sent packets too. These wake any thread that sleeps for a packet, so they get a separate run.
     Both,
 }
 
@@ -60,35 +60,35 @@ pub(super) enum Stamps {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EchoReceived {
     pub(super) sequence: u64,
-    /// When it was due, was sent, and was read; on the monotonic clock.
+    /// When it was due, sent, and read, on the monotonic clock.
     pub(super) due_ns: u64,
     pub(super) sent_ns: u64,
     pub(super) read_ns: u64,
-    /// From the kernel having the answer to our thread having read it.
+    /// From the kernel's receipt of the answer until our thread read it.
     pub(super) held_ns: Option<u64>,
-    /// Our thread slept when it came.
+    /// Whether our thread slept when the answer arrived.
     pub(super) woken: bool,
-    /// At the server: from its kernel having the packet to its thread having read it, and from there to the answer.
+    /// At the server: from its kernel's receipt of the packet until its thread read it, and from there to the answer.
     pub(super) waited_ns: Option<u32>,
     pub(super) turn_ns: Option<u32>,
 }
 
-/// What came of it.
+/// The totals of a run.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// Packets that were sent.
     pub(super) sent: u64,
-    /// Packets that the kernel did not take.
+    /// Packets that the kernel did not accept.
     pub(super) not_sent: u64,
-    /// How late each was sent, in nanoseconds.
+    /// How late each packet was sent, in nanoseconds.
     pub(super) late_ns: evenkeel_stats::Histogram,
-    /// The answers' numbers as they came.
+    /// The order counts of the answers.
     pub(super) back: Order,
     /// From the first packet's due time until the last was sent.
     pub(super) lasted_ns: u64,
     /// CPU time of both threads.
     pub(super) cpu_ns: u64,
-    /// Times of sent packets, if they were asked for.
+    /// Timestamps of sent packets, if requested.
     pub(super) stamps: Vec<SentStamp>,
 }
 
@@ -105,7 +105,7 @@ impl Beat {
     }
 }
 
-/// What both threads begin with: their CPU, and sleeps that end when they should.
+/// Prepares a thread: its CPU, and a timer slack that lets sleeps end on time.
 pub(super) fn settle(cpu: Option<usize>) -> Result<(), MeterError> {
     cpu.map_or(Ok(()), stay_on)?;
     thread::set_timer_slack_ns(std::num::NonZeroU64::new(1))
@@ -113,7 +113,7 @@ pub(super) fn settle(cpu: Option<usize>) -> Result<(), MeterError> {
 }
 
 impl Done {
-    /// Puts all packets that are due by now into a batch: what was late is not thinned out. Gives the number of the next.
+    /// Puts all packets that are due by now into a batch. Late packets are sent all the same. Returns the next number.
     pub(super) fn fill(
         &mut self,
         out: &mut Outbox,
@@ -151,27 +151,27 @@ pub(super) fn fetch(session: &Session, stamps: &mut Vec<SentStamp>) {
     }
 }
 
-/// What has come back.
+/// The answers so far.
 #[derive(Default)]
 pub(super) struct Taken {
-    /// By the server's own numbers.
+    /// By the server's numbers.
     pub(super) back: Order,
-    /// By ours.
+    /// By our numbers.
     seen: Order,
     last_ns: u64,
-    /// One more than the highest of our numbers that has an answer.
+    /// The highest of our numbers that has an answer, plus one.
     pub(super) upto: u64,
 }
 
 impl Taken {
-    /// Whether all is in, or what is not will not be waited for.
+    /// Whether all answers arrived, or we stop waiting for the rest.
     pub(super) fn is_over(&self, now_ns: u64, ended_ns: u64, sent: u64) -> bool {
-        // What was doubled on its way has a second answer, which comes after all are in.
+        // A packet that the network duplicated has a second answer, which arrives after all first ones.
         let is_quiet = now_ns > self.last_ns + QUIET_NS;
         now_ns > ended_ns + GRACE_NS || (is_quiet && self.is_whole(sent))
     }
 
-    /// Whether each of so many packets has its answer.
+    /// Whether each of the first `packets` packets has its answer.
     pub(super) fn is_whole(&self, sent: u64) -> bool {
         self.seen.counts().arrived >= sent
     }
@@ -191,11 +191,11 @@ impl Taken {
         for packet in inbox.packets() {
             let Ok(FromServer::Answer(answer)) = FromServer::parse(packet.bytes) else { continue };
             let Numbered { session: of, sequence, sent_ns } = answer.to;
-            // Answers to what was never asked, or of another session, are somebody's play.
+            // Answers to packets that we never sent, or of another session, are forged.
             if of != session.secret() || sequence >= sent || sent_ns > read_ns {
                 continue;
             }
-            // What the network or the server doubled is counted, and timed once.
+            // Duplicates by the network or the server are counted, but timed once.
             self.back.see(answer.number);
             if matches!(self.seen.see(sequence), Place::Again | Place::TooOld) {
                 continue;

@@ -1,45 +1,45 @@
-//! `Order`: what numbered packets tell of their way by which of them come, and in which order. Its memory does not grow.
+//! `Order`: counts loss, duplicates and reordering of numbered packets. Its memory does not grow.
 
 use serde::Serialize;
 
-/// How far back it is known which numbers have come.
+/// How far back it remembers which numbers have arrived.
 const WINDOW: u64 = 1 << 16;
 
-/// Sees each packet that comes, by its number.
+/// Sees each arriving packet by its number.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// A bit a number, the last [`WINDOW`] of them.
+    /// One bit per number, for the last [`WINDOW`] of them.
     come: Vec<u64>,
-    /// One more than the highest number that has come.
+    /// The highest number so far, plus one.
     next: u64,
     counts: Counts,
 }
 
-/// What has come.
+/// The counts so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Numbers that came, each counted once.
+    /// Numbers that arrived, each counted once.
     pub arrived: u64,
-    /// Packets whose number had come before.
+    /// Packets whose number had arrived before.
     pub duplicates: u64,
-    /// Packets that came after one with a higher number.
+    /// Packets that arrived after one with a higher number.
     pub reordered: u64,
-    /// The furthest that one came too late, in numbers.
+    /// The furthest that a packet arrived too late, in numbers.
     pub extent_max: u64,
-    /// Packets more than 65,536 numbers late: it is not known whether they had come before.
+    /// Packets more than 65,536 numbers late: whether they are duplicates is unknown.
     pub too_old: u64,
 }
 
-/// What a packet was.
+/// The kind of an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// One with a higher number than all before it.
+    /// Its number is higher than all before.
     Ahead,
-    /// One that was overtaken, by so many numbers.
+    /// It was overtaken, by this many numbers.
     Behind(u64),
-    /// One whose number had come before.
+    /// Its number had arrived before.
     Again,
-    /// One from too long ago to tell.
+    /// Its number is too old to know.
     TooOld,
 }
 
@@ -53,7 +53,7 @@ impl Order {
     /// Counts a packet.
     pub fn see(&mut self, number: u64) -> Place {
         if number >= self.next {
-            // Numbers that were jumped over have not come, whatever their bits stood for before.
+            // Skipped numbers have not arrived, whatever their bits meant before.
             let jumped = (number - self.next).min(WINDOW - 1);
             self.clear(number - jumped, number);
             self.set(number);
@@ -77,7 +77,7 @@ impl Order {
         Place::Behind(behind)
     }
 
-    /// What has come up to now.
+    /// The counts up to now.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -97,7 +97,7 @@ impl Order {
         self.come[word] |= bit;
     }
 
-    /// By whole words where it can be: somebody may jump ahead by thousands with each packet.
+    /// Clears whole words where possible: a packet may jump ahead by thousands of numbers.
     fn clear(&mut self, mut from: u64, to: u64) {
         while from < to {
             let (word, bit) = Order::at(from);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_how() {
+    fn arrivals_are_classified() {
         let of = |arrived, duplicates, reordered, extent_max, too_old| Counts {
             arrived,
             duplicates,
@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_counts_as_a_set_would(numbers in proptest::collection::vec(0_u64..300, 0..400)) {
+        fn it_counts_like_a_set(numbers in proptest::collection::vec(0_u64..300, 0..400)) {
             let mut come = BTreeSet::new();
             let mut expected = Counts::default();
             for number in &numbers {

@@ -1,4 +1,4 @@
-//! The end that answers: one socket, one thread, bounded in time, sessions and rates. What is to be done with a packet is the gate's.
+//! The server: one socket and one thread, with bounded time, sessions and rates. The gate decides about each packet.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -11,46 +11,46 @@ use super::gate::{Act, Arrival, Counted, Gate, Parcel};
 use super::wire::{Answer, FromServer, PACKET_BYTES_MAX, SessionCounts};
 use crate::{MeterError, Watch};
 
-/// How long it sleeps for a packet before it looks whether it is to end.
+/// How long it sleeps for a packet before it checks whether to end.
 const LOOK_AROUND: Duration = Duration::from_millis(50);
 
-/// How often packets go out that a session asked for: those of a rate go in lots, as from any sender that sleeps.
+/// How often it sends requested packets: a rate is sent in batches, as by any sender that sleeps.
 const GIVE_EVERY_NS: u64 = 1_000_000;
 
-/// How often it tells how far it is.
+/// How often to report progress.
 const TELL_NS: u64 = 100_000_000;
 
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen; port 0 has the kernel choose.
+    /// The address to listen on. With port 0 the kernel chooses a port.
     pub at: SocketAddr,
     /// How long, in seconds.
     pub seconds: f64,
-    /// The CPU to run on; none leaves it to the kernel.
+    /// The CPU to run on; none leaves the choice to the kernel.
     pub cpu: Option<usize>,
-    /// The most echoes of one session in a second.
+    /// The most echoes per session and second.
     pub echoes_per_s_max: u64,
-    /// Bits a second that are sent to one who asks for packets, at the most; 0 sends none.
+    /// The most bits per second for clients that request packets. 0 sends none.
     pub give_bits_per_s_max: u64,
-    /// The receive buffer to ask for, in bytes; none leaves the kernel's own.
+    /// The receive buffer to request, in bytes. None keeps the kernel's default.
     pub receive_buffer_bytes: Option<u32>,
 }
 
-/// What was served.
+/// The totals of a server run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The address.
     pub at: SocketAddr,
-    /// For how long, in seconds.
+    /// How long it ran, in seconds.
     pub seconds: f64,
-    /// Packets that came, by what became of them, and sessions.
+    /// Received packets by outcome, and sessions.
     pub packets: Counted,
-    /// What came, in bytes without headers.
+    /// Received bytes without headers.
     pub bytes_in: u64,
-    /// What was sent, in bytes without headers.
+    /// Sent bytes without headers.
     pub bytes_out: u64,
-    /// Packets that the socket had no room for; none where the kernel does not tell.
+    /// Packets that the socket dropped for lack of buffer. None if the kernel does not report them.
     pub dropped_at_socket: Option<u64>,
     /// CPU time of the thread, in nanoseconds.
     pub cpu_ns: u64,
@@ -65,10 +65,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; packets wait until it runs.
+    /// Starts listening. Packets queue until it runs.
     ///
     /// # Errors
-    /// What the kernel refused.
+    /// The kernel's error.
     pub fn bind(settings: &Settings) -> Result<Server, MeterError> {
         let refused = |error: &std::io::Error| MeterError::refused(format!("listen at {}", settings.at), error);
         let socket = UdpSocket::bind(settings.at).map_err(|error| refused(&error))?;
@@ -78,21 +78,21 @@ impl Server {
             udp::set_receive_buffer_bytes(&socket, bytes)
                 .map_err(|errno| MeterError::refused("set the receive buffer", errno))?;
         }
-        // Without stamps there is no telling what the wait was; everything else goes on.
+        // Without timestamps the wait is unknown; everything else works.
         let _ = udp::stamp_received(&socket);
         let at = socket.local_addr().map_err(|error| refused(&error))?;
         Ok(Server { socket, at, settings: settings.clone() })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.at
     }
 
-    /// Serves until its time is over or the watch says so.
+    /// Serves until its time is over or the watch asks it to stop.
     ///
     /// # Errors
-    /// If the thread may not run where it is told to, or the socket fails.
+    /// If the thread may not run on its CPU, or the socket fails.
     pub fn run(&self, watch: &Watch<'_>) -> Result<Report, MeterError> {
         if let Some(cpu) = self.settings.cpu {
             let set: CpuSet = [cpu].into_iter().collect();
@@ -114,7 +114,7 @@ impl Server {
                 let done = (now_ns - start_ns) as f64 / (until_ns - start_ns).max(1) as f64;
                 watch.progress(done, &format!("serving {} at {}", serving.gate.sessions(), self.at));
             }
-            // What lies there is taken in batches; a packet that is waited for is given at once.
+            // Queued packets are taken in batches. A packet that the thread waits for is returned at once.
             let got = match inbox.receive(&self.socket, Wait::Not) {
                 Err(Errno::AGAIN) if gave => Err(Errno::AGAIN),
                 Err(Errno::AGAIN) if serving.gate.gives(now_ns) => {
@@ -126,7 +126,7 @@ impl Server {
             };
             match got {
                 Ok(_) => serving.answer(&inbox),
-                // A port of a client that has gone says so by way of our own socket.
+                // A closed client port is reported as an error of our own socket.
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
                 Err(errno) => return Err(MeterError::refused(format!("receive at {}", self.at), errno)),
             }
@@ -170,7 +170,7 @@ impl Serving<'_> {
         clock::thread_cpu_ns().saturating_sub(self.cpu_start_ns)
     }
 
-    /// Deals with all packets of one call, and sends all answers in another.
+    /// Handles all packets of one call, and sends all answers in another.
     fn answer(&mut self, inbox: &Inbox) {
         let (now_ns, wall_ns) = (clock::monotonic_ns(), clock::realtime_ns());
         for packet in inbox.packets() {
@@ -182,7 +182,7 @@ impl Serving<'_> {
                 Ok(Act::Say(answer)) => self.say(from, answer, answer.bytes_min()),
                 Ok(Act::Echo(to, number)) => {
                     let waited_ns = packet.stamp_ns.and_then(|stamp_ns| short(wall_ns.checked_sub(stamp_ns)?));
-                    // The last thing before it goes: what is answered in one batch takes its turn together.
+                    // Taken last before sending: the packets of one batch share this time.
                     let turn_ns = short(clock::monotonic_ns().saturating_sub(now_ns));
                     let answer = FromServer::Answer(Answer { to, number, waited_ns, turn_ns });
                     self.say(from, answer, packet.bytes.len());
@@ -198,7 +198,7 @@ impl Serving<'_> {
         self.flush();
     }
 
-    /// Puts an answer of at least so many bytes into the batch.
+    /// Adds an answer of at least this many bytes to the batch.
     fn say(&mut self, to: SocketAddr, answer: FromServer, bytes: usize) {
         if self.out.len() == udp::BATCH {
             self.flush();
@@ -222,7 +222,7 @@ impl Serving<'_> {
         self.gate.filled(to, sent);
     }
 
-    /// Sends what is due of what sessions asked for, a batch each: the inbox is looked at in between. Tells whether anything was due.
+    /// Sends requested packets that are due, one batch at a time: the inbox is read in between. Returns whether any were due.
     fn give(&mut self) -> bool {
         let parcels = self.gate.parcels(clock::monotonic_ns(), udp::BATCH as u32);
         let gave = !parcels.is_empty();
@@ -236,7 +236,7 @@ impl Serving<'_> {
         gave
     }
 
-    /// Sends the batch, and gives how many packets the kernel took.
+    /// Sends the batch and returns how many packets the kernel accepted.
     fn flush(&mut self) -> u64 {
         if self.out.is_empty() { 0 } else { self.out.send(&self.server.socket).sent as u64 }
     }

@@ -9,7 +9,7 @@ use crate::{Samples, Unit};
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where a server runs; none starts one here, for as long as the measurement takes, and goes over loopback.
+    /// The address of a server. None starts one here for the time of the measurement and goes over loopback.
     pub to: Option<SocketAddr>,
     /// Packets a second.
     pub rate_hz: f64,
@@ -22,9 +22,9 @@ pub struct Settings {
     pub pace: Pace,
     /// How the receiver waits for a packet.
     pub receive: Receive,
-    /// The CPU to run on; none leaves it to the kernel, or over loopback takes the last that is allowed.
+    /// The CPU to run on. None leaves it to the kernel; over loopback it takes the last allowed CPU.
     pub cpu: Option<usize>,
-    /// The receive buffer to ask for, in bytes; none leaves the kernel's own.
+    /// The receive buffer to request, in bytes. None keeps the kernel's default.
     pub receive_buffer_bytes: Option<u32>,
     /// What to measure.
     pub parts: Vec<Part>,
@@ -34,11 +34,11 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// It stays awake between packets, and one thread both sends and receives: it sleeps only for the answer to the newest packet.
+    /// It stays awake between packets. One thread both sends and receives, and sleeps only for the answer to the newest packet.
     Awake,
     /// It sleeps, as a server does between ticks, and spins for the last 50 us. The CPU goes idle between packets.
     Sleep,
-    /// It spins all the time, and a second thread receives: the CPU that they run on is never idle.
+    /// It always spins, and a second thread receives: their CPU is never idle.
     Spin,
 }
 
@@ -48,7 +48,7 @@ pub enum Pace {
 pub enum Receive {
     /// It sleeps.
     Sleep,
-    /// It asks again and again.
+    /// It polls.
     Spin,
 }
 
@@ -67,7 +67,7 @@ pub enum Part {
 }
 
 impl Settings {
-    /// Samples under our conditions.
+    /// An empty sample set with our conditions.
     pub(super) fn samples(&self, name: &str) -> Samples {
         let pace = match self.pace {
             Pace::Awake => "awake",

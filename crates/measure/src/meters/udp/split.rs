@@ -1,5 +1,5 @@
-//! Where the time of a round trip goes: what our own wake-up took, the way to the driver, the network, the server's wait and turn, and the
-//! wait of the answer here. A run of its own, since the kernel's times of sent packets wake the thread that waits for answers.
+//! Splits the time of a round trip: our own wake-up, the way to the driver, the network, the server's wait and work, and the wait of the
+//! answer here. This is a separate run, because the kernel's timestamps of sent packets wake the thread that waits for answers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,32 +18,32 @@ use crate::{MeterError, Samples, Watch};
 /// Packets of the split: enough for a p99.
 const PACKETS_MIN: f64 = 200.0;
 const PACKETS_MAX: f64 = 20_000.0;
-/// Packets of the run without any sleep, and how long it may take.
+/// Packets of the run without sleeps, and its time limit.
 const SPIN_PACKETS: u64 = 1000;
 const SPIN_NS: u64 = 500_000_000;
-/// A clock that was set by more than this while we ran spoils the split.
+/// If the wall clock was set by more than this during the run, the split is invalid.
 const CLOCK_SET_NS: i64 = 1_000_000;
 
-/// The parts of round trips. For each packet they add up to its time from when it was due.
+/// The parts of round trips. For each packet they add up to its latency from the due time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Split {
-    /// From when it was due until it was given to the kernel.
+    /// From the due time until the kernel got it.
     pub late_ns: Samples,
-    /// From there until the driver had it: the kernel's sending half, and queues for the device.
+    /// From there until the driver had it: the sending half of the kernel, and device queues.
     pub send_path_ns: Samples,
-    /// From the driver to the other kernel and the same way back: the network, both ways, with the server's sending half.
+    /// From the driver to the other kernel, and back: the network in both directions, with the server's sending half.
     pub network_ns: Samples,
-    /// At the server, from its kernel having the packet to its thread having read it: softirq, socket queue and wake.
+    /// At the server, from its kernel's receipt until its thread read it: softirq, socket queue and wake.
     pub server_wait_ns: Samples,
     /// At the server, from there until the answer was sent.
     pub server_turn_ns: Samples,
-    /// Here, from the kernel having the answer to our thread having read it, where the thread slept: softirq and wake.
+    /// Here, from the kernel's receipt of the answer until our thread read it, when the thread slept: softirq and wake.
     pub woken_ns: Samples,
-    /// The same where the thread was awake: softirq and the wait for its turn.
+    /// The same when the thread was awake: softirq and the wait for its turn.
     pub queued_ns: Samples,
-    /// The same of a thread that does nothing but look, one packet at a time: softirq alone. What `woken_ns` is more than this, is the wake.
+    /// The same for a thread that only polls, one packet at a time: softirq alone. The excess of `woken_ns` over this is the wake.
     pub softirq_ns: Samples,
-    /// All of it, from when it was due.
+    /// The total, from the due time.
     pub from_due_ns: Samples,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn run(settings: &Settings, to: SocketAddr, watch: &Watch<'_>) -> Res
     Ok(split)
 }
 
-/// One round trip in parts, in nanoseconds.
+/// The parts of one round trip, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parts {
     late_ns: u64,
@@ -125,7 +125,7 @@ impl Split {
     }
 }
 
-/// How far the wall clock is ahead of the monotonic one.
+/// The offset from the monotonic to the wall clock.
 fn wall_offset_ns() -> i64 {
     let one = || {
         let before_ns = clock::monotonic_ns();
@@ -137,7 +137,7 @@ fn wall_offset_ns() -> i64 {
     (0..20).map(|_| one()).min_by_key(|(apart_ns, _)| *apart_ns).map_or(0, |(_, offset_ns)| offset_ns)
 }
 
-/// One packet at a time, looked for without a sleep: what is left between the kernel having it and our having it is no wake.
+/// One packet at a time, polled without sleeping: the time from the kernel's receipt to ours then contains no wake.
 fn softirq(settings: &Settings, to: SocketAddr, watch: &Watch<'_>, samples: &mut Samples) -> Result<(), MeterError> {
     if settings.receive == Receive::Sleep && std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
         samples.lose(SPIN_PACKETS, "there is one CPU: who spins on it keeps the kernel from what is measured");
@@ -165,14 +165,14 @@ fn softirq(settings: &Settings, to: SocketAddr, watch: &Watch<'_>, samples: &mut
         }
         Ok(())
     };
-    // A thread of its own, whose CPU and timer slack end with it.
+    // On its own thread, so that its CPU and timer slack end with it.
     match std::thread::scope(|scope| scope.spawn(body).join()) {
         Ok(done) => done,
         Err(_) => Err(MeterError::not_possible("measure the softirq", "its thread died")),
     }
 }
 
-/// Looks for the answer, and says how long the kernel had it.
+/// Polls for the answer, and returns how long the kernel had it.
 fn spin(session: &Session, inbox: &mut Inbox, sequence: u64, until_ns: u64) -> Result<Option<u64>, MeterError> {
     while clock::monotonic_ns() < until_ns {
         match inbox.receive(session.socket(), Wait::Not) {

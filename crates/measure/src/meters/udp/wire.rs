@@ -1,9 +1,9 @@
-//! What the two ends of the UDP meter say to each other. A packet is taken only if it is exactly one of these; everything else is
-//! dropped without an answer. Until an address has sent back a cookie, no answer is longer than its question.
+//! The protocol between the two ends of the UDP meter. A packet is accepted only if it is exactly one of these messages; everything else is
+//! dropped without an answer. Until an address has returned a cookie, no answer is longer than its question.
 //!
 //! Numbers are big-endian. A packet begins with four bytes that name the protocol, one that names the message, and three zeros.
 
-/// Bytes of what a stranger may send: longer than any answer to it, so that a forged address gains nobody anything.
+/// The size of a stranger's packet: longer than any answer to it, so that a forged address amplifies nothing.
 pub const STRANGER_BYTES: usize = 64;
 /// Bytes of [`FromClient::Count`] and of its answer.
 pub const COUNT_BYTES: usize = 128;
@@ -11,25 +11,25 @@ pub const COUNT_BYTES: usize = 128;
 pub const GIVE_BYTES: usize = 64;
 /// Bytes of [`FromClient::Burst`] and [`FromClient::Bye`].
 pub const SHORT_BYTES: usize = 32;
-/// The shortest echo: an answer has the same length, and says more than the question.
+/// The shortest echo: an answer has the same length, and carries more fields than the question.
 pub const ECHO_BYTES_MIN: usize = 48;
-/// The shortest packet that is only counted, or only fills.
+/// The shortest packet that is only counted, or only filler.
 pub const FILLER_BYTES_MIN: usize = 24;
-/// The longest packet: what an Ethernet with jumbo frames carries whole.
+/// The longest packet: the payload of a jumbo Ethernet frame.
 pub const PACKET_BYTES_MAX: usize = 8972;
-/// Sequence numbers stay below this: at ten million packets a second, for most of a year.
+/// Sequence numbers stay below this: enough for most of a year at ten million packets per second.
 pub const SEQUENCE_END: u64 = 1 << 48;
 /// The most packets that one [`FromClient::Burst`] can ask for.
 pub const BURST_PACKETS_MAX: u32 = 16_384;
 
 /// The longest that one [`FromClient::Give`] can ask for, in milliseconds.
 pub const GIVE_MS_MAX: u32 = 60_000;
-/// The most streams that a [`FromClient::Give`] can be one of.
+/// The most streams that a [`FromClient::Give`] can announce.
 pub const GIVE_STREAMS_MAX: u16 = 32;
 
 const MAGIC: [u8; 4] = *b"EKU1";
 const HEADER_BYTES: usize = 8;
-/// A time of this many nanoseconds or more, or one that nobody knows.
+/// Stands for a time of this many nanoseconds or more, or for an unknown time.
 const UNKNOWN_NS: u32 = u32::MAX;
 
 const HELLO: u8 = 1;
@@ -52,33 +52,33 @@ const GIVEN: u8 = 71;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// From the one who measures.
+/// Messages from the measuring end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromClient {
-    /// Wants a cookie.
+    /// Asks for a cookie.
     Hello {
-        /// Chosen anew for each attempt.
+        /// A new random number for each attempt.
         nonce: u64,
     },
     /// Opens a session with it.
     Open {
-        /// As in the hello.
+        /// The same as in the hello.
         nonce: u64,
-        /// As in the challenge.
+        /// The same as in the challenge.
         cookie: u64,
     },
-    /// Wants this packet back.
+    /// Asks for this packet to be returned.
     Echo(Numbered),
-    /// Is to be counted.
+    /// A packet to count.
     Sink(Numbered),
-    /// Asks what was counted.
+    /// Asks for the counts.
     Count {
         /// The session's secret.
         session: u64,
-        /// Tells this question from another.
+        /// Distinguishes this question from others.
         ask: u64,
     },
-    /// Asks for packets, one after another and all at once.
+    /// Asks for a burst: packets one after another without a pause.
     Burst {
         /// The session's secret.
         session: u64,
@@ -92,126 +92,127 @@ pub enum FromClient {
         /// Its secret.
         session: u64,
     },
-    /// Asks for packets at a rate for a while. Said again and again while they come: the server ends when it hears no more of it.
+    /// Asks for packets at a rate for a time. The client repeats this while they arrive; the server stops when the repeats stop.
     Give(StreamRequest),
 }
 
-/// What a client wants to be sent.
+/// The packets that a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRequest {
     /// The session's secret.
     pub session: u64,
-    /// Tells this request from another of the session: one that is said again is the same.
+    /// Distinguishes this request from others of the session. A repeat has the same number.
     pub ask: u64,
-    /// For how long, in milliseconds, up to [`GIVE_MS_MAX`].
+    /// The duration in milliseconds, up to [`GIVE_MS_MAX`].
     pub ms: u32,
-    /// How many packets a second; `u32::MAX` is as fast as it goes.
+    /// Packets per second; `u32::MAX` asks for the fastest rate.
     pub packets_per_s: u32,
     /// How long each, in bytes.
     pub bytes: u16,
-    /// How many streams there will be at once, this one included: they share what the server sends at the most.
+    /// The number of simultaneous streams, including this one. They share the server's limit.
     pub streams: u16,
 }
 
-/// A packet among many.
+/// One packet of many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbered {
     /// The session's secret.
     pub session: u64,
     /// Its number, from 0.
     pub sequence: u64,
-    /// When it was sent, on the sender's clock in nanoseconds; the other end only gives it back.
+    /// When it was sent, on the sender's clock in nanoseconds. The other end only returns it.
     pub sent_ns: u64,
 }
 
-/// From the one who serves.
+/// Messages from the serving end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FromServer {
-    /// Come back with this cookie.
+    /// Tells the client to return with this cookie.
     Challenge {
-        /// As in the hello.
+        /// The same as in the hello.
         nonce: u64,
-        /// Proves that the client gets what is sent to its address.
+        /// Proves that the client receives packets at its address.
         cookie: u64,
     },
     /// The session is open.
     Welcome {
-        /// As in the hello.
+        /// The same as in the hello.
         nonce: u64,
         /// The session's secret.
         session: u64,
     },
-    /// There are as many sessions as there may be.
+    /// The server has no free session.
     Full {
-        /// As in the hello.
+        /// The same as in the hello.
         nonce: u64,
     },
     /// An echo.
     Answer(Answer),
-    /// What was counted.
+    /// The counts.
     SessionCounts {
         /// The session's secret.
         session: u64,
-        /// As in the question.
+        /// The same as in the question.
         ask: u64,
         /// The numbers.
         tally: SessionCounts,
     },
-    /// One of a burst.
+    /// One packet of a burst.
     Filler {
         /// The session's secret.
         session: u64,
         /// Its number, from 0.
         at: u32,
-        /// How many there are; of those of a [`FromClient::Give`] as many as can be.
+        /// How many there are. For a [`FromClient::Give`]: the most possible.
         of: u32,
     },
-    /// What of a [`FromClient::Give`] will be sent.
+    /// What the server will send for a [`FromClient::Give`].
     Given {
         /// The session's secret.
         session: u64,
-        /// As in the request.
+        /// The same as in the request.
         ask: u64,
-        /// How many packets a second; none if the server sends none, because it serves another host, or never does such a thing.
+        /// Packets per second. 0 if the server refuses, because it serves another host or never sends.
         packets_per_s: Option<u32>,
     },
 }
 
-/// An echo that came back.
+/// A returned echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The packet it answers.
     pub to: Numbered,
     /// How many answers the server had sent in this session before it.
     pub number: u64,
-    /// From the server's kernel having the packet to its thread having read it, in nanoseconds; none where there was no stamp.
+    /// From the receipt by the server's kernel until its thread read it, in nanoseconds. None without a timestamp.
     pub waited_ns: Option<u32>,
     /// From there until it was sent back.
     pub turn_ns: Option<u32>,
 }
 
-/// What a server has counted of a session.
+/// The server's counts of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounts {
-    /// Packets that came, each number once.
+    /// Packets that arrived, each number counted once.
     pub arrived: u64,
-    /// Packets whose number had come before.
+    /// Packets whose number had arrived before.
     pub duplicates: u64,
-    /// Packets that came after one with a higher number.
+    /// Packets that arrived after one with a higher number.
     pub reordered: u64,
-    /// The furthest that one came too late, in numbers.
+    /// The furthest that a packet arrived too late, in numbers.
     pub extent_max: u64,
-    /// Packets so late that it is not known whether they had come before.
+    /// Packets so late that it is unknown whether they are duplicates.
     pub too_old: u64,
-    /// What came, in bytes without headers.
+    /// The bytes that arrived, without headers.
     pub bytes: u64,
-    /// From the first to the last of them, in nanoseconds.
+    /// From the first to the last packet, in nanoseconds.
     pub span_ns: u64,
     /// Answers, or fillers, that were sent.
     pub answered: u64,
-    /// Packets that were not answered because there were too many in a second.
+    /// Packets without an answer because the rate limit was exceeded.
     pub refused: u64,
-    /// Packets that the server's socket had no room for since it was made, whoever sent them; none where the kernel does not tell.
+    /// Packets that the server's socket dropped for lack of buffer since it was made, from all senders. None if the kernel does not report
+    /// them.
     pub dropped: Option<u32>,
     /// CPU time of the server's thread since it began, in nanoseconds.
     pub cpu_ns: u64,
@@ -223,7 +224,7 @@ impl FromClient {
     /// Reads a packet.
     ///
     /// # Errors
-    /// If it is none of these.
+    /// If it is not one of these.
     pub fn parse(bytes: &[u8]) -> Result<FromClient, Malformed> {
         let (kind, mut fields) = open(bytes)?;
         let exactly = |length: usize| if bytes.len() == length { Ok(()) } else { Err(Malformed) };
@@ -265,7 +266,7 @@ impl FromClient {
         }
     }
 
-    /// The shortest that this message can be, in bytes; all but echoes and counted packets are exactly so long.
+    /// The smallest size of this message, in bytes. Only echoes and counted packets may be longer.
     pub fn bytes_min(&self) -> usize {
         match self {
             FromClient::Hello { .. } | FromClient::Open { .. } => STRANGER_BYTES,
@@ -277,7 +278,7 @@ impl FromClient {
         }
     }
 
-    /// Writes it into the beginning of a packet; what follows there stays as it is.
+    /// Writes the message to the start of a packet; the rest of the packet is unchanged.
     pub fn write(&self, packet: &mut [u8]) {
         match *self {
             FromClient::Hello { nonce } => Writer::begin(packet, HELLO).u64(nonce).end(),
@@ -303,7 +304,7 @@ impl FromServer {
     /// Reads a packet.
     ///
     /// # Errors
-    /// If it is none of these.
+    /// If it is not one of these.
     pub fn parse(bytes: &[u8]) -> Result<FromServer, Malformed> {
         let (kind, mut fields) = open(bytes)?;
         match kind {
@@ -327,7 +328,7 @@ impl FromServer {
         }
     }
 
-    /// How long this message is, in bytes; echoes and fillers may be longer.
+    /// The size of this message, in bytes; echoes and fillers may be longer.
     pub fn bytes_min(&self) -> usize {
         match self {
             FromServer::Challenge { .. } | FromServer::Welcome { .. } | FromServer::Filler { .. } => 24,
@@ -338,7 +339,7 @@ impl FromServer {
         }
     }
 
-    /// Writes it into the beginning of a packet; what follows there stays as it is.
+    /// Writes the message to the start of a packet; the rest of the packet is unchanged.
     pub fn write(&self, packet: &mut [u8]) {
         match *self {
             FromServer::Challenge { nonce, cookie } => Writer::begin(packet, CHALLENGE).u64(nonce).u64(cookie).end(),
@@ -361,7 +362,7 @@ impl FromServer {
     }
 }
 
-/// The message's kind, and the rest.
+/// The message's kind, and the remaining bytes.
 fn open(bytes: &[u8]) -> Result<(u8, Reader<'_>), Malformed> {
     let header = bytes.get(..HEADER_BYTES).ok_or(Malformed)?;
     if bytes.len() > PACKET_BYTES_MAX || header[..4] != MAGIC || header[5..] != [0; 3] {
@@ -434,7 +435,7 @@ impl Reader<'_> {
     }
 }
 
-/// Writes as much as there is room for: whoever writes a message gives it `bytes_min` bytes.
+/// Writes as much as fits: the caller provides `bytes_min` bytes.
 struct Writer<'a> {
     rest: &'a mut [u8],
 }

@@ -1,4 +1,4 @@
-//! What is written is read, and nothing else is.
+//! Every written message is read back, and nothing else is accepted.
 
 use proptest::prelude::*;
 
@@ -126,7 +126,7 @@ fn a_stranger_gets_no_more_than_it_sends() {
 }
 
 #[test]
-fn a_wish_beyond_what_may_be_had_is_none() {
+fn a_request_over_the_limit_is_refused() {
     let least =
         StreamRequest { session: 1, ask: 2, ms: 1, packets_per_s: 1, bytes: FILLER_BYTES_MIN as u16, streams: 1 };
     let read = |request: StreamRequest| {
@@ -150,7 +150,7 @@ fn a_wish_beyond_what_may_be_had_is_none() {
 }
 
 #[test]
-fn what_is_nearly_a_packet_is_none() {
+fn near_packets_are_refused() {
     let mut hello = vec![0; STRANGER_BYTES];
     FromClient::Hello { nonce: 5 }.write(&mut hello);
     let changed = |at: usize, to: u8| {

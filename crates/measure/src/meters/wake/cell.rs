@@ -8,7 +8,7 @@ use super::turn::TurnLatencies;
 use super::variant::Variant;
 use crate::{Samples, Unit};
 
-/// What was seen of one way to be woken.
+/// The result for one way to be woken.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
     /// What wakes.
@@ -20,11 +20,11 @@ pub struct Cell {
     pub gap_ns: u64,
     /// How it waited.
     pub variant: Variant,
-    /// From the moment that was due, or that the waker began in, until the waiter ran, in nanoseconds.
+    /// From the due time of a timer, or the waker's start, until the waiter ran, in nanoseconds.
     pub latency: Samples,
-    /// What the waiter's CPU did meanwhile.
+    /// What the waiter's CPU did during the waits.
     pub idle: Idle,
-    /// The p50 of each round; none where a round lost all.
+    /// The p50 of each round; none where a round lost every wake.
     #[serde(skip)]
     pub(super) p50_ns_by_round: Vec<Option<u64>>,
 }
@@ -45,7 +45,7 @@ impl Cell {
 
     /// Adds a turn.
     pub(super) fn add(&mut self, mut seen: TurnLatencies) {
-        // The histogram knows nothing under a nanosecond, and a clock that both read in the same one is no loss.
+        // The histogram starts at 1 ns. A wake within the same nanosecond is not a lost one.
         seen.latencies_ns.iter().for_each(|ns| self.latency.record((*ns).max(1)));
         if let Some(why) = &seen.why {
             self.latency.lose(seen.lost, why);

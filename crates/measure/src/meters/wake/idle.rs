@@ -1,5 +1,4 @@
-//! Whether the CPU of the one who waits went idle at all, and how it was called back: without that, "no effect" could as well mean
-//! "not tried".
+//! Whether the waiter's CPU went idle at all, and how it was woken. Without this, "no effect" could also mean "never exercised".
 
 use std::collections::BTreeMap;
 
@@ -11,15 +10,15 @@ const STATES_MAX: usize = 16;
 /// The kernel's `USER_HZ`: what /proc/stat counts in.
 const TICK_NS: u64 = 10_000_000;
 
-/// What was counted of one CPU while it was waited on.
+/// Counts of one CPU during the waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Idle {
-    /// Share of the time that the CPU was idle, from 0 to 1, to some hundredths; none where /proc/stat does not tell.
+    /// The idle share of the CPU, from 0 to 1, accurate to a few hundredths. None if /proc/stat does not report it.
     pub idle_share: Option<f64>,
-    /// How often it entered each idle state, by the driver's name for it. Empty where no driver keeps states.
+    /// How often it entered each idle state, by the driver's name. Empty without an idle driver.
     pub entered: BTreeMap<String, u64>,
-    /// Interrupts by other CPUs (rescheduling, function call) for each wake; none where /proc/interrupts does not tell. A CPU that is
-    /// asleep or busy is called by one; one that idles with open eyes needs none.
+    /// Interrupts from other CPUs (reschedule, function call) per wake. None if /proc/interrupts does not report them. A sleeping or busy
+    /// CPU needs an interrupt; one that polls in its idle loop needs none.
     pub calls_per_wake: Option<f64>,
     #[serde(skip)]
     sums: Sums,
@@ -61,7 +60,7 @@ impl Counters {
 }
 
 impl Idle {
-    /// Adds what was counted over `wall_ns`, in which there were so many wakes.
+    /// Adds the counts over `wall_ns`, in which `wakes` wakes happened.
     pub(super) fn add(&mut self, before: &Counters, after: &Counters, wall_ns: u64, wakes: u64) {
         let grown = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
         let sum = |sum: Option<u64>, more: Option<u64>| more.map(|more| sum.unwrap_or(0) + more).or(sum);
@@ -80,7 +79,7 @@ impl Idle {
     }
 }
 
-/// Idle time of a CPU in /proc/stat: the fourth number; the wait for disks, the fifth, is idle time too.
+/// The idle time of a CPU in /proc/stat: the fourth number (idle) plus the fifth (waiting for disks).
 fn parse_idle_ticks(text: &str, cpu: usize) -> Option<u64> {
     let name = format!("cpu{cpu}");
     let line = text.lines().find(|line| line.split_ascii_whitespace().next() == Some(&name))?;
@@ -89,8 +88,8 @@ fn parse_idle_ticks(text: &str, cpu: usize) -> Option<u64> {
     idle.checked_add(disks)
 }
 
-/// Interrupts that other CPUs sent to one: rescheduling, and calls of a function, which wakes ride on, too. On x86 `RES` and `CAL`, on
-/// ARM `IPI0` and `IPI1` (in either order).
+/// Interrupts that other CPUs sent to one: reschedules and function calls, which also carry wakes. On x86 `RES` and `CAL`, on ARM `IPI0`
+/// and `IPI1` (in either order).
 fn parse_calls(text: &str, cpu: usize) -> Option<u64> {
     let mut lines = text.lines();
     let name = format!("CPU{cpu}");
@@ -125,7 +124,7 @@ mod tests {
             (parse_calls(INTERRUPTS, 0), parse_calls(INTERRUPTS, 2), parse_calls(INTERRUPTS, 1)),
             (Some(11), Some(22), None)
         );
-        assert_eq!(parse_calls("  CPU0\nLOC: 5 timer\n", 0), None, "none told is not none sent");
+        assert_eq!(parse_calls("  CPU0\nLOC: 5 timer\n", 0), None, "a missing row is not a count of 0");
     }
 
     #[test]

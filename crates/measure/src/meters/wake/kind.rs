@@ -1,4 +1,4 @@
-//! What wakes, and where.
+//! The kinds of wakes, and the places.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::variant::Variant;
 pub enum Kind {
     /// `clock_nanosleep` to an absolute time of the monotonic clock.
     Timer,
-    /// A timer that is a file, read.
+    /// Reading a timerfd.
     Timerfd,
     /// Another CPU, by `FUTEX_WAKE`.
     Futex,
@@ -19,7 +19,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All, with their names.
+    /// All kinds, with their names.
     pub const ALL: [(Kind, &'static str); 4] =
         [(Kind::Timer, "timer"), (Kind::Timerfd, "timerfd"), (Kind::Futex, "futex"), (Kind::Udp, "udp")];
 
@@ -28,13 +28,13 @@ impl Kind {
         Kind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
-    /// By its name.
+    /// The kind with this name.
     pub fn of(name: &str) -> Option<Kind> {
         Kind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
     }
 
     pub(super) fn takes(self, variant: Variant) -> bool {
-        // Only timers of a thread have slack: with the others it would be the plain wait once more.
+        // Only timers of a thread have slack. For the other kinds this variant equals the plain wait.
         self == Kind::Timer || variant != Variant::Slack1
     }
 
@@ -48,6 +48,6 @@ impl Kind {
 pub struct Place {
     /// The CPU that wakes; none for a timer.
     pub waker_cpu: Option<usize>,
-    /// The CPU that is slept on.
+    /// The CPU that the waiter sleeps on.
     pub waiter_cpu: usize,
 }

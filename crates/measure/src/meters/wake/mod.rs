@@ -1,5 +1,5 @@
-//! How late one is woken: by a timer, by another CPU through a word in memory or a UDP packet on the loopback; by how long one had
-//! slept, and told apart into the parts that different settings govern (timer slack, scheduling class, leaving idle).
+//! Wake-up latency: by a timer, by another CPU through a word in memory, or by a UDP packet on the loopback device. It depends on how long
+//! the thread slept. The result is split into parts that different settings govern (timer slack, scheduling class, leaving idle).
 
 mod cell;
 mod idle;
@@ -29,37 +29,37 @@ pub use parts::{Part, Parts};
 use turn::Turn;
 pub use variant::Variant;
 
-/// More cells than that would be a report that nobody reads, and 150 MB.
+/// A report with more cells would be unreadable and take 150 MB.
 pub const CELLS_MAX: usize = 512;
 /// The longest idle gap.
 pub const GAP_NS_MAX: u64 = 100_000_000;
-/// Turns of each cell that are aimed at.
+/// The number of turns per cell to aim for.
 const ROUNDS_AIMED: u64 = 8;
 const ROUNDS_MAX: u64 = 1000;
 const WAKES_A_TURN_MAX: u64 = 400;
-/// What a turn costs beside its wakes: threads, counters.
+/// The overhead of a turn: starting threads and reading counters.
 const TURN_OVERHEAD_NS: u64 = 1_000_000;
-/// Share of the time that goes into round trips.
+/// The share of the time for round trips.
 const ROUND_TRIPS_SHARE: f64 = 0.05;
 
 /// How to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long in all, in nanoseconds; the round that is under way then is not begun anew.
+    /// The total time, in nanoseconds. The current round is cut off when the time is over.
     pub duration_ns: u64,
     /// How long the waiter sleeps before it is woken, in nanoseconds.
     pub gaps_ns: Vec<u64>,
-    /// What wakes.
+    /// The kinds of wakes.
     pub kinds: Vec<Kind>,
-    /// How the waiter waits.
+    /// The ways to wait.
     pub variants: Vec<Variant>,
-    /// The CPUs: each has timers, and each is woken by each other. None takes the first that we may use to wake the last.
+    /// The CPUs. Each gets timers, and each is woken by every other. None lets the first allowed CPU wake the last.
     pub cpus: Option<Vec<usize>>,
-    /// Timer slack of the plain wait; none leaves the one that the thread was started with.
+    /// The timer slack of the plain wait. None keeps the slack that the thread started with.
     pub plain_slack_ns: Option<NonZeroU64>,
-    /// For calibration: the waker does something else for so long once it has begun.
+    /// For calibration: once its work has begun, the waker delays each wake by this long.
     pub waker_delay_ns: u64,
-    /// Of the order of turns.
+    /// The seed of the order of turns.
     pub seed: u64,
 }
 
@@ -68,19 +68,19 @@ pub struct Settings {
 pub struct Report {
     /// The timer slack of the plain wait, in nanoseconds.
     pub plain_slack_ns: Option<u64>,
-    /// The kernel's idle driver; none where it has none, or does not tell.
+    /// The kernel's idle driver. None without one, or if the kernel does not report it.
     pub idle_driver: Option<String>,
-    /// How long an idle CPU of this guest looks for work before it halts, in nanoseconds; none where it can't.
+    /// How long an idle CPU of this guest polls for work before it halts, in nanoseconds. None without such polling.
     pub guest_halt_poll_ns: Option<u64>,
-    /// Turns that each cell had, unless it was left out.
+    /// Turns per cell, except for cells that were left out.
     pub rounds: u64,
     /// How long it took, in nanoseconds.
     pub wall_ns: u64,
-    /// What the wakes are made of.
+    /// The parts of the wakes.
     pub parts: Vec<Parts>,
-    /// Two threads that hand a byte to and fro through pipes, as a context switch is often told.
+    /// Two threads that pass a byte back and forth through pipes: the usual way to quote a context switch.
     pub round_trips: Vec<Samples>,
-    /// Everything that was seen.
+    /// All measured cells.
     pub cells: Vec<Cell>,
     /// What was left out.
     pub skipped: Vec<Skipped>,
@@ -89,7 +89,7 @@ pub struct Report {
 /// Measures.
 ///
 /// # Errors
-/// If what was asked for can't be meant, or no cell could be measured.
+/// If the settings are invalid, or no cell could be measured.
 pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError> {
     let root = Root::live();
     let start_ns = clock::monotonic_ns();
@@ -123,7 +123,7 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
     })
 }
 
-/// The places that are measured: timers at each CPU, wakes from each to each other.
+/// The places to measure: timers on each CPU, and wakes from each CPU to each other.
 fn places(settings: &Settings, skipped: &mut Vec<Skipped>) -> Result<Vec<Place>, MeterError> {
     let ours = thread::affinity().map_err(|errno| MeterError::refused("read which CPUs may be used", errno))?;
     let (wakers, waiters) = match &settings.cpus {
@@ -172,7 +172,7 @@ fn cells(settings: &Settings, places: &[Place]) -> Result<Vec<Cell>, MeterError>
     Ok(all.into_iter().map(|(kind, place, gap_ns, variant)| Cell::new(kind, place, gap_ns, variant)).collect())
 }
 
-/// Round after round until the time is over; gives how many were full.
+/// Runs round after round until the time is over. Returns how many were complete.
 fn all_rounds(
     root: &Root,
     settings: &Settings,
@@ -212,8 +212,8 @@ fn all_rounds(
     ROUNDS_MAX
 }
 
-/// The order of one round: kinds, places and gaps shuffled; the variants that are compared with each other one after the other,
-/// shuffled too.
+/// The order of one round: kinds, places and gaps are shuffled. Variants that are compared with each other run one after another, also
+/// shuffled.
 fn in_turns(cells: &[Cell], chance: &mut ChaCha8Rng) -> Vec<usize> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, cell) in cells.iter().enumerate() {
@@ -255,7 +255,7 @@ fn one_turn(
     Ok(())
 }
 
-/// A seed for those who did not choose one.
+/// A random seed for callers that did not choose one.
 pub fn any_seed() -> u64 {
     ChaCha8Rng::seed_from_u64(clock::monotonic_ns()).random()
 }

@@ -1,4 +1,4 @@
-//! What a wake is made of: differences between variants, each taken within one round, where both saw the same machine.
+//! The parts of a wake: differences between variants, each taken within one round, where both saw the same machine state.
 
 use evenkeel_stats::{median, quantile};
 use serde::Serialize;
@@ -7,16 +7,16 @@ use super::cell::Cell;
 use super::kind::{Kind, Place};
 use super::variant::Variant;
 
-/// What one part of a wake takes.
+/// The time that one part of a wake takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Part {
-    /// The median over the rounds of one variant's p50 less another's, in nanoseconds. Below 0 where the variant was slower.
+    /// The median over the rounds of one variant's p50 minus another's, in nanoseconds. Below 0 where the first variant was faster.
     pub ns: f64,
-    /// A quarter of the rounds had less.
+    /// The lower quartile over the rounds.
     pub low_ns: f64,
-    /// A quarter of the rounds had more.
+    /// The upper quartile over the rounds.
     pub high_ns: f64,
-    /// Rounds that had both.
+    /// Rounds that measured both variants.
     pub rounds: usize,
 }
 
@@ -30,17 +30,17 @@ pub struct Parts {
     pub place: Place,
     /// How long the waiter had slept, in nanoseconds.
     pub gap_ns: u64,
-    /// The p50 of a program that sets nothing.
+    /// The p50 of a thread that sets nothing.
     pub plain_ns: Option<u64>,
-    /// Of that, the slack that the kernel may add to a timer: plain less slack of 1 ns. Timers only.
+    /// The slack that the kernel may add to a timer: plain minus slack of 1 ns. Timers only.
     pub slack: Option<Part>,
-    /// The scheduling class: ordinary less real-time.
+    /// The scheduling class: ordinary minus real-time.
     pub class: Option<Part>,
-    /// Leaving idle, by holding /dev/cpu_dma_latency at 0. None without an idle driver: there is nothing that it could hold.
+    /// Leaving idle states, by holding /dev/cpu_dma_latency at 0. None without an idle driver, because there is nothing to hold.
     pub idle_exit: Option<Part>,
     /// Leaving idle, by not letting the CPU idle at all.
     pub idle_exit_kept_awake: Option<Part>,
-    /// What is left when the waiter does not sleep: the p50 of one that spins.
+    /// The rest when the waiter does not sleep: the p50 of a spinning waiter.
     pub floor_ns: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum IdleDriver {
     None,
 }
 
-/// All cells of one kind, place and gap become one `Parts`.
+/// Merges the cells of one kind, place and gap into one `Parts`.
 pub(super) fn of(cells: &[Cell], driver: IdleDriver) -> Vec<Parts> {
     let mut all: Vec<Parts> = Vec::new();
     for cell in cells {
@@ -71,7 +71,7 @@ pub(super) fn of(cells: &[Cell], driver: IdleDriver) -> Vec<Parts> {
 fn one(cell: &Cell, same: &[&Cell], driver: IdleDriver) -> Parts {
     let of = |variant| same.iter().find(|cell| cell.variant == variant).copied();
     let less = |whole, without| Some(part(of(whole)?, of(without)?)).flatten();
-    // A timer's slack is a part of its own: the others are told from a wait without it.
+    // Timer slack is a part of its own, so the other parts are differences from a wait with 1 ns of slack.
     let base = if cell.kind == Kind::Timer && of(Variant::Slack1).is_some() { Variant::Slack1 } else { Variant::Plain };
     let p50 = |variant| of(variant)?.latency.histogram.quantile(0.5);
     let slack = if cell.kind == Kind::Timer { less(Variant::Plain, Variant::Slack1) } else { None };
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_within_their_rounds() {
+    fn parts_are_compared_within_their_rounds() {
         // The second round was slow for all, the third lost one of the two: neither makes the part larger.
         let cells = [
             cell(Variant::Plain, &[Some(70), Some(1070), Some(70)]),

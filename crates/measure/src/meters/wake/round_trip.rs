@@ -1,5 +1,5 @@
-//! Two threads that hand a byte to and fro through two pipes, on one CPU and on two: what a wake and the switch to the woken cost
-//! together, without any idle time between. This is what `perf bench sched pipe` tells.
+//! Two threads pass a byte back and forth through two pipes, on one CPU and on two: the cost of a wake plus the switch to the woken thread,
+//! without idle time in between. `perf bench sched pipe` measures the same.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 
@@ -12,10 +12,10 @@ use crate::{MeterError, Samples, Unit, Watch};
 
 /// Round trips between two readings of the clock.
 const BATCH: u64 = 200;
-/// Batches at the most.
+/// The most batches.
 const BATCHES_MAX: usize = 2000;
 
-/// Round trips on the first place's own CPU and, where there is one, on its pair, in turns.
+/// Round trips on the first place's own CPU and, where it has a pair, between the pair, in turn.
 pub(super) fn measure(places: &[Place], for_ns: u64, skipped: &mut Vec<Skipped>, watch: &Watch<'_>) -> Vec<Samples> {
     let mut all = Vec::new();
     let mut ways: Vec<(usize, usize)> = Vec::new();
@@ -55,7 +55,7 @@ fn between(one: usize, other: usize, for_ns: u64, watch: &Watch<'_>) -> Result<V
             stay_on(one)?;
             Ok(throw(from_there, to_there, for_ns, watch))
         });
-        // Each ends with the other: a pipe whose other end is gone gives nothing more.
+        // Each thread ends with the other: a read from a closed pipe returns nothing.
         let ended = || MeterError::not_possible("measure round trips", "a thread ended by itself");
         let thrown = here.join().unwrap_or_else(|_| Err(ended()));
         there.join().unwrap_or_else(|_| Err(ended())).and(thrown)

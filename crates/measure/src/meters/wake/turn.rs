@@ -1,5 +1,5 @@
-//! One turn: some wakes of one kind, after one idle gap, by one variant. Every turn has threads of its own, so that what a variant sets
-//! ends with it. The waker spins until its time has come: what is measured is the waiter's wake, not the waker's.
+//! One turn: a number of wakes of one kind, after one idle gap, by one variant. Every turn has threads of its own, so that a variant's
+//! settings end with it. The waker spins until its time has come, so we measure the waiter's wake and not the waker's.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -15,10 +15,10 @@ use super::variant::Variant;
 use crate::pinned::stay_on;
 use crate::{MeterError, Watch};
 
-/// A wake that has not come by then is lost, and the turn ends.
+/// A wake that takes longer is lost, and the turn ends.
 const LIMIT_NS: u64 = 1_000_000_000;
 
-/// What one turn is to do.
+/// The task of one turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) kind: Kind,
@@ -30,7 +30,7 @@ pub(super) struct Turn {
     pub(super) waker_delay_ns: u64,
 }
 
-/// What one turn saw.
+/// The result of one turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TurnLatencies {
     pub(super) latencies_ns: Vec<u64>,
@@ -45,20 +45,20 @@ impl TurnLatencies {
     }
 }
 
-/// Between the one who waits and the one who wakes.
+/// State that the waiter and the waker share.
 #[derive(Debug, Default)]
 struct Shared {
     /// The number of the wake that the waiter is ready for, from 1.
     ready: AtomicU32,
-    /// The number of the last wake; it is also what a futex waiter sleeps on.
+    /// The number of the last wake; a futex waiter sleeps on this word.
     word: AtomicU32,
-    /// When that was sent.
+    /// When the last wake was sent.
     sent_ns: AtomicU64,
-    /// One of the two has ended.
+    /// Whether one of the two has ended.
     over: AtomicBool,
 }
 
-/// How a wake came.
+/// How a wake arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     ToASleeper,
@@ -67,10 +67,10 @@ enum Came {
 }
 
 impl Turn {
-    /// Takes it.
+    /// Runs the turn.
     ///
     /// # Errors
-    /// If the variant is not to be had here, or a thread may not run where it is to.
+    /// If this machine does not support the variant, or a thread may not run on its CPU.
     pub(super) fn take(&self, watch: &Watch<'_>) -> Result<TurnLatencies, MeterError> {
         self.variant.surround(self.place.waiter_cpu, || match self.kind {
             Kind::Timer | Kind::Timerfd => self.alone(watch),
@@ -110,7 +110,7 @@ impl Turn {
         let ours = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
         let theirs = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
         theirs.connect(ours.local_addr().map_err(refused)?).map_err(refused)?;
-        // Nobody else's packets.
+        // Connected, so that it receives no other packets.
         ours.connect(theirs.local_addr().map_err(refused)?).map_err(refused)?;
         ours.set_read_timeout(Some(Duration::from_nanos(LIMIT_NS))).map_err(refused)?;
         ours.set_nonblocking(self.variant.spins()).map_err(refused)?;
@@ -131,7 +131,7 @@ impl Turn {
         })
     }
 
-    /// The calling thread becomes the one that waits.
+    /// Runs the waiter on the calling thread.
     fn settle(&self) -> Result<(), MeterError> {
         stay_on(self.place.waiter_cpu)?;
         let name = self.variant.name();
@@ -187,7 +187,7 @@ impl Turn {
                 Kind::Udp => socket.send(&number.to_le_bytes()).map(|_| true).map_err(|error| Errno::from(&error)),
                 _ => {
                     shared.word.store(number, Ordering::Release);
-                    // One that spins needs no call: the word alone tells it.
+                    // A spinning waiter needs no system call: it reads the word.
                     if self.variant.spins() { Ok(true) } else { waking::wake(&shared.word) }
                 }
             };
@@ -196,7 +196,7 @@ impl Turn {
         Ok(())
     }
 
-    /// A CPU that goes offline has its threads moved to another.
+    /// The kernel moves the threads of a CPU that goes offline to another.
     fn if_still_there(&self, mut seen: TurnLatencies) -> TurnLatencies {
         let ours: CpuSet = [self.place.waiter_cpu].into_iter().collect();
         if thread::affinity() != Ok(ours) {
@@ -247,7 +247,7 @@ fn receive(socket: &UdpSocket, number: u32) -> Came {
         match socket.recv(&mut bytes) {
             Ok(4) if u32::from_le_bytes(bytes) == number => return Came::ToASleeper,
             Ok(_) => {}
-            // One that spins, or a wait that is over.
+            // The waiter spins, or the wait is over.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => return Came::Never,
         }

@@ -1,4 +1,4 @@
-//! What a wake is made of is told apart by taking one part away at a time: each `Variant` is a way to wait that lacks something.
+//! The parts of a wake are found by removing one part at a time: each `Variant` is a way to wait that lacks something.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +10,16 @@ use serde::Serialize;
 use crate::MeterError;
 use crate::pinned::not_there;
 
-/// The priority of a real-time waiter: over ordinary threads, and under what the kernel and other real-time work may need.
+/// The priority of a real-time waiter: above ordinary threads, below what the kernel and other real-time work may need.
 const PRIORITY: u8 = 50;
-/// A CPU that was asleep needs a moment to learn that it may not sleep that deeply any more.
+/// A sleeping CPU needs a moment to learn that deep idle states are now forbidden.
 const SETTLE_NS: u64 = 300_000;
 
 /// A way to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// As a program does that sets nothing: ordinary class, the slack that it was started with.
+    /// A thread that sets nothing: ordinary class, and the slack that it started with.
     Plain,
     /// Timer slack of 1 ns.
     #[serde(rename = "slack-1ns")]
@@ -29,17 +29,17 @@ pub enum Variant {
     /// Slack of 1 ns, and no CPU may enter an idle state that takes time to leave (/dev/cpu_dma_latency held at 0).
     #[serde(rename = "dma-latency-0")]
     DmaLatency0,
-    /// Slack of 1 ns, and a thread of the idle class keeps the CPU from idling at all. It needs no right and no idle driver.
+    /// Slack of 1 ns, and a thread of the idle class keeps the CPU from idling at all. It needs no privilege and no idle driver.
     KeptAwake,
     /// Real-time, with /dev/cpu_dma_latency held at 0: as `cyclictest` measures.
     #[serde(rename = "fifo-dma-latency-0")]
     FifoDmaLatency0,
-    /// Does not sleep at all: it looks again and again. What is left is what the looking and the telling take.
+    /// Does not sleep: it polls. The remaining time is the cost of polling and signalling.
     Spinning,
 }
 
 impl Variant {
-    /// All, with their names on the command line and in answers.
+    /// All variants, with their names on the command line and in answers.
     pub const ALL: [(Variant, &'static str); 7] = [
         (Variant::Plain, "plain"),
         (Variant::Slack1, "slack-1ns"),
@@ -50,7 +50,7 @@ impl Variant {
         (Variant::Spinning, "spinning"),
     ];
 
-    /// Those that the parts are told from.
+    /// The variants that the parts need.
     pub const USUAL: [Variant; 6] =
         [Variant::Plain, Variant::Slack1, Variant::Fifo, Variant::DmaLatency0, Variant::KeptAwake, Variant::Spinning];
 
@@ -59,7 +59,7 @@ impl Variant {
         Variant::ALL.iter().find(|(variant, _)| *variant == self).map_or("", |(_, name)| name)
     }
 
-    /// By its name.
+    /// The variant with this name.
     pub fn of(name: &str) -> Option<Variant> {
         Variant::ALL.iter().find(|(_, known)| *known == name).map(|(variant, _)| *variant)
     }
@@ -72,7 +72,7 @@ impl Variant {
         matches!(self, Variant::DmaLatency0 | Variant::FifoDmaLatency0)
     }
 
-    /// Makes the calling thread wait so; all of it ends with the thread.
+    /// Applies the variant to the calling thread. Its effects end with the thread.
     pub(super) fn take_on(self, plain_slack_ns: Option<NonZeroU64>) -> Result<(), Errno> {
         match self {
             Variant::Plain | Variant::Spinning => thread::set_timer_slack_ns(plain_slack_ns),
@@ -83,7 +83,7 @@ impl Variant {
         }
     }
 
-    /// Runs `measure` with what the variant needs of the machine; all of it has ended when this returns, and ends with the process.
+    /// Runs `measure` while the machine has what the variant needs. All of it ends when this returns, or when the process ends.
     pub(super) fn surround<T>(self, waiter_cpu: usize, measure: impl FnOnce() -> T) -> Result<T, MeterError> {
         let _held = if self.holds_dma_latency() { Some(hold_dma_latency()?) } else { None };
         if self != Variant::KeptAwake {
@@ -116,7 +116,8 @@ fn hold_dma_latency() -> Result<HeldLatency, MeterError> {
     Ok(held)
 }
 
-/// Runs where nobody else would. It must not run as an ordinary thread, not for a moment: the waiter would wait for it.
+/// A thread that runs only when the CPU would idle. It must never run as an ordinary thread, not even for a moment: the waiter would have
+/// to wait for it.
 fn keep_awake(cpu: usize, is_over: &AtomicBool, ready: &std::sync::mpsc::SyncSender<Result<(), Errno>>) {
     let made = thread::set_affinity(&[cpu].into_iter().collect()).and_then(|()| sched::set_idle());
     let is_made = made.is_ok();

@@ -164,9 +164,9 @@ fn measured(report: &Report) -> Vec<Block> {
         "CPU",
         format!("{} of one CPU here, {server} of one at the server", percent(report.cpu_share)),
     ));
-    if report.untold > 0 {
+    if report.unreported > 0 {
         let words =
-            format!("The server did not report its counts for {} streams. They are not included.", report.untold);
+            format!("The server did not report its counts for {} streams. They are not included.", report.unreported);
         blocks.push(Block::Warning(words));
     }
     let not_sent: u64 = report.streams.iter().map(|stream| stream.not_sent).sum();

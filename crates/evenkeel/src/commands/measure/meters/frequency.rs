@@ -119,7 +119,7 @@ fn clocks(alone_khz: Option<f64>, busy_khz: Option<f64>) -> Finding {
 fn siblings(report: &Report) -> Vec<Block> {
     let siblings = &report.siblings;
     let mut blocks = vec![Block::heading("Two CPUs busy at once")];
-    if !siblings.told {
+    if !siblings.are_reported {
         let words =
             "The kernel reports no two CPUs that share a core. A hypervisor may hide it; then the ratio shows it.";
         blocks.push(Block::Note(words.to_owned()));
@@ -149,8 +149,8 @@ fn pair(seen: &SiblingPair) -> [String; 7] {
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     [
         seen.cpu.to_string(),
-        seen.beside.to_string(),
-        yes(seen.told_siblings),
+        seen.other_cpu.to_string(),
+        yes(seen.reported_siblings),
         rate(&seen.alone_khz),
         rate(&seen.together_khz),
         seen.together_to_alone.map_or("unknown".to_owned(), |ratio| format!("{ratio:.2}")),

@@ -142,7 +142,7 @@ impl Meter for Args {
             let why = report.lost.why.as_deref().unwrap_or("unknown why");
             blocks.push(Block::Note(format!("Not listed: {} ({why}).", report.lost.count)));
         }
-        blocks.extend(report.doubts.iter().map(|caveat| Block::Warning(caveat.to_string())));
+        blocks.extend(report.caveats.iter().map(|caveat| Block::Warning(caveat.to_string())));
         blocks
     }
 }
@@ -390,7 +390,7 @@ mod tests {
             lost: Lost::of(39, "only the 2 longest of each CPU are listed"),
             limits: Vec::new(),
             observer_cpu_share: 0.98,
-            doubts: vec![GapsCaveat::Ended { why: "CPU 1 went away while it was measured".to_owned() }],
+            caveats: vec![GapsCaveat::Ended { why: "CPU 1 went away while it was measured".to_owned() }],
         }
     }
 
