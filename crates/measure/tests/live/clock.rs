@@ -1,4 +1,4 @@
-//! The meter of clock reads, read back: what is known of a call's cost must come out of it, also when the CPU is taken away meanwhile.
+//! Reads the clock meter back: it must report the known cost of a call, even while the CPU is taken away.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,7 +15,7 @@ fn measure(calls: u64, cpus_max: usize) -> Report {
     clock::run(settings, &Watch::new(&stop, &|_, _| {})).unwrap()
 }
 
-/// On one CPU, as one that a thief may rob.
+/// On one CPU, which an RT hog can take.
 fn measure_on(cpu: usize) -> Report {
     let body = move || {
         thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
@@ -34,18 +34,18 @@ fn p50_ps(report: &Report, call: &str) -> f64 {
 }
 
 #[test]
-fn what_enters_the_kernel_costs_what_entering_the_kernel_costs() {
+fn system_calls_cost_as_much_as_entering_the_kernel() {
     let _host = HostLock::take();
-    fitness::one_of(3, &Needs::on_last_cpu().without_timers(), costs_are_told);
+    fitness::one_of(3, &Needs::on_last_cpu().without_timers(), costs_are_reported);
 }
 
-fn costs_are_told() -> Result<(), String> {
+fn costs_are_reported() -> Result<(), String> {
     let report = measure(100_000, 0);
     let source = &report.sources[0];
     let entered = p50_ps(&report, "empty_system_call");
     let ensure = |is_so: bool, what: &str| if is_so { Ok(()) } else { Err(format!("{what}: {:?}", source.costs)) };
     ensure(p50_ps(&report, "clock_gettime_by_system_call") > entered * 0.8, "by system call")?;
-    // Two ways to know, and they agree: a thread that may not make the call, and what the call costs.
+    // Two methods must agree: a thread that may not make the system call, and the cost of the call.
     for (call, way) in [("clock_gettime", &source.clock_gettime), ("gettimeofday", &source.gettimeofday)] {
         match way {
             ClockPath::UserSpace => {
@@ -61,7 +61,7 @@ fn costs_are_told() -> Result<(), String> {
 }
 
 #[test]
-fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
+fn an_rt_hog_takes_time_but_makes_no_call_slower() {
     let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     fitness::one_of(3, &Needs::on_cpu(cpu).without_timers(), || {
@@ -76,8 +76,8 @@ fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
             drift_ppm: 0.0,
             seed: 5,
         };
-        let thief = match RtHog::start(cpu, 50, schedule, start_ns + 20_000_000_000) {
-            Ok(thief) => thief,
+        let hog = match RtHog::start(cpu, 50, schedule, start_ns + 20_000_000_000) {
+            Ok(hog) => hog,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                 not_judged("this user may not have real-time threads");
                 return Ok(());
@@ -85,10 +85,10 @@ fn a_thief_costs_time_and_no_call_becomes_dearer_by_it() {
             Err(other) => panic!("{other}"),
         };
         let robbed = measure_on(cpu);
-        assert!(!thief.stop().is_empty());
+        assert!(!hog.stop().is_empty());
         let ratio = |call: &str| p50_ps(&robbed, call) / p50_ps(&quiet, call);
         let ratios = ["clock_gettime", "gettimeofday", "clock_gettime_by_system_call"].map(ratio);
-        // It was there: a batch that it fell into took far longer.
+        // The hog was active: a batch that it interrupted took far longer.
         let longest = cost(&robbed, "clock_gettime_by_system_call").histogram.max().unwrap() as f64;
         let robbed_p50 = p50_ps(&robbed, "clock_gettime_by_system_call");
         let is_unmoved = ratios.iter().all(|ratio| (ratio - 1.0).abs() < 0.1);

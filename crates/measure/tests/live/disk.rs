@@ -1,4 +1,4 @@
-//! Synchronous writes under a limit of a control group: half as many operations allowed must read as twice the time for each.
+//! Synchronous writes under a limit of a control group: half the allowed operations must read as twice the time per write.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use evenkeel_measure::meters::disk::{self, Report, Settings};
 use evenkeel_testkit::cgroup::Group;
 use evenkeel_testkit::{HostLock, fitness, live::not_judged};
 
-/// A folder of control groups of the first version, in which single threads can be limited.
+/// A folder of version 1 control groups, which can limit single threads.
 const GROUPS: &str = "/sys/fs/cgroup/blkio";
 const DIRECTORY: &str = "/var/tmp";
 
@@ -22,10 +22,10 @@ fn mean_ns(report: &Report) -> f64 {
     report.write_and_sync.histogram.mean().unwrap()
 }
 
-/// The mean time of a write while this thread may do so many operations a second on the device.
+/// The mean time of a write while this thread may do this many operations per second on the device.
 fn mean_ns_at(group: &Group, device: &str, operations_per_s: u32) -> f64 {
     group.write("blkio.throttle.write_iops_device", &format!("{device} {operations_per_s}"));
-    // Some 300 operations, or a tenth of a minute.
+    // Some 300 operations, or six seconds.
     mean_ns(&measured((300_000_000_000 / u64::from(operations_per_s)).clamp(1_500_000_000, 6_000_000_000)))
 }
 
@@ -39,7 +39,7 @@ fn a_limit_on_operations_is_read_back() {
     if !Path::new(GROUPS).join("blkio.throttle.write_iops_device").exists() {
         return not_judged("no control groups of the first version that limit disks");
     }
-    // A disk that is slower than the limits shows none of them: a quarter of what it does freely is always less.
+    // A disk slower than the limits would hide them, so the limits are at most a quarter of its free rate.
     let free_ns = mean_ns(&free);
     let fast_per_s = (1e9 / (4.0 * free_ns)).min(200.0) as u32 / 2 * 2;
     if fast_per_s < 20 {
@@ -49,7 +49,7 @@ fn a_limit_on_operations_is_read_back() {
         Ok(group) => group,
         Err(why) => return not_judged(why),
     };
-    // A thread of its own enters the group, and leaves it for the look at the disk itself.
+    // A separate thread enters the group, and leaves it to measure the disk itself.
     let body = || {
         let tid = fs::read_link("/proc/thread-self").unwrap();
         let tid = tid.file_name().unwrap().to_str().unwrap();
@@ -69,7 +69,7 @@ fn a_limit_on_operations_is_read_back() {
                 now_ns / 1e6
             );
             println!("{why}");
-            // A disk that others made slow meanwhile shows their load and not the limit.
+            // If others slowed the disk meanwhile, it shows their load and not the limit.
             (now_ns < 2.0 * free_ns).then_some(Err(why))
         });
     };

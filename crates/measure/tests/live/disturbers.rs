@@ -1,8 +1,8 @@
-//! That each disturber has the shape that it says: seen from outside, by a thread that shares its CPU, by a port that hears its packets, or
-//! by the kernel's counts.
+//! Each disturber must have the shape that it reports. We observe it from outside: with a thread on its CPU, a port that receives its
+//! packets, or the kernel's counts.
 //!
-//! The machines that run this pause, and others use them: a test asks for its shape in one of a few runs, and compares what it saw with the
-//! disturber's own account of the same run, never with a clock alone.
+//! The machines that run this pause and have other users. So a test looks for the shape in one of a few runs, and compares it with the
+//! disturber's own report of the same run, never with a clock alone.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -25,7 +25,7 @@ const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
 const RUNS: usize = 4;
 
-/// Runs it until it says that all is well; else with what it said last.
+/// Repeats it until it succeeds. Otherwise returns the last error.
 fn in_one_of_some_runs(run: impl FnMut() -> Result<(), String>) {
     fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
@@ -38,7 +38,7 @@ fn in_ms(ms: u64) -> u64 {
     clock::monotonic_ns() + ms * MS
 }
 
-/// What it started, or none where this user may not; says so.
+/// The started disturber. None, recorded as not judged, if this user may not start it.
 fn allowed<T>(started: Result<T, MeterError>) -> Option<T> {
     match started {
         Ok(running) => Some(running),
@@ -58,7 +58,7 @@ fn last_cpu() -> CpuSet {
     all_cpus().unwrap().iter().last().into_iter().collect()
 }
 
-/// The stretches of a millisecond and more that an ordinary thread on `cpu` did not see.
+/// The stretches of a millisecond or more in which an ordinary thread on `cpu` did not run.
 fn missing_on(cpu: usize, until_ns: u64) -> Vec<(u64, u64)> {
     let watcher = std::thread::spawn(move || {
         thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
@@ -88,7 +88,7 @@ fn quantum_of(cpus: CpuSet) -> quantum::Settings {
     }
 }
 
-/// The gaps have the asked length and are one period apart, on each CPU by its phase after the one before.
+/// The gaps have the requested length, are one period apart, and are shifted by the phase from each CPU to the next.
 #[test]
 fn a_quantum_is_seen_by_others_as_it_is_asked_for() {
     let _host = HostLock::take();
@@ -105,7 +105,7 @@ fn a_quantum_is_seen_by_others_as_it_is_asked_for() {
             ensure(cpu.period_ns_mean.is_some_and(|ns| (ns / 1e7 - 1.0).abs() < 0.01), || format!("{cpu:?}"))?;
             let phase_ns = 3 * MS * at as u64 % (10 * MS);
             ensure(cpu.start_ns == report.cpus[0].start_ns + phase_ns, || format!("{cpu:?}"))?;
-            // A gap belongs to a slot if it begins where the grid says; a busy neighbour may prolong some.
+            // A gap belongs to a slot if it begins on the grid. A busy neighbour may lengthen some gaps.
             let in_grid = gaps.iter().filter(|(start_ns, end_ns)| {
                 let off_ns = (start_ns + 10 * MS / 2).saturating_sub(cpu.start_ns) % (10 * MS);
                 off_ns.abs_diff(10 * MS / 2) < MS / 5 && (end_ns - start_ns).abs_diff(4 * MS) < MS / 5
@@ -132,12 +132,12 @@ fn a_quantum_jitters_and_drifts_as_it_is_asked_to() {
         let Some(running) = allowed(quantum::start(&settings, in_ms(500))) else { return Ok(()) };
         clock::sleep_until_ns(in_ms(520));
         let cpu = running.stop().cpus.remove(0);
-        // The jitter of the two ends is 1 ms of some 460 each at most.
+        // The jitter of both ends is at most 1 ms of some 460 ms each.
         ensure(cpu.period_ns_mean.is_some_and(|ns| (ns / 5.1e6 - 1.0).abs() < 0.006), || {
             format!("period {:?} ns", cpu.period_ns_mean)
         })?;
-        // A slot that the wake-up began late is so much shorter: it ends when it was to. What it says of that has to add up, but for
-        // what each turn costs beside its slot, which some hypervisors make dear: as much as slots of next to nothing take.
+        // A slot that the wake-up began late is shorter, because its end is fixed. The reported times must add up, except for the overhead
+        // of each turn. On some hypervisors this overhead is high: as much as nearly empty slots take.
         let Some(bare) =
             allowed(quantum::start(&quantum::Settings { share_left: 0.9999, ..settings.clone() }, in_ms(300)))
         else {
@@ -155,7 +155,7 @@ fn a_quantum_jitters_and_drifts_as_it_is_asked_to() {
     });
 }
 
-/// What the kernel says that a thread of ours of this name has run, in nanoseconds, by thread.
+/// The kernel's run time of our threads with this name, in nanoseconds, by thread.
 fn ran_ns(name: &str) -> Vec<u64> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path());
     let named = tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name));
@@ -168,7 +168,7 @@ fn spinners(threads: usize, duty: Duty) -> spinner::Settings {
     spinner::Settings { cpus: last_cpu(), threads, nice: 5, duty }
 }
 
-/// A spinner's account is the kernel's, and with all the CPU there is to have it has what it wants.
+/// A spinner's report equals the kernel's counts. With a free CPU it gets all that it asks for.
 #[test]
 fn a_spinner_runs_as_much_as_it_says() {
     let _host = HostLock::take();
@@ -179,17 +179,17 @@ fn a_spinner_runs_as_much_as_it_says() {
         let seen = ran_ns("evenkeel-spinne");
         let report = running.stop();
         assert_eq!(report.threads.len(), 2);
-        // Those of a run before may be in the list yet.
+        // Threads of an earlier run may still be listed.
         ensure(seen.len() == 2, || format!("{seen:?}"))?;
         for (thread, seen_ns) in report.threads.iter().zip(&seen) {
             assert_eq!(thread.cpu, cpu);
-            // The kernel counts a running thread at its tick.
+            // The kernel updates a running thread's count at its tick.
             ensure(thread.taken_ns.abs_diff(*seen_ns) < 30 * MS, || format!("{thread:?} {seen_ns}"))?;
         }
         let both: f64 = report.threads.iter().map(|thread| thread.share_taken).sum();
         ensure(both <= 1.02, || format!("two threads had {both} of one CPU"))
     });
-    // Who joins a thread is woken a little before the thread is out of the list.
+    // A joined thread stays in the list a little longer.
     let tries = (0..400).take_while(|_| !ran_ns("evenkeel-spinne").is_empty());
     assert!(tries.map(|_| clock::sleep_until_ns(in_ms(5))).count() < 400, "none is left");
 }
@@ -206,7 +206,7 @@ fn a_spinner_rests_as_it_is_asked_to() {
             let thread = running.stop().threads.remove(0);
             let had = thread.wanted_ns as f64 / thread.elapsed_ns as f64;
             ensure((had - wanted).abs() < within && thread.turns > 20, || format!("{thread:?}"))?;
-            // To rest has its price too, which a hypervisor may make dear.
+            // Resting costs time too, and much on some hypervisors.
             let turns_ns = 2 * thread.turns * Machine::seen_on(last_cpu().first().unwrap()).turn_ns;
             ensure(thread.taken_ns <= thread.wanted_ns + 20 * MS + turns_ns, || format!("{thread:?}"))
         });
@@ -222,7 +222,7 @@ fn resident_bytes() -> u64 {
 fn a_thrasher_walks_through_its_working_set() {
     let _host = HostLock::take();
     let settings = sibling::Settings { cpus: last_cpu(), working_set_bytes: 64 * MIB };
-    // Under two hypervisors each page that is touched for the first time may take tens of microseconds.
+    // Under two hypervisors, the first touch of a page may take tens of microseconds.
     let mut for_ms = 100;
     in_one_of_some_runs(|| {
         for_ms *= 3;
@@ -235,7 +235,7 @@ fn a_thrasher_walks_through_its_working_set() {
         ensure(cpu.passes >= 1.0 && (cpu.passes - cpu.lines as f64 / (1 << 20) as f64).abs() < 1e-6, || {
             format!("{cpu:?}")
         })?;
-        // Filling the working set comes before the account.
+        // Filling the working set is not part of the report.
         ensure(ran.len() == 1 && ran[0] + 30 * MS >= cpu.taken_ns, || format!("{ran:?} {cpu:?}"))
     });
 }
@@ -252,13 +252,13 @@ fn bandwidth_moves_what_it_says() {
         let cpu = running.stop().cpus.remove(0);
         let per_s = cpu.copied_bytes as f64 * 1e9 / cpu.elapsed_ns as f64;
         ensure((per_s / cpu.copied_bytes_per_s - 1.0).abs() < 1e-9, || format!("{cpu:?}"))?;
-        // No machine copies less than 100 MB in a second of CPU time, and none a terabyte.
+        // Every machine copies between 100 MB and a terabyte per second of CPU time.
         let per_cpu_s = cpu.copied_bytes as f64 * 1e9 / cpu.taken_ns.max(1) as f64;
         ensure((1e8..1e12).contains(&per_cpu_s), || format!("{cpu:?}"))
     });
 }
 
-/// Every packet that was sent is one that a port heard, of the asked size, at the asked rate.
+/// A port receives every sent packet, at the requested size and rate.
 #[test]
 fn packets_arrive_as_they_are_counted() {
     let _host = HostLock::take();
@@ -284,8 +284,8 @@ fn packets_arrive_as_they_are_counted() {
     });
 }
 
-/// Runs `storm` beside a server that agrees to it, and gives what the server counted.
-fn beside_a_willing_peer<T>(seconds: f64, storm: impl FnOnce(packets::To) -> T) -> (T, udp::Counted) {
+/// Runs `storm` against a server that consents, and returns what the server counted.
+fn with_a_consenting_peer<T>(seconds: f64, storm: impl FnOnce(packets::To) -> T) -> (T, udp::Counted) {
     let at = "127.0.0.1:0".parse().unwrap();
     let server = udp::server::Server::bind(&udp::server::Settings {
         at,
@@ -313,7 +313,7 @@ fn beside_a_willing_peer<T>(seconds: f64, storm: impl FnOnce(packets::To) -> T) 
 fn a_peer_that_agrees_counts_the_same_packets() {
     let _host = HostLock::take();
     in_one_of_some_runs(|| {
-        let (report, counted) = beside_a_willing_peer(60.0, |to| {
+        let (report, counted) = with_a_consenting_peer(60.0, |to| {
             let settings = packets::Settings { cpus: last_cpu(), to, rate_per_s: 3000, size_bytes: 77 };
             let running = packets::start(&settings, in_ms(400)).unwrap();
             clock::sleep_until_ns(in_ms(500));
@@ -336,7 +336,7 @@ fn interrupts(label: &str, cpu: usize) -> Option<u64> {
 }
 
 #[test]
-fn a_timer_storm_is_one_of_interrupts() {
+fn a_timer_storm_causes_timer_interrupts() {
     let _host = HostLock::take();
     let settings = timers::Settings { cpus: last_cpu(), rate_per_s: 4000 };
     let cpu = last_cpu().first().unwrap();
@@ -351,14 +351,14 @@ fn a_timer_storm_is_one_of_interrupts() {
         };
         ensure((seen.timers + seen.late.lost.count).abs_diff(1600) < 200, || format!("{seen:?}"))?;
         ensure(counted * 10 >= seen.timers * 9 && seen.timers > 1000, || format!("{counted}: {seen:?}"))?;
-        ensure(seen.interrupts.is_some_and(|told| told <= counted && told * 10 >= seen.timers * 9), || {
+        ensure(seen.interrupts.is_some_and(|reported| reported <= counted && reported * 10 >= seen.timers * 9), || {
             format!("{seen:?}")
         })
     });
 }
 
 #[test]
-fn a_storm_of_wakes_is_one_of_interrupts_between_cpus() {
+fn a_storm_of_wakes_causes_interrupts_between_cpus() {
     let _host = HostLock::take();
     let settings = wakes::Settings { cpus: last_cpu(), rate_per_s: 2000 };
     in_one_of_some_runs(|| {
@@ -366,9 +366,9 @@ fn a_storm_of_wakes_is_one_of_interrupts_between_cpus() {
         clock::sleep_until_ns(in_ms(410));
         let seen = running.stop().cpus.remove(0);
         ensure((seen.sent + seen.missed).abs_diff(800) < 100 && seen.sent > 400, || format!("{seen:?}"))?;
-        // A sleeper that polls while it idles needs none, and one that was woken late had several at once.
+        // A sleeper that polls in its idle loop needs no interrupt, and one that woke late may have several wakes per interrupt.
         ensure(seen.woken * 10 >= seen.sent * 5 && seen.woken <= seen.sent + 20, || format!("{seen:?}"))?;
-        ensure(seen.interrupts.is_none_or(|told| told * 10 >= seen.sent * 5), || format!("{seen:?}"))
+        ensure(seen.interrupts.is_none_or(|reported| reported * 10 >= seen.sent * 5), || format!("{seen:?}"))
     });
 }
 
@@ -377,7 +377,7 @@ fn oom_score() -> String {
 }
 
 #[test]
-fn pressure_holds_what_it_says_and_gives_it_back() {
+fn pressure_holds_what_it_reports_and_gives_it_back() {
     let _host = HostLock::take();
     let settings = pressure::Settings { amount_bytes: 200 * MIB, reserve_bytes: 256 * MIB };
     in_one_of_some_runs(|| {
@@ -401,7 +401,7 @@ fn pressure_holds_what_it_says_and_gives_it_back() {
     });
 }
 
-/// With a reserve of nearly all that is left it stops short, and gives back when somebody else takes memory.
+/// With a reserve of nearly all available memory it stops early, and it gives memory back when another process takes some.
 #[test]
 fn pressure_leaves_its_reserve() {
     let _host = HostLock::take();
@@ -411,12 +411,12 @@ fn pressure_leaves_its_reserve() {
             not_judged(format_args!("{left} bytes of memory are left here"));
             return Ok(());
         }
-        // Pages that were freed a moment ago wait on lists of each CPU, up to an eighth of all memory, and count as nobody's: so much more
-        // can be taken before the kernel's count of what is left moves at all.
+        // Recently freed pages wait on per-CPU lists, up to an eighth of all memory, and are not counted as available. That much can be
+        // taken before the kernel's count of available memory moves.
         let amount_bytes = (left / 4).clamp(300 * MIB, 3072 * MIB);
         let settings = pressure::Settings { amount_bytes, reserve_bytes: left - 150 * MIB };
         let running = pressure::start(&settings, in_ms(60_000)).unwrap();
-        // Until it takes no more: how long that is, is a matter of what a page costs here.
+        // Until it takes no more. How long that takes depends on the cost of a page here.
         let mut held = 0;
         for _ in 0..20 {
             clock::sleep_until_ns(in_ms(1000));

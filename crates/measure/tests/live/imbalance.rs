@@ -1,4 +1,4 @@
-//! A CPU that one of our own threads fills, and one that packets are taken in on: both must be told by name, with what they took.
+//! One of our own threads fills a CPU, and packets arrive on another. The meter must report both by name, with their shares.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,8 +17,8 @@ fn measured(for_ns: u64) -> Report {
     imbalance::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap()
 }
 
-/// Runs `work` over and over on one CPU while `body` runs; gives what the body gave, and the share of the CPU that the work had.
-fn beside<T>(cpu: usize, work: impl Fn() + Send, body: impl FnOnce() -> T) -> (T, f64) {
+/// Repeats `work` on one CPU while `body` runs. Returns the result of `body`, and the CPU share of the work.
+fn during<T>(cpu: usize, work: impl Fn() + Send, body: impl FnOnce() -> T) -> (T, f64) {
     let (stop, is_ready) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let (stop, is_ready) = (&stop, &is_ready);
@@ -42,31 +42,31 @@ fn beside<T>(cpu: usize, work: impl Fn() + Send, body: impl FnOnce() -> T) -> (T
 }
 
 #[test]
-fn a_spinner_is_told_by_name() {
+fn a_spinner_is_reported_by_name() {
     let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     fitness::one_of(3, &Needs::on_cpu(cpu), || {
-        let (report, had) = beside(cpu, std::hint::spin_loop, || measured(1_500_000_000));
+        let (report, had) = during(cpu, std::hint::spin_loop, || measured(1_500_000_000));
         let seen = report.whole.cpus.iter().find(|seen| seen.cpu == cpu).unwrap();
         let ours = seen.threads.iter().find(|thread| thread.name == NAME);
         println!("{:?} {:?}, it had {had:.3}: {ours:?}", report.whole.shape, report.whole.full_cpus);
-        // Where the others are full too, the machine is full and not uneven; that is for the machine to say.
-        let is_told =
+        // If the other CPUs are full too, the machine is full rather than uneven.
+        let is_reported =
             report.whole.full_cpus.contains(&cpu) && matches!(report.whole.shape, Shape::Uneven | Shape::Full);
         let is_right = ours.is_some_and(|thread| (thread.share - had).abs() < 0.06 && thread.pid == std::process::id());
-        if is_told && is_right && report.parts == 3 { Ok(()) } else { Err(format!("{:?}", report.whole)) }
+        if is_reported && is_right && report.parts == 3 { Ok(()) } else { Err(format!("{:?}", report.whole)) }
     });
 }
 
 #[test]
-fn packets_are_told_as_softirqs_of_the_cpu_that_takes_them() {
+fn packets_are_reported_as_softirqs_of_the_receiving_cpu() {
     let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().first().unwrap();
     fitness::one_of(3, &Needs::on_cpu(cpu), || {
         let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         one.connect(other.local_addr().unwrap()).unwrap();
         let sent = AtomicU64::new(0);
-        // Each packet is there before the next one goes: one softirq each.
+        // Each packet arrives before the next one is sent: one softirq each.
         let send = || {
             let mut bytes = [0; 8];
             if one.send(&bytes).is_ok() && other.recv(&mut bytes).is_ok() {
@@ -74,11 +74,12 @@ fn packets_are_told_as_softirqs_of_the_cpu_that_takes_them() {
             }
         };
         let start_ns = clock::monotonic_ns();
-        let (report, _) = beside(cpu, send, || measured(1_000_000_000));
+        let (report, _) = during(cpu, send, || measured(1_000_000_000));
         let per_s = sent.load(Ordering::Relaxed) as f64 / (clock::monotonic_ns() - start_ns) as f64 * 1e9;
         let seen = report.whole.cpus.iter().find(|seen| seen.cpu == cpu).unwrap();
-        let told = seen.softirqs.iter().find(|softirq| softirq.name == "NET_RX").map_or(0.0, |softirq| softirq.per_s);
-        println!("{per_s:.0} packets in a second were told as {told:.0} softirqs");
-        if (0.8..1.25).contains(&(told / per_s)) { Ok(()) } else { Err(format!("{told} of {per_s}")) }
+        let reported =
+            seen.softirqs.iter().find(|softirq| softirq.name == "NET_RX").map_or(0.0, |softirq| softirq.per_s);
+        println!("{per_s:.0} packets per second were reported as {reported:.0} softirqs");
+        if (0.8..1.25).contains(&(reported / per_s)) { Ok(()) } else { Err(format!("{reported} of {per_s}")) }
     });
 }

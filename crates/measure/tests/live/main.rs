@@ -1,4 +1,4 @@
-//! Live checks of the meters: trouble of a known size is put under each, and must come out as that size. They need a quiet CPU.
+//! Live checks of the meters: each meter measures a disturbance of known size and must report that size. They need a quiet CPU.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "live checks: a panic is how one fails")]
 

@@ -1,5 +1,5 @@
-//! The memory meter with its disturbers under it: a thread that takes a known share of the CPU, the same with the caches swept too, and
-//! page faults whose number is known beforehand.
+//! The memory meter under its disturbers: a thread that takes a known share of the CPU, the same with evicted caches, and a known number of
+//! page faults.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,13 +21,13 @@ fn measured(settings: Settings) -> Report {
     memory::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap()
 }
 
-/// Of each kind as little as can be, to be raised where a test looks.
+/// As little of each part as possible. A test raises the part that it checks.
 fn little(largest_bytes: usize) -> Settings {
     let (each_ns, bandwidth_ns, churn_ns) = (8_000_000, 1, 1);
     Settings { largest_bytes, each_ns, bandwidth_ns, churn_ns, cpu: Some(last_cpu()) }
 }
 
-/// A test of chance may be repeated: a pause of the machine, or somebody else's work, spoils one run and not three.
+/// A test that depends on chance may be repeated: a pause of the machine or other work spoils one run, not three.
 fn in_one_of_three(holds: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu().without_timers(), holds);
 }
@@ -46,14 +46,14 @@ fn latency_grows_from_the_caches_to_memory() {
         println!("{seen:?}");
         assert_eq!((seen.first().unwrap().0, seen.last().unwrap().0), (16 << 10, 32 << 20));
         let falls = seen.windows(2).any(|pair| pair[1].1 < pair[0].1 * 0.8);
-        // A ring that a prefetcher can guess, or that the compiler takes apart, is as fast in memory as in a cache.
+        // If a prefetcher could predict the ring, or the compiler removed it, memory would be as fast as a cache.
         let rises = seen.last().unwrap().1 / seen.first().unwrap().1;
         if falls || rises < 3.0 { Err(format!("{seen:?}")) } else { Ok(()) }
     });
 }
 
 #[test]
-fn huge_pages_are_had_where_they_are_told() {
+fn huge_pages_are_used_where_they_are_reported() {
     let _host = HostLock::take();
     let has_some = || {
         let report = measured(little(16 << 20));
@@ -67,7 +67,7 @@ fn huge_pages_are_had_where_they_are_told() {
         let most = report.latency.iter().filter_map(|set| set.huge_share).fold(0.0, f64::max);
         if most > 0.4 { Ok(()) } else { Err(format!("{most} of it has huge pages with {setting}")) }
     };
-    // Where memory is in pieces, or the system is set so, the kernel gives small pages instead: to memory of nobody's as well.
+    // If memory is fragmented, or the system is set so, the kernel gives small pages instead, also to our own control mapping.
     let unmet = || {
         let share = bare_huge_share(16 << 20);
         (share <= 0.6).then(|| format!("the kernel gives huge pages to {share} of what asks for them"))
@@ -75,7 +75,7 @@ fn huge_pages_are_had_where_they_are_told() {
     fitness::one_of_by(3, has_some, unmet);
 }
 
-/// How much of some memory that asks for huge pages has them, by what this whole process has more of than before.
+/// The share of huge pages in memory that requests them, by the increase of this whole process.
 fn bare_huge_share(bytes: usize) -> f64 {
     let has_bytes = || {
         let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
@@ -88,18 +88,19 @@ fn bare_huge_share(bytes: usize) -> f64 {
     has_bytes().saturating_sub(before) as f64 / bytes as f64
 }
 
-/// How a disturber spends the time that it takes.
+/// What a disturber does with the time that it takes.
 #[derive(Clone, Copy, PartialEq)]
 enum Takes {
-    /// In registers.
+    /// Works in registers.
     Time,
-    /// Going through more memory than the second-level cache holds.
+    /// Walks through more memory than the second-level cache holds.
     TimeAndCache,
 }
 
 const PERIOD_NS: u64 = 2_000_000;
 const BUSY_NS: u64 = 800_000;
-/// What time alone is read from. A ring of the size of the cache is in it or not by where its pages happen to lie, and outside it others
+/// A working set that shows only lost time. A ring as large as the cache fits or not, depending on where its pages lie; outside the cache,
+/// others on this host have an influence.
 /// of this host have a say.
 const KEPT_BYTES: usize = 128 << 10;
 const SWEPT_BYTES: usize = 1 << 20;
@@ -136,17 +137,17 @@ fn robbed<T>(cpu: usize, takes: Takes, body: impl FnOnce() -> T) -> Result<T, Er
 }
 
 #[test]
-fn a_thief_and_a_thrasher_are_read_back() {
+fn an_rt_hog_and_a_thrasher_are_read_back() {
     let _host = HostLock::take();
     let settings = Settings { each_ns: 120_000_000, ..little(SWEPT_BYTES) };
-    // Of a set that stays in the second-level cache wherever its pages lie, and of one that fills it.
+    // A set that stays in the second-level cache wherever its pages lie, and a set that fills it.
     let means_ps = || {
         let report = measured(settings);
         let of = |bytes| report.latency.iter().find(|set| set.working_set_bytes == bytes).unwrap();
         [KEPT_BYTES, SWEPT_BYTES].map(|bytes| of(bytes).small.histogram.mean().unwrap())
     };
-    // Three rounds, each compared with itself. Neighbours of the host share its caches: a machine whose quiet rounds differ among themselves by more than what
-    // is read may be wrong can't show it, whatever was taken.
+    // Three rounds, each compared with itself. Neighbours on the host share its caches. If quiet rounds differ by more than the allowed
+    // error, the machine cannot show the effect.
     let rounds = std::cell::RefCell::new(Vec::new());
     let run = || {
         let cpu = last_cpu();
@@ -167,9 +168,9 @@ fn a_thief_and_a_thrasher_are_read_back() {
         let share = middle(|[quiet, time, _]| 1.0 - quiet[0] / time[0]).unwrap();
         let taken = BUSY_NS as f64 / PERIOD_NS as f64;
         if (share - taken).abs() > 0.1 {
-            return Err(format!("{share} was read where {taken} was taken"));
+            return Err(format!("{share} was measured, but {taken} was taken"));
         }
-        // The same time is taken, and what was in the second-level cache is gone each time.
+        // The same time is taken, and each time the second-level cache is evicted.
         let slower = middle(|[_, time, cache]| cache[1] / time[1]).unwrap();
         if slower < 1.1 { Err(format!("{slower} times as long with the caches swept")) } else { Ok(()) }
     };
@@ -187,10 +188,10 @@ fn a_thief_and_a_thrasher_are_read_back() {
 }
 
 #[test]
-fn bandwidth_loses_what_a_thief_takes() {
+fn bandwidth_loses_what_an_rt_hog_takes() {
     let _host = HostLock::take();
     let settings = Settings { bandwidth_ns: 200_000_000, ..little(64 << 10) };
-    // The bandwidth of one thread is taken on the first CPU.
+    // The bandwidth of one thread is measured on the first CPU.
     let cpu = thread::affinity().unwrap().first().unwrap();
     let read = || {
         let report = measured(settings);
@@ -212,11 +213,11 @@ fn bandwidth_loses_what_a_thief_takes() {
         }
         let share = 1.0 - robbed / quiet;
         println!("{:.3e} B/s, robbed {:.3e}: share {share:.3}", quiet / 3.0, robbed / 3.0);
-        if (share - 0.4).abs() > 0.1 { Err(format!("{share} was read where 0.4 was taken")) } else { Ok(()) }
+        if (share - 0.4).abs() > 0.1 { Err(format!("{share} was measured, but 0.4 was taken")) } else { Ok(()) }
     });
 }
 
-/// Whether the kernel is set to give several pages of a record at one fault.
+/// Whether the kernel maps several pages of a record at one fault.
 fn gives_groups() -> bool {
     let folder = std::path::Path::new("/sys/kernel/mm/transparent_hugepage");
     let chosen = |path: std::path::PathBuf, word| std::fs::read_to_string(path).is_ok_and(|text| text.contains(word));
@@ -230,7 +231,7 @@ fn gives_groups() -> bool {
 }
 
 #[test]
-fn each_page_that_is_asked_anew_is_a_fault() {
+fn each_freshly_mapped_page_is_a_fault() {
     let _host = HostLock::take();
     let report = measured(Settings { churn_ns: 600_000_000, ..little(1 << 20) });
     let way = |way| report.churn.iter().find(|churn| churn.way == way).unwrap();

@@ -1,5 +1,5 @@
-//! `quantum` under a thief of known shape: what it says of period, share and phase is compared with the thief's schedule, on a CPU that is
-//! otherwise idle and on one with an ordinary busy neighbour; and it must say nothing where there is nothing.
+//! `quantum` under an RT hog of known shape: the reported period, share and phase are compared with the hog's schedule, on an otherwise
+//! idle CPU and on one with an ordinary busy neighbour. With nothing to find, the meter must report nothing.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use evenkeel_testkit::{HostLock, live::not_judged};
 
 const MS: f64 = 1e6;
 /// Above the probe's priority.
-const THIEF_PRIORITY: u8 = 60;
+const HOG_PRIORITY: u8 = 60;
 
-/// The CPU that is measured: the last one, where the fewest other things run.
+/// The measured CPU: the last one, where the least other work runs.
 fn cpu() -> usize {
     thread::affinity().unwrap().iter().last().unwrap()
 }
 
-/// Who shares the CPU with what is measured.
+/// Other load on the measured CPU.
 #[derive(Clone, Copy, PartialEq)]
-enum Beside {
+enum CpuLoad {
     Nobody,
     Neighbour,
 }
 
-impl Beside {
-    /// For one try, and gone before it is asked what the machine takes by itself: on a machine of one CPU a neighbour of ours would be an
-    /// excuse for everything.
+impl CpuLoad {
+    /// For one try. The neighbour must be gone before we measure what the machine takes by itself: on a machine with one CPU it would
+    /// excuse everything.
     fn start(self) -> Option<Neighbour> {
-        (self == Beside::Neighbour).then(|| Neighbour::on(cpu()))
+        (self == CpuLoad::Neighbour).then(|| Neighbour::on(cpu()))
     }
 }
 
@@ -66,19 +66,19 @@ impl Drop for Neighbour {
     }
 }
 
-/// What is put under the meter.
+/// The schedule of the hog.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     period_ms: f64,
     share: f64,
     jitter: f64,
-    /// Whether the jitter adds up, so that the thief has a period and no set times.
+    /// Whether the jitter adds up, so that the hog has a period but no fixed times.
     adds_up: bool,
     drift_ppm: f64,
     seed: u64,
 }
 
-/// How far the meter is off.
+/// The error of the meter.
 #[derive(Clone, Copy, Debug)]
 struct Off {
     /// As a share of the period.
@@ -103,14 +103,14 @@ fn settings(class: Class, count: Count, method: Method) -> Settings {
     Settings { cpus: Some(CpuSet::from_iter([cpu()])), class, count, method, ..Settings::default() }
 }
 
-/// What a meter of that class needs of the CPU that it measures. To a real-time one ordinary threads on it are no excuse, be they ours; and it
-/// is the thief's own record that tells what a turn of it took, so that dear ones are none either.
+/// What a meter of that class needs of the measured CPU. For a real-time meter, ordinary threads on it are no excuse, not even ours. The
+/// hog's own record contains the cost of each turn, so expensive turns are no excuse either.
 fn needs(class: Class, missing: f64) -> Needs {
     Needs { missing, turn_ns: u64::MAX, is_real_time: class == Class::Fifo, ..Needs::on_cpu(cpu()) }
 }
 
-/// The thief at `place`, and what each of `settings` says of it; none where this user may not have one.
-fn under_a_thief<const N: usize>(place: Place, settings: [&Settings; N]) -> Option<[(Cpu, Option<Off>); N]> {
+/// Runs the hog at `place` and returns what each of `settings` reports. None if this user may not start one.
+fn under_an_rt_hog<const N: usize>(place: Place, settings: [&Settings; N]) -> Option<[(Cpu, Option<Off>); N]> {
     let period_ns = (place.period_ms * MS) as u64;
     let schedule = Schedule {
         start_ns: clock::monotonic_ns() + 10_000_000,
@@ -122,8 +122,8 @@ fn under_a_thief<const N: usize>(place: Place, settings: [&Settings; N]) -> Opti
         seed: place.seed,
     };
     let until_ns = clock::monotonic_ns() + 10_000_000_000;
-    let thief = match RtHog::start(cpu(), THIEF_PRIORITY, schedule, until_ns) {
-        Ok(thief) => thief,
+    let hog = match RtHog::start(cpu(), HOG_PRIORITY, schedule, until_ns) {
+        Ok(hog) => hog,
         Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
             not_judged("this user may not have real-time threads");
             return None;
@@ -131,7 +131,7 @@ fn under_a_thief<const N: usize>(place: Place, settings: [&Settings; N]) -> Opti
         Err(other) => panic!("{other}"),
     };
     let said = settings.map(|settings| measure(settings).unwrap());
-    let taken = thief.stop();
+    let taken = hog.stop();
     Some(said.map(|cpu| {
         let off = off(&schedule, &taken, &cpu);
         (cpu, off)
@@ -140,12 +140,12 @@ fn under_a_thief<const N: usize>(place: Place, settings: [&Settings; N]) -> Opti
 
 fn off(schedule: &Schedule, taken: &[Taken], cpu: &Cpu) -> Option<Off> {
     let slots = cpu.slots?;
-    // What it took by its own record: where each timer wakes late, that is less than was asked for, by so much of each turn.
+    // The time that it took by its own record. With late timers this is less than requested in each turn.
     let mut busy_ns: Vec<u64> = taken.iter().map(|one| one.end_ns - one.start_ns).collect();
     busy_ns.sort_unstable();
     let busy_ns = busy_ns.get(busy_ns.len() / 2).map_or(schedule.busy_ns, |ns| (*ns).min(schedule.busy_ns));
     let period_ns = schedule.period_ns as f64 * (1.0 + schedule.drift_ppm / 1e6);
-    // The beginning that it names is compared with the nearest true one.
+    // Compare the reported start with the nearest true one.
     let since = slots.share_start_ns.saturating_sub(schedule.start_ns + schedule.busy_ns) as f64;
     let late_ns = since - (since / period_ns).round() * period_ns;
     Some(Off {
@@ -171,22 +171,22 @@ fn word(off: Option<Off>) -> String {
     })
 }
 
-/// Holds the meter to the bars at each place, in one of a few tries, and prints how the comparison method does there. A pause of the whole
-/// machine may fall into one try. Where other guests take the CPU too, that is reported, and the place is not judged.
-fn read_back(class: Class, beside: Beside, places: &[Place], tries: usize) {
+/// Checks the meter's errors at each place, in one of a few tries, and prints the result of the comparison method. A pause of the whole
+/// machine may spoil one try. If other guests take the CPU too, that is reported and the place is not judged.
+fn read_back(class: Class, load: CpuLoad, places: &[Place], tries: usize) {
     let _host = HostLock::take();
-    if !may_have_a_thief() {
+    if !may_start_an_rt_hog() {
         return;
     }
     let ours = settings(class, Count::All, Method::Fold);
-    let siege = settings(class, Count::All, Method::ThresholdBaseline);
+    let baseline = settings(class, Count::All, Method::ThresholdBaseline);
     for place in places {
         fitness::one_of(tries, &needs(class, 0.01), || {
-            let _neighbour = beside.start();
-            let Some([(cpu, off), (_, theirs)]) = under_a_thief(*place, [&ours, &siege]) else { return Ok(()) };
+            let _neighbour = load.start();
+            let Some([(cpu, off), (_, theirs)]) = under_an_rt_hog(*place, [&ours, &baseline]) else { return Ok(()) };
             let is_right = off.is_some_and(|off| off.is_within_the_bars());
             let said = format!(
-                "{place:?}: {} confidence {:.2} | siege: {}",
+                "{place:?}: {} confidence {:.2} | baseline: {}",
                 word(off),
                 cpu.confidence.unwrap_or_default(),
                 word(theirs)
@@ -197,25 +197,25 @@ fn read_back(class: Class, beside: Beside, places: &[Place], tries: usize) {
     }
 }
 
-fn may_have_a_thief() -> bool {
+fn may_start_an_rt_hog() -> bool {
     let place = Place { period_ms: 20.0, share: 0.9, jitter: 0.0, adds_up: false, drift_ppm: 0.0, seed: 1 };
     let short = Settings { duration_ns: 100_000_000, ..settings(Class::Ordinary, Count::All, Method::Fold) };
-    under_a_thief(place, [&short]).is_some()
+    under_an_rt_hog(place, [&short]).is_some()
 }
 
-/// One place each of a short, a middle and a long period.
+/// One place each with a short, a middle and a long period.
 fn few() -> [Place; 3] {
     [place((10.0, 0.4), (0.02, 100.0)), place((5.0, 0.9), (0.0, 0.0)), place((30.0, 0.2), (0.02, 100.0))]
 }
 
 #[test]
-fn a_thief_alone_is_read_back() {
-    read_back(Class::Fifo, Beside::Nobody, &few(), 3);
+fn an_rt_hog_alone_is_read_back() {
+    read_back(Class::Fifo, CpuLoad::Nobody, &few(), 3);
 }
 
 #[test]
-fn a_thief_beside_an_ordinary_neighbour_is_read_back() {
-    read_back(Class::Fifo, Beside::Neighbour, &few(), 3);
+fn an_rt_hog_next_to_a_neighbour_is_read_back() {
+    read_back(Class::Fifo, CpuLoad::Neighbour, &few(), 3);
 }
 
 /// The whole grid, a check for each period.
@@ -224,14 +224,14 @@ macro_rules! grid {
         mod grid_alone {
             $(#[test]
             fn $name() {
-                super::read_back(super::Class::Fifo, super::Beside::Nobody, &super::row($period_ms), 2);
+                super::read_back(super::Class::Fifo, super::CpuLoad::Nobody, &super::row($period_ms), 2);
             })*
         }
 
         mod grid_beside_a_neighbour {
             $(#[test]
             fn $name() {
-                super::read_back(super::Class::Fifo, super::Beside::Neighbour, &super::row($period_ms), 2);
+                super::read_back(super::Class::Fifo, super::CpuLoad::Neighbour, &super::row($period_ms), 2);
             })*
         }
     };
@@ -239,26 +239,26 @@ macro_rules! grid {
 
 grid!(period_5_ms 5.0, period_8_ms 8.0, period_10_ms 10.0, period_15_6_ms 15.6, period_20_ms 20.0, period_30_ms 30.0);
 
-/// A thief in the guest is an ordinary thread's neighbour too, so that there is no bar without rights: this prints what is left, and how a
-/// neighbour spoils it where its turns are counted.
+/// For an ordinary probe, a hog in the guest is also a competing thread, so without privileges there is no bar. This prints what remains,
+/// and how a neighbour spoils it when its turns count.
 #[test]
 #[ignore = "has no bar: prints what the meter sees without rights"]
-fn a_thief_seen_without_rights() {
+fn an_rt_hog_seen_without_privileges() {
     let _host = HostLock::take();
     let ours = settings(Class::Ordinary, Count::All, Method::Fold);
-    for (beside, place) in
-        [Beside::Nobody, Beside::Neighbour].into_iter().flat_map(|beside| few().map(|place| (beside, place)))
+    for (load, place) in
+        [CpuLoad::Nobody, CpuLoad::Neighbour].into_iter().flat_map(|load| few().map(|place| (load, place)))
     {
-        let _neighbour = beside.start();
-        let Some([(_, off)]) = under_a_thief(place, [&ours]) else { return };
+        let _neighbour = load.start();
+        let Some([(_, off)]) = under_an_rt_hog(place, [&ours]) else { return };
         println!("{place:?}: {}", word(off));
     }
 }
 
-/// With jitter, on set times and adding up: the period within 3 %, the share within 0.03, and the jitter within 1 % of the period.
-fn read_back_with_jitter(beside: Beside) {
+/// With jitter, at fixed times and adding up: the period within 3 %, the share within 0.03, and the jitter within 1 % of the period.
+fn read_back_with_jitter(load: CpuLoad) {
     let _host = HostLock::take();
-    if !may_have_a_thief() {
+    if !may_start_an_rt_hog() {
         return;
     }
     let ours = settings(Class::Fifo, Count::All, Method::Fold);
@@ -272,11 +272,11 @@ fn read_back_with_jitter(beside: Beside) {
     ] {
         let place = Place { adds_up, ..place(shape, (jitter, 0.0)) };
         fitness::one_of(3, &needs(Class::Fifo, 0.01), || {
-            let _neighbour = beside.start();
-            let Some([(cpu, _)]) = under_a_thief(place, [&ours]) else { return Ok(()) };
+            let _neighbour = load.start();
+            let Some([(cpu, _)]) = under_an_rt_hog(place, [&ours]) else { return Ok(()) };
             let said = (cpu.model, cpu.period_ms, cpu.share, cpu.jitter, cpu.phase_ms.is_some());
             println!("{place:?}: {said:?}");
-            let near = |told: Option<f64>, truth: f64, by: f64| told.is_some_and(|told| (told - truth).abs() <= by);
+            let near = |seen: Option<f64>, truth: f64, by: f64| seen.is_some_and(|seen| (seen - truth).abs() <= by);
             let is_right = near(cpu.period_ms, place.period_ms, 0.03 * place.period_ms)
                 && near(cpu.share, place.share, 0.03)
                 && near(cpu.jitter, jitter / 3_f64.sqrt(), 0.01)
@@ -287,26 +287,26 @@ fn read_back_with_jitter(beside: Beside) {
 }
 
 #[test]
-fn a_period_is_told_with_its_jitter() {
-    read_back_with_jitter(Beside::Nobody);
+fn a_period_is_reported_with_its_jitter() {
+    read_back_with_jitter(CpuLoad::Nobody);
 }
 
 #[test]
-fn a_period_is_told_with_its_jitter_beside_a_neighbour() {
-    read_back_with_jitter(Beside::Neighbour);
+fn a_period_is_reported_with_its_jitter_next_to_a_neighbour() {
+    read_back_with_jitter(CpuLoad::Neighbour);
 }
 
-/// A thief that is a thread of this machine is not outside of it: what is told as taken by nobody inside is no more than without the thief.
+/// An RT hog is a thread of this machine, so it is not outside of it. The time reported as taken from outside must not grow with the hog.
 #[test]
-fn a_thread_of_this_machine_is_nobody_outside() {
+fn a_thread_of_this_machine_is_not_counted_as_outside() {
     let _host = HostLock::take();
-    if !may_have_a_thief() {
+    if !may_start_an_rt_hog() {
         return;
     }
     let ours = settings(Class::Auto, Count::Foreign, Method::Fold);
     for jitter in [0.0, 0.03, 0.1] {
         fitness::one_of(3, &needs(Class::Fifo, 0.01), || {
-            let Some([(cpu, _)]) = under_a_thief(place((7.3, 0.55), (jitter, 0.0)), [&ours]) else { return Ok(()) };
+            let Some([(cpu, _)]) = under_an_rt_hog(place((7.3, 0.55), (jitter, 0.0)), [&ours]) else { return Ok(()) };
             let seen = cpu.seen.unwrap();
             println!(
                 "jitter {jitter}: {:?}, {} counted, {} set aside, {:.4} gone",
@@ -318,13 +318,13 @@ fn a_thread_of_this_machine_is_nobody_outside() {
     }
 }
 
-/// How often each class and count makes a period up.
-fn made_up(beside: Beside, kinds: &[(Class, Count)]) {
-    // A hypervisor that does take slots may fall into one try. One that always does is seen by a bare loop too.
+/// How often each class and count invents a period.
+fn made_up(load: CpuLoad, kinds: &[(Class, Count)]) {
+    // A hypervisor that really takes slots may spoil one try. A bare loop also sees one that always does.
     const RUNS: usize = 3;
     for (class, count) in kinds {
         let one = || {
-            let _neighbour = beside.start();
+            let _neighbour = load.start();
             let mut made_up = 0;
             for _ in 0..RUNS {
                 let said = match measure(&settings(*class, *count, Method::Fold)) {
@@ -351,14 +351,14 @@ fn made_up(beside: Beside, kinds: &[(Class, Count)]) {
 #[test]
 fn an_idle_cpu_has_no_period() {
     let _host = HostLock::take();
-    made_up(Beside::Nobody, &[(Class::Fifo, Count::All), (Class::Ordinary, Count::Foreign)]);
+    made_up(CpuLoad::Nobody, &[(Class::Fifo, Count::All), (Class::Ordinary, Count::Foreign)]);
 }
 
 #[test]
-fn an_ordinary_neighbour_is_no_hypervisor() {
+fn an_ordinary_neighbour_is_not_reported_as_a_hypervisor() {
     let _host = HostLock::take();
     made_up(
-        Beside::Neighbour,
+        CpuLoad::Neighbour,
         &[(Class::Fifo, Count::All), (Class::Ordinary, Count::Foreign), (Class::Ordinary, Count::All)],
     );
 }

@@ -1,4 +1,4 @@
-//! What the rates' meter says of trouble that is made on purpose and counted by who makes it.
+//! What the rates meter reports of disturbances that count themselves.
 
 use std::process::{Child, Command};
 use std::sync::atomic::AtomicBool;
@@ -11,7 +11,7 @@ use evenkeel_testkit::cgroup::Group;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// On a busy machine one run may fall into a pause: so many are tried.
+/// On a busy machine a pause may spoil a run, hence this many tries.
 const RUNS: usize = 3;
 
 fn measure(target: Target, for_ms: u64) -> Result<Report, MeterError> {
@@ -20,8 +20,8 @@ fn measure(target: Target, for_ms: u64) -> Result<Report, MeterError> {
     rates::run(&settings, &Watch::new(&stop, &|_, _| ()))
 }
 
-/// Measures beside what `disturb` does until the moment that it is given.
-fn beside<T: Send>(target: Target, for_ms: u64, disturb: impl FnOnce(u64) -> T + Send) -> (Report, T) {
+/// Measures while `disturb` runs until the time that it receives.
+fn during<T: Send>(target: Target, for_ms: u64, disturb: impl FnOnce(u64) -> T + Send) -> (Report, T) {
     let start_ns = clock::monotonic_ns();
     let until_ns = start_ns + (for_ms + 200) * 1_000_000;
     std::thread::scope(|scope| {
@@ -41,8 +41,8 @@ fn one_of(run: impl Fn() -> Result<(), String>) {
     fitness::one_of(RUNS, &Needs::on_last_cpu(), run);
 }
 
-/// The same beside a process of ours that may have a fifth of a CPU, which is no fault of the machine.
-fn one_beside_a_fifth(run: impl Fn() -> Result<(), String>) {
+/// The same while one of our own processes may use a fifth of a CPU.
+fn next_to_a_fifth_of_a_cpu(run: impl Fn() -> Result<(), String>) {
     let needs = Needs { missing: 0.3, late_ns: 5_000_000, uneven: 1.0, ..Needs::on_last_cpu() };
     fitness::one_of(RUNS, &needs, run);
 }
@@ -52,7 +52,7 @@ fn page_faults_of_a_process_are_those_that_it_makes() {
     let _host = HostLock::take();
     one_of(|| {
         let us = Target::Process(std::process::id());
-        let (report, touched) = beside(us, 600, |until_ns| Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap());
+        let (report, touched) = during(us, 600, |until_ns| Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap());
         let made = touched.pages as f64 * 1e9 / touched.elapsed_ns as f64;
         let process = report.rates.process.as_ref().unwrap().known().unwrap();
         within(*process.minor_faults_per_s.known().unwrap(), made, 0.1)?;
@@ -61,17 +61,18 @@ fn page_faults_of_a_process_are_those_that_it_makes() {
     });
 }
 
-/// A rate that changes in the middle is seen to do so, each interval is counted, and none of nothing is taken for little.
+/// A rate that changes during the run is seen to change, each interval is counted, and intervals with a rate of 0 are kept apart from small
+/// rates.
 #[test]
 fn a_timeline_shows_when_it_began() {
     let _host = HostLock::take();
     one_of(|| {
         let us = Target::Process(std::process::id());
-        let (report, touched) = beside(us, 1200, |until_ns| {
+        let (report, touched) = during(us, 1200, |until_ns| {
             clock::sleep_until_ns(until_ns - 800_000_000);
             Toucher { pages_per_s: 50_000, until_ns }.touch().unwrap()
         });
-        // As many as were asked for, or as this machine can make.
+        // As many as requested, or as many as this machine can make.
         let made = touched.pages as f64 * 1e9 / touched.elapsed_ns as f64;
         let of = |name: &str| report.spread.iter().find(|spread| spread.name == name).unwrap();
         let faults = of("minor_faults_per_s");
@@ -96,7 +97,7 @@ fn switches_are_those_of_two_threads_that_wake_each_other() {
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     one_of(|| {
         let us = Target::Process(std::process::id());
-        let (report, played) = beside(us, 600, |until_ns| PingPong { cpu, until_ns }.play().unwrap());
+        let (report, played) = during(us, 600, |until_ns| PingPong { cpu, until_ns }.play().unwrap());
         let per_s = |count: u64| count as f64 * 1e9 / played.elapsed_ns as f64;
         let turns = 2.0 * per_s(played.rounds);
         let process = report.rates.process.as_ref().unwrap().known().unwrap();
@@ -104,7 +105,7 @@ fn switches_are_those_of_two_threads_that_wake_each_other() {
         let involuntary = *process.involuntary_switches_per_s.known().unwrap();
         within(voluntary, per_s(played.voluntary_switches), 0.15)?;
         within(voluntary + involuntary, per_s(played.voluntary_switches + played.involuntary_switches), 0.15)?;
-        // Each turn is a switch; one that is preempted as it wakes its partner has another when it waits.
+        // Each turn is a switch. A thread that is preempted while it wakes its partner has a second switch when it waits.
         if !(turns * 0.85..=turns * 2.3).contains(&(voluntary + involuntary)) {
             return Err(format!("{voluntary} + {involuntary} switches in {turns} turns"));
         }
@@ -137,14 +138,14 @@ impl Drop for Spinner {
 }
 
 #[test]
-fn a_limit_stops_who_spins_for_what_it_leaves() {
+fn a_limit_stops_a_spinner_for_the_rest_of_the_period() {
     let _host = HostLock::take();
     let group = match Group::with_cpu_limit(20_000, 100_000) {
         Ok(group) => group,
         Err(why) => return not_judged(why),
     };
     let spinner = Spinner::inside(&group);
-    one_beside_a_fifth(|| {
+    next_to_a_fifth_of_a_cpu(|| {
         let report = measure(Target::Process(spinner.0.id()), 1500).map_err(|error| error.to_string())?;
         let level = &report.rates.group.levels.known().unwrap()[0];
         let quota = level.quota.known().unwrap().unwrap();
@@ -153,7 +154,7 @@ fn a_limit_stops_who_spins_for_what_it_leaves() {
         let periods = *level.periods.known().unwrap() as f64;
         within(periods, elapsed_s * 10.0, 0.2)?;
         within(*level.throttled_periods.known().unwrap() as f64, periods, 0.2)?;
-        // It ran, or it stood still, or it waited for its neighbours; while it stands still, older kernels count it as waiting too.
+        // It ran, was throttled, or waited for its neighbours. While it is throttled, older kernels also count it as waiting.
         let process = report.rates.process.as_ref().unwrap().known().unwrap();
         let ran = process.cpu.known().unwrap();
         let still = *level.throttled_ns.known().unwrap() as f64 / report.elapsed_ns as f64;

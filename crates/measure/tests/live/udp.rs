@@ -1,5 +1,5 @@
-//! The UDP meters with a disturber under them: what a relay delays on purpose is read back, what fits into a receive buffer moves with it,
-//! and a rate that was asked for is the rate that arrives.
+//! The UDP meters with a disturber: the delay of a relay is read back, the packets that fit grow with the receive buffer, and the requested
+//! rate is the rate that arrives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use evenkeel_testkit::HostLock;
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::relay::{Did, Play, Relay};
 
-/// Runs until one is right; a few on a fit machine that are wrong fail the check.
+/// Repeats until one run is right. A few wrong runs on a fit machine fail the check.
 fn one_of_some_runs(run: impl FnMut() -> Result<(), String>) {
     fitness::one_of(3, &Needs::on_last_cpu(), run);
 }
@@ -39,7 +39,7 @@ fn run(settings: &Settings) -> Report {
     udp::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap()
 }
 
-/// Does something while a server runs, and gives what that served.
+/// Runs `body` while a server runs, and returns what the server counted.
 fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     let settings = server::Settings {
         at: "127.0.0.1:0".parse().unwrap(),
@@ -59,7 +59,7 @@ fn with_server<T>(run: impl FnOnce(SocketAddr) -> T) -> (T, server::Report) {
     })
 }
 
-/// Echoes through a relay: wrong if somebody else lost a packet too, as a machine does that stops for long enough.
+/// Echoes through a relay. It is an error if anything else lost a packet too, as a machine does that stalls long enough.
 fn through(there: Play, settings: &Settings) -> Result<(Echo, Did), String> {
     let ((report, (did_there, did_back)), _) = with_server(|at| {
         let relay = Relay::start(at, there, Play::Pass);
@@ -93,7 +93,7 @@ fn a_delay_is_read_back() {
     });
 }
 
-/// Whoever stays awake between packets keeps to the open loop all the same: a lost answer holds back no packet that is due.
+/// A client that stays awake between packets still follows the open loop: a lost answer delays no packet that is due.
 #[test]
 fn staying_awake_holds_back_no_packet() {
     let _host = HostLock::take();
@@ -102,13 +102,13 @@ fn staying_awake_holds_back_no_packet() {
     one_of_some_runs(|| {
         let whole = through(Play::Pass, &awake)?.0;
         let whole_ns = p90_ns(&whole);
-        // It sleeps while the newest packet has no answer, and is else as awake as a thread can be that does nothing but look at the clock.
+        // It sleeps while the newest packet has no answer. Otherwise it is as busy as a thread that only reads the clock.
         let answered_ns = whole.from_send_ns.histogram.quantile(0.5).unwrap() as f64;
         let awake_share = (1.0 - answered_ns * awake.rate_hz / 1e9).max(0.0) * fitness::spinning_share();
         ensure(whole.cpu_share >= awake_share * 0.6, || {
             format!("it stays awake for {} of {awake_share}", whole.cpu_share)
         })?;
-        // Where others take the CPU a packet is late that waits for nobody: as late as where nothing is lost.
+        // When others take the CPU, a packet is late without waiting for an answer: as late as without losses.
         let late_ns = p90_ns(&through(Play::Drop(5), &awake)?.0);
         ensure(late_ns < 200_000.max(whole_ns * 2), || {
             format!("with one in five lost, p90 of a packet's lateness is {late_ns} ns; with none, {whole_ns} ns")
@@ -130,18 +130,19 @@ fn nearly_every_round_trip_is_split() {
 }
 
 #[test]
-fn what_fits_moves_with_the_receive_buffer() {
+fn the_burst_that_fits_grows_with_the_receive_buffer() {
     let _host = HostLock::take();
     let fits = |bytes: Option<u32>| {
         let settings = Settings { receive_buffer_bytes: bytes, ..settings(None, &[Part::Burst]) };
         run(&settings).burst.unwrap()
     };
-    // A server that is stopped while it waits for the end of a burst reads some of it too soon: then more fits than there is room for.
+    // A server that is stopped while it waits for the end of a burst reads some packets too early. Then more packets fit than there is room
+    // for.
     one_of_some_runs(|| {
         let (small, large) = (fits(Some(16 * 1024)), fits(Some(64 * 1024)));
         for (small, large) in small.fits.iter().zip(&large.fits) {
             ensure(small.full && large.full, || format!("the burst was not read as one: {small:?} {large:?}"))?;
-            // One packet more is taken as long as there is any room, so small buffers hold a little more than their share.
+            // The kernel accepts one more packet while any room is left, so small buffers hold slightly more than their share.
             let ratio = large.fit as f64 / small.fit as f64;
             ensure((2.8..=4.4).contains(&ratio), || format!("not in proportion: {small:?} {large:?}"))?;
         }
@@ -158,13 +159,13 @@ fn packets_a_second_are_lost_at_the_socket_alone() {
     one_of_some_runs(|| {
         let ceiling = run(&settings(None, &[Part::Ceiling])).ceiling.unwrap();
         let receive = ceiling.receive.unwrap();
-        // Over loopback there is no other place to lose one; of what is asked behind a full buffer some may be dropped too.
+        // Over loopback a packet can be lost only here. Requests behind a full buffer may be dropped too.
         ensure(ceiling.lost == ceiling.dropped_at_socket && receive.packets > 1000, || format!("{ceiling:?}"))
     });
 }
 
 const BITS_PER_S: f64 = 20e6;
-/// What a server sends to who asks for it, at the most.
+/// The most that a server sends to a client that asks.
 const GIVEN_BITS_PER_S: u64 = 20_000_000;
 
 fn stream(way: Direction, by: By) -> bandwidth::Settings {
@@ -178,7 +179,7 @@ fn streamed(settings: &bandwidth::Settings) -> bandwidth::Report {
 }
 
 #[test]
-fn the_rate_that_was_asked_for_arrives() {
+fn the_requested_rate_arrives() {
     let _host = HostLock::take();
     for way in [Direction::ToServer, Direction::FromServer] {
         one_of_some_runs(|| {
@@ -192,7 +193,7 @@ fn the_rate_that_was_asked_for_arrives() {
 }
 
 #[test]
-fn a_server_gives_as_much_as_it_was_told() {
+fn a_server_sends_as_much_as_requested() {
     let _host = HostLock::take();
     one_of_some_runs(|| {
         let (cut, served) = with_server(|at| {
@@ -210,7 +211,7 @@ fn a_server_gives_as_much_as_it_was_told() {
     });
 }
 
-/// Both ends agree on a stream of a size that takes TCP a while.
+/// Both ends agree on a stream that takes TCP a while.
 #[test]
 fn a_server_fills_a_stream_back() {
     let _host = HostLock::take();

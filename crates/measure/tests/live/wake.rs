@@ -1,4 +1,4 @@
-//! The meter of wakes, read back: trouble of a known size is put under it, and must come out as that size.
+//! Reads the wake meter back: a disturbance of known size must be reported with that size.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use evenkeel_sys::{clock, thread};
 use evenkeel_testkit::fitness::{self, Needs};
 use evenkeel_testkit::{HostLock, live::not_judged};
 
-/// Machines pause: what one run in three can't be held to is a fault.
+/// Machines pause, so one of three runs must succeed.
 const TRIES: usize = 3;
 
 fn settings(kind: Kind, variants: &[Variant], gap_ns: u64) -> Settings {
@@ -35,12 +35,12 @@ fn cell(report: &Report, variant: Variant) -> Option<&Cell> {
     report.cells.iter().find(|cell| cell.variant == variant)
 }
 
-/// In nanoseconds; no number where every wake was lost, which is near nothing.
+/// In nanoseconds. Not a number if every wake was lost, so that no comparison holds.
 fn quantile_ns(report: &Report, variant: Variant, q: f64) -> f64 {
     cell(report, variant).and_then(|cell| cell.latency.histogram.quantile(q)).map_or(f64::NAN, |ns| ns as f64)
 }
 
-/// Whether other work leaves the machine idle for most of a moment: otherwise nothing about leaving idle can be asked of it.
+/// Whether other work leaves the machine mostly idle. Otherwise the cost of leaving idle cannot be checked.
 fn is_quiet() -> bool {
     let idle_ticks = || {
         let stat = std::fs::read_to_string("/proc/stat").unwrap();
@@ -51,11 +51,11 @@ fn is_quiet() -> bool {
         std::fs::read_to_string("/proc/stat").unwrap().lines().filter(|line| line.starts_with("cpu")).count() - 1;
     let before = idle_ticks();
     clock::sleep_until_ns(clock::monotonic_ns() + 500_000_000);
-    // 50 ticks of 10 ms, on each CPU.
+    // 50 ticks of 10 ms on each CPU.
     idle_ticks() - before > 35 * cpus as u64
 }
 
-/// Runs until it is as it should be, in one of three tries that others did not keep the machine busy beside.
+/// Repeats until it succeeds, in three tries during which other work did not keep the machine busy.
 fn one_of_three(what: &str, run: impl Fn() -> Result<(), String>) {
     let busy = || (!is_quiet()).then(|| "other work keeps this machine busy".to_owned());
     let unmet = || Needs::on_last_cpu().unmet().or_else(busy);
@@ -79,13 +79,13 @@ fn slack_reads_back_as_slack() {
             near(slack.ns, slack_ns as f64, 0.1)
         });
     }
-    // A timer that is a file has none.
+    // A timerfd has no slack.
     let report = measure(&settings(Kind::Timerfd, &[Variant::Plain, Variant::Slack1], 2_000_000));
     assert!(cell(&report, Variant::Slack1).is_none() && report.parts[0].slack.is_none());
 }
 
 #[test]
-fn a_waker_that_dawdles_is_late_by_so_much() {
+fn a_delayed_waker_is_late_by_its_delay() {
     let _host = HostLock::take();
     if thread::affinity().unwrap().iter().count() < 2 {
         not_judged("it takes two CPUs");
@@ -97,7 +97,7 @@ fn a_waker_that_dawdles_is_late_by_so_much() {
             let before = measure(&settings);
             settings.waker_delay_ns = delay_ns;
             let late = measure(&settings);
-            // To one that sleeps and to one that spins alike.
+            // The same for a sleeping and a spinning waiter.
             for variant in [Variant::Plain, Variant::Spinning] {
                 near(quantile_ns(&late, variant, 0.5) - quantile_ns(&before, variant, 0.5), delay_ns as f64, 0.1)?;
             }
@@ -106,7 +106,7 @@ fn a_waker_that_dawdles_is_late_by_so_much() {
     }
 }
 
-/// The latencies that a sleeper has under what a thief took, by the thief's own record: sleeps of one gap, one after the other.
+/// The latencies of a sleeper under the stretches of an RT hog, by the hog's own record: sleeps of one gap, one after another.
 fn foreseen_ns(taken: &[Taken], gap_ns: u64) -> Vec<u64> {
     let (Some(first), Some(last)) = (taken.first(), taken.last()) else { return Vec::new() };
     let mut now_ns = first.start_ns;
@@ -126,11 +126,11 @@ fn foreseen_ns(taken: &[Taken], gap_ns: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
+fn an_rt_hog_delays_only_lower_priorities_as_predicted() {
     let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     let gap_ns = 1_300_000;
-    one_of_three("a thief", || {
+    one_of_three("an RT hog", || {
         let start_ns = clock::monotonic_ns() + 1_000_000;
         let schedule = Schedule {
             start_ns,
@@ -141,9 +141,9 @@ fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
             drift_ppm: 0.0,
             seed: 3,
         };
-        // Under the priority of the meter's real-time wait, which is 50.
-        let thief = match RtHog::start(cpu, 20, schedule, start_ns + 10_000_000_000) {
-            Ok(thief) => thief,
+        // Below the priority of the meter's real-time wait, which is 50.
+        let hog = match RtHog::start(cpu, 20, schedule, start_ns + 10_000_000_000) {
+            Ok(hog) => hog,
             Err(MeterError::Refused { errno, .. }) if errno.is_denial() => {
                 not_judged("this user may not have real-time threads");
                 return Ok(());
@@ -153,7 +153,7 @@ fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
         let mut settings = settings(Kind::Timerfd, &[Variant::Plain, Variant::Fifo], gap_ns);
         settings.duration_ns = 2_500_000_000;
         let report = measure(&settings);
-        let foreseen = foreseen_ns(&thief.stop(), gap_ns);
+        let foreseen = foreseen_ns(&hog.stop(), gap_ns);
         for q in [0.85, 0.95] {
             let wanted = foreseen[(foreseen.len() as f64 * q) as usize] as f64;
             near(quantile_ns(&report, Variant::Plain, q), wanted, 0.15).map_err(|why| format!("at {q}: {why}"))?;
@@ -164,7 +164,7 @@ fn a_thief_delays_those_under_it_as_foreseen_and_not_those_over_it() {
 }
 
 #[test]
-fn a_busy_cpu_is_seen_to_be_no_idle_one() {
+fn a_busy_cpu_is_not_reported_as_idle() {
     let _host = HostLock::take();
     let cpu = thread::affinity().unwrap().iter().last().unwrap();
     let settings = settings(Kind::Timerfd, &[Variant::Plain], 1_000_000);

@@ -19,7 +19,7 @@ fn every_call_has_a_cost_and_clocks_are_bounded_from_both_sides() {
     let Some(first) = report.across.first_cpu else { return skipped(format_args!("{:?}", report.across.skipped)) };
     for apart in &report.across.apart {
         assert_ne!(apart.cpu, first);
-        // A machine that stands still for the whole time of a pair leaves no throw of it.
+        // If the machine stalls for the whole time of a pair, the pair has no passes.
         if let Some(offset_ns) = apart.offset_ns.filter(|_| apart.throws > 0) {
             assert!(apart.round_trip_ns_min > 0.0, "{apart:?}");
             assert!(apart.bound_ns <= apart.round_trip_ns_min / 2.0 + 1.0, "{apart:?}");

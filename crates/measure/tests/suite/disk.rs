@@ -1,4 +1,4 @@
-//! The disk meter knows what shares the path of its writes.
+//! The disk meter knows what else uses the disk that it writes to.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

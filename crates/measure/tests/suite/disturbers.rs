@@ -26,7 +26,7 @@ pub(crate) fn threads_named(name: &str) -> usize {
     tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)).count()
 }
 
-/// What it started; none, recorded as skipped, where this user may not.
+/// The started disturber. None, recorded as skipped, if this user may not start it.
 fn allowed<T>(started: Result<T, MeterError>) -> Option<T> {
     match started {
         Ok(running) => Some(running),
@@ -62,7 +62,7 @@ fn a_spinner_ends_by_its_time_and_not_before_and_leaves_no_thread() {
     assert!(both <= elapsed_ns + MS, "two threads had {both} ns of {elapsed_ns} ns of one CPU");
 }
 
-/// Lets something run for longer and longer until it has done enough.
+/// Runs something for longer and longer until it has done enough.
 fn long_enough<T>(what: &str, mut run: impl FnMut(u64) -> Option<T>) -> T {
     let mut for_ms = 10;
     wait_for(what, || {
@@ -124,7 +124,7 @@ fn oom_score() -> String {
 }
 
 #[test]
-fn pressure_holds_what_it_says_and_gives_the_score_back() {
+fn pressure_holds_what_it_reports_and_restores_the_score() {
     let settings = pressure::Settings { amount_bytes: 64 * MIB, reserve_bytes: 256 * MIB };
     let score = oom_score();
     let Some(running) = allowed(pressure::start(&settings, in_ms(60_000))) else { return };

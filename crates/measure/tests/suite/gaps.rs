@@ -1,4 +1,4 @@
-//! The gaps meter refuses what it can't do, and ends with consistent sums when it is stopped.
+//! The gaps meter refuses what it cannot do, and ends with consistent sums when it is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +23,7 @@ fn last_cpu() -> usize {
 }
 
 #[test]
-fn a_cpu_that_can_not_be_used_is_named() {
+fn a_cpu_that_cannot_be_used_is_named() {
     let stop = AtomicBool::new(false);
     let watch = Watch::new(&stop, &|_, _| {});
     let beyond = last_cpu() + 1;
@@ -33,7 +33,7 @@ fn a_cpu_that_can_not_be_used_is_named() {
 }
 
 #[test]
-fn a_stop_ends_it_with_what_it_has() {
+fn a_stop_ends_it_with_the_partial_data() {
     let stop = AtomicBool::new(false);
     let tell = |share: f64, _: &str| stop.store(share > 0.0, Ordering::Relaxed);
     let report = gaps::run(&settings(last_cpu()), &Watch::new(&stop, &tell)).unwrap();
@@ -43,7 +43,7 @@ fn a_stop_ends_it_with_what_it_has() {
 }
 
 #[test]
-fn a_stop_ends_what_meets_no_gap_and_what_sleeps() {
+fn a_stop_ends_spinning_and_sleeping_probes() {
     let sample = Settings { mode: Mode::Sample, ..settings(last_cpu()) };
     let gapless = Settings { threshold_ns: 3_000_000_000_000, ..settings(last_cpu()) };
     for settings in [sample, gapless] {

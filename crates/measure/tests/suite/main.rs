@@ -1,5 +1,5 @@
-//! Meters and disturbers on the real kernel, where no timing decides: what they count, what they refuse, and how they end. What they
-//! measure is checked in `tests/live`.
+//! Meters and disturbers on the real kernel, without any dependence on timing: what they count, what they refuse, and how they end.
+//! `tests/live` checks what they measure.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: a panic is how a test fails")]
 

@@ -1,4 +1,4 @@
-//! What the memory meter counts by the kernel's own figures, and how it ends.
+//! What the memory meter counts, checked against the kernel's own figures, and how it ends.
 
 use std::sync::atomic::AtomicBool;
 
@@ -17,7 +17,7 @@ fn measured(settings: &Settings) -> Report {
     memory::run(settings, &Watch::new(&AtomicBool::new(false), &|_, _| {})).unwrap()
 }
 
-/// Whether the kernel is set to give several pages of a record at one fault.
+/// Whether the kernel maps several pages of a record at one fault.
 fn gives_groups() -> bool {
     let folder = std::path::Path::new("/sys/kernel/mm/transparent_hugepage");
     let chosen = |path: std::path::PathBuf, word| std::fs::read_to_string(path).is_ok_and(|text| text.contains(word));
@@ -31,7 +31,7 @@ fn gives_groups() -> bool {
 }
 
 #[test]
-fn each_page_that_is_asked_anew_is_a_fault_and_only_large_sets_have_huge_pages() {
+fn each_freshly_mapped_page_is_a_fault_and_only_large_sets_have_huge_pages() {
     let report = measured(&little());
     let way = |way| report.churn.iter().find(|churn| churn.way == way).unwrap();
     let (fresh, kept) = (way(Allocation::Fresh), way(Allocation::Kept));
@@ -52,7 +52,7 @@ fn each_page_that_is_asked_anew_is_a_fault_and_only_large_sets_have_huge_pages()
 }
 
 #[test]
-fn a_stop_ends_it_with_what_there_is() {
+fn a_stop_ends_it_with_the_data_so_far() {
     let stop = AtomicBool::new(true);
     let settings = Settings { largest_bytes: 1 << 20, ..little() };
     let report = memory::run(&settings, &Watch::new(&stop, &|_, _| {})).unwrap();

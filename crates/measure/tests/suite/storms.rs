@@ -1,4 +1,4 @@
-//! Storms of packets: every packet that is counted is one that arrived, and a peer that does not agree, or goes away, gets none.
+//! Storms of packets: every counted packet arrived, and a peer that does not consent, or goes away, gets none.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use evenkeel_testkit::{wait_for, wait_until};
 
 use crate::disturbers::{in_ms, last_cpu, threads_named};
 
-/// A minute bounds a hang.
+/// A minute ends a hanging test.
 const LONG_MS: u64 = 60_000;
 
-/// Storms in turns: a test that looks for the threads of its own storm must not see those of another.
+/// Storms run one at a time: a test that looks for the threads of its own storm must not see those of another.
 fn one_at_a_time<T>(run: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ fn a_peer_that_agrees_counts_the_same_packets() {
         let served = std::thread::scope(|scope| {
             let serving = scope.spawn(|| server.run(&Watch::new(&stop, &|_, _| {})).unwrap());
             wait_for("a storm that had its CPU", || {
-                // As many as fit into the peer's receive buffer, should it not read meanwhile.
+                // As many as fit into the peer's receive buffer, in case it does not read meanwhile.
                 let running = packets::start(&settings(to, 1000, 77), in_ms(100)).unwrap();
                 wait_until("the storm's end", || threads_named("evenkeel-packet") == 0);
                 let report = running.stop();
@@ -98,7 +98,7 @@ fn a_peer_that_agrees_counts_the_same_packets() {
     });
 }
 
-/// Three seconds, most of them asleep: both ask fifteen times.
+/// Three seconds, mostly asleep: both ends ask fifteen times.
 #[test]
 fn a_peer_that_does_not_answer_gets_nothing_and_a_meter_says_that_nobody_answers() {
     let (heard, peer) = own_port();
@@ -124,7 +124,7 @@ fn a_peer_that_does_not_answer_gets_nothing_and_a_meter_says_that_nobody_answers
         assert!(refused.contains("nobody answers"), "{refused}");
         let mut bytes = [0; 2048];
         let came = std::iter::from_fn(|| heard.recv(&mut bytes).ok()).count();
-        assert!(came < 50, "{came} packets, of which all asked for consent");
+        assert!(came < 50, "{came} packets, all of them requests for consent");
     });
 }
 
@@ -169,7 +169,7 @@ fn a_storm_ends_by_its_time_and_not_before() {
         let until_ns = in_ms(50);
         let running = packets::start(&settings(packets::To::Sink, 1000, 10), until_ns).unwrap();
         let is_at_work = || threads_named("evenkeel-packet") > 0;
-        // A thread has its name when it runs for the first time.
+        // A thread gets its name when it first runs.
         wait_until("the storm's begin", || is_at_work() || clock::monotonic_ns() > until_ns);
         wait_until("the storm's end", || !is_at_work());
         assert!(clock::monotonic_ns() >= until_ns);

@@ -1,4 +1,4 @@
-//! The wake meter refuses what can't be measured, ends when it is stopped, and reports the timer slack that it set.
+//! The wake meter refuses invalid settings, ends when it is stopped, and reports the timer slack that it set.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ fn settings(kind: Kind, variants: &[Variant]) -> Settings {
     }
 }
 
-/// Measures for longer and longer until there was time for a round.
+/// Measures for longer and longer until a round fits.
 fn measure(settings: &Settings) -> Report {
     let mut duration_ns = settings.duration_ns;
     wait_for("a round of wakes", || {
@@ -32,7 +32,7 @@ fn measure(settings: &Settings) -> Report {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused_and_a_stop_ends_it_at_once() {
+fn invalid_settings_are_refused_and_a_stop_ends_it_at_once() {
     let stop = AtomicBool::new(false);
     let watch = Watch::new(&stop, &|_, _| {});
     let refusal = |settings: &Settings| wake::run(settings, &watch).unwrap_err();
