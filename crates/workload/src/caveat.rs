@@ -1,26 +1,26 @@
-//! `WorkloadCaveat`: what a sceptic should know of a workload, each with its figures: most often that its load was at its own limit.
+//! `WorkloadCaveat`: caveats of a workload with their figures, most often that the load was at its own limit.
 
 use std::fmt;
 
-/// Why something else than the server may have been measured, or less than was asked for.
+/// Why something other than the server may have been measured, or less than requested.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the sentences below say what the figures are")]
 pub enum WorkloadCaveat {
-    /// The busiest thread of the load had no more to give, in the median window.
+    /// The busiest thread of the load was at its limit in the median window.
     LoadThreadFull { share: f64 },
-    /// The CPUs of the load had no more to give; the server's share is 0 where it may run elsewhere.
+    /// The CPUs of the load were full. The server's share is 0 if it may run elsewhere.
     LoadCpusFull { by_load: f64, by_server: f64 },
-    /// The load of a window is short, so that its start is much of what was measured.
+    /// The load of a window is so short that its start is a large part of the measurement.
     LoadShort { share: f64 },
-    /// The load generator was busy for most of its time.
+    /// The load generator was busy most of the time.
     GeneratorBusy { share: f64, server: &'static str },
     /// The load generator sent requests late although a connection was free.
     GeneratorLate { share: f64 },
-    /// Requests that fell due were never sent.
+    /// Requests that were due were never sent.
     Unsent { share: f64, server: &'static str, connections: u32 },
-    /// The players sent inputs late, in the median window.
+    /// The players sent inputs late in the median window.
     PlayersLate { share: f64 },
-    /// The server's tick can't be seen; without players its CPU time is all that was measured.
+    /// The server's tick is not observable. Without players, only its CPU time was measured.
     TickUnseen { why: String, has_players: bool },
 }
 

@@ -1,5 +1,5 @@
-//! `Clock`: the time that a trial runs by. On a real machine it is the machine's; with the `simulated` workload it passes only while a
-//! window is simulated, so a trial of an hour takes milliseconds and gives the same result at any load.
+//! `Clock`: the time of a trial. On a real machine it is the machine's clock. With the `simulated` workload, time passes only while a
+//! window is simulated, so a trial of an hour takes milliseconds and gives the same result on a busy machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use evenkeel_sys::clock;
 
-/// Where a trial reads the time.
+/// The source of a trial's time.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The machine's monotonic clock.
@@ -18,7 +18,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The time since some fixed moment.
+    /// The time since a fixed moment.
     pub fn now(&self) -> Duration {
         match self {
             Clock::Machine => Duration::from_nanos(clock::monotonic_ns()),
@@ -32,21 +32,21 @@ impl Clock {
     }
 }
 
-/// A machine that exists only in numbers: its clock, how many windows it has simulated, and the conditions of the last one. Clones share
-/// these, so a workload that is started again continues where the last one ended.
+/// A simulated machine: its clock, the number of simulated windows, and the conditions of the last one. Clones share these, so a restarted
+/// workload continues where the last one ended.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedMachine(Arc<Inner>);
 
-/// What disturbed a simulated window.
+/// The disturbance of a simulated window.
 #[derive(Clone, Debug, Default)]
 pub struct Disturbance {
-    /// The longest time by which a thread woke late.
+    /// The longest delay of a waking thread.
     pub longest_gap_us: Option<f64>,
     /// The share of all CPU time that the hypervisor gave to others.
     pub steal_share: Option<f64>,
-    /// What all processes used of the CPUs.
+    /// The share of the CPUs that all processes used.
     pub busy_share: Option<f64>,
-    /// The share of the time that some task waited for a CPU.
+    /// The share of the time in which a task waited for a CPU.
     pub cpu_pressure_share: Option<f64>,
     /// Another trial, in words.
     pub beside: Option<String>,
@@ -68,19 +68,19 @@ impl SimulatedMachine {
         Duration::from_nanos(self.0.now_ns.load(Ordering::Relaxed))
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn advance(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.0.now_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// The number of the window that begins, counted from 1. It is undisturbed so far.
+    /// Begins a window without disturbance, and returns its number, counted from 1.
     pub fn begin_window(&self) -> u64 {
         *self.disturbance() = Disturbance::default();
         self.0.windows.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Disturbs the window that is simulated. What an earlier call said of it stays where this one says nothing.
+    /// Disturbs the current window. Fields that are not set keep their earlier value.
     pub fn disturb(&self, more: Disturbance) {
         let mut window = self.disturbance();
         *window = Disturbance {
@@ -92,7 +92,7 @@ impl SimulatedMachine {
         };
     }
 
-    /// What disturbed the window that was simulated last.
+    /// The disturbance of the last simulated window.
     pub fn disturbed(&self) -> Disturbance {
         self.disturbance().clone()
     }

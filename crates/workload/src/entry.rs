@@ -1,4 +1,4 @@
-//! `Entry`: a workload that is asked for by name, and the `Options` that it starts with.
+//! `Entry`: a workload by name, and the `Options` that it starts with.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -15,45 +15,45 @@ use crate::error::WorkloadError;
 use crate::placement::Placement;
 use crate::workload::Workload;
 
-/// What a workload may need to know to start. Each takes what concerns it.
+/// The options of all workloads. Each uses those that concern it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The folder of evenkeel's own programs.
     pub programs: PathBuf,
-    /// Seed of whatever the workload draws by lot.
+    /// The seed of the workload's random choices.
     pub seed: u64,
-    /// Players or connections; the workload's own number if none.
+    /// Players or connections. None means the workload's default.
     pub players: Option<u32>,
-    /// Where server and load run.
+    /// The CPUs of server and load.
     pub placement: Placement,
-    /// The user's command with its arguments; empty for the built-in workloads.
+    /// The user's command with its arguments. Empty for the built-in workloads.
     pub command: Vec<String>,
-    /// What the user set of the workload itself by `--set NAME=VALUE`; a name that it does not know is an error.
+    /// The user's settings by `--set NAME=VALUE`. An unknown name is an error.
     pub set: BTreeMap<String, String>,
-    /// Set when the user asks to stop: whatever is waited for is then waited for no longer.
+    /// Set when the user asks to stop: every wait then ends.
     pub stop: Arc<AtomicBool>,
-    /// Reads the name of a function that a server enters once a tick; none where nobody can look up symbols.
+    /// Resolves the name of a function that a server enters once per tick. None if symbols cannot be resolved here.
     pub tick_function: Option<ReadFunction>,
-    /// The machine of a workload that simulates one.
+    /// The simulated machine of a workload that has one.
     pub simulated: SimulatedMachine,
 }
 
-/// A workload that can be asked for by name.
+/// A workload that has a name.
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in a few plain words.
+    /// A short description.
     pub title: &'static str,
-    /// The one command that installs what it needs, where it needs something: for a person to run, never run by us.
+    /// The command that installs what it needs, if anything. It is for a person to run; evenkeel never runs it.
     pub install: Option<&'static str>,
-    /// What `--set` takes, as `NAME=VALUE` with the default, and what it does.
+    /// The settings for `--set`: `NAME=VALUE` with the default, and a description.
     pub settings: &'static [(&'static str, &'static str)],
-    /// Starts it and waits until it serves.
+    /// Starts it and waits until it is ready.
     pub start: fn(&Options) -> Result<Box<dyn Workload>, WorkloadError>,
 }
 
 impl Entry {
-    /// The names that `--set` takes.
+    /// The names of its settings.
     pub(crate) fn setting_names(&self) -> impl Iterator<Item = &'static str> {
         self.settings.iter().filter_map(|(setting, _)| Some(setting.split_once('=')?.0))
     }
@@ -70,7 +70,7 @@ where
     })
 }
 
-/// A name that `--set` can't have for this workload.
+/// The error for a name that is not a setting of this workload.
 pub(crate) fn unknown(entry: &Entry, name: &str) -> WorkloadError {
     let known: Vec<&str> = entry.setting_names().collect();
     let known = if known.is_empty() { "nothing".to_owned() } else { known.join(", ") };

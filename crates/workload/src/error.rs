@@ -1,8 +1,8 @@
-//! Errors of starting, setting and measuring a workload.
+//! Errors of starting, configuring and measuring a workload.
 
 use crate::unclear_tick::UnclearTick;
 
-/// Why a workload could not be started, set or measured.
+/// Why a workload could not be started, configured or measured.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// A program of the workload could not be started.
@@ -31,10 +31,10 @@ pub enum WorkloadError {
         /// How long the window was.
         span_ms: u64,
     },
-    /// A window ended without a value. It is dropped; many in a row end a trial.
+    /// A window ended without a value. It is dropped. Many in a row end a trial.
     #[error("measure {program}: {why}")]
     NoValue {
-        /// Who was to give it.
+        /// The program that should have given the value.
         program: String,
         /// Why there is none.
         why: String,
@@ -42,20 +42,20 @@ pub enum WorkloadError {
     /// evenkeel could not find out which loop of the server is its tick.
     #[error("{0}")]
     UnclearTick(Box<UnclearTick>),
-    /// A property of the server could not be set, or what was written did not take.
+    /// A property of the server could not be set, or did not take effect.
     #[error("switch {knob} to {wanted}: {why}")]
     Switch {
         /// The knob's id.
         knob: String,
         /// The value.
         wanted: String,
-        /// What was found instead, or what the kernel said.
+        /// What was found instead, or the kernel's error.
         why: String,
     },
     /// The user stopped the trial before its first window.
     #[error("measure a window: stopped before the first window; all settings are as before")]
     Stopped,
-    /// A setting of the workload does not take its value.
+    /// A setting of the workload rejects its value.
     #[error("{0}")]
     Setting(InvalidSetting),
     /// Invalid options.
@@ -63,7 +63,7 @@ pub enum WorkloadError {
     Options(String),
 }
 
-/// A setting of a workload that does not take the value, as `--set` names it.
+/// A setting of a workload that rejects the value, as `--set` names it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("set {name}={value}: {why}")]
 pub struct InvalidSetting {
@@ -71,18 +71,18 @@ pub struct InvalidSetting {
     pub name: String,
     /// The value.
     pub value: String,
-    /// What it would take.
+    /// What it accepts.
     pub why: String,
 }
 
 impl WorkloadError {
-    /// Of a setting that does not take the value.
+    /// A setting that rejects the value.
     pub(crate) fn setting(name: &str, value: impl std::fmt::Display, why: impl Into<String>) -> WorkloadError {
         WorkloadError::Setting(InvalidSetting { name: name.to_owned(), value: value.to_string(), why: why.into() })
     }
 }
 
-/// An error of one area whose sentence is all there is to it: it is shown, and nothing is decided by it.
+/// An error that consists only of a sentence: it is displayed, and no code depends on it.
 macro_rules! only_shown {
     ($(#[$about:meta])* $name:ident) => {
         $(#[$about])*

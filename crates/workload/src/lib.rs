@@ -1,8 +1,8 @@
-//! Servers under load, to be measured window by window, and where the numbers of a window come from.
+//! Servers under load, measured window by window, and the sources of their numbers.
 //!
-//! A [`Workload`] is a server with load on it: one of ours, a preset of a real server, or any command. [`ALL`] has those that are asked for by name.
-//! Each yields a [`Sample`] a window. Its numbers come from the load ([`load`]) or from a [`source`]: what the server prints, its
-//! metrics endpoint, or its tick as the kernel sees it from outside.
+//! A [`Workload`] is a server with load: one of ours, a preset of a real server, or any command. [`ALL`] lists those with a name. Each
+//! yields one [`Sample`] per window. Its numbers come from the load ([`load`]) or from a [`source`]: the server's output, its metrics
+//! endpoint, or its tick as the kernel sees it from outside.
 
 mod caveat;
 mod clock;

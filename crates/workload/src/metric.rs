@@ -1,43 +1,43 @@
-//! `Metric`: a number that a window yields, with what is needed to read it. Built-in workloads have theirs as const data; of a
-//! command's output or a Prometheus endpoint the names come from the user.
+//! `Metric`: a number of a window, with what is needed to read it. Built-in workloads define theirs as const data. For a command's output
+//! or a Prometheus endpoint the user gives the names.
 
 use std::borrow::Cow;
 
 use evenkeel_stats::Direction;
 use serde::{Deserialize, Serialize};
 
-/// One number that a window yields.
+/// A number of a window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metric {
     /// Its name, with unit and quantile: `round_trip_us_p50`.
     pub name: Cow<'static, str>,
-    /// What it is, in a few plain words.
+    /// A short description.
     pub title: Cow<'static, str>,
-    /// Its unit, such as `us`; `share` for a part of one; empty where it is not known.
+    /// Its unit, such as `us`; `share` for a part of one; empty if unknown.
     pub unit: Cow<'static, str>,
     /// Which way is better.
     pub better: Direction,
 }
 
 impl Metric {
-    /// A metric that is known when the program is built.
+    /// A metric that is known at compile time.
     pub const fn new(name: &'static str, title: &'static str, unit: &'static str, better: Direction) -> Metric {
         Metric { name: Cow::Borrowed(name), title: Cow::Borrowed(title), unit: Cow::Borrowed(unit), better }
     }
 
-    /// A time in microseconds: the shorter the better.
+    /// A time in microseconds: lower is better.
     pub const fn us(name: &'static str, title: &'static str) -> Metric {
         Metric::new(name, title, "us", Direction::Lower)
     }
 
-    /// The smallest effect on it that matters, as a share, where its users have said nothing else. Lateness and jitter are deviations themselves, of some
-    /// tens of microseconds on a machine that is well: a twentieth of that is nothing that anybody feels.
+    /// The smallest effect that matters, as a share, unless the user chose one. Lateness and jitter are deviations themselves, of some tens
+    /// of microseconds on a healthy machine. A twentieth of that is unnoticeable.
     pub fn smallest_effect_ratio(&self) -> f64 {
         let is_deviation = ["lateness", "jitter"].iter().any(|part| self.name.contains(part));
         if is_deviation { 0.10 } else { 0.05 }
     }
 
-    /// A time of 0 is one below the resolution of the clock, a nanosecond: as that it has a ratio to others.
+    /// A time of 0 means one below the clock's resolution, a nanosecond. With that value it has a ratio to others.
     pub fn at_resolution(&self, value: f64) -> f64 {
         let resolution = match self.unit.as_ref() {
             "us" => 1e-3,
@@ -56,12 +56,12 @@ impl Metric {
         }
     }
 
-    /// Whether it tells of the few worst: of a short stretch such a number is another one than of a long one.
+    /// Whether it describes a tail: over a short stretch such a number differs from that over a long one.
     pub fn is_tail(&self) -> bool {
         ["_p9", "_max"].iter().any(|part| self.name.contains(part))
     }
 
-    /// A metric that a user named; the title is the name.
+    /// A metric that a user named. The title is the name.
     pub fn named(name: String, unit: String, better: Direction) -> Metric {
         Metric { title: Cow::Owned(name.clone()), name: Cow::Owned(name), unit: Cow::Owned(unit), better }
     }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_depends_on_what_is_measured() {
+    fn the_smallest_effect_depends_on_the_metric() {
         let table = [
             ("round_trip_us_p99", 0.05),
             ("due_to_done_us_p50", 0.05),

@@ -1,13 +1,13 @@
-//! `Placement`: on which CPUs a server and its load run.
+//! `Placement`: the CPUs of a server and its load.
 
 use std::fmt::{self, Display};
 
 use evenkeel_sys::{CpuSet, thread};
 
-/// Where server and load run.
+/// The CPUs of server and load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// The first half of our CPUs for the server, the others for its load; no pinning where there is but one.
+    /// The first half of our CPUs for the server, the rest for its load. No pinning if there is only one.
     #[default]
     Apart,
     /// Both on the first of our CPUs.
@@ -16,7 +16,7 @@ pub enum Placement {
     Free,
 }
 
-/// As it is asked for.
+/// The name in options.
 impl Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -28,12 +28,12 @@ impl Display for Placement {
 }
 
 impl Placement {
-    /// By its name.
+    /// The placement with this name.
     pub fn parse(text: &str) -> Option<Placement> {
         [Placement::Apart, Placement::Together, Placement::Free].into_iter().find(|known| known.to_string() == text)
     }
 
-    /// The CPUs of the server and of its load; empty sets pin nothing.
+    /// The CPUs of the server and of its load. Empty sets pin nothing.
     pub fn cpus(self) -> (CpuSet, CpuSet) {
         let ours = thread::affinity().unwrap_or_default();
         let first: CpuSet = ours.iter().take(1).collect();

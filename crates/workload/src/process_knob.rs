@@ -1,5 +1,5 @@
-//! The knobs of the server's own process, set from outside in each of its threads while it runs: the kernel takes them for
-//! any thread of ours. So a server that knows nothing of us can be switched between windows, and needs no new start.
+//! The knobs of the server's own process, set from outside in each of its threads while it runs. The kernel allows this for our own
+//! processes. So a server that knows nothing about evenkeel can be switched between windows without a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use evenkeel_sys::{CpuSet, Errno, thread};
 
 use crate::error::WorkloadError;
 
-/// Threads of one process that are set, at the most.
+/// The most threads of one process to set.
 const THREADS_MAX: usize = 4096;
-/// A server may start threads while its threads are being set, which have what their starter had then: so often it is looked
-/// for new ones.
+/// A server may start threads while its threads are being set. New threads inherit their creator's old values, so check this many times for
+/// new ones.
 const LOOKS_MAX: usize = 8;
 /// `SCHED_RR` of sched(7).
 const ROUND_ROBIN: Policy = Policy::Unnamed(2);
 
-/// What can be set in a thread of a running process.
+/// A property that can be set in a thread of a running process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Property {
     TimerSlack,
@@ -47,7 +47,7 @@ enum NotSet {
     ReadsOtherwise { pid: u32, tid: u32, found: String },
 }
 
-/// What a refusal asks for.
+/// The privilege that a refusal hints at.
 fn right_for(errno: Errno) -> &'static str {
     match errno.is_denial() {
         true => {
@@ -57,26 +57,26 @@ fn right_for(errno: Errno) -> &'static str {
     }
 }
 
-/// Whether a knob is one of those.
+/// Whether a knob is one of these properties.
 pub fn can_set(knob: &str) -> bool {
     Property::of(knob).is_some()
 }
 
-/// Sets the knobs of a server's processes, and remembers what each thread had.
+/// Sets the knobs of a server's processes, and remembers the original values of each thread.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessKnobs {
     before: BTreeMap<(Property, u32), String>,
-    /// The properties that were given a value by us last, each with the server's first process: what is started meanwhile has ours.
+    /// The properties that have a value of ours, each with the server's first process. Processes started meanwhile inherit our values.
     given: BTreeMap<Property, u32>,
 }
 
 impl ProcessKnobs {
-    /// Sets a knob in every thread of these processes; `None` gives each what it had when it was first seen here. Returns what is
-    /// then in force in all of them.
+    /// Sets a knob in every thread of these processes. `None` restores the value that each thread had when it was first seen. Returns the
+    /// value that is then active in all of them.
     ///
     /// # Errors
-    /// If the knob is no such property, the value none of it, no thread has it (real-time ones have neither slack nor slice), the
-    /// kernel refuses, or a value did not take.
+    /// If the knob is not such a property, the value is invalid, no thread has the property (real-time threads have neither slack nor
+    /// slice), the kernel refuses, or a value did not take effect.
     pub(crate) fn set(&mut self, pids: &[u32], knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         let error = |why: NotSet| WorkloadError::Switch {
             knob: knob.to_owned(),
@@ -105,14 +105,14 @@ impl ProcessKnobs {
                 if value.is_some_and(|value| !property.is_same(value, &found)) {
                     return Err(error(NotSet::ReadsOtherwise { pid, tid, found }));
                 }
-                // The first thread speaks for the rest, whatever the threads had of their own before.
+                // The first thread's value is reported for all, whatever the threads had of their own before.
                 in_force.get_or_insert(found);
             }
         }
         Err(error(NotSet::ThreadsChange))
     }
 
-    /// A process that was started while all had a value of ours would have had what the first one had.
+    /// A process that was started while our value was active would otherwise have inherited the first one's value.
     fn note_late(&mut self, property: Property, first: u32, pid: u32) {
         if !self.before.contains_key(&(property, pid))
             && let Some(of_first) = self.before.get(&(property, first)).cloned()
@@ -121,7 +121,7 @@ impl ProcessKnobs {
         }
     }
 
-    /// What the thread has afterwards; none if it has no such property, or has ended.
+    /// The value that the thread has afterwards. None if it has no such property, or has ended.
     fn set_one(
         &mut self,
         property: Property,
@@ -136,7 +136,7 @@ impl ProcessKnobs {
             Err(errno) if errno.is_absence() => return Ok(None),
             Err(errno) => return Err(refused(errno)),
         };
-        // A thread that came later has what its starter had, which may be ours: then the first one's is what it would have had.
+        // A later thread inherited its creator's value, which may be ours. Its own value would have been that of the first thread.
         let before = self.before.get(&(property, pid)).cloned().unwrap_or(now);
         let before = self.before.entry((property, tid)).or_insert(before);
         let set = match value {
@@ -162,11 +162,11 @@ impl Property {
         })
     }
 
-    /// None where the thread has no such thing.
+    /// None if the thread does not have the property.
     fn read(self, tid: u32) -> Result<Option<String>, Errno> {
         Ok(match self {
             Property::TimerSlack => match sched::policy_of(tid)? {
-                // A real-time thread has none, and takes none.
+                // A real-time thread has no slack, and accepts none.
                 Policy::Fifo | ROUND_ROBIN => None,
                 _ => {
                     let text = std::fs::read_to_string(slack_file(tid)).map_err(|error| Errno::from(&error))?;
@@ -179,7 +179,7 @@ impl Property {
                 Policy::Other => "other".to_owned(),
                 Policy::Fifo => "fifo".to_owned(),
                 ROUND_ROBIN => "rr".to_owned(),
-                // Idle, batch, deadline: what the server chose for this thread by itself stays.
+                // Idle, batch, deadline: the server chose this class for the thread itself, so keep it.
                 Policy::Idle | Policy::Unnamed(_) => return Ok(None),
             }),
         })
@@ -207,7 +207,7 @@ impl Property {
 
     fn put_back(self, tid: u32, before: &str) -> Result<(), Errno> {
         if self == Property::Slice {
-            // A thread without a wish of its own follows the kernel's length, also when that is changed.
+            // A thread without its own value follows the kernel's default slice, even when that changes.
             sched::set_slice_ns_of(tid, None)?;
             if self.read(tid)?.as_deref() == Some(before) {
                 return Ok(());
@@ -224,12 +224,12 @@ impl Property {
     }
 }
 
-/// The kernel has it for threads too, though their folders below /proc/PID/task do not show it.
+/// The kernel provides this file for threads too, although their folders below /proc/PID/task do not list it.
 fn slack_file(tid: u32) -> String {
     format!("/proc/{tid}/timerslack_ns")
 }
 
-/// Every thread of these processes, each with its process; a process's first thread, which has its number, comes first.
+/// Every thread of these processes, each with its process. A process's first thread, which shares its number, comes first.
 fn threads(pids: &[u32]) -> Result<Vec<(u32, u32)>, NotSet> {
     let mut found = Vec::new();
     for pid in pids {
@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// A server without any help for us, which ends with the test.
+    /// A server without any support for us, which ends with the test.
     struct Server(Child);
 
     impl Server {
@@ -317,12 +317,12 @@ mod tests {
     #[test]
     fn every_thread_is_set_and_one_that_came_later_goes_back_to_what_the_first_had() {
         let (end, ended) = std::sync::mpsc::channel::<()>();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (report, reports) = std::sync::mpsc::channel();
         let other = std::thread::spawn(move || {
-            tell.send(thread::id()).unwrap();
+            report.send(thread::id()).unwrap();
             let _ = ended.recv();
         });
-        let tid = told.recv().unwrap();
+        let tid = reports.recv().unwrap();
         let mut knobs = ProcessKnobs::default();
         let property = Property::TimerSlack;
         // As if the first thread had been seen with another value before this one began.
@@ -342,21 +342,21 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_set_is_said() {
+    fn properties_that_cannot_be_set_are_reported() {
         let server = Server::start();
         let mut knobs = ProcessKnobs::default();
-        let mut told = |pids: &[u32], knob: &str, value: &str| {
+        let mut refusal = |pids: &[u32], knob: &str, value: &str| {
             knobs.set(pids, knob, Some(value)).map_err(|error| error.to_string()).unwrap_err()
         };
-        let message = told(&server.pids(), "process.memory_lock", "all");
+        let message = refusal(&server.pids(), "process.memory_lock", "all");
         assert!(message.starts_with("switch process.memory_lock to all: it can't be set in a process that runs"));
-        let message = told(&[u32::MAX], "process.timer_slack_ns", "1");
+        let message = refusal(&[u32::MAX], "process.timer_slack_ns", "1");
         assert_eq!(message, "switch process.timer_slack_ns to 1: the server has no process that is known here");
-        let message = told(&server.pids(), "process.cpu_affinity", "999");
+        let message = refusal(&server.pids(), "process.cpu_affinity", "999");
         assert!(message.starts_with("switch process.cpu_affinity to 999: set it for thread "), "{message}");
         for (knob, value) in [("process.timer_slack_ns", "-1"), ("process.sched_policy", "best")] {
-            let message = told(&server.pids(), knob, value);
-            // Another process's timer slack is read by root alone.
+            let message = refusal(&server.pids(), knob, value);
+            // Only root can read another process's timer slack.
             let is_refused = !evenkeel_sys::process::is_root() && message.contains("EPERM");
             assert!(message.contains("EINVAL") || is_refused, "{knob}: {message}");
         }

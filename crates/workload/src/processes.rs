@@ -1,4 +1,4 @@
-//! Processes as /proc shows them: which belong to one that we started, and what they used of the machine during a window.
+//! Processes in /proc: which belong to a program that we started, and what they used of the machine during a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,12 +12,12 @@ use evenkeel_sys::{clock, foreign_process};
 
 use crate::workload::Sample;
 
-/// A machine with more processes than this is not looked through to the end.
+/// The most processes to read.
 const PROCESSES_MAX: usize = 65_536;
-/// Threads of one process whose context switches are counted; a server with more of them is told of less.
+/// The most threads of one process whose context switches are counted.
 const THREADS_MAX: usize = 4096;
 
-/// What `/proc/PID/stat` says of a process.
+/// The contents of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     /// Its number.
@@ -30,27 +30,27 @@ pub(crate) struct Stat {
     pub(crate) group: u32,
     /// Its session.
     pub(crate) session: u32,
-    /// Page faults that no disk was needed for.
+    /// Page faults without disk access.
     pub(crate) minor_faults: u64,
     /// Page faults that waited for a disk.
     pub(crate) major_faults: u64,
-    /// When it started, in clock ticks since the boot: with the number, it tells one process from any other.
+    /// When it started, in clock ticks since boot. Together with the number this identifies a process.
     pub(crate) started: u64,
 }
 
 impl Stat {
-    /// Of the process of this number, if there is one.
+    /// Reads the process with this number, if it exists.
     pub(crate) fn of(pid: u32) -> Option<Stat> {
         parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// Whether it has not ended; one that nobody waited for yet has.
+    /// Whether it has not ended. A zombie has ended.
     pub(crate) fn lives(&self) -> bool {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }
 }
 
-/// `PID (NAME) STATE PARENT GROUP SESSION …`, where the name may have anything in it, brackets and line ends included.
+/// `PID (NAME) STATE PARENT GROUP SESSION …`. The name may contain anything, including parentheses and newlines.
 pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     let (pid, rest) = text.split_once(" (")?;
     let (_, rest) = rest.rsplit_once(") ")?;
@@ -70,19 +70,19 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-/// Every process that can be seen.
+/// Every visible process.
 pub(crate) fn all() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter_map(|name| name.parse().ok()).take(PROCESSES_MAX).filter_map(Stat::of).collect()
 }
 
-/// The variable in the environment of what we start, which its children inherit: by it a process is known that has left its
-/// parent, its group and its session.
+/// An environment variable of the programs that we start. Their children inherit it, which identifies a process that has left its parent,
+/// its group and its session.
 pub(crate) const MARK: &str = "EVENKEEL_WORKLOAD";
-/// A program that is many: no more than so many files of programs are remembered of it.
+/// The most program files to remember of one command.
 const FILES_MAX: usize = 64;
-/// The longest environment that is looked through for the mark.
+/// The longest environment to search for the mark.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
 /// A mark that no other program of this run has.
@@ -91,48 +91,48 @@ pub(crate) fn fresh_mark() -> String {
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The processes of a program that we started as the leader of a group: itself, all that descends from it, its group, and what
-/// was of it before and has another parent since. Orphans are found if [`foreign_process::adopt_orphans`] was called before.
+/// The processes of a program that we started as a group leader: itself, all descendants, its group, and former members that now have
+/// another parent. Orphans are found if [`foreign_process::adopt_orphans`] was called before.
 #[derive(Clone, Debug)]
 pub(crate) struct Family {
     root: u32,
     mark: String,
     /// When each started, by number.
     seen: BTreeMap<u32, u64>,
-    /// The programs that they run.
+    /// The program files that they run.
     files: BTreeSet<PathBuf>,
-    /// Whether an orphan that says nothing of itself can be of nobody else.
-    knows_strays: bool,
-    takes_strays: bool,
+    /// Whether an orphan without any mark can only be ours.
+    knows_orphans: bool,
+    takes_orphans: bool,
 }
 
 impl Family {
-    /// Of the process of this number, which leads its group and has the mark in its environment; `knows_strays` if there were no
-    /// [others' children](has_others_children) just before it was started.
-    pub(crate) fn of(root: u32, mark: String, knows_strays: bool) -> Family {
+    /// The family of the process with this number, which leads its group and has the mark in its environment. `knows_orphans`: there were
+    /// no [others' children](has_others_children) just before it was started.
+    pub(crate) fn of(root: u32, mark: String, knows_orphans: bool) -> Family {
         let seen = Stat::of(root).map(|stat| (root, stat.started)).into_iter().collect();
         let files = file_of(root).into_iter().collect();
-        Family { root, mark, seen, files, knows_strays, takes_strays: false }
+        Family { root, mark, seen, files, knows_orphans, takes_orphans: false }
     }
 
-    /// Counts from now on every orphan that came to us since the first process began and says nothing of where it came from: one that left
-    /// parent, group and session, and has neither the mark nor a program of ours. It can be of nobody else if all that we started at
-    /// that time is at its end; where somebody else's orphans come to us too, none is counted.
-    pub(crate) fn take_strays(&mut self) {
-        self.takes_strays = self.knows_strays;
+    /// From now on also includes unmarked orphans: processes that came to us since the first process began, left parent, group and session,
+    /// and have neither the mark nor a known program file. They can only be ours if everything that we started in that time has ended. If
+    /// others' orphans may come to us too, none is included.
+    pub(crate) fn take_orphans(&mut self) {
+        self.takes_orphans = self.knows_orphans;
     }
 
-    /// Who of them lives, the first process first. What was seen once is remembered.
+    /// The living members, the first process first. Members are remembered.
     pub(crate) fn alive(&mut self, all: &[Stat]) -> Vec<Stat> {
         let Some(first_started) = self.seen.get(&self.root).copied() else { return Vec::new() };
         let us = std::process::id();
         let our_session = all.iter().find(|stat| stat.pid == us).map_or(0, |stat| stat.session);
         let known: Vec<&Stat> = all.iter().filter(|stat| self.seen.get(&stat.pid) == Some(&stat.started)).collect();
         let mut ours: BTreeSet<u32> = known.iter().map(|stat| stat.pid).collect();
-        // The number of a group may be given to another one once the last of its processes is gone.
+        // The kernel may reuse the number of a group once its last process is gone.
         let group_is_ours = known.iter().any(|stat| stat.group == self.root);
         let younger: Vec<&Stat> = all.iter().filter(|stat| stat.started >= first_started).collect();
-        // Each turn finds a generation, so it ends with the last.
+        // Each turn adds a generation, so the loop ends with the last one.
         loop {
             let belongs = |stat: &Stat| {
                 let orphan = stat.parent == us && stat.session != our_session && self.is_marked(stat.pid);
@@ -157,7 +157,7 @@ impl Family {
         alive
     }
 
-    /// Takes note of the end of those that became our children, for whom nobody else waits.
+    /// Reaps members that became our children, because nobody else waits for them.
     pub(crate) fn reap(&self, all: &[Stat]) {
         let us = std::process::id();
         for stat in all.iter().filter(|stat| stat.parent == us && !stat.lives() && stat.pid != self.root) {
@@ -167,29 +167,30 @@ impl Family {
         }
     }
 
-    /// Whether an orphan is of this family: by its mark, or by its program where it wrote over its environment, as programs do that
-    /// change their title.
+    /// Whether an orphan is of this family: by its mark, or by its program file if it overwrote its environment, as programs do that change
+    /// their title.
     fn is_marked(&self, pid: u32) -> bool {
         match mark_of(pid) {
             Ok(Some(mark)) => mark == self.mark.as_bytes(),
             Ok(None) => file_of(pid).is_some_and(|file| {
                 // Our own program in a session of its own is the guard, which outlives what it guards.
-                self.files.contains(&file) || (self.takes_strays && file_of(std::process::id()) != Some(file))
+                self.files.contains(&file) || (self.takes_orphans && file_of(std::process::id()) != Some(file))
             }),
             Err(_) => false,
         }
     }
 }
 
-/// Whether orphans may come to us that nothing of ours left behind: those of a whole container, whose first process we are, or those of a child
-/// that we had from a shell when it became us. Asked before a program is started: the first thing that it does may be to leave us an orphan.
+/// Whether orphans may come to us that our commands did not leave: as the first process of a container we get all of its orphans, and a
+/// shell that became us by exec may have left children. Check this before a program is started, because its first action may be to leave an
+/// orphan.
 pub(crate) fn has_others_children(all: &[Stat]) -> bool {
     let us = std::process::id();
     let prefix = format!("{us}-");
     let program = file_of(us);
     let is_ours = |pid: u32| {
         let is_marked = mark_of(pid).ok().flatten().is_some_and(|mark| mark.starts_with(prefix.as_bytes()));
-        // The guard has our own program.
+        // The guard runs our own program.
         is_marked || file_of(pid) == program
     };
     us == 1 || all.iter().any(|stat| stat.parent == us && stat.lives() && !is_ours(stat.pid))
@@ -205,10 +206,10 @@ fn mark_of(pid: u32) -> std::io::Result<Option<Vec<u8>>> {
     Ok(entries.find_map(|entry| entry.strip_prefix(name.as_bytes())).map(<[u8]>::to_vec))
 }
 
-/// Kills what the process of this number started as servers and left behind, with all that came of it, as far as it has its mark still.
+/// Kills the servers that the process with this number started and left behind, with all their descendants, if they still have its mark.
 ///
 /// # Errors
-/// The processes that are not gone after `limit`.
+/// The processes that still live after `limit`.
 pub fn end_left_by(owner: u32, limit: Duration) -> Result<(), Vec<u32>> {
     let until = Instant::now() + limit;
     let prefix = format!("{owner}-");
@@ -236,7 +237,7 @@ fn file_of(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// What some processes have used since each of them began.
+/// What processes have used since each of them began.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
     at_ns: u64,
@@ -246,13 +247,13 @@ pub(crate) struct Used {
 #[derive(Clone, Debug, Default)]
 struct Counts {
     cpu_ns: Option<u64>,
-    /// By thread: a sum would fall when a thread ends, and hide what the others did meanwhile.
+    /// By thread: a sum would fall when a thread ends, and hide the other threads' use.
     switches: Option<BTreeMap<u32, Switches>>,
     minor_faults: u64,
     major_faults: u64,
 }
 
-/// How often threads gave their CPU away, and how often it was taken from them.
+/// Voluntary and involuntary switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Switches {
     voluntary: u64,
@@ -260,7 +261,7 @@ struct Switches {
 }
 
 impl Used {
-    /// Until now, by these processes; nothing of one that has ended since it was seen, as those of a server that starts many do.
+    /// The usage of these processes so far. A process that has ended counts nothing, as with servers that start many.
     pub(crate) fn until_now(of: &[Stat]) -> Used {
         let counts = |stat: &Stat| {
             let (cpu_ns, switches) = (foreign_process::cpu_ns(stat.pid).ok(), switches_of(stat.pid));
@@ -273,12 +274,12 @@ impl Used {
         Used { at_ns: clock::monotonic_ns(), of }
     }
 
-    /// The CPU time since `before`, in nanoseconds; none if that of a process can't be read.
+    /// The CPU time since `before`, in nanoseconds. None if a process's cannot be read.
     pub(crate) fn cpu_ns_since(&self, before: &Used) -> Option<u64> {
         self.sum_since(before, |counts| counts.cpu_ns)
     }
 
-    /// Puts what was used since `before` into a sample. What a process that has ended since used is not in it.
+    /// Adds the usage since `before` to a sample, without processes that have ended since.
     pub(crate) fn put_since(&self, before: &Used, sample: &mut Sample) {
         let span_s = self.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
         if span_s <= 0.0 || self.of.is_empty() {
@@ -309,7 +310,7 @@ impl Used {
         self.of.iter().map(since).sum()
     }
 
-    /// The switches of one kind since `before`; none if those of a process can't be read. Those of a thread that ended are not in it.
+    /// The switches of one kind since `before`. None if a process's cannot be read. Threads that ended are not included.
     fn switches_since(&self, before: &Used, kind: impl Fn(&Switches) -> u64) -> Option<u64> {
         let since = |(who, counts): (&(u32, u64), &Counts)| {
             let before = match before.of.get(who) {
@@ -325,20 +326,20 @@ impl Used {
     }
 }
 
-/// Of all threads of a process that live.
+/// The switches of all living threads of a process.
 fn switches_of(pid: u32) -> Option<BTreeMap<u32, Switches>> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let mut switches = BTreeMap::new();
     for thread in threads.filter_map(Result::ok).take(THREADS_MAX) {
         let tid = thread.file_name().to_str().and_then(|name| name.parse().ok());
-        // A thread that has ended since the folder was read is no fault.
+        // A thread that ended since the folder was read is no error.
         let (Some(tid), Ok(text)) = (tid, fs::read_to_string(thread.path().join("status"))) else { continue };
         switches.insert(tid, parse_switches(&text)?);
     }
     Some(switches)
 }
 
-/// Of `/proc/PID/task/TID/status`.
+/// Parses `/proc/PID/task/TID/status`.
 fn parse_switches(text: &str) -> Option<Switches> {
     let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(Switches {
@@ -347,7 +348,7 @@ fn parse_switches(text: &str) -> Option<Switches> {
     })
 }
 
-/// The time that each thread of these processes has run, in nanoseconds, by its number. Behind by a scheduler's tick at most.
+/// The run time of each thread of these processes, in nanoseconds, by number. It lags by a scheduler tick at most.
 pub(crate) fn ran_ns(of: &[Stat]) -> BTreeMap<u32, u64> {
     let mut ran = BTreeMap::new();
     for stat in of {
@@ -395,7 +396,7 @@ mod tests {
         }
         let ours = Stat::of(std::process::id()).unwrap();
         assert!(ours.lives() && ours.minor_faults > 0 && ours.started > 0);
-        // What the first process does and how many pages it has touched may be otherwise at the next look.
+        // The first process's state and page faults may change between readings.
         let first = Stat::of(1).unwrap();
         assert!(all().iter().any(|stat| (stat.pid, stat.started) == (1, first.started)));
     }
@@ -424,13 +425,13 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_its_group_its_descendants_and_who_went_into_the_background() {
+    fn a_family_is_its_group_its_descendants_and_its_background_processes() {
         foreign_process::adopt_orphans().unwrap();
         let mark = fresh_mark();
         let script = "sleep 60 & setsid sh -c 'sleep 61 & exec sleep 62' & (setsid sleep 63 &); exec sleep 64";
         let mut root = Command::new("sh").args(["-c", script]).env(MARK, &mark).process_group(0).spawn().unwrap();
         let mut family = Family::of(root.id(), mark, true);
-        // What is on its way there has five processes too at times, and not these.
+        // The command has five processes at times while it starts, but not these.
         let command = |stat: &Stat| fs::read_to_string(format!("/proc/{}/cmdline", stat.pid)).unwrap_or_default();
         let mut alive = Vec::new();
         until(|| {
@@ -441,9 +442,9 @@ mod tests {
         });
         assert_eq!(alive[0].pid, root.id());
         let other = Command::new("sleep").arg("65").spawn().unwrap();
-        family.takes_strays = true;
+        family.takes_orphans = true;
         assert!(family.alive(&all()).iter().all(|stat| stat.pid != other.id()), "not every child of ours is of it");
-        // A child of ours that no mark tells from others' may leave orphans too.
+        // A child of ours without a mark may leave orphans too.
         assert!(has_others_children(&all()));
         for stat in &alive {
             foreign_process::signal_if(stat.pid, foreign_process::Signal::KILL, || true).unwrap();
@@ -474,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_processes_use_is_counted() {
+    fn the_usage_of_processes_is_counted() {
         let us = [Stat::of(std::process::id()).unwrap()];
         let before = Used::until_now(&us);
         let until_ns = clock::thread_cpu_ns() + 20_000_000;

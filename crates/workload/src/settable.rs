@@ -1,5 +1,5 @@
-//! `Settable`: a workload by its name whose settings can be changed during a trial, by a new start where it does not take them while
-//! it runs. So anything that `--set` takes can be compared as a knob of the host is.
+//! `Settable`: a named workload whose settings can be changed during a trial, by a restart if it cannot change them while it runs. So
+//! anything that `--set` accepts can be compared like a knob of the host.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use crate::error::WorkloadError;
 use crate::metric::Metric;
 use crate::workload::{SETTING_PREFIX, Sample, Workload};
 
-/// Caveats that are kept of earlier starts.
+/// The most caveats of earlier starts to keep.
 const CAVEATS_MAX: usize = 20;
 
-/// A workload with what it was started with.
+/// A workload with its start options.
 pub struct Settable {
     entry: &'static Entry,
-    /// As the user asked for it.
+    /// The options that the user requested.
     asked: Options,
-    /// What it runs with now.
+    /// The current options.
     now: BTreeMap<String, String>,
     inner: Box<dyn Workload>,
     caveats: Vec<WorkloadCaveat>,
 }
 
 impl Settable {
-    /// Starts it and waits until it serves.
+    /// Starts it and waits until it is ready.
     ///
     /// # Errors
-    /// As the workload's own start.
+    /// The same as the workload's own start.
     pub fn start(entry: &'static Entry, options: &Options) -> Result<Settable, WorkloadError> {
         let inner = (entry.start)(options)?;
         Ok(Settable { entry, asked: options.clone(), now: options.set.clone(), inner, caveats: Vec::new() })
     }
 
-    /// Started anew with these settings. If it does not start so, it runs as before again, and why is returned.
+    /// Restarts it with these settings. If that fails, restarts it as before and returns the error.
     ///
     /// # Errors
     /// If it does not start as before either.
@@ -56,7 +56,7 @@ impl Settable {
         }
     }
 
-    /// What is in force of a setting that the workload takes while it runs, after it was set; nothing of one that takes a start.
+    /// The active value of a setting that the workload can change while it runs, after it was set. None if it needs a restart.
     fn live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, WorkloadError> {
         self.inner.set_live(name, value).map_err(|error| match error {
             WorkloadError::Setting(invalid) => refused(name, value, invalid.to_string()),
@@ -73,12 +73,12 @@ impl Settable {
         }
     }
 
-    /// Whether people have been told the same: figures that differ by less than is shown are no other caveat.
+    /// Whether the user has seen the same caveat: figures that look equal when rounded do not make another one.
     fn has(&self, caveat: &WorkloadCaveat) -> bool {
         self.caveats.iter().any(|known| known.to_string() == caveat.to_string())
     }
 
-    /// The value that a setting has by what was asked: its own, or the workload's default.
+    /// The requested value of a setting, or the workload's default.
     fn asked_for(&self, name: &str) -> Option<String> {
         let default = self.entry.settings.iter().filter_map(|(text, _)| text.split_once('='));
         let default = || default.clone().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned());

@@ -1,5 +1,5 @@
-//! Which ports a program listens on, as /proc shows it in the program's own network namespace: looking there does not disturb it, as a
-//! connection would.
+//! The ports that a program listens on, from /proc in the program's own network namespace. Unlike a connection, this does not disturb the
+//! program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,9 +8,9 @@ use std::path::Path;
 
 use crate::processes::Stat;
 
-/// A table of sockets that is longer is not read to its end.
+/// The most bytes of a socket table to read.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
-/// Open files of one process that are looked at.
+/// The most open files of one process to examine.
 const FILES_MAX: usize = 1 << 20;
 
 /// The protocol of a port.
@@ -24,7 +24,7 @@ pub enum Protocol {
 /// A port to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Either if none.
+    /// None means either.
     pub protocol: Option<Protocol>,
     /// 1 to 65535.
     pub number: u16,
@@ -59,16 +59,16 @@ impl std::fmt::Display for Port {
     }
 }
 
-/// A socket that listens, or that is bound where there is no listening.
+/// A socket that listens, or a bound UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Socket {
     /// Its port.
     pub port: u16,
-    /// Its number, by which a process's open files name it.
+    /// Its inode, by which a process's open files name it.
     pub inode: u64,
 }
 
-/// A table such as `/proc/net/tcp6` or `/proc/net/udp`; lines that are none are passed over.
+/// Parses a table such as `/proc/net/tcp6` or `/proc/net/udp`. Invalid lines are skipped.
 pub(crate) fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
     let socket = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
@@ -76,7 +76,7 @@ pub(crate) fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
         let state = fields.nth(1)?;
         let inode = fields.nth(5)?.parse().ok()?;
         let port = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
-        // 0A listens; a UDP socket without a peer is in the state that is called 07.
+        // 0A is LISTEN. A UDP socket without a peer has state 07.
         let serves = match protocol {
             Protocol::Tcp => state == "0A",
             Protocol::Udp => state == "07",
@@ -89,15 +89,15 @@ pub(crate) fn parse_sockets(text: &str, protocol: Protocol) -> Vec<Socket> {
 /// Who has a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// One of the processes that were asked for.
+    /// One of the given processes.
     Them,
-    /// Another one.
+    /// Another process.
     Another,
     /// Nobody.
     Nobody,
 }
 
-/// Whether one of these processes has the port.
+/// Who has the port, as seen from these processes.
 pub(super) fn holder(of: &[Stat], port: Port) -> Holder {
     let mut namespaces = BTreeSet::new();
     let mut inodes = BTreeSet::new();
@@ -111,12 +111,12 @@ pub(super) fn holder(of: &[Stat], port: Port) -> Holder {
     if inodes.is_empty() {
         return Holder::Nobody;
     }
-    // What may not be looked at is believed.
+    // If we may not look, assume that the port is theirs.
     let has = |stat: &Stat| open_sockets(stat.pid).is_none_or(|open| open.iter().any(|inode| inodes.contains(inode)));
     if of.iter().any(has) { Holder::Them } else { Holder::Another }
 }
 
-/// Whether somebody has the port in our own namespace.
+/// Whether any process has the port in our own namespace.
 pub(super) fn is_taken(port: Port) -> bool {
     !bound("/proc/self", port).is_empty()
 }
@@ -133,7 +133,7 @@ fn bound(process: &str, port: Port) -> Vec<u64> {
     inodes
 }
 
-/// The sockets among a process's open files; none if it may not be looked at.
+/// The sockets among a process's open files. None if we may not look.
 fn open_sockets(pid: u32) -> Option<Vec<u64>> {
     let files = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let inode = |link: &Path| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_port_is_seen() {
+    fn the_owner_of_a_port_is_found() {
         let us = [Stat::of(std::process::id()).unwrap()];
         let parent = Stat::of(us[0].parent).map(|stat| vec![stat]).unwrap_or_default();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -195,12 +195,12 @@ mod tests {
         assert_eq!(holder(&us, Port { protocol: None, number }), Holder::Them);
         assert_eq!(holder(&us, Port { protocol: Some(Protocol::Udp), number }), Holder::Nobody);
         assert!(is_taken(tcp));
-        // A test that is started by nobody that we may look at has nothing to compare with.
+        // Without a parent that we may examine, the test has nothing to compare with.
         if parent.first().is_some_and(|stat| open_sockets(stat.pid).is_some()) {
             assert_eq!(holder(&parent, tcp), Holder::Another);
         }
         drop(listener);
-        // A child that another test starts meanwhile has the listener too, until it runs its own program.
+        // A child that another test starts meanwhile also has the listener, until it calls exec.
         let dropped = Instant::now();
         while holder(&us, tcp) == Holder::Another && dropped.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));

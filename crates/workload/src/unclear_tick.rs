@@ -4,7 +4,7 @@ use evenkeel_measure::meters::ticks::choice::{Choice, Unclear};
 use evenkeel_measure::meters::ticks::loops::TickLoop;
 use evenkeel_measure::meters::ticks::stream::Stream;
 
-/// Loops or threads that are named.
+/// The most loops or threads to list.
 const NAMED_MAX: usize = 4;
 
 /// evenkeel could not find the server's tick.
@@ -12,9 +12,9 @@ const NAMED_MAX: usize = 4;
 pub struct UnclearTick {
     /// Why.
     pub why: Unclear,
-    /// The loops that were found, that with the most work first.
+    /// The found loops, the one with the most work first.
     pub loops: Vec<TickLoop>,
-    /// The busiest threads: name, number, share of a CPU, wakes a second.
+    /// The busiest threads: name, number, share of a CPU, wakes per second.
     pub threads: Vec<(String, u32, f64, f64)>,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use crate::error::WorkloadError;
 
     #[test]
-    fn a_tick_that_is_not_clear_is_refused_with_what_was_seen() {
+    fn an_unclear_tick_is_refused_with_its_loops() {
         let threads = vec![("main".to_owned(), 7, 0.033, 110.4), ("net".to_owned(), 8, 0.026, 140.0)];
         let none = UnclearTick { why: Unclear::NoSuchRate { hz: 50.0 }, loops: Vec::new(), threads };
         let expected = "find the tick of the server: it has no loop of 50 Hz; busiest threads: main (7): 3.3 % CPU, 110 wakes/s; \

@@ -1,4 +1,4 @@
-//! `Workload`: a server with load on it, which is measured window by window.
+//! `Workload`: a server with load, measured window by window.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,26 +8,27 @@ use crate::clock::SimulatedMachine;
 use crate::error::WorkloadError;
 use crate::metric::Metric;
 
-/// What the names of the workload's own settings begin with where they are compared as knobs are: `workload.work-us`.
+/// The prefix of the workload's own settings when they are compared like knobs: `workload.work-us`.
 pub const SETTING_PREFIX: &str = "workload.";
 
 /// The numbers of one window, by name with unit: `round_trip_us_p50`.
 pub type Sample = BTreeMap<String, f64>;
 
-/// A server with load on it that can be measured window by window while it runs on.
+/// A server with load that can be measured window by window while it runs.
 pub trait Workload {
-    /// What it is, for the report: programs, versions, players, rates, placement.
+    /// A description for the report: programs, versions, players, rates, placement.
     fn describe(&self) -> String;
 
-    /// What of [`Workload::describe`] every start of the same workload has alike: not the number of a thread, nor what is found anew each time.
+    /// The part of [`Workload::describe`] that is equal for every start of the same workload: without thread numbers and other details of
+    /// one start.
     fn identity(&self) -> String {
         self.describe()
     }
 
-    /// The metrics that may decide a trial, the usual one first.
+    /// The metrics that may decide a trial, the default first.
     fn metrics(&self) -> &[Metric];
 
-    /// How often what its usual metric measures happens, a second, where that is known: a window is to hold some of them.
+    /// How often the event of its default metric happens per second, if known. A window should contain several.
     fn events_per_s(&self) -> Option<f64> {
         None
     }
@@ -37,47 +38,46 @@ pub trait Workload {
         false
     }
 
-    /// Whether a quarter of a second of it is measured as well as a second: arms may then share a window in turns. Not where numbers come
-    /// seldom, as lines and pages of somebody else's do.
+    /// Whether a quarter of a second can be measured as well as a second. Arms may then share a window in turns. False if numbers arrive
+    /// rarely, as lines and pages of other programs do.
     fn takes_turns(&self) -> bool {
         false
     }
 
-    /// The server's processes, for what is seen from outside: CPU time, switches, properties. Empty where nothing can be told.
+    /// The server's processes, for observation from outside: CPU time, switches, properties. Empty if unknown.
     fn pids(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// The machine that it simulates, where it simulates one: the trial then runs by that machine's clock and conditions.
+    /// The simulated machine, if it has one: the trial then uses that machine's clock and conditions.
     fn simulated(&self) -> Option<SimulatedMachine> {
         None
     }
 
-    /// Sets a property of the server's own process (`process.timer_slack_ns`); `None` gives it the default again.
-    /// Returns the value read back.
+    /// Sets a property of the server's own process (`process.timer_slack_ns`). `None` restores the default. Returns the value read back.
     ///
     /// # Errors
-    /// If the server can't, or did not.
+    /// If the server cannot, or did not.
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         let why = format!("{} has no way to set it while it runs", self.describe());
         Err(WorkloadError::Switch { knob: knob.to_owned(), wanted: value.unwrap_or("the default").to_owned(), why })
     }
 
-    /// Sets something of the workload itself, as `--set NAME=VALUE` does, while it runs; `None` gives it back what it was started
-    /// with. Returns the value in force, or nothing where it takes this by a new start alone.
+    /// Changes a setting of the workload itself while it runs, as `--set NAME=VALUE` does. `None` restores its start value. Returns the
+    /// active value, or none if the change needs a restart.
     ///
     /// # Errors
-    /// If it does not take the value, or does not answer.
+    /// If it rejects the value, or does not answer.
     fn set_live(&mut self, name: &str, value: Option<&str>) -> Result<Option<String>, WorkloadError> {
         let _ = (name, value);
         Ok(None)
     }
 
-    /// Brings settings of the workload itself about, all at once; `None` gives each what it was started with. Those that it does
-    /// not take while it runs take a new start, whatever their values are, so that all arms go one path. Returns what is in force.
+    /// Changes settings of the workload itself, all at once. `None` restores a start value. If a setting cannot change while it runs, the
+    /// workload restarts, whatever the values are, so that all arms take the same path. Returns the active values.
     ///
     /// # Errors
-    /// If it has no such setting, does not take the value, or did not come back.
+    /// If it has no such setting, rejects the value, or did not come back.
     fn configure(&mut self, settings: &[(&str, Option<&str>)]) -> Result<Vec<String>, WorkloadError> {
         match settings.first() {
             None => Ok(Vec::new()),
@@ -89,7 +89,7 @@ pub trait Workload {
         }
     }
 
-    /// Makes the server take new sockets, for knobs that reach only those. By a new start, unless it can do better.
+    /// Makes the server open new sockets, for knobs that affect only those. By a restart, unless it has a better way.
     ///
     /// # Errors
     /// If it did not come back.
@@ -97,26 +97,26 @@ pub trait Workload {
         self.restart()
     }
 
-    /// Starts server and load anew, for knobs that reach only a new process.
+    /// Restarts server and load, for knobs that affect only new processes.
     ///
     /// # Errors
-    /// If the workload can't, or it did not come back.
+    /// If the workload cannot restart, or did not come back.
     fn restart(&mut self) -> Result<(), WorkloadError> {
         Err(WorkloadError::Program { program: self.describe(), why: "it can't be started anew during a trial".into() })
     }
 
-    /// Lets the load run for `settle`, whose numbers are thrown away, and then for `window`, and returns that window's.
-    /// `begin` is called between the two.
+    /// Runs the load for `settle`, whose numbers are discarded, and then for `window`, and returns the window's numbers. `begin` is called
+    /// between the two.
     ///
     /// # Errors
-    /// If the server or its load ended, hung, or said what was not expected.
+    /// If the server or its load ended, hung, or answered unexpectedly.
     fn window(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError>;
 
-    /// What a sceptic should know of the workload itself, such as a load that was at its own limit.
+    /// Caveats of the workload itself, such as a load at its own limit.
     fn caveats(&self) -> Vec<WorkloadCaveat> {
         Vec::new()
     }
 
-    /// Ends server and load, gracefully if they let it.
+    /// Ends server and load, gracefully if possible.
     fn stop(&mut self);
 }

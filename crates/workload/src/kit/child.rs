@@ -1,4 +1,4 @@
-//! A child program that takes a line of JSON and answers with one, under time limits: a server that hangs must not hang the trial.
+//! A child program that reads a line of JSON and answers with one, under time limits: a hanging server must not hang the trial.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -12,21 +12,21 @@ use serde_json::Value;
 use crate::error::WorkloadError;
 use crate::workload::Sample;
 
-/// The longest line that is heard, in bytes.
+/// The longest line to accept, in bytes.
 const LINE_BYTES_MAX: u64 = 256 << 10;
-/// Lines that may wait to be heard.
+/// The most lines in the queue.
 const LINES_WAITING_MAX: usize = 16;
 /// How long a program may take to end after it was asked to.
 const END_TIME: Duration = Duration::from_secs(2);
 
-/// A running child. It is killed with us, and when this is dropped.
+/// A running child. It dies with this process, and when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     name: &'static str,
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// How long it may take to end: after its input is closed, and after it was asked to.
+    /// How long it may take to end after its input is closed, and again after SIGTERM.
     end_time: Duration,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Program<'a> {
     pub(crate) name: &'static str,
     pub(crate) path: &'a Path,
     pub(crate) arguments: Vec<String>,
-    /// The CPUs that it may run on; all that we may if empty.
+    /// The CPUs that it may run on. An empty set allows all of ours.
     pub(crate) cpus: CpuSet,
 }
 
@@ -52,7 +52,7 @@ impl Conversation {
         let stdin = child.stdin.take();
         let Some(stdout) = child.stdout.take() else { return Err(failed("it has no output".into())) };
         let (sender, lines) = sync_channel(LINES_WAITING_MAX);
-        // The thread ends with the child's output, or when nobody listens any more.
+        // The thread ends with the child's output, or when the receiver is gone.
         std::thread::spawn(move || {
             let mut reader = BufReader::new(stdout);
             let mut line = String::new();
@@ -85,10 +85,10 @@ impl Conversation {
 
     pub(crate) fn ask(&mut self, command: &Value, limit: Duration) -> Result<Value, WorkloadError> {
         let line = format!("{command}\n");
-        let told = self.stdin.as_mut().map(|stdin| stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()));
-        match told {
+        let written = self.stdin.as_mut().map(|stdin| stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush()));
+        match written {
             Some(Ok(())) => self.hear(limit),
-            // What it said last, or how it ended, says more than "broken pipe".
+            // Its last line, or how it ended, is more useful than "broken pipe".
             _ => match self.hear(Duration::from_millis(500)) {
                 Ok(answer) => Err(self.error(format!("it no longer reads commands; its last answer: {answer}"))),
                 Err(error) => Err(error),
@@ -104,7 +104,7 @@ impl Conversation {
         WorkloadError::Program { program: self.name.to_owned(), why: why.into() }
     }
 
-    /// Closes its input, which ends it; then asks by SIGTERM, then kills.
+    /// Closes its input, which ends it. If it does not end, sends SIGTERM and then SIGKILL.
     pub(crate) fn stop(&mut self) {
         drop(self.stdin.take());
         if self.wait(self.end_time).is_none() {
@@ -139,13 +139,13 @@ fn shorten(text: &str) -> String {
     text.trim().chars().take(200).collect()
 }
 
-/// Sleeps to an absolute time, so that a signal or a late start does not stretch the window twice.
+/// Sleeps to an absolute time, so that signals and late starts do not lengthen the window.
 pub(crate) fn sleep(duration: Duration) {
     let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns));
 }
 
-/// Every number of an answer under its name; those of an inner object under both names: `round_trip_us_p50`.
+/// Every number of an answer by name. Numbers of a nested object get both names: `round_trip_us_p50`.
 pub(crate) fn flatten(prefix: &str, answer: &Value, sample: &mut Sample) {
     for (name, value) in answer.as_object().into_iter().flatten() {
         match value {
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// Bounds a hang, and nothing else.
+    /// The limit for tests that would hang otherwise.
     const LIMIT: Duration = Duration::from_secs(60);
 
     fn shell(script: &str) -> Conversation {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_is_said() {
+    fn errors_are_reported() {
         let table = [
             ("exit 3", "measure shell: it ended (exit status: 3)"),
             ("echo '{'; sleep 9", "measure shell: it printed \"{\", which is not JSON"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_listen_is_ended_all_the_same() {
+    fn a_server_that_ignores_signals_is_killed() {
         let mut deaf = shell("trap '' TERM; sleep 30 & wait; wait");
         let begun = Instant::now();
         deaf.stop();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn a_missing_program_is_named() {
         let path = Path::new("/nowhere/evenkeel-arena");
         let program = Program { name: "arena", path, arguments: Vec::new(), cpus: CpuSet::default() };
         let message = Conversation::start(&program).err().map(|error| error.to_string());

@@ -1,5 +1,5 @@
-//! Whether the CPUs of a load are full. However many threads share them, and whoever of load and server takes the time: a load that gets
-//! no more of a CPU sets the pace itself.
+//! Whether the CPUs of a load are full, however many threads share them. If load and server leave no CPU time, the load may set the pace
+//! itself.
 
 use evenkeel_stats::median;
 use evenkeel_sys::{CpuSet, thread};
@@ -7,36 +7,36 @@ use evenkeel_sys::{CpuSet, thread};
 use crate::caveat::WorkloadCaveat;
 use crate::workload::Sample;
 
-/// A thread that runs for this share of the time has no more to give.
+/// A thread that runs for this share of the time is at its limit.
 const SATURATED_SHARE: f64 = 0.95;
-/// Windows kept for the doubt.
+/// The number of windows to keep for the caveat.
 const WINDOWS_MAX: usize = 20_000;
-/// CPUs that were in use for this share of the time had no more to give.
+/// CPUs that are used for this share of the time are full.
 const FULL_SHARE: f64 = 0.95;
 
-/// What somebody ran, in CPUs, and where that could be.
+/// The CPU use of some processes, in CPUs, and where they may run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) cpus: f64,
     pub(crate) on: CpuSet,
 }
 
-/// How much of a load's CPUs was used, each as a share of all of them.
+/// How much of a load's CPUs was used, as shares of all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Full {
     pub(crate) by_load: f64,
-    /// 0 where the server may run elsewhere.
+    /// 0 if the server may run elsewhere.
     pub(crate) by_server: f64,
 }
 
 impl Full {
-    /// Nothing where it is not known where the load may run.
+    /// None if the load's CPUs are unknown.
     pub(crate) fn of(load: &Ran, server: &Ran) -> Option<Full> {
         if load.on.is_empty() {
             return None;
         }
         let share = |ran: &Ran| ran.cpus / load.on.len() as f64;
-        // Of a server that may be both here and there nobody can tell what it took from the load.
+        // If a server may run both on these CPUs and elsewhere, nobody knows how much it took from the load.
         let is_here = !server.on.is_empty() && server.on.is_subset(&load.on);
         let full = Full { by_load: share(load), by_server: if is_here { share(server) } else { 0.0 } };
         full.share().is_finite().then_some(full)
@@ -46,19 +46,19 @@ impl Full {
         self.by_load + self.by_server
     }
 
-    /// Why the load itself may be what was measured.
+    /// The caveat that the load itself may limit the result.
     pub(crate) fn caveat(&self) -> Option<WorkloadCaveat> {
         let Full { by_load, by_server } = *self;
         (self.share() >= FULL_SHARE).then_some(WorkloadCaveat::LoadCpusFull { by_load, by_server })
     }
 }
 
-/// What all windows so far show of a load.
+/// The usage of a load over all windows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fullness {
-    /// The share of the time that its busiest thread ran, a window.
+    /// Per window: the share of the time in which its busiest thread ran.
     busiest: Vec<f64>,
-    /// How full its CPUs were, a window.
+    /// Per window: how full its CPUs were.
     full: Vec<Full>,
 }
 
@@ -70,8 +70,7 @@ impl Fullness {
         }
     }
 
-    /// Notes a window in which load and server told themselves what their processes ran: the CPU time and the length of each, by their
-    /// names in the sample.
+    /// Records a window from the sample's fields: load and server report the CPU time of their processes and the length of the window.
     pub(crate) fn note_told(&mut self, sample: &Sample, load: (u32, [&str; 2]), server: (u32, [&str; 2])) {
         let ran = |(pid, [cpu, span]): (u32, [&str; 2])| {
             let cpus = sample.get(cpu)? / sample.get(span)?;
@@ -88,7 +87,7 @@ impl Fullness {
         Some(Full { by_load: of(|full| full.by_load)?, by_server: of(|full| full.by_server)? })
     }
 
-    /// Why the load itself may be what was measured.
+    /// The caveat that the load itself may limit the result.
     pub(crate) fn caveat(&self) -> Option<WorkloadCaveat> {
         match median(&self.busiest).filter(|share| *share >= SATURATED_SHARE) {
             Some(share) => Some(WorkloadCaveat::LoadThreadFull { share }),
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_load_and_server_tell_of_themselves_is_judged() {
+    fn reports_of_load_and_server_are_judged() {
         let own = std::process::id();
         let of = |load_us: f64, server_us: f64| {
             let mut fullness = Fullness::default();
@@ -112,7 +111,7 @@ mod tests {
             fullness.note_told(&sample, (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
             fullness.caveat()
         };
-        // Both may run where we may: on as many CPUs as there are.
+        // Both may run on all allowed CPUs.
         let all_us = thread::affinity().unwrap().len() as f64 * 1e6;
         assert_eq!(of(0.1 * all_us, 0.1 * all_us), None);
         let both = of(0.5 * all_us, 0.48 * all_us).unwrap();
@@ -122,13 +121,13 @@ mod tests {
         );
         let mut none = Fullness::default();
         none.note_told(&Sample::new(), (own, ["load_cpu_us", "load_span_us"]), (own, ["cpu_us", "span_us"]));
-        assert_eq!(none.caveat(), None, "what is not told is not judged");
+        assert_eq!(none.caveat(), None, "without numbers there is no caveat");
     }
 
     #[test]
     fn cpus_are_full_whoever_fills_them() {
         let ran = |cpus, on: &str| Ran { cpus, on: CpuSet::parse_list(on).unwrap() };
-        let told = |load: Ran, server: Ran| {
+        let caveat_of = |load: Ran, server: Ran| {
             let caveat = Full::of(&load, &server).and_then(|full| full.caveat());
             caveat.map(|caveat| caveat.to_string()).unwrap_or_default()
         };
@@ -159,9 +158,9 @@ mod tests {
             ("no time passed", ran(f64::NAN, "0"), ran(0.0, "0"), ""),
         ];
         for (what, load, server, expected) in table {
-            let doubt = told(load, server);
-            assert!(doubt.starts_with(expected) && doubt.is_empty() == expected.is_empty(), "{what}: {doubt}");
-            assert!(doubt.is_empty() || doubt.ends_with(end), "{what}: {doubt}");
+            let caveat = caveat_of(load, server);
+            assert!(caveat.starts_with(expected) && caveat.is_empty() == expected.is_empty(), "{what}: {caveat}");
+            assert!(caveat.is_empty() || caveat.ends_with(end), "{what}: {caveat}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A preset whose server is a game's: bots play in it, or players who join, and it tells nothing of its ticks. What is measured is seen from
-//! outside: by its players where it has some, its tick by the kernel's switch records, and the CPU time that it takes.
+//! A preset whose server is a game's: bots play in it, or players join, and it does not report its ticks. It is measured from outside: by
+//! its players if it has some, its tick by the kernel's switch records, and its CPU time.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::source::outside_ticks::OutsideTicks;
 use crate::workload::{Sample, Workload};
 
 const CPU: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
-/// What players see.
+/// The metrics of the players.
 const PLAYED: [Metric; 7] = [
     Metric::us("round_trip_us_p50", "median time until a player's input with its ping is answered"),
     Metric::us("round_trip_us_p90", "90th percentile of the time until a player's input with its ping is answered"),
@@ -35,32 +35,32 @@ const PLAYED: [Metric; 7] = [
     Metric::us("snapshot_lateness_us_p99", "99th percentile of the lateness of a tick's snapshot, as players see it"),
     Metric::new("snapshots_share", "share of the snapshots due that came", "share", Direction::Higher),
 ];
-/// More of the inputs sent late than this, and the load was not what was asked for.
+/// Above this share of late inputs, the load was not the requested one.
 const BEHIND_SHARE_MAX: f64 = 0.01;
-/// How often it is looked whether the user asked to stop.
+/// How often to check whether the user asked to stop.
 const LOOK: Duration = Duration::from_millis(50);
-/// Windows kept for that doubt.
+/// The number of windows to keep for that caveat.
 const WINDOWS_MAX: usize = 20_000;
 
-/// What a game's preset is.
+/// The preset of a game.
 pub(crate) struct Preset {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: &'static str,
     /// Its program.
     pub(crate) program: &'static str,
     /// The one command that installs it.
     pub(crate) install: &'static str,
-    /// What it says when it serves.
+    /// The output that shows that it is ready.
     pub(crate) ready: &'static str,
-    /// What comes on until it serves fully, bots that join one by one, after it said so.
+    /// The time after that until it is fully active, for bots that join one by one.
     pub(crate) settle: Duration,
-    /// Writes what it needs into its folder and gives its arguments.
+    /// Writes its files into its folder and returns its arguments.
     pub(crate) arguments: Arguments,
-    /// What is played, for the report.
+    /// The game's content, for the report.
     pub(crate) content: String,
-    /// Who joins; nobody where bots play in the server itself.
+    /// Who joins. None if bots play in the server itself.
     pub(crate) players: Option<Players>,
-    /// Where the server runs, and its players; without any, it still has the first half of the CPUs only.
+    /// The CPUs of the server and its players. Without players it still gets only the first half.
     pub(crate) placement: Placement,
     /// Set when the user asks to stop.
     pub(crate) stop: Arc<AtomicBool>,
@@ -71,7 +71,7 @@ pub(crate) struct Preset {
 pub(crate) struct Players {
     /// How many.
     pub(crate) count: u32,
-    /// What they do comes of this.
+    /// The seed of their actions.
     pub(crate) seed: u64,
 }
 
@@ -87,14 +87,14 @@ pub(crate) struct Game {
     cpus: CpuSet,
     mover: Mover,
     fullness: Fullness,
-    /// The share of inputs sent late, a window.
+    /// Per window: the share of inputs sent late.
     behind: Vec<f64>,
 }
 
 /// The server's tick, seen from outside.
 enum Ticks {
     Seen(Box<OutsideTicks>),
-    /// A server without players may not tick at all, and a user may not be allowed to look.
+    /// Not observable: a server without players may not tick, or the user may not watch it.
     Unseen {
         why: String,
     },
@@ -125,7 +125,7 @@ impl Ticks {
 }
 
 impl Game {
-    /// Starts it and waits until it serves.
+    /// Starts it and waits until it is ready.
     pub(crate) fn start(preset: Preset) -> Result<Game, WorkloadError> {
         let (cpus, load_cpus) = preset.placement.cpus();
         let mut server = run(&preset, &cpus)?;
@@ -144,7 +144,7 @@ impl Game {
         Ok(Game { preset, server, crowd, ticks, metrics, cpus, mover, fullness, behind: Vec::new() })
     }
 
-    /// What the window's sample says of the load itself.
+    /// The caveats of the load from the window's sample.
     fn note_load(&mut self, sample: &Sample) {
         let Some(crowd) = &self.crowd else { return };
         let Some(share) = sample.get("load_cpu_share").copied() else { return };
@@ -158,7 +158,7 @@ impl Game {
         }
     }
 
-    /// A window of a server that nobody joins.
+    /// A window of a server without players.
     fn watch(&mut self, settle: Duration, window: Duration, begin: &mut dyn FnMut()) -> Result<Sample, WorkloadError> {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
         clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(settle)));
@@ -169,7 +169,7 @@ impl Game {
         clock::sleep_until_ns(clock::monotonic_ns().saturating_add(ns(window)));
         let after = self.server.used();
         let ended = self.ticks.end();
-        // A server that has died says more than that its numbers are missing.
+        // If the server has died, report that instead of missing numbers.
         self.server.must_run()?;
         let mut sample = ended?;
         after.put_since(&before, &mut sample);
@@ -302,7 +302,7 @@ impl Workload for Game {
     }
 
     fn caveats(&self) -> Vec<WorkloadCaveat> {
-        // In the median window: one pause of the machine is no habit.
+        // In the median window: one pause of the machine does not count.
         let behind = median(&self.behind).filter(|share| *share > BEHIND_SHARE_MAX);
         let late = behind.map(|share| WorkloadCaveat::PlayersLate { share });
         let unseen = match &self.ticks {
@@ -315,7 +315,7 @@ impl Workload for Game {
     }
 
     fn stop(&mut self) {
-        // Players leave before the server goes.
+        // Players leave before the server ends.
         self.crowd = None;
         self.server.stop();
     }

@@ -1,4 +1,4 @@
-//! What workloads are made of: processes of servers and their load, where these run, and whether the load was at its limit.
+//! The building blocks of workloads: server and load processes, their placement on CPUs, and whether the load was at its limit.
 
 pub(crate) mod child;
 pub(crate) mod full;

@@ -1,5 +1,5 @@
-//! A built-in server and its load, each a process of its own (see [`part`](crate::part)): started, given new sockets, placed on
-//! CPUs while they run, asked for their numbers, ended.
+//! A built-in server and its load, each a separate process (see [`part`](crate::part)). They are started, given new sockets, moved between
+//! CPUs while they run, asked for their numbers, and ended.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::placement::Placement;
 use crate::process_knob::ProcessKnobs;
 use crate::workload::Sample;
 
-/// How long an answer may take, beyond what is asked for: a paused machine is no hung server.
+/// How long an answer may take beyond the command itself. This is longer than a pause of the machine.
 const ANSWER_TIME: Duration = Duration::from_secs(8);
 
 /// What to start.
@@ -25,13 +25,13 @@ const ANSWER_TIME: Duration = Duration::from_secs(8);
 pub(crate) struct Parts {
     pub(crate) programs: PathBuf,
     pub(crate) placement: Placement,
-    /// The server's role with its arguments.
+    /// The role of the server with its arguments.
     pub(crate) server: Vec<String>,
-    /// The load's; where the server listens is added.
+    /// The role of the load. The server's address is added.
     pub(crate) load: Option<Vec<String>>,
 }
 
-/// What runs.
+/// The running processes.
 #[derive(Debug)]
 pub(crate) struct Pair {
     parts: Parts,
@@ -46,7 +46,7 @@ impl Pair {
     /// Starts both, the server first.
     ///
     /// # Errors
-    /// If one does not start, or does not say where it is.
+    /// If one does not start, or does not report its address.
     pub(crate) fn start(parts: Parts) -> Result<Pair, WorkloadError> {
         let (server_cpus, load_cpus) = parts.placement.cpus();
         let (server, ready) = start(&parts, "server", &parts.server, server_cpus)?;
@@ -66,7 +66,7 @@ impl Pair {
         })
     }
 
-    /// Where they run, for the report.
+    /// Their CPUs, for the report.
     pub(crate) fn place(&self) -> String {
         let (server, load) = self.parts.placement.cpus();
         match (server.is_empty(), self.load.is_some()) {
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    /// New sockets at both ends; the load stands still meanwhile.
+    /// Opens new sockets at both ends. The load pauses meanwhile.
     pub(crate) fn reopen(&mut self) -> Result<(), WorkloadError> {
         self.tell_load(&json!({"cmd": "close"}))?;
         let opened = self.server.ask(&json!({"cmd": "open"}), ANSWER_TIME)?;
@@ -84,7 +84,7 @@ impl Pair {
         self.tell_load(&json!({"cmd": "open", "to": to}))
     }
 
-    /// Both anew.
+    /// Restarts both.
     pub(crate) fn restart(&mut self) -> Result<(), WorkloadError> {
         self.stop();
         let fullness = std::mem::take(&mut self.fullness);
@@ -99,8 +99,8 @@ impl Pair {
         }
     }
 
-    /// The numbers of both: the load's go by their own names, the server's too where the load has none of that name; CPU time is
-    /// told of both, as a share of one CPU.
+    /// The numbers of both. The load's numbers keep their names, and the server's too unless the load has the same name. CPU time is
+    /// reported for both, as a share of one CPU.
     pub(crate) fn window(
         &mut self,
         settle: Duration,
@@ -119,7 +119,7 @@ impl Pair {
         Ok(sample)
     }
 
-    /// What a sceptic should know of the load.
+    /// The caveats of the load.
     pub(crate) fn caveats(&self) -> Vec<WorkloadCaveat> {
         self.fullness.caveat().into_iter().collect()
     }
@@ -135,7 +135,7 @@ impl Pair {
         Ok(sample)
     }
 
-    /// Asks the server itself.
+    /// Sends a command to the server itself.
     pub(crate) fn ask_server(&mut self, command: &Value) -> Result<Value, WorkloadError> {
         self.server.ask(command, ANSWER_TIME)
     }
@@ -148,7 +148,7 @@ impl Pair {
         vec![self.server.pid()]
     }
 
-    /// A knob of the server's process, or where both run.
+    /// Sets a knob of the server's process, or the placement of both.
     pub(crate) fn set(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         let server = self.pids();
         if knob != PLACEMENT {
@@ -193,7 +193,7 @@ fn numbers_of(part: &mut Conversation, command: &Value) -> Result<Sample, Worklo
     Ok(sample)
 }
 
-/// The beginning of what a workload's parts need, from what the user said.
+/// The common options of a workload's processes, from the user's options.
 pub(crate) fn parts(options: &Options, server: Vec<String>, load: Option<Vec<String>>) -> Parts {
     Parts { programs: options.programs.clone(), placement: options.placement, server, load }
 }

@@ -1,4 +1,4 @@
-//! Where server and load run as something to compare: they are moved while they run, as any user may move what is theirs.
+//! The placement of server and load as a setting to compare: they are moved while they run, as any user may move their own processes.
 
 use evenkeel_sys::{CpuSet, thread};
 
@@ -6,7 +6,7 @@ use crate::error::WorkloadError;
 use crate::placement::Placement;
 use crate::process_knob::ProcessKnobs;
 
-/// The setting's name. It belongs to the workload, not to the host: no plan that is applied ever has it.
+/// The setting's name. It belongs to the workload, not to the host, so no applied plan contains it.
 pub const PLACEMENT: &str = "workload.placement";
 
 /// Moves a server and its load.
@@ -17,11 +17,11 @@ pub(crate) struct Mover {
 }
 
 impl Mover {
-    /// Moves all threads of both; `None` back to where each was when it was first seen here. Returns where they are now, and the
-    /// CPUs of the load, for one that is started or settles itself later; none where nothing pins it.
+    /// Moves all threads of both. `None` moves each back to the CPUs that it had when it was first seen. Returns the current placement, and
+    /// the CPUs of the load for one that starts or pins itself later. None if it is not pinned.
     ///
     /// # Errors
-    /// If the value is no placement, or the kernel refuses.
+    /// If the value is not a placement, or the kernel refuses.
     pub(crate) fn set(
         &mut self,
         started: Placement,
@@ -44,7 +44,7 @@ impl Mover {
         for (knobs, pids, cpus) in [(of_server, server, &server_cpus), (of_load, load, &load_cpus)] {
             if !pids.is_empty() {
                 let cpus = if cpus.is_empty() { &ours } else { cpus }.to_string();
-                // A server may have pinned its threads by itself: they get that back, and not what it was started with.
+                // A server may have pinned its threads itself. They get those CPUs back, not the ones that it was started with.
                 knobs.set(pids, "process.cpu_affinity", value.map(|_| cpus.as_str()))?;
             }
         }

@@ -1,5 +1,5 @@
-//! A server of the system's own, started for a trial and gone after it: on loopback only, on a port that is free, its configuration and data in a
-//! folder of ours, ended gracefully, and killed with us.
+//! An installed server, started for a trial and removed after it. It runs on loopback only, on a free port, with configuration and data in
+//! our own folder. It is ended gracefully, and dies with this process.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,61 +18,61 @@ use crate::error::WorkloadError;
 use crate::process_knob::ProcessKnobs;
 use crate::processes::{Stat, Used};
 
-/// How long a server may take until it takes connections.
+/// How long a server may take to accept connections.
 const START_TIME: Duration = Duration::from_secs(20);
 /// How long it may take to end after it was asked to.
 const END_TIME: Duration = Duration::from_secs(3);
-/// Another program may take the port between our looking and the server's start.
+/// Another program may take the port between our check and the server's start.
 const TRIES: u32 = 3;
-/// What is kept of what a server says, for the error if it ends: the last of it.
+/// How much of a server's last output to keep, for the error if it ends.
 const SAID_BYTES_MAX: usize = 4 << 10;
-/// Folders of ours begin so.
+/// The prefix of our folders.
 const FOLDER: &str = "evenkeel-server-";
-/// Is locked by the program that uses the folder, for as long as it lives.
+/// The program that uses the folder holds a lock on this file as long as it lives.
 const LOCK: &str = "in-use";
-/// Folders that are looked at when one is made.
+/// The most folders to examine when one is made.
 const FOLDERS_MAX: usize = 1000;
 
-/// What a server has to be started with.
+/// How to start a server.
 pub(crate) struct Plan<'a> {
-    /// What it is called in errors.
+    /// Its name in errors.
     pub(crate) name: &'static str,
-    /// The program's name; it is looked for in `PATH` and where Debian puts servers and games.
+    /// The program's name, searched in `PATH` and where Debian puts servers and games.
     pub(crate) program: &'static str,
     /// The one command that installs it.
     pub(crate) install: &'static str,
-    /// The CPUs that it may run on; all that we may if empty.
+    /// The CPUs that it may run on. An empty set allows all of ours.
     pub(crate) cpus: &'a CpuSet,
-    /// How it is known that it serves.
+    /// How to recognise that it is ready.
     pub(crate) ready: Ready,
     /// Set when the user asks to stop.
     pub(crate) stop: &'a AtomicBool,
-    /// Writes what it needs into its folder and gives its arguments.
+    /// Writes its files into its folder and returns its arguments.
     pub(crate) arguments: &'a dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>,
 }
 
-/// How a server shows that it serves.
+/// How a server shows that it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
-    /// It takes TCP connections at its address.
+    /// It accepts TCP connections at its address.
     Tcp,
-    /// It says this on its output; its port is of UDP.
+    /// It prints this. Its port is UDP.
     Says(&'static str),
 }
 
-/// A server that runs. It is killed with us, and ended when this is dropped.
+/// A running server. It dies with this process, and is ended when this is dropped.
 pub(crate) struct Server {
     name: &'static str,
     child: Child,
     said: Arc<Mutex<Said>>,
     address: SocketAddr,
     knobs: ProcessKnobs,
-    // Dropped after the child has ended, and in this order: unlocked, then removed.
+    // Dropped after the child has ended, in this order: unlocked, then removed.
     _lock: File,
     _folder: TempDir,
 }
 
-/// What a server said: its last bytes, and whether a word was among all of them.
+/// The last bytes of a server's output, and whether all of it contained a given text.
 #[derive(Default)]
 struct Said {
     last: VecDeque<u8>,
@@ -122,7 +122,7 @@ impl Server {
         ];
         for output in outputs.into_iter().flatten() {
             let said = Arc::clone(&said);
-            // Ends with the server's output.
+            // The thread ends with the server's output.
             std::thread::spawn(move || listen(output, word, &said));
         }
         let mut server = Server {
@@ -145,9 +145,9 @@ impl Server {
                 Ready::Tcp => TcpStream::connect_timeout(&self.address, Duration::from_secs(1)).is_ok(),
                 Ready::Says(_) => lock(&self.said).is_ready,
             };
-            // Whoever else has the port would answer too: the server must be there still.
+            // Another program on the port would answer too, so check that the server still lives.
             if let Some(how) = self.has_ended() {
-                // Its last words may still be on their way.
+                // Its last output may still be on the way.
                 std::thread::sleep(Duration::from_millis(50));
                 let why = format!("{how} before it served{}", self.last_words());
                 let again = if self.is_taken(ready) { Again::WithAnotherPort } else { Again::No };
@@ -167,7 +167,7 @@ impl Server {
         }
     }
 
-    /// Whether somebody else has its address, now that it has ended.
+    /// Whether another program has its address, now that it has ended.
     fn is_taken(&self, ready: Ready) -> bool {
         let bound = match ready {
             Ready::Tcp => TcpListener::bind(self.address).map(drop),
@@ -176,7 +176,7 @@ impl Server {
         bound.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
     }
 
-    /// Where it listens.
+    /// Its address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -185,7 +185,7 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has used of the machine until now.
+    /// Its resource usage so far.
     pub(crate) fn used(&self) -> Used {
         Used::until_now(Stat::of(self.pid()).as_slice())
     }
@@ -210,7 +210,7 @@ impl Server {
         if short.is_empty() { String::new() } else { format!("; its last output: {short}") }
     }
 
-    /// An error about it that says what became of it, which tells more than what its clients saw.
+    /// An error about the server with its state, which is more useful than what its clients saw.
     pub(crate) fn error(&mut self, why: &str) -> WorkloadError {
         // A server that dies closes its connections first.
         let begun = Instant::now();
@@ -228,7 +228,7 @@ impl Server {
         WorkloadError::Program { program: self.name.to_owned(), why: format!("{state}{}", self.last_words()) }
     }
 
-    /// Whether it is there still.
+    /// Whether it still lives.
     ///
     /// # Errors
     /// How it ended.
@@ -272,7 +272,7 @@ struct Failed {
     again: Again,
 }
 
-/// Whether another try may go better.
+/// Whether another try may succeed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Again {
     No,
@@ -295,7 +295,7 @@ fn lock(said: &Mutex<Said>) -> std::sync::MutexGuard<'_, Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the last of what a server says, so that it neither blocks on a full pipe nor fills a disk.
+/// Keeps the last output of a server, so that the server never blocks on a full pipe and fills no disk.
 fn listen(mut output: impl Read, word: &str, said: &Mutex<Said>) {
     let mut bytes = [0; 4096];
     while let Ok(length) = output.read(&mut bytes) {
@@ -305,7 +305,7 @@ fn listen(mut output: impl Read, word: &str, said: &Mutex<Said>) {
         let mut said = lock(said);
         said.last.extend(bytes.iter().take(length));
         let more = said.last.len().saturating_sub(SAID_BYTES_MAX + word.len());
-        // The word may have come in two pieces.
+        // The text may arrive in two pieces.
         if !word.is_empty() && !said.is_ready {
             said.is_ready = said.last.make_contiguous().windows(word.len()).any(|part| part == word.as_bytes());
         }
@@ -313,7 +313,7 @@ fn listen(mut output: impl Read, word: &str, said: &Mutex<Said>) {
     }
 }
 
-/// The program in `PATH`, and where servers and games are that are not in an ordinary user's.
+/// Searches the program in `PATH`, and in folders of servers and games that an ordinary user's `PATH` lacks.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = ["/usr/sbin", "/usr/local/sbin", "/usr/games", "/usr/lib/ioquake3"].map(PathBuf::from);
@@ -328,7 +328,7 @@ fn free_address(ready: Ready) -> std::io::Result<SocketAddr> {
     }
 }
 
-/// A new folder with its lock. Those of runs that were killed are removed: their locks went with them.
+/// A new folder with its lock. It also removes folders of killed runs, which no longer hold their locks.
 fn folder() -> std::io::Result<(TempDir, File)> {
     let parent = std::env::temp_dir();
     let found = std::fs::read_dir(&parent).into_iter().flatten().flatten();
@@ -336,12 +336,12 @@ fn folder() -> std::io::Result<(TempDir, File)> {
     for entry in ours {
         let is_left = File::open(entry.path().join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
         if is_left {
-            // Another user's can't be removed, and need not be.
+            // Another user's folder cannot be removed, and need not be.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
     let folder = tempfile::Builder::new().prefix(FOLDER).tempdir_in(parent)?;
-    // Locked before it has its name, so that nobody who starts a server now takes it for one that was left.
+    // Lock it before it gets its name, so that no other start mistakes it for a leftover.
     let unnamed = folder.path().join("new");
     let mut lock = File::create(&unnamed)?;
     lock.lock()?;
@@ -355,7 +355,7 @@ fn is_stopped(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| matches!(stat.state, 'T' | 't'))
 }
 
-/// The first line that a program says of its version; nothing if it says none.
+/// The first line of a program's version output. Empty if there is none.
 pub(crate) fn version(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(find(program)?).arg(argument).stdin(Stdio::null()).output().ok()?;
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_missing_names_the_command_that_installs_it() {
+    fn a_missing_program_names_its_install_command() {
         let plan = Plan {
             name: "nothing",
             program: "evenkeel-no-such-server",
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_serve_is_waited_for_no_longer_once_the_user_asks_to_stop() {
+    fn a_stop_ends_the_wait_for_a_server() {
         for ready in [Ready::Tcp, Ready::Says("up")] {
             let stopped = Server::start(&Plan {
                 name: "shell",
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_asked_and_its_folder_goes() {
+    fn it_ends_when_asked_and_its_folder_is_removed() {
         let mut server = shell("pwd; echo one two; while :; do sleep 0.01; done", Ready::Says("e tw")).unwrap();
         let folder = server._folder.path().to_owned();
         assert!(folder.join(LOCK).is_file());
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_floods_its_output_is_kept_short_and_a_killed_ones_folder_is_removed() {
+    fn flooded_output_is_cut_and_the_folder_of_a_killed_run_is_removed() {
         let server = shell("yes word; :", Ready::Says("word")).unwrap();
         std::thread::sleep(Duration::from_millis(50));
         assert!(lock(&server.said).last.len() <= SAID_BYTES_MAX + 16);
@@ -478,7 +478,7 @@ mod tests {
         std::fs::write(left.join(LOCK), "").unwrap();
         let used = server._folder.path().to_owned();
         drop(folder().unwrap());
-        // Whoever else starts a server now may be about to remove it, and has its lock until then.
+        // Another start may be about to remove it, and holds its lock until then.
         let begun = Instant::now();
         while left.exists() && begun.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(5));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_stopped_is_said_to_be_and_ends_all_the_same() {
+    fn a_stopped_server_is_reported_and_ends() {
         let mut server = shell("echo up; kill -STOP $$", Ready::Says("up")).unwrap();
         while !is_stopped(server.pid()) {
             std::thread::sleep(Duration::from_millis(1));

@@ -1,5 +1,5 @@
-//! A preset whose server answers requests: the server, the load on it, and what a window of both comes to. Each such preset is then but its
-//! command line and its protocol.
+//! A preset whose server answers requests: the server, its load, and the numbers of a window. Each such preset adds only its command line
+//! and its protocol.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,11 +21,11 @@ use crate::placement::Placement;
 use crate::processes::Used;
 use crate::workload::{Sample, Workload};
 
-/// A load generator that is busy for more of its time than this may be what sets the pace.
+/// A load generator that is busy for more than this share may set the pace.
 const BUSY_SHARE_MAX: f64 = 0.95;
-/// A load generator that sent more of its requests late than this did not give the load that was asked for.
+/// A load generator that sent more than this share of its requests late did not give the requested load.
 const BEHIND_SHARE_MAX: f64 = 0.01;
-/// More of what was due than this was never sent.
+/// The largest share of due requests that may remain unsent.
 const UNSENT_SHARE_MAX: f64 = 0.01;
 
 const THROUGHPUT: Metric =
@@ -37,35 +37,35 @@ const P999: Metric = Metric::us("request_us_p999", "99.9th percentile of the tim
 const CPU: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
 const CPU_EACH: Metric = Metric::us("cpu_us_per_request", "CPU time of the server for one request");
 
-/// In a closed loop the throughput is what the server gives; in an open one it is what was asked for, and the times decide.
+/// In a closed loop the throughput decides. In an open loop the rate is given, and the latencies decide.
 const CLOSED: &[Metric] = &[THROUGHPUT, P50, P90, P99, P999, CPU_EACH, CPU];
 const OPEN: &[Metric] = &[P99, P50, P90, P999, CPU_EACH, CPU, THROUGHPUT];
 
-/// What a preset is.
+/// The preset of a server.
 pub(crate) struct Preset {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: &'static str,
     /// Its program.
     pub(crate) program: &'static str,
-    /// The argument by which the program says its version.
+    /// The argument that makes the program print its version.
     pub(crate) version: &'static str,
     /// The one command that installs it.
     pub(crate) install: &'static str,
-    /// Writes what it needs into its folder and gives its arguments.
+    /// Writes its files into its folder and returns its arguments.
     pub(crate) arguments: Arguments,
-    /// How it is asked.
+    /// Its protocol.
     pub(crate) protocol: Arc<dyn Protocol>,
     /// The load.
     pub(crate) load: Settings,
-    /// What the load is made of, for the report: `10000 keys of 30 bytes, …`.
+    /// The content of the load, for the report: `10000 keys of 30 bytes, …`.
     pub(crate) content: String,
-    /// Where server and load run.
+    /// The CPUs of server and load.
     pub(crate) placement: Placement,
     /// Set when the user asks to stop.
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// What makes a server's command line, from its folder and address.
+/// Makes the server's command line from its folder and address.
 pub(crate) type Arguments = Box<dyn Fn(&Path, SocketAddr) -> std::io::Result<Vec<String>>>;
 
 /// The server with its load.
@@ -107,7 +107,7 @@ impl Serving {
     /// How full the load's CPUs were in the window of this sample.
     fn full(&self, sample: &Sample) -> Option<Full> {
         let (cpus, threads) = self.loader.runs_on();
-        // Nothing pins it: then it may run where we may.
+        // Without pinning it may run on all of our CPUs.
         let on = if cpus.is_empty() { thread::affinity().ok()? } else { cpus.clone() };
         let load = Ran { cpus: sample.get("load_cpu_share")? * threads as f64, on };
         let on = thread::affinity_of(self.server.pid()).unwrap_or_default();
@@ -115,7 +115,7 @@ impl Serving {
         Full::of(&load, &server)
     }
 
-    fn doubt(&mut self, sample: &Sample, full: Option<Full>) {
+    fn note_caveats(&mut self, sample: &Sample, full: Option<Full>) {
         let (server, connections) = (self.preset.name, self.preset.load.connections);
         let over = |name: &str, most: f64| sample.get(name).copied().filter(|share| *share > most);
         let busy = over("load_cpu_share", BUSY_SHARE_MAX)
@@ -124,7 +124,7 @@ impl Serving {
         let late = over("load_behind_share", BEHIND_SHARE_MAX).map(|share| WorkloadCaveat::GeneratorLate { share });
         let unsent =
             over("unsent_share", UNSENT_SHARE_MAX).map(|share| WorkloadCaveat::Unsent { share, server, connections });
-        // One window's word for it is enough, the first.
+        // The first window with a caveat is enough.
         if self.caveats.is_empty() {
             self.caveats = busy.into_iter().chain(late).chain(unsent).collect();
         }
@@ -177,7 +177,7 @@ impl Workload for Serving {
             return self.server.set_process(knob, value);
         }
         let (placement, load_cpus) = self.mover.set(self.preset.placement, value, &[self.server.pid()], &[])?;
-        // Its threads begin with each window, and in ours.
+        // The threads of the load start with each window, and inherit our CPUs.
         self.loader.run_on(load_cpus);
         Ok(placement)
     }
@@ -191,7 +191,7 @@ impl Workload for Serving {
         let (server, loader) = run(&self.preset, &self.server_cpus, &self.load_cpus)?;
         self.server = server;
         self.loader = loader;
-        // Other threads have the numbers of those that are gone.
+        // The thread numbers may belong to new threads by now.
         self.mover = Mover::default();
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Workload for Serving {
         }
         let full = self.full(&sample);
         sample.extend(full.map(|full| ("load_cpus_used_share".to_owned(), full.share())));
-        self.doubt(&sample, full);
+        self.note_caveats(&sample, full);
         Ok(sample)
     }
 

@@ -1,4 +1,4 @@
-//! One connection of the load: what it sends and what it has heard, with at most one request on its way.
+//! One connection of the load: what it has sent and received, with at most one outstanding request.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,28 +10,28 @@ use evenkeel_sys::clock;
 use super::fault::Fault;
 use super::protocol::{ANSWER_BYTES_MAX, Answer, Found, Kind, Op, Protocol, said};
 
-/// How long connecting and greeting may take.
+/// The time limit for connecting and the greeting.
 const GREET_TIME: Duration = Duration::from_secs(5);
-/// How long a read that blocks may: the thread then looks whether the window is over.
+/// The time limit of a blocking read. The thread then checks whether the window is over.
 pub(super) const TURN: Duration = Duration::from_millis(100);
 const INPUT_BYTES: usize = 16 << 10;
-/// A whole answer with its head fits.
+/// Holds a complete answer with its header.
 const INPUT_BYTES_MAX: usize = ANSWER_BYTES_MAX + (64 << 10);
 
 /// How reads and writes wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// Not at all: readiness is waited for elsewhere.
+    /// Never: another call waits for readiness.
     Never,
-    /// In the read itself, a turn at the most: one system call less, where a thread has but one connection.
+    /// In the read itself, for a bounded time. This saves a system call for a thread with only one connection.
     InRead,
 }
 
-/// A request on its way.
+/// An outstanding request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub(super) op: Op,
-    /// From when its time counts.
+    /// The start of its latency.
     pub(super) due_ns: u64,
     /// When it was sent.
     pub(super) sent_ns: u64,
@@ -48,7 +48,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects and greets.
+    /// Connects and greets the server.
     pub(super) fn open(address: SocketAddr, number: u32, protocol: &dyn Protocol) -> Result<Connection, Fault> {
         let failed = |error: std::io::Error| Fault::Connect { why: error.to_string() };
         let mut stream = TcpStream::connect_timeout(&address, GREET_TIME).map_err(failed)?;
@@ -72,7 +72,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks, as far as there is room; [`flush`](Connection::flush) sends the rest.
+    /// Sends a request as far as the socket accepts it. [`flush`](Connection::flush) sends the rest.
     pub(super) fn ask(&mut self, flight: Flight, protocol: &dyn Protocol) -> Result<(), Fault> {
         self.output.clear();
         self.sent = 0;
@@ -81,7 +81,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Whether something is still to be sent.
+    /// Whether bytes are still unsent.
     pub(super) fn has_output(&self) -> bool {
         self.sent < self.output.len()
     }
@@ -98,7 +98,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once. Gives the request that was answered with it, if its answer is whole now.
+    /// Reads once. Returns the answered request if its answer is now complete.
     pub(super) fn hear(&mut self, protocol: &dyn Protocol) -> Result<Option<(Flight, Found)>, Fault> {
         let room = self.input.get_mut(self.heard..).unwrap_or_default();
         match self.stream.read(room) {
@@ -128,7 +128,7 @@ impl Connection {
         }
     }
 
-    /// Stores the values of these keys: asks for all at once, and then waits for the answers, each no longer than `limit_ns` after the one before.
+    /// Stores the values of these keys: sends all requests at once, then waits for the answers, at most `limit_ns` from one to the next.
     pub(super) fn store(&mut self, keys: Range<u32>, protocol: &dyn Protocol, limit_ns: u64) -> Result<(), Fault> {
         self.output.clear();
         self.sent = 0;

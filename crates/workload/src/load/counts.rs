@@ -1,24 +1,23 @@
-//! What one window of load comes to, counted by each thread for itself and added up at the end.
+//! The counts of one window of load. Each thread counts on its own; the sums are formed at the end.
 
 use evenkeel_stats::Histogram;
 
 use super::protocol::Found;
 use crate::workload::Sample;
 
-/// A request that is sent so much later than it was due, with a connection free all the time, shows that the generator does not keep up, in
-/// nanoseconds.
+/// A request sent this much late, in nanoseconds, although a connection was always free, shows that the generator does not keep up.
 const BEHIND_NS: u64 = 1_000_000;
 
-/// When a window's parts begin and end, by the monotonic clock.
+/// The boundaries of a window's phases, on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// The load starts.
     pub(super) start_ns: u64,
     /// The window begins.
     pub(super) begin_ns: u64,
-    /// It ends; no request is due any more.
+    /// The window ends; no more requests are due.
     pub(super) end_ns: u64,
-    /// What was due and could not be sent yet is given up.
+    /// Requests that were due but could not be sent yet are given up.
     pub(super) give_up_ns: u64,
 }
 
@@ -28,23 +27,23 @@ impl Span {
     }
 }
 
-/// Counts of one window.
+/// The counts of one window.
 #[derive(Clone, Debug)]
 pub(super) struct RequestCounts {
-    /// From when requests were due until they were answered.
+    /// From the due times of requests until their answers.
     took: Histogram,
-    /// By how much later than it could the generator itself sent them; nothing in a closed loop.
+    /// How late the generator itself sent requests. Empty in a closed loop.
     late: Histogram,
-    /// Answers that came within the window.
+    /// Answers within the window.
     answered: u64,
-    /// Requests that fell due in it; nothing in a closed loop.
+    /// Requests that were due in the window. None in a closed loop.
     due: u64,
     hits: u64,
     misses: u64,
     behind: u64,
-    /// Requests that fell due and were never sent, for want of a connection that was not waiting.
+    /// Requests that were due but never sent, because no connection was free.
     unsent: u64,
-    /// Sums over the threads, within the window as each saw it.
+    /// Sums over the threads, within the window as each thread saw it.
     cpu_ns: u64,
     wall_ns: u64,
 }
@@ -66,7 +65,7 @@ impl RequestCounts {
         }
     }
 
-    /// A request that counts for this window was answered.
+    /// Records the answer of a request that counts for this window.
     pub(super) fn took(&mut self, ns: u64, found: Found) {
         self.took.record(ns);
         match found {
@@ -76,19 +75,19 @@ impl RequestCounts {
         }
     }
 
-    /// Any answer came within the window.
+    /// Records any answer within the window.
     pub(super) fn answered(&mut self) {
         self.answered += 1;
     }
 
-    /// A request of an open loop was sent, so much later than the generator could have.
+    /// Records a request of an open loop, and how late the generator sent it.
     pub(super) fn sent(&mut self, late_ns: u64) {
         self.due += 1;
         self.late.record(late_ns);
         self.behind += u64::from(late_ns > BEHIND_NS);
     }
 
-    /// A request fell due so long ago, and was never sent: the time that it took is at least that.
+    /// Records a request that was never sent. It has waited at least since its due time.
     pub(super) fn unsent(&mut self, waited_ns: u64) {
         self.due += 1;
         self.unsent += 1;
@@ -113,12 +112,12 @@ impl RequestCounts {
         self.wall_ns += other.wall_ns;
     }
 
-    /// Whether nothing was asked at all.
+    /// Whether no request was made at all.
     pub(super) fn is_empty(&self) -> bool {
         self.took.count() == 0
     }
 
-    /// The numbers of a window that took so long.
+    /// The numbers of a window of this length.
     pub(super) fn sample(&self, window_ns: u64) -> Sample {
         let mut sample = Sample::new();
         let seconds = window_ns as f64 / 1e9;
@@ -157,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_of_what_they_say() {
+    fn shares_refer_to_the_right_whole() {
         let mut one = RequestCounts::new();
         one.took(10_000, Found::Hit);
         one.took(20_000, Found::Miss);
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_not_there() {
+    fn unseen_numbers_are_missing() {
         let sample = RequestCounts::new().sample(1_000_000_000);
         assert_eq!(sample.keys().collect::<Vec<_>>(), ["requests", "throughput_per_s"]);
     }

@@ -1,5 +1,5 @@
-//! `Dataset`: keys and values of a load, made from a seed. A value follows from its key, so that every answer can be compared with what was
-//! stored, whoever stored it last.
+//! `Dataset`: keys and values of a load, made from a seed. A value follows from its key, so every answer can be compared with the stored
+//! value, whoever stored it last.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -7,31 +7,31 @@ use rand_chacha::ChaCha8Rng;
 use crate::entry::number;
 use crate::error::WorkloadError;
 
-/// Keys that a data set may have.
+/// The most keys of a data set.
 pub const KEYS_MAX: u32 = 1_000_000;
-/// A key's name is its number behind a letter, so it has 8 bytes at least; memcached takes 250 at the most.
+/// A key consists of a letter and its number, so it has at least 8 bytes. memcached takes at most 250.
 const KEY_BYTES: (u32, u32) = (8, 250);
-/// Half of what memcached takes in one value.
+/// Half of the largest value that memcached takes.
 const VALUE_BYTES_MAX: u32 = 512 << 10;
-/// All values together, in bytes: a test of a server's speed needs no more, and a machine may not have more.
+/// The most bytes of all values together: more adds nothing to a test of a server's speed, and a machine may not have more.
 const DATA_BYTES_MAX: u64 = 1 << 30;
-/// Values of two keys begin at two places of the same noise.
+/// The values of two keys are different parts of the same noise.
 const OFFSETS: usize = 4093;
 
-/// Lengths in bytes.
+/// A distribution of lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All alike.
+    /// All equal.
     Fixed(u32),
-    /// Any in between, bounds included, each as often.
+    /// Uniform between two bounds, inclusive.
     Uniform(u32, u32),
-    /// As in the ETC pool of a large social network, the most general of the five that Atikoglu and others recorded ("Workload Analysis of a
-    /// Large-Scale Key-Value Store", SIGMETRICS 2012): keys by a generalised extreme value distribution, values by a table up to 14 bytes
-    /// and a generalised Pareto distribution beyond. Cut at the bounds of keys and values here.
+    /// As in the ETC pool of a large social network, the most general of the five that Atikoglu and others recorded ("Workload Analysis of
+    /// a Large-Scale Key-Value Store", SIGMETRICS 2012). Keys follow a generalised extreme value distribution. Values follow a table up to
+    /// 14 bytes, and a generalised Pareto distribution beyond. Both are cut at the bounds used here.
     Etc,
 }
 
-/// Shares of the lengths 0 to 14 among the values of ETC; the others are longer.
+/// The shares of lengths 0 to 14 among ETC values. The other values are longer.
 const ETC_SHORT: [f64; 15] = [
     0.00536, 0.00047, 0.17820, 0.09239, 0.00018, 0.02740, 0.00065, 0.00606, 0.00023, 0.00837, 0.00837, 0.08989,
     0.00092, 0.00326, 0.01980,
@@ -120,16 +120,16 @@ impl std::fmt::Display for Sizes {
 pub struct Dataset {
     key_bytes: Vec<u8>,
     value_bytes: Vec<u32>,
-    /// Letters and digits; values are pieces of it.
+    /// Letters and digits. Values are slices of it.
     noise: Vec<u8>,
     bytes: u64,
 }
 
 impl Dataset {
-    /// So many keys with values of such sizes.
+    /// This many keys, with values of these sizes.
     ///
     /// # Errors
-    /// If they are none, or too many, or too large together.
+    /// If there are no keys, too many, or too many bytes together.
     pub fn new(keys: u32, key_sizes: Sizes, value_sizes: Sizes, seed: u64) -> Result<Dataset, WorkloadError> {
         if keys == 0 || keys > KEYS_MAX {
             return Err(WorkloadError::Options(format!("{keys} keys: a load has 1 to {KEYS_MAX}")));
@@ -150,7 +150,7 @@ impl Dataset {
         Ok(Dataset { key_bytes, value_bytes, noise, bytes })
     }
 
-    /// How many keys there are, 1 to [`KEYS_MAX`].
+    /// The number of keys, 1 to [`KEYS_MAX`].
     pub fn keys(&self) -> u32 {
         self.key_bytes.len() as u32
     }
@@ -160,12 +160,12 @@ impl Dataset {
         self.bytes
     }
 
-    /// The length of a key's name in bytes.
+    /// The length of a key in bytes.
     pub fn key_bytes(&self, key: u32) -> usize {
         self.key_bytes.get(key as usize).copied().unwrap_or(0).into()
     }
 
-    /// Appends a key's name.
+    /// Appends a key.
     pub fn push_key(&self, key: u32, to: &mut Vec<u8>) {
         let mut digits = [b'0'; 7];
         let mut left = key;
@@ -179,7 +179,7 @@ impl Dataset {
         to.resize(end, b'_');
     }
 
-    /// Whether this is that key's name.
+    /// Whether this is the name of that key.
     pub fn is_key(&self, key: u32, name: &[u8]) -> bool {
         let Some((number, rest)) = name.strip_prefix(b"k").and_then(|rest| rest.split_at_checked(7)) else {
             return false;
@@ -191,7 +191,7 @@ impl Dataset {
         is_number && name.len() == self.key_bytes(key) && rest.iter().all(|byte| *byte == b'_')
     }
 
-    /// A key's value.
+    /// The value of a key.
     pub fn value(&self, key: u32) -> &[u8] {
         let from = key as usize * 61 % OFFSETS;
         let bytes = self.value_bytes.get(key as usize).copied().unwrap_or(0) as usize;
@@ -227,7 +227,7 @@ mod tests {
         assert!((0.43..0.45).contains(&share(14)), "{}", share(14));
         assert!((0.85..0.95).contains(&share(500)), "{}", share(500));
         let beyond = |share: f64| 15.0 + 214.476 * (share.powf(-0.348238) - 1.0) / 0.348238;
-        // Of those beyond the table a tenth is longer than the distribution's own 90th percentile.
+        // A tenth of the values beyond the table is longer than the distribution's own 90th percentile.
         let long = data.value_bytes.iter().filter(|bytes| f64::from(**bytes) > beyond(0.1)).count() as f64 / 1e5;
         assert!((0.052..0.060).contains(&long), "{long}");
     }

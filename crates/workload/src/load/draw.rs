@@ -1,5 +1,5 @@
-//! Which key is asked for next, and whether it is read or written: drawn by lot before the load begins, so that drawing costs the generator
-//! nothing while it has times to keep.
+//! The sequence of keys and operations, drawn before the load begins, so that drawing costs the generator nothing while it must keep its
+//! times.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use rand_chacha::ChaCha8Rng;
 use super::protocol::{Kind, Op};
 use crate::error::WorkloadError;
 
-/// Requests that are drawn; then they come again. 1 MiB.
+/// The number of drawn requests, after which they repeat. 1 MiB.
 const DRAWN: usize = 1 << 18;
 const SET: u32 = 1 << 31;
 
-/// How often keys are asked for.
+/// The popularity of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Popularity {
-    /// Each as often.
+    /// Uniform.
     Uniform,
-    /// The n-th most popular one in proportion to `1 / n^exponent`.
+    /// The n-th most popular key in proportion to `1 / n^exponent`.
     Zipf(f64),
 }
 
@@ -47,7 +47,7 @@ impl std::fmt::Display for Popularity {
     }
 }
 
-/// Requests in the order in which they are made, without an end.
+/// An endless sequence of requests.
 #[derive(Clone, Debug)]
 pub(super) struct Draw {
     drawn: Arc<[u32]>,
@@ -55,7 +55,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// `keys` is 1 or more, `get_share` 0 to 1.
+    /// `keys` is at least 1, `get_share` 0 to 1.
     pub(super) fn new(keys: u32, popularity: Popularity, get_share: f64, seed: u64) -> Draw {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let exponent = match popularity {
@@ -78,7 +78,7 @@ impl Draw {
         Draw { drawn, at: 0 }
     }
 
-    /// The same requests, begun elsewhere, so that two threads do not ask in step.
+    /// The same requests from another position, so that two threads do not ask in step.
     pub(super) fn part(&self, index: usize, of: usize) -> Draw {
         Draw { drawn: Arc::clone(&self.drawn), at: DRAWN / of.max(1) * index % DRAWN }
     }

@@ -1,8 +1,8 @@
-//! `Fault`: why a load did not go on.
+//! `Fault`: why a load stopped.
 
 use evenkeel_sys::Errno;
 
-/// Why a load did not go on: what the server did.
+/// Why a load stopped: what the server did.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// A connection could not be made, or was refused at the greeting.
@@ -11,28 +11,28 @@ pub enum Fault {
         /// What went wrong.
         why: String,
     },
-    /// It ended a connection that had work to do.
+    /// The server closed a connection that was in use.
     #[error("it closed a connection")]
     Closed,
-    /// It keeps its connections open and says nothing.
+    /// The server keeps its connections open but does not answer.
     #[error("it has not answered a request for {seconds} s")]
     Silent {
         /// How long, in seconds.
         seconds: u64,
     },
-    /// What it said is no answer.
+    /// The server's answer is invalid.
     #[error("{why}")]
     Odd {
-        /// What, in words.
+        /// The answer in words.
         why: String,
     },
-    /// The kernel refused something.
+    /// The kernel's error.
     #[error("{why}")]
     Io {
-        /// What it said.
+        /// The error in words.
         why: String,
     },
-    /// Nothing was asked within a window.
+    /// No request was made within a window.
     #[error("no request fell due within the window: set a higher rate or a longer window")]
     Idle,
 }

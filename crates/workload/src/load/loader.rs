@@ -1,4 +1,4 @@
-//! `Loader`: the threads of a load, window by window. Between windows nothing is sent, so that a switched setting meets a quiet server.
+//! `Loader`: the threads of a load, window by window. Between windows it sends nothing, so that a switched setting meets a quiet server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,59 +16,59 @@ use super::schedule::{Arrivals, Schedule};
 use super::worker::{SILENCE_NS, Turn, Worker};
 use crate::workload::Sample;
 
-/// Threads of one load.
+/// The most threads of one load.
 const THREADS_MAX: usize = 8;
-/// Threads have so long to start before the first request is due, in nanoseconds.
+/// The time for threads to start before the first request is due, in nanoseconds.
 const START_NS: u64 = 2_000_000;
-/// What was due and waits for a connection is sent for so long after the window's end, in nanoseconds.
+/// How long after the window's end due requests may still wait for a connection, in nanoseconds.
 const GIVE_UP_NS: u64 = 1_000_000_000;
-/// Values that are stored without waiting for an answer in between: their answers fit into a socket's buffer many times.
+/// Values to store before waiting for answers: their answers fit into a socket's buffer many times.
 const STORED_TOGETHER: u32 = 64;
-/// How often a thread that waits for the window's end looks whether the load still goes on.
+/// How often a thread that waits for the window's end checks whether the load still runs.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// When requests are sent.
+/// When to send requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Each connection asks again as soon as it was answered.
+    /// Each connection sends its next request as soon as it has its answer.
     Closed,
-    /// At times that were fixed before.
+    /// At times that are fixed beforehand.
     Open {
-        /// Requests a second over all connections, more than 0.
+        /// Requests per second over all connections, above 0.
         rate_per_s: f64,
-        /// How they are spread.
+        /// The distribution of arrivals.
         arrivals: Arrivals,
     },
 }
 
-/// What a load is like.
+/// The description of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Connections, each with one request on its way at the most; 1 or more.
+    /// The number of connections, at least 1. Each has at most one outstanding request.
     pub connections: u32,
     /// When requests are sent.
     pub pace: Pace,
-    /// Keys, 1 or more.
+    /// The number of keys, at least 1.
     pub keys: u32,
-    /// How often each is asked for.
+    /// The popularity of keys.
     pub popularity: Popularity,
-    /// The share of requests that read, 0 to 1.
+    /// The share of reads, 0 to 1.
     pub get_share: f64,
-    /// Seed of all that is drawn by lot.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// A load with its connections open.
+/// A load with open connections.
 pub struct Loader {
     workers: Vec<Worker>,
     cpus: CpuSet,
 }
 
 impl Loader {
-    /// Connects, greets, and stores every value that the protocol wants stored. One thread for each of `cpus`, one if it is empty.
+    /// Connects, greets, and stores every value that the protocol needs. It uses one thread per CPU in `cpus`, or one if the set is empty.
     ///
     /// # Errors
-    /// What the server did instead.
+    /// If the server does not do its part.
     pub fn connect(
         address: SocketAddr,
         protocol: &Arc<dyn Protocol>,
@@ -97,21 +97,21 @@ impl Loader {
         Ok(Loader { workers, cpus: cpus.clone() })
     }
 
-    /// Runs on other CPUs from the next window on, wherever the kernel puts it if there are none; with as many threads as before.
+    /// Moves the load to other CPUs from the next window on, with the same number of threads. An empty set leaves it to the kernel.
     pub fn run_on(&mut self, cpus: CpuSet) {
         self.cpus = cpus;
     }
 
-    /// Where it runs, and by how many threads.
+    /// The CPUs and the number of threads.
     pub fn runs_on(&self) -> (&CpuSet, usize) {
         (&self.cpus, self.workers.len())
     }
 
-    /// Loads for `settle`, then for `window`; gives the window's numbers. `begin` is called between the two, and `end` at the end, on the
-    /// calling thread.
+    /// Runs the load for `settle` and then for `window`, and returns the window's numbers. `begin` is called between the two and `end` at
+    /// the end, on the calling thread.
     ///
     /// # Errors
-    /// What the server did instead of answering.
+    /// If the server does not answer properly.
     pub fn window(
         &mut self,
         settle: Duration,
@@ -167,7 +167,7 @@ fn sleep_unless(failed: &AtomicBool, until_ns: u64) {
     }
 }
 
-/// Stores every value once, so that a read finds what it looks for.
+/// Stores every value once, so that reads find them.
 fn prefill(address: SocketAddr, protocol: &dyn Protocol) -> Result<(), Fault> {
     let values = protocol.prefill();
     if values == 0 {
@@ -188,11 +188,11 @@ mod tests {
     use super::*;
     use crate::load::{Dataset, Http, Sizes};
 
-    /// A server that reads and answers nothing.
+    /// A server that reads but never answers.
     fn hangs() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Ends with the test's process.
+        // It ends with the test process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 std::thread::spawn(move || std::io::copy(&mut stream.unwrap(), &mut std::io::sink()));

@@ -1,9 +1,10 @@
-//! The load generator of the servers that answer requests: many connections, one thread a CPU, keys and sizes drawn beforehand.
+//! The load generator for servers that answer requests: many connections, one thread per CPU, keys and sizes drawn beforehand.
 //!
-//! *Open loop*: requests are due at times that are fixed before the server has answered anything, and a request's time counts from when it was
-//! due. A server that stalls is charged for every request that fell due meanwhile, where a loop that waits for answers would ask nothing
-//! and see nothing ("coordinated omission"). *Closed loop*: each connection asks again as soon as it was answered, which finds the
-//! throughput. Whether the generator itself kept up is measured too: what a machine can't send says nothing of the server.
+//! *Open loop*: the due times of requests are fixed before the server answers anything, and a request's latency counts from its due time. A
+//! server that stalls is charged for every request that was due meanwhile. A loop that waits for answers would send nothing then, and see
+//! nothing ("coordinated omission"). *Closed loop*: each connection sends its next request as soon as it has its answer, which measures the
+//! throughput. The generator also measures whether it kept up itself: requests that the machine could not send say nothing about the
+//! server.
 
 mod connection;
 mod counts;

@@ -1,4 +1,4 @@
-//! When requests are due, fixed before anything was answered: this is what makes an open loop open.
+//! The due times of requests, fixed before any answer: this is what makes an open loop open.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::error::WorkloadError;
 
-/// Gaps that are drawn; then they come again.
+/// The number of drawn gaps, after which they repeat.
 const DRAWN: usize = 1 << 16;
 
-/// How requests arrive.
+/// The distribution of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// In equal gaps.
+    /// At equal intervals.
     Even,
-    /// Each without regard to the others, as those of many users do (a Poisson process): gaps are exponential.
+    /// Independent, like those of many users (a Poisson process): gaps are exponential.
     Poisson,
 }
 
@@ -29,10 +29,10 @@ impl Arrivals {
     }
 }
 
-/// The times at which one thread's requests are due.
+/// The due times of one thread's requests.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
-    /// In parts of the mean; their own mean is 1.
+    /// Relative to the mean gap. Their own mean is 1.
     gaps: Arc<[f64]>,
     at: usize,
     mean_ns: f64,
@@ -41,7 +41,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// `rate_per_s` requests a second, more than 0.
+    /// `rate_per_s` is above 0.
     pub(super) fn new(rate_per_s: f64, arrivals: Arrivals, seed: u64) -> Schedule {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let gaps: Arc<[f64]> = match arrivals {
@@ -55,14 +55,14 @@ impl Schedule {
         Schedule { gaps, at: 0, mean_ns: 1e9 / rate_per_s, from_ns: 0, after_ns: 0.0 }
     }
 
-    /// Begins anew: the first request is due one gap after this time.
+    /// Restarts: the first request is due one gap after this time.
     pub(super) fn start(&mut self, from_ns: u64) {
         self.from_ns = from_ns;
         self.after_ns = 0.0;
         self.advance();
     }
 
-    /// When the next request is due, by the monotonic clock.
+    /// When the next request is due, on the monotonic clock.
     pub(super) fn due_ns(&self) -> u64 {
         self.from_ns.saturating_add(self.after_ns as u64)
     }

@@ -1,4 +1,4 @@
-//! What a user may set of a load by `--set NAME=VALUE`, the same words for every server.
+//! The settings of a load by `--set NAME=VALUE`, with the same names for every server.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use crate::entry::{Entry, Options, number, unknown};
 use crate::error::WorkloadError;
 
 const CONNECTIONS_MAX: u32 = 512;
-/// Requests a second: more than one thread on any machine sends.
+/// The most requests per second: no machine sends more from one thread.
 const RATE_MAX: u32 = 5_000_000;
 
-/// A load as the user wants it.
+/// A load as the user requested it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Connections, each with one request on its way.
+    /// The number of connections, each with one outstanding request.
     pub connections: u32,
-    /// Requests a second over all of them; 0 is as fast as answers come.
+    /// Requests per second over all connections. 0 is as fast as answers arrive.
     pub rate_per_s: u32,
-    /// How the requests of an open loop are spread.
+    /// The distribution of arrivals in an open loop.
     pub arrivals: Arrivals,
-    /// Of 100 requests, how many read.
+    /// The percentage of reads.
     pub get_percent: u32,
-    /// Keys.
+    /// The number of keys.
     pub keys: u32,
-    /// How often each is asked for.
+    /// The popularity of keys.
     pub popularity: Popularity,
-    /// Lengths of the keys.
+    /// The lengths of keys.
     pub key_sizes: Sizes,
-    /// Lengths of the values.
+    /// The lengths of values.
     pub value_sizes: Sizes,
-    /// Seed of all that is drawn by lot.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// How the settings of every load read in help: `Settings::take` knows these names.
+/// The help for the settings that every load has. `Settings::take` knows these names.
 pub const COMMON: &[(&str, &str)] = &[
     (
         "rate=0",
@@ -50,14 +50,14 @@ pub const COMMON: &[(&str, &str)] = &[
     ("value-bytes=100", "length of a value: a number, a range such as 100-1000, or etc; 0 to 524288"),
 ];
 
-/// Whether a setting was taken; `None` if its name is not known.
+/// Whether a setting was accepted. `None` if its name is unknown.
 pub type Taken = Option<Result<(), WorkloadError>>;
 
 impl Settings {
-    /// The usual load with as many connections as players were asked for.
+    /// The default load with as many connections as requested players.
     ///
     /// # Errors
-    /// If these are none or too many.
+    /// If there are none or too many.
     pub fn usual(options: &Options) -> Result<Settings, WorkloadError> {
         let connections = options.players.unwrap_or(4);
         if connections == 0 || connections > CONNECTIONS_MAX {
@@ -77,10 +77,10 @@ impl Settings {
         })
     }
 
-    /// Takes all that the user set; `own` takes what is the server's own and says whether it knew the name.
+    /// Applies all settings of the user. `own` accepts the server's own settings and returns whether it knew the name.
     ///
     /// # Errors
-    /// For a name that neither knows, and a value out of bounds.
+    /// For a name that neither knows, or a value out of bounds.
     pub fn take_all(
         &mut self,
         entry: &Entry,
@@ -88,7 +88,7 @@ impl Settings {
         own: &mut dyn FnMut(&str, &str) -> Taken,
     ) -> Result<(), WorkloadError> {
         for (name, value) in &options.set {
-            // A server that has no such setting (a web server's files are not written) does not list it.
+            // A server without such a setting does not list it (a web server's files are not written).
             let listed = entry.setting_names().any(|known| known == name);
             let taken = if listed { own(name, value).or_else(|| self.take(name, value)) } else { None };
             taken.unwrap_or_else(|| Err(unknown(entry, name)))?;
@@ -96,7 +96,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Takes one setting; `None` if it is not a load's.
+    /// Applies one setting. `None` if it is not a setting of the load.
     fn take(&mut self, name: &str, value: &str) -> Taken {
         Some(match name {
             "rate" => number(name, value, 0..=RATE_MAX).map(|rate| self.rate_per_s = rate),
@@ -120,7 +120,7 @@ impl Settings {
         Dataset::new(self.keys, self.key_sizes, self.value_sizes, self.seed).map(Arc::new)
     }
 
-    /// What the generator is to do.
+    /// The description for the generator.
     pub fn shape(&self) -> Shape {
         let pace = match self.rate_per_s {
             0 => Pace::Closed,
@@ -136,13 +136,13 @@ impl Settings {
         }
     }
 
-    /// What is read and written, for a report.
+    /// The content of the requests, for a report.
     pub fn values_in_words(&self) -> String {
         let Settings { get_percent, keys, key_sizes, popularity, value_sizes, .. } = self;
         format!("{get_percent} % reads, {keys} keys of {key_sizes} ({popularity}), values of {value_sizes}")
     }
 
-    /// Connections and pace, for a report.
+    /// Connections and rate, for a report.
     pub fn pace_in_words(&self) -> String {
         let connections = match self.connections {
             1 => "1 connection".to_owned(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn help_says_what_is_taken_by_default() {
+    fn help_shows_the_defaults() {
         let usual = read(None, &[]).unwrap();
         let as_in_help: Vec<(&str, &str)> = COMMON.iter().map(|(text, _)| text.split_once('=').unwrap()).collect();
         assert_eq!(read(None, &as_in_help).unwrap(), usual);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_refused() {
+    fn values_out_of_bounds_are_refused() {
         let table = [
             (Some(0), None, "0 connections: a load has 1 to 512"),
             (Some(9999), None, "9999 connections: a load has 1 to 512"),

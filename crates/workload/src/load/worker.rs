@@ -1,4 +1,4 @@
-//! One thread of the load with its connections: sends what is due, hears what comes, and counts.
+//! One thread of the load with its connections: sends due requests, receives answers, and counts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::fault::Fault;
 use super::protocol::Protocol;
 use super::schedule::Schedule;
 
-/// A request that has waited so long for its answer shows that the server hangs, in nanoseconds: a paused machine is no hung server.
+/// A request without an answer for this long shows that the server hangs, in nanoseconds. This is longer than a pause of the machine.
 pub(super) const SILENCE_NS: u64 = 5_000_000_000;
 
-/// How a thread knows when to send.
+/// When a thread sends.
 #[derive(Clone, Debug)]
 pub(super) enum Turn {
     /// As soon as a connection is free.
     AtOnce,
-    /// When it is due.
+    /// At the due times.
     Due(Schedule),
 }
 
@@ -32,10 +32,10 @@ pub(super) struct Worker {
     waits: Waits,
     turn: Turn,
     draw: Draw,
-    /// Connections without a request, the one that waits longest first, each with when it became free.
+    /// Connections without a request, each with the time when it became free. The one that waited longest is first.
     free: VecDeque<(u32, u64)>,
     ready: Vec<u32>,
-    /// [`SILENCE_NS`] but for tests.
+    /// [`SILENCE_NS`], except in tests.
     pub(super) silence_ns: u64,
 }
 
@@ -59,16 +59,16 @@ impl Worker {
         Ok(Worker { protocol, connections, readiness, waits, turn, draw, free, ready, silence_ns: SILENCE_NS })
     }
 
-    /// Settles the calling thread: where it runs, and that its sleeps end when they should.
+    /// Prepares the calling thread: its CPU, and a timer slack that lets sleeps end on time.
     pub(super) fn settle(cpus: &CpuSet) {
         if !cpus.is_empty() {
-            // Refused, it runs elsewhere: the window's numbers then show a load that does not keep up, and nothing worse.
+            // If the kernel refuses, the thread runs elsewhere. At worst the window's numbers show a load that does not keep up.
             let _ = thread::set_affinity(cpus);
         }
         let _ = thread::set_timer_slack_ns(std::num::NonZeroU64::new(1));
     }
 
-    /// The load of one window. Ends with every request answered or given up.
+    /// The load of one window. Ends when every request is answered or given up.
     pub(super) fn run(&mut self, span: Span) -> Result<RequestCounts, Fault> {
         let mut counts = RequestCounts::new();
         self.free.clear();
@@ -106,7 +106,7 @@ impl Worker {
 
     fn send_due(&mut self, now_ns: u64, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
         while let Some((index, freed_ns)) = self.free.front().copied() {
-            // Many connections are sent to one after the other, and each one's time counts from its own.
+            // Many connections are served one after another, and each one's time counts from its own send.
             let now_ns = if matches!(self.turn, Turn::AtOnce) { clock::monotonic_ns() } else { now_ns };
             let due_ns = match &mut self.turn {
                 Turn::AtOnce if now_ns >= span.end_ns => return Ok(()),
@@ -146,9 +146,9 @@ impl Worker {
         now_ns >= span.end_ns && all_sent && self.free.len() == self.connections.len()
     }
 
-    /// Waits for answers until the next request is due, and takes them.
+    /// Waits for answers until the next request is due, and handles them.
     fn hear(&mut self, span: Span, counts: &mut RequestCounts) -> Result<(), Fault> {
-        // Given back below, so that what is ready and the connections can be had side by side.
+        // Taken out so that the ready list and the connections can be borrowed together; returned below.
         let mut ready = std::mem::take(&mut self.ready);
         match self.waits {
             Waits::InRead => {
@@ -184,12 +184,12 @@ impl Worker {
             counts.answered();
         }
         let is_closed = matches!(self.turn, Turn::AtOnce);
-        // An open loop's request belongs to the window in which it was due, whenever its answer comes.
+        // A request of an open loop belongs to the window in which it was due, whenever its answer arrives.
         let counts_at_ns = if is_closed { now_ns } else { flight.due_ns };
         if span.has(counts_at_ns) {
             counts.took(now_ns.saturating_sub(flight.due_ns), found);
         }
-        // At once, and not when all that is ready was heard: the server would wait meanwhile, and its rate be less than it can do.
+        // Send the next request at once, not after all answers are read: otherwise the server would wait and show less than its real rate.
         if is_closed && now_ns < span.end_ns {
             return self.ask(index, now_ns, now_ns);
         }
@@ -206,7 +206,7 @@ impl Worker {
         }
     }
 
-    /// Counts what fell due and was never sent: leaving it out would make a server look quick that can't keep up.
+    /// Counts requests that were due but never sent. Without them a server that cannot keep up would look fast.
     fn give_up(&mut self, span: Span, counts: &mut RequestCounts) {
         let Turn::Due(schedule) = &mut self.turn else { return };
         while schedule.due_ns() < span.end_ns {

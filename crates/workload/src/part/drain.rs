@@ -1,5 +1,5 @@
-//! A server that reads its socket once a tick and empties it then, as game servers do, under a steady stream of packets: what
-//! comes between two ticks has to fit into the socket's receive buffer, or is dropped.
+//! A server that reads its socket once per tick and empties it, as game servers do, under a steady stream of packets. The packets between
+//! two ticks must fit into the socket's receive buffer, or are dropped.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 use super::echo::{PACKET_BYTES_MAX, Worker, lock, on_loopback};
 use super::{Command, Part, PartError, Since};
 
-/// The load wakes so often and sends what is due: seldom enough to leave it CPU, often enough to be a stream to a server's tick.
+/// How often the load wakes and sends what is due: rarely enough to leave it CPU time, often enough to be a stream at a server's tick.
 const LOAD_PERIOD_NS: u64 = 1_000_000;
-/// A load that was held up longer lets what was due meanwhile go: players do not send their past.
+/// A load that was held up longer skips what was due meanwhile: players do not send their past.
 const BEHIND_NS_MAX: u64 = 20_000_000;
 
 /// How the server reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainSettings {
-    /// From one reading to the next, in milliseconds.
+    /// The time between two readings, in milliseconds.
     pub period_ms: u64,
-    /// The receive buffer to ask for, in bytes; the kernel gives twice as much as it lets one ask for (`net.core.rmem_max`). None
-    /// takes what sockets are born with (`net.core.rmem_default`).
+    /// The receive buffer to request, in bytes. The kernel grants twice the request, up to its limit (`net.core.rmem_max`). None keeps the
+    /// initial size (`net.core.rmem_default`).
     pub ask_bytes: Option<u32>,
 }
 
-/// Empties its socket once a period.
+/// Empties its socket once per period.
 #[derive(Debug)]
 pub struct DrainServer {
     settings: DrainSettings,
@@ -43,15 +43,15 @@ struct DrainCounts {
     received: u64,
     dropped: u64,
     drains: u64,
-    /// The kernel did not tell what it dropped.
+    /// Whether the kernel failed to report drops.
     untold: bool,
 }
 
 impl DrainServer {
-    /// Serves on loopback from now on.
+    /// Starts serving on loopback.
     ///
     /// # Errors
-    /// If there is no socket or no thread to be had.
+    /// If no socket or thread can be created.
     pub fn start(settings: DrainSettings) -> io::Result<DrainServer> {
         let counts = Arc::new(Mutex::new(DrainCounts::default()));
         let mut server = DrainServer { settings, serving: None, counts, buffer_bytes: 0, since: Since::now() };
@@ -88,7 +88,7 @@ fn drain(socket: &UdpSocket, period_ns: u64, counts: &Mutex<DrainCounts>, stop: 
         due_ns = (due_ns + period_ns).max(clock::monotonic_ns());
         clock::sleep_until_ns(due_ns);
         let mut received = 0;
-        // Not beyond the next tick: a stream that is faster than the reader would keep it here for ever.
+        // Stop at the next tick: a stream that is faster than the reader would hold it here for ever.
         while clock::monotonic_ns() < due_ns + period_ns {
             match inbox.receive(socket, Wait::Not) {
                 Ok(packets) => received += packets as u64,
@@ -140,7 +140,7 @@ impl Part for DrainServer {
     }
 }
 
-/// Sends packets evenly, and hears nothing.
+/// Sends packets evenly, without reading any.
 #[derive(Debug)]
 pub struct DrainLoad {
     packets_per_s: u32,
@@ -151,10 +151,10 @@ pub struct DrainLoad {
 }
 
 impl DrainLoad {
-    /// Sends so many packets a second, of so many bytes each (1 to 1472), from now on.
+    /// Starts sending this many packets per second, of this many bytes each (1 to 1472).
     ///
     /// # Errors
-    /// If there is no socket or no thread to be had.
+    /// If no socket or thread can be created.
     pub fn start(to: SocketAddr, packets_per_s: u32, bytes: usize) -> io::Result<DrainLoad> {
         let bytes = bytes.clamp(1, PACKET_BYTES_MAX);
         let sent = Arc::new(Mutex::new(0));
@@ -191,7 +191,7 @@ fn stream(socket: &UdpSocket, packets_per_s: u32, bytes: usize, sent: &Mutex<u64
     }
 }
 
-/// How many packets are due by when.
+/// How many packets are due by which time.
 struct Due {
     start_ns: u64,
     packets_per_s: u32,
@@ -203,7 +203,7 @@ impl Due {
         Due { start_ns, packets_per_s, given: 0 }
     }
 
-    /// Those that are due and were not given yet.
+    /// The packets that are due and were not returned yet.
     fn until(&mut self, now_ns: u64) -> u64 {
         let by = |ns: u64| (u128::from(ns) * u128::from(self.packets_per_s) / 1_000_000_000) as u64;
         let all = by(now_ns.saturating_sub(self.start_ns));
@@ -261,7 +261,7 @@ mod tests {
         let settings = DrainSettings { period_ms: 30, ask_bytes: Some(1) };
         let mut server = DrainServer::start(settings).unwrap();
         let small = server.buffer_bytes;
-        assert!(small > 0 && small < 100_000, "the least that the kernel gives: {small}");
+        assert!(small > 0 && small < 100_000, "the smallest buffer of the kernel: {small}");
         let to: SocketAddr = server.ready()["addr"].as_str().unwrap().parse().unwrap();
         let mut load = DrainLoad::start(to, 20_000, 100).unwrap();
         let (mut seen, mut sent) = (DrainCounts::default(), 0);

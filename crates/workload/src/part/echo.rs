@@ -1,6 +1,6 @@
-//! A packet to a server and back, again and again: the next goes when the answer is there, so both ends sleep in turns, and
-//! what a round trip takes is two wakes and the way. `evenkeel measure udp` sends on an open loop and stays awake between
-//! packets, so that its CPU never goes idle and can't be shared; that is right for a network, and wrong for knobs about waking.
+//! Sends a packet to a server and back, again and again. The next packet goes out when the answer has arrived, so both ends sleep in turn.
+//! A round trip is two wakes plus the path. `evenkeel measure udp` uses an open loop and stays awake between packets, so its CPU never goes
+//! idle and cannot be shared. That is right for a network, but wrong for knobs about waking.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -17,15 +17,15 @@ use super::{Command, Part, PartError, Since, quantiles};
 
 /// The largest packet, in bytes without headers.
 pub(super) const PACKET_BYTES_MAX: usize = 1472;
-/// A packet has its number in it.
+/// A packet contains its number.
 const NUMBER_BYTES: usize = 8;
 /// How long an answer may take before the packet counts as lost.
 const ANSWER_TIME: Duration = Duration::from_millis(200);
-/// How often a sleeping thread is woken until it has ended, and the pause between.
+/// How often to wake a sleeping thread until it has ended, and the pause in between.
 const WAKES_MAX: u32 = 400;
 const WAKE_PAUSE: Duration = Duration::from_millis(5);
 
-/// A thread with a socket, which ends when it is told to.
+/// A thread with a socket that ends on request.
 #[derive(Debug)]
 pub(super) struct Worker {
     stop: Arc<AtomicBool>,
@@ -40,12 +40,12 @@ impl Worker {
         Ok(Worker { stop, thread })
     }
 
-    /// Ends it; `wake` is called until it has.
+    /// Ends the thread. `wake` is called until it has ended.
     pub(super) fn end(self, mut wake: impl FnMut()) {
         self.stop.store(true, Ordering::Relaxed);
         for _ in 0..WAKES_MAX {
             if self.thread.is_finished() {
-                // What a panic had to say is on standard error.
+                // The panic message is on standard error.
                 let _ = self.thread.join();
                 return;
             }
@@ -55,7 +55,7 @@ impl Worker {
     }
 }
 
-/// Anything that a thread of ours left half done is only numbers.
+/// After a panic only numbers can be incomplete.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -65,7 +65,7 @@ pub(super) fn on_loopback() -> io::Result<UdpSocket> {
     UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
 }
 
-/// Sends every packet back.
+/// Returns every packet.
 #[derive(Debug)]
 pub struct EchoServer {
     serving: Option<(Worker, SocketAddr)>,
@@ -73,10 +73,10 @@ pub struct EchoServer {
 }
 
 impl EchoServer {
-    /// Serves on loopback from now on.
+    /// Starts serving on loopback.
     ///
     /// # Errors
-    /// If there is no socket or no thread to be had.
+    /// If no socket or thread can be created.
     pub fn start() -> io::Result<EchoServer> {
         let mut server = EchoServer { serving: None, since: Since::now() };
         server.open()?;
@@ -94,7 +94,7 @@ impl EchoServer {
     fn close(&mut self) {
         let Some((worker, address)) = self.serving.take() else { return };
         let nudge = on_loopback();
-        // A packet wakes it, and that it is to end is the first thing it then sees.
+        // A packet wakes it, and it then first sees that it must end.
         worker.end(|| {
             let _ = nudge.as_ref().map(|socket| socket.send_to(&[0; NUMBER_BYTES], address));
         });
@@ -104,7 +104,7 @@ impl EchoServer {
 fn echo(socket: &UdpSocket, stop: &AtomicBool) {
     let mut packet = [0; PACKET_BYTES_MAX];
     while !stop.load(Ordering::Relaxed) {
-        // What fails is this one packet's matter: whoever sent it asks again.
+        // An error concerns only this packet: its sender asks again.
         if let Ok((length, from)) = socket.recv_from(&mut packet) {
             let _ = socket.send_to(&packet[..length], from);
         }
@@ -132,16 +132,16 @@ impl Part for EchoServer {
     }
 }
 
-/// How packets are sent.
+/// How to send packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoSettings {
-    /// How long each is, in bytes without headers: 8 to 1472.
+    /// The size of each packet, in bytes without headers: 8 to 1472.
     pub bytes: usize,
-    /// Round trips a second at the most, evenly spread; 0 sends each as soon as the one before is back.
+    /// The most round trips per second, evenly spread. 0 sends each packet as soon as the previous one is back.
     pub rate_hz: u32,
 }
 
-/// Sends packets to a server and waits for each to come back.
+/// Sends packets to a server and waits for each to return.
 #[derive(Debug)]
 pub struct EchoLoad {
     settings: EchoSettings,
@@ -163,10 +163,10 @@ impl EchoCounts {
 }
 
 impl EchoLoad {
-    /// Sends from now on.
+    /// Starts sending.
     ///
     /// # Errors
-    /// If there is no socket or no thread to be had.
+    /// If no socket or thread can be created.
     pub fn start(to: SocketAddr, settings: EchoSettings) -> io::Result<EchoLoad> {
         let settings = EchoSettings { bytes: settings.bytes.clamp(NUMBER_BYTES, PACKET_BYTES_MAX), ..settings };
         let counts = Arc::new(Mutex::new(EchoCounts::new()));
@@ -192,7 +192,7 @@ impl EchoLoad {
     }
 
     fn window(&mut self) -> Map<String, Value> {
-        // Made before the lock is taken: nobody who measures waits for it.
+        // Created before the lock is taken, so that no measurement waits for it.
         let fresh = EchoCounts::new();
         let counts = std::mem::replace(&mut *lock(&self.counts), fresh);
         let mut numbers = self.since.turn();
@@ -211,7 +211,7 @@ fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, 
             return;
         }
         if settings.rate_hz > 0 {
-            // What was missed is not made up for: a burst would not be the rate that was asked for.
+            // Missed packets are skipped: a burst would not be the requested rate.
             due_ns = (due_ns + 1_000_000_000 / u64::from(settings.rate_hz)).max(clock::monotonic_ns());
             clock::sleep_until_ns(due_ns);
         }
@@ -222,7 +222,7 @@ fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, 
             Ok(()) => lock(counts).round_trip_ns.record(clock::monotonic_ns().saturating_sub(sent_ns)),
             Err(error) => {
                 lock(counts).lost += 1;
-                // A server that is gone refuses at once: it is asked again, but not without end in between.
+                // A server that has ended refuses at once. Retry, but with a pause.
                 if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
                     std::thread::sleep(WAKE_PAUSE);
                 }
@@ -231,7 +231,7 @@ fn send(socket: &UdpSocket, settings: EchoSettings, counts: &Mutex<EchoCounts>, 
     }
 }
 
-/// Takes what comes until it is the answer to this packet: one that was given up may come late.
+/// Reads until it finds the answer to this packet: one that was given up may arrive late.
 fn await_answer(socket: &UdpSocket, number: u64, sent_ns: u64) -> io::Result<()> {
     let mut answer = [0; PACKET_BYTES_MAX];
     loop {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_gone_is_losses_and_no_hang() {
+    fn a_server_that_ended_shows_as_losses_without_a_hang() {
         let mut server = EchoServer::start().unwrap();
         let to: SocketAddr = server.ready()["addr"].as_str().unwrap().parse().unwrap();
         server.answer(Command::Close).unwrap();

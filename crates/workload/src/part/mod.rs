@@ -1,6 +1,6 @@
-//! The built-in workloads' own processes: a server and its load, each started by `evenkeel part …`, which say where they
-//! listen, and then take a line of JSON and answer with one. They are processes, not threads of the trial, so that they have
-//! memory, scheduling and an end of their own as a user's server has.
+//! The processes of the built-in workloads: a server and its load, each started by `evenkeel part …`. They report their address, then read
+//! a line of JSON and answer with one. They are processes rather than threads of the trial, so that they have their own memory, scheduling
+//! and end, as a user's server has.
 
 mod drain;
 mod echo;
@@ -18,51 +18,51 @@ use crate::error::only_shown;
 pub use drain::{DrainLoad, DrainServer, DrainSettings};
 pub use echo::{EchoLoad, EchoServer, EchoSettings};
 
-/// The longest line that is heard, in bytes.
+/// The longest line to accept, in bytes.
 const LINE_BYTES_MAX: u64 = 4096;
 
-/// What a part is asked for.
+/// A command to a helper process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "cmd", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
-    /// Its numbers since it was asked last.
+    /// Report the numbers since the last report.
     Window,
-    /// Stop what the socket is for, until it is opened anew.
+    /// Stop the socket's activity until it is opened anew.
     Close,
-    /// A new socket; load is told where to.
+    /// Open a new socket. A load gets the server's address.
     Open {
-        /// Where the server listens.
+        /// The server's address.
         #[serde(default)]
         to: Option<SocketAddr>,
     },
-    /// Sets the timer slack of the thread that waits, by itself, which needs no right.
+    /// Set the timer slack of the waiting thread. The process does this itself, which needs no privilege.
     TimerSlackNs {
-        /// In nanoseconds; none only asks.
+        /// In nanoseconds. None only asks.
         value: Option<u64>,
     },
 }
 
 only_shown! {
-    /// What a part was asked for and did not do.
+    /// Why a helper process did not execute a command.
     PartError
 }
 
-/// One process of a workload.
+/// A helper process of a workload.
 pub trait Part {
-    /// The first line: it serves.
+    /// The first line: it is ready.
     fn ready(&self) -> Value;
 
-    /// Does as asked.
+    /// Executes a command.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it failed.
     fn answer(&mut self, command: Command) -> Result<Value, PartError>;
 }
 
-/// Says that it is ready, and answers until the input ends. A line that can't be understood gets an answer that says so.
+/// Reports that it is ready, and answers until the input ends. An invalid line gets an answer that says so.
 ///
 /// # Errors
-/// If it can't be read or answered any more: whoever asked has gone.
+/// If it cannot read or answer any more, because its parent has gone.
 pub fn serve(part: &mut dyn Part, mut input: impl BufRead, mut output: impl Write) -> io::Result<()> {
     let mut say = |value: &Value| writeln!(output, "{value}").and_then(|()| output.flush());
     say(&part.ready())?;
@@ -79,7 +79,7 @@ pub fn serve(part: &mut dyn Part, mut input: impl BufRead, mut output: impl Writ
     }
 }
 
-/// Where a window began: the monotonic clock and the process's CPU time.
+/// The start of a window: the monotonic clock and the process's CPU time.
 #[derive(Clone, Copy, Debug)]
 pub struct Since {
     at_ns: u64,
@@ -87,12 +87,12 @@ pub struct Since {
 }
 
 impl Since {
-    /// A window begins now.
+    /// A window that begins now.
     pub fn now() -> Since {
         Since { at_ns: clock::monotonic_ns(), cpu_ns: clock::process_cpu_ns() }
     }
 
-    /// How long it was and what CPU time it took, in microseconds; the next begins.
+    /// Its length and CPU time, in microseconds. The next window begins.
     pub fn turn(&mut self) -> Map<String, Value> {
         let before = std::mem::replace(self, Since::now());
         let us = |now: u64, before: u64| json!(now.saturating_sub(before) as f64 / 1e3);
@@ -101,7 +101,7 @@ impl Since {
     }
 }
 
-/// The quantiles of a histogram that every workload tells, in microseconds; an empty one tells none.
+/// The quantiles of a histogram that every workload reports, in microseconds. None if it is empty.
 pub fn quantiles(histogram: &Histogram) -> Value {
     let us = |q| histogram.quantile(q).map(|ns| ns as f64 / 1e3);
     match (us(0.5), us(0.9), us(0.99)) {
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    fn told(input: &[u8]) -> Vec<String> {
+    fn answers_to(input: &[u8]) -> Vec<String> {
         let mut output = Vec::new();
         serve(&mut Parrot, input, &mut output).unwrap();
         String::from_utf8(output).unwrap().lines().map(str::to_owned).collect()
@@ -144,11 +144,11 @@ mod tests {
             (r#"{"cmd":"close"}"#, r#"{"error":"there is nothing to close"}"#),
         ];
         for (line, answer) in table {
-            assert_eq!(told(line.as_bytes()), [r#"{"event":"ready"}"#, answer], "{line}");
+            assert_eq!(answers_to(line.as_bytes()), [r#"{"event":"ready"}"#, answer], "{line}");
         }
         let long = [b'x'; 3 * LINE_BYTES_MAX as usize];
         for odd in [&b"{"[..], b"\xff\n", b"{\"cmd\":\"fly\"}\n", b"\n", &long] {
-            let lines = told(odd);
+            let lines = answers_to(odd);
             assert!(lines.len() > 1 && lines[1].starts_with(r#"{"error":"it is no command: "#), "{lines:?}");
         }
     }

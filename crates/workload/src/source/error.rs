@@ -1,13 +1,13 @@
-//! What a source can't do: be what was asked for, or give a window its number.
+//! The errors of a source.
 
 use crate::error::only_shown;
 
 only_shown! {
-    /// An option that says what is measured can't be meant.
+    /// An option that describes a measurement is invalid.
     InvalidMetric
 }
 
 only_shown! {
-    /// A server's own numbers can't be had or read, or there is none of a window.
+    /// A server's own numbers cannot be read, or a window has none.
     NoNumber
 }

@@ -1,5 +1,5 @@
-//! One GET over plain HTTP, bounded in bytes and time: all that reading a page of metrics takes. Whatever answers, it ends with a page
-//! or an error.
+//! One GET over plain HTTP, bounded in bytes and time, to read a page of metrics. Whatever the server answers, it returns a page or an
+//! error.
 
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
@@ -9,12 +9,12 @@ use evenkeel_sys::http::{self, Answer, HttpError};
 
 use crate::source::{InvalidMetric, NoNumber};
 
-/// For connecting, asking and reading together.
+/// The time limit for connecting, sending and reading together.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A page that is longer is none of ours; the largest servers have some megabytes.
+/// The largest page. The largest servers have some megabytes.
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
-/// Where a page is.
+/// The address of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     host: String,
@@ -70,7 +70,7 @@ impl Address {
         let mut stream =
             http::connect(addresses.take(4), deadline).map_err(|error| format!("no connection: {error}"))?;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        // HTTP/1.0, so that the page comes whole and the connection ends with it.
+        // HTTP/1.0, so that the page arrives in one piece and the connection ends after it.
         let question = format!(
             "GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\nAccept: text/plain;version=0.0.4, */*;q=0.1\r\n\
              Accept-Encoding: identity\r\nConnection: close\r\n\r\n"
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_text_of_an_answer_that_says_yes() {
+    fn a_page_is_the_text_of_an_ok_answer() {
         let answer = |status, encoding: Option<&str>, body: &[u8]| {
             page(Answer { status, reason: "Why".into(), encoding: encoding.map(str::to_owned), body: body.to_vec() })
         };
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// What one server that gives this answer and then closes, or keeps the connection, is understood to say.
+    /// The result for a server that gives this answer and then closes, or keeps the connection.
     fn asked(answer: &'static [u8], keeps: bool) -> Result<String, NoNumber> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::parse(&format!("http://{}/x", listener.local_addr().unwrap())).unwrap();
@@ -169,7 +169,7 @@ mod tests {
             let mut question = [0; 1024];
             let length = stream.read(&mut question).unwrap();
             let question = String::from_utf8_lossy(&question[..length]).into_owned();
-            // The other side may have had enough.
+            // The other side may have closed already.
             let _ = stream.write_all(answer);
             if keeps {
                 let _ = stream.read(&mut [0; 1]);

@@ -1,5 +1,5 @@
-//! Lines of JSON that a program prints: the numbers at given paths, such as `latency_us.p99` in
-//! `{"latency_us":{"p99":120.5}}`. Lines that are no JSON are passed over.
+//! JSON lines that a program prints: the numbers at given paths, such as `latency_us.p99` in `{"latency_us":{"p99":120.5}}`. Other lines
+//! are skipped.
 
 use serde_json::Value;
 
@@ -16,10 +16,10 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    /// Each metric as `PATH` or `PATH@RULE`; without a rule, the median over the window.
+    /// Each metric is `PATH` or `PATH@RULE`. Without a rule it takes the median over the window.
     ///
     /// # Errors
-    /// If one of them has no path or a rule that there is not.
+    /// If one has no path or an unknown rule.
     pub fn new(metrics: &[String], directions: &Directions) -> Result<JsonLines, InvalidMetric> {
         let mut known = JsonLines { metrics: Vec::new(), paths: Vec::new() };
         for text in metrics {
@@ -34,7 +34,7 @@ impl JsonLines {
     }
 }
 
-/// Names and indices with points between them; `\.` is a point in a name.
+/// Names and indices separated by dots. `\.` is a dot in a name.
 pub fn parse_path(text: &str) -> Option<Vec<String>> {
     let mut steps = vec![String::new()];
     let mut letters = text.chars();
@@ -48,7 +48,7 @@ pub fn parse_path(text: &str) -> Option<Vec<String>> {
     steps.iter().all(|step| !step.is_empty()).then_some(steps)
 }
 
-/// The number at a path; one that is written as a string counts too.
+/// The number at a path. A number in a string counts too.
 fn number(line: &Value, path: &[String]) -> Option<f64> {
     let mut at = line;
     for step in path {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_metric_is_said() {
+    fn invalid_metrics_are_explained() {
         for (text, expected) in [
             ("", "--json-metric : expected a path such as latency_us.p99; write \\. for a dot in a name"),
             ("a..b", "--json-metric a..b: expected a path such as"),

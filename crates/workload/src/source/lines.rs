@@ -1,5 +1,5 @@
-//! `FromLines`: numbers out of the lines that a program prints, whatever reads them. The lines come from the thread that drains the
-//! program's output; a window is what came between its begin and its end.
+//! `FromLines`: numbers from the lines that a program prints, with any parser. The thread that drains the program's output provides the
+//! lines. A window contains the lines between its begin and its end.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,23 +12,22 @@ use crate::source::Source;
 use crate::source::rule::{First, Rule, Values};
 use crate::workload::Sample;
 
-/// If a window heard nothing, so much of its length is waited for a line that is late: less than what makes the window one that took
-/// too long.
+/// If a window got no line, wait this share of its length for a late one. It is less than what makes a window too long.
 const GRACE_SHARE: f64 = 0.4;
 
-/// What finds numbers in a line.
+/// A parser that finds numbers in a line.
 pub trait ReadLine: Send + Sync {
     /// What it looks for, for the report.
     fn describe(&self) -> String;
 
-    /// The metrics that it finds, with the rule of each.
+    /// The metrics that it finds, with their rules.
     fn metrics(&self) -> Vec<(Metric, Rule)>;
 
-    /// Gives each number of a line with the index of its metric.
+    /// Passes each number of a line on, with the index of its metric.
     fn read(&self, line: &str, put: &mut dyn FnMut(usize, f64));
 }
 
-/// Where a program's lines go.
+/// The receiver of a program's lines.
 #[derive(Clone)]
 pub struct Inbox {
     reader: Arc<dyn ReadLine>,
@@ -39,12 +38,12 @@ struct Heard {
     values: Vec<Values>,
     lines: u64,
     last_line: String,
-    /// When the last line came, in this window or before.
+    /// When the last line arrived, in this window or before.
     last_at: Option<Instant>,
 }
 
 impl Inbox {
-    /// Takes a line.
+    /// Handles a line.
     pub fn line(&self, line: &str) {
         let at_ns = clock::monotonic_ns();
         let mut heard = lock(&self.heard.0);
@@ -65,12 +64,12 @@ impl Inbox {
     }
 }
 
-/// A panic elsewhere leaves numbers behind, which are whole at every moment.
+/// After a panic elsewhere the numbers are still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Numbers from lines.
+/// A source of numbers from lines.
 pub struct FromLines {
     inbox: Inbox,
     metrics: Vec<(Metric, Rule)>,
@@ -79,7 +78,7 @@ pub struct FromLines {
 }
 
 impl FromLines {
-    /// A source of what `reader` finds.
+    /// A source with this parser.
     pub fn new(reader: Arc<dyn ReadLine>, first: First) -> FromLines {
         let metrics = reader.metrics();
         let values = vec![Values::new(first); metrics.len()];
@@ -88,7 +87,7 @@ impl FromLines {
         FromLines { inbox, metrics, first, begun: Instant::now() }
     }
 
-    /// Where the lines are to be given.
+    /// The receiver for the lines.
     pub fn inbox(&self) -> Inbox {
         self.inbox.clone()
     }
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_what_came_between_its_begin_and_its_end() {
+    fn a_window_holds_the_data_between_its_begin_and_its_end() {
         let mut source = FromLines::new(Arc::new(Numbers), First::Counts);
         source.inbox().line("1000");
         source.begin().unwrap();
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_window_did_not_hear_is_said_as_it_was() {
+    fn a_window_without_numbers_says_why() {
         let mut source = FromLines::new(Arc::new(Numbers), First::Counts);
         for (lines, expected) in [
             (&[][..], "it printed no line during the window. Perhaps it buffers its output"),
@@ -204,7 +203,7 @@ mod tests {
     fn a_line_that_is_a_little_late_is_waited_for() {
         let mut source = FromLines::new(Arc::new(Numbers), First::SpeaksForBefore);
         source.begin().unwrap();
-        // A long window has a long grace: no pause of the machine uses it up.
+        // A long window has a long grace period, which no pause of the machine uses up.
         source.begun = source.begun.checked_sub(Duration::from_secs(100)).unwrap();
         let inbox = source.inbox();
         let late = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! `Source`: where the numbers of a window come from when the server knows nothing of us, one file each: its output, its
-//! metrics endpoint, its page of telemetry, or what the kernel sees of it from outside.
+//! `Source`: where the numbers of a window come from when the server does not cooperate, one file each: its output, its metrics endpoint,
+//! its telemetry page, or what the kernel sees of it from outside.
 
 pub(crate) mod telemetry;
 
@@ -31,10 +31,10 @@ pub trait Source {
         self.describe()
     }
 
-    /// The metrics that it yields; may grow until the first window has ended.
+    /// The metrics that it yields. The list may grow until the first window has ended.
     fn metrics(&self) -> Vec<Metric>;
 
-    /// How often what it measures happens, a second, where that is known.
+    /// How often the measured event happens per second, if known.
     fn events_per_s(&self) -> Option<f64> {
         None
     }
@@ -44,15 +44,15 @@ pub trait Source {
         false
     }
 
-    /// A window begins: what was seen until now does not count.
+    /// Begins a window: earlier data does not count.
     ///
     /// # Errors
     /// If there is nothing to read.
     fn begin(&mut self) -> Result<(), WorkloadError>;
 
-    /// The window has ended: its numbers.
+    /// Ends the window and returns its numbers.
     ///
     /// # Errors
-    /// If nothing was heard in it, or what was heard can't be understood.
+    /// If it contains no data, or the data cannot be understood.
     fn end(&mut self) -> Result<Sample, WorkloadError>;
 }

@@ -1,4 +1,4 @@
-//! Metrics whose names come from the user: the unit is taken from the name, which way is better only from the user.
+//! Metrics named by the user. The unit follows from the name; the better direction only from the user.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use evenkeel_stats::Direction;
 use crate::metric::Metric;
 use crate::source::InvalidMetric;
 
-/// Units that a name may have among its words, and what is written for them.
+/// Units that may appear as words of a name, and how they are displayed.
 const UNITS: [(&str, &str); 18] = [
     ("ns", "ns"),
     ("us", "us"),
@@ -29,7 +29,7 @@ const UNITS: [(&str, &str); 18] = [
     ("pps", "1/s"),
 ];
 
-/// Which way is better, as the user said it: for all metrics, and for some.
+/// The better directions by the user: for all metrics, and for single ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Directions {
     all: Option<Direction>,
@@ -40,7 +40,7 @@ impl Directions {
     /// Each as `lower`, `higher`, `NAME=lower` or `NAME=higher`.
     ///
     /// # Errors
-    /// If one of them is none of these, or contradicts one before it.
+    /// If one is none of these, or contradicts an earlier one.
     pub fn new(texts: &[String]) -> Result<Directions, InvalidMetric> {
         let mut directions = Directions::default();
         for text in texts {
@@ -61,29 +61,29 @@ impl Directions {
         Ok(directions)
     }
 
-    /// Which way is better for the metric of this name, if the user said it.
+    /// The better direction of the metric with this name, if the user gave one.
     pub fn of(&self, name: &str) -> Option<Direction> {
         self.named.get(name).copied().or(self.all)
     }
 
-    /// The names that ways were given for.
+    /// The names with a direction of their own.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.named.keys().map(String::as_str)
     }
 }
 
-/// The metric of this name. Where the user did not say which way is better it can't decide a trial: see [`Directions::of`].
+/// The metric with this name. Without a direction by the user it cannot decide a trial: see [`Directions::of`].
 pub fn metric(name: &str, unit: &str, directions: &Directions) -> Metric {
     let unit = if unit.is_empty() { unit_of(name) } else { unit };
     Metric::named(name.to_owned(), unit.to_owned(), directions.of(name).unwrap_or(Direction::Lower))
 }
 
-/// The unit that a name has among its words, the last one first: `rtt_us_p99`, `latency_ms.p99`, `http_request_duration_seconds`. Empty if
-/// it has none.
+/// The unit among the words of a name, searched from the end: `rtt_us_p99`, `latency_ms.p99`, `http_request_duration_seconds`. Empty
+/// without one.
 pub fn unit_of(name: &str) -> &'static str {
     let name = name.split(['{', '@']).next().unwrap_or_default().to_ascii_lowercase();
     let mut words = name.rsplit(|letter: char| !letter.is_ascii_alphanumeric());
-    // A lone `s` in the middle is more often a shortened word than a second.
+    // A single `s` in the middle is more often an abbreviation than a second.
     let of = |word: &str| UNITS.iter().find(|(unit, _)| *unit == word).map(|(_, written)| *written);
     words.find_map(of).unwrap_or_default()
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn which_way_is_better_is_what_the_user_said() {
+    fn the_user_sets_the_better_direction() {
         let directions =
             |texts: &[&str]| Directions::new(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
         let said = directions(&["lower", "rps=higher", "x{a=\"b\"}=lower"]).unwrap();

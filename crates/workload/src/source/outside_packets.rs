@@ -1,5 +1,5 @@
-//! The cadence of a server's UDP packets seen from outside, by the kernel's time stamps on a packet socket: what its players get, and when
-//! it leaves.
+//! The cadence of a server's UDP packets seen from outside, by kernel timestamps on a packet socket: what its players receive, and when it
+//! leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,19 +22,19 @@ use crate::sockets::{Protocol, parse_sockets};
 use crate::source::Source;
 use crate::workload::Sample;
 
-/// Packets that are no farther apart than this are of one burst: what a server sends in one go leaves every few microseconds.
+/// Packets closer together than this belong to one burst: a server sends a burst with a few microseconds between packets.
 const TOGETHER_NS: u64 = 1_000_000;
-/// How often the ring is read while a window lasts: several times as often as it must be, for whoever reads may come late.
+/// How often to read the ring during a window: several times as often as needed, because the reader may be late.
 const READ_EVERY_NS: u64 = DRAIN_WITHIN_MS as u64 * 1_000_000 / 6;
-/// Packets of one window that are kept, at the most.
+/// The most packets of one window to keep.
 const PACKETS_MAX: usize = 1 << 20;
-/// Peers that are told apart, at the most.
+/// The most peers to distinguish.
 const PEERS_MAX: usize = 65_536;
-/// A socket table that is longer is not read to its end, nor are more files of a process looked at.
+/// The most bytes of a socket table, and the most files of a process, to read.
 const TABLE_BYTES_MAX: usize = 16 << 20;
 const FILES_MAX: usize = 65_536;
 
-/// What it yields.
+/// The metrics.
 pub const METRICS: &[Metric] = &[
     Metric::us("sent_interval_us_p50", "median time from one burst of the server's packets to the next"),
     Metric::us(
@@ -47,7 +47,7 @@ pub const METRICS: &[Metric] = &[
     Metric::new("sent_packets_per_burst", "packets that the server sends at once", "", Direction::Lower),
 ];
 
-/// The packets of the server's UDP ports.
+/// Records the packets of the server's UDP ports.
 pub struct OutsidePackets {
     reader: Reader,
     ports: Vec<u16>,
@@ -57,10 +57,10 @@ pub struct OutsidePackets {
 }
 
 impl OutsidePackets {
-    /// Finds the UDP ports of `pids` and records what is sent from them, in the server's own network namespace.
+    /// Finds the UDP ports of `pids` and records the packets sent from them, in the server's own network namespace.
     ///
     /// # Errors
-    /// If they have none, or this user may not see packets.
+    /// If they have none, or this user may not capture packets.
     pub fn of(pids: &[u32]) -> Result<OutsidePackets, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's packets".to_owned(), why };
         let ports = udp_ports(pids);
@@ -127,7 +127,7 @@ impl Source for OutsidePackets {
     fn end(&mut self) -> Result<Sample, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's packets".to_owned(), why };
         let to_ns = clock::realtime_ns();
-        // What was sent at the end lies in a block that is handed over a little later.
+        // The last packets are in a block that the kernel hands over slightly later.
         clock::sleep_until_ns(clock::monotonic_ns() + u64::from(HANDED_OVER_WITHIN_MS) * 3 / 2 * 1_000_000);
         let mut heard = self.reader.heard();
         heard.drain();
@@ -153,7 +153,7 @@ impl Source for OutsidePackets {
     }
 }
 
-/// What was read of the ring since a window began.
+/// The packets read from the ring since a window began.
 struct Heard {
     ring: SentPackets,
     packets: Vec<SentPacket>,
@@ -170,7 +170,7 @@ impl Heard {
         });
     }
 
-    /// Gives what was heard, and begins anew.
+    /// Returns the packets and starts anew.
     fn forget(&mut self) -> Vec<SentPacket> {
         let _ = self.ring.counts();
         (self.beyond, self.unread) = (0, 0);
@@ -178,7 +178,7 @@ impl Heard {
     }
 }
 
-/// A thread that reads the ring while a window lasts: of a server that sends a little often, each tick takes a block.
+/// A thread that reads the ring during a window: a server that sends a little but often fills a block per tick.
 struct Reader {
     heard: Arc<Mutex<Heard>>,
     stop: Arc<AtomicBool>,
@@ -204,7 +204,7 @@ impl Reader {
     }
 }
 
-/// What was heard is whole after each packet, whoever fell meanwhile.
+/// The data is consistent after each packet, even if another thread panicked.
 fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
     heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -213,13 +213,13 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It wakes within one period, and has nothing to say.
+            // It wakes within one period and returns nothing.
             let _ = thread.join();
         }
     }
 }
 
-/// A window's packets, those that were sent together as one.
+/// The packets of a window, grouped into bursts.
 #[derive(Debug, Default)]
 struct Cadence {
     bursts: Vec<Burst>,
@@ -237,7 +237,7 @@ impl Cadence {
     fn of(packets: &[SentPacket]) -> Cadence {
         let mut cadence = Cadence::default();
         for packet in packets {
-            // What leaves by one interface and then by that which it is made of is seen on both: the first one counts.
+            // A packet that leaves by an interface and then by its lower device is seen on both. The first one counts.
             let room = cadence.peers.len() < PEERS_MAX;
             let first = match cadence.peers.get(&packet.heads.to) {
                 Some(first) => *first,
@@ -272,7 +272,7 @@ impl Cadence {
         cadence
     }
 
-    /// The numbers: of the bursts that keep time, where they do; of all of them elsewhere.
+    /// The numbers: of the periodic bursts if there are any, otherwise of all bursts.
     fn sample(&self, known: Option<&Tempo>) -> (Sample, Option<Tempo>) {
         let beats: Vec<Beat> = self.bursts.iter().map(|burst| burst.beat).collect();
         let found = ticks(&beats, known).ok();
@@ -336,7 +336,7 @@ mod tests {
             let at_ms = f64::from(tick) * 40.0 + 1000.0;
             let bots = (0..16).map(|bot| packet(at_ms + f64::from(bot) * 0.01, 5000 + bot, 1));
             packets.extend(bots);
-            // A bridge under the interface, and an answer to a question now and then.
+            // A bridge below the interface, and occasional replies.
             packets.extend((0..16).map(|bot| packet(at_ms + 0.2 + f64::from(bot) * 0.01, 5000 + bot, 2)));
             if tick % 7 == 0 {
                 packets.push(packet(at_ms + 11.0 + f64::from(tick % 5), 9000, 1));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn few_packets_are_told_as_they_came() {
+    fn few_packets_are_reported_unfiltered() {
         let cadence = Cadence::of(&[packet(1000.0, 1, 1), packet(1040.0, 1, 1), packet(1090.0, 1, 1)]);
         let (sample, tempo) = cadence.sample(None);
         assert_eq!(tempo, None);
@@ -383,7 +383,7 @@ mod tests {
             }
             let sample = source.end().unwrap();
             assert_eq!((sample["packets_lost"], sample["packets_unread"]), (0.0, 0.0), "{sample:?}");
-            // Other sockets of this process may send as well: its tests run at the same time. A block may come late.
+            // Other sockets of this process may send as well, because its tests run in parallel. A block may arrive late.
             if sample["sent_packets"] >= 3.0 {
                 return;
             }

@@ -1,4 +1,4 @@
-//! A server's tick seen from outside, by the kernel's records of when its thread was given a CPU: for servers that tell nothing.
+//! A server's tick seen from outside, by the kernel's switch records of its thread: for servers that report nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,24 +23,24 @@ use crate::source::Source;
 use crate::unclear_tick::UnclearTick;
 use crate::workload::Sample;
 
-/// Windows in a row without a CPU after which no better one is to be hoped for.
+/// After this many windows in a row without a CPU, no better one is expected.
 const WITHOUT_CPU_MAX: u32 = 8;
 
-/// How long the server is looked at to find its tick, and how long where that does not make it clear.
+/// How long to watch the server to find its tick, and how long if that is not enough.
 const LOOK_NS: u64 = 3_000_000_000;
 const LOOK_MOST_NS: u64 = 9_000_000_000;
-/// A quantile of ticks decides a trial only where a second holds so many of them.
+/// A quantile of ticks may decide a trial only if a second contains this many ticks.
 const P99_HZ_MIN: f64 = 500.0;
 const P90_HZ_MIN: f64 = 100.0;
 
-/// The arms of a trial may share a window in turns where the tick can be followed in so many stretches of so many ticks, and of this length at least.
+/// Arms may share a window if the tick can be followed in this many stretches of this many ticks, each of at least this length.
 const TURNS_FOLLOWED_MIN: f64 = 0.9;
 const TURN_TICKS: f64 = 5.0;
 const TURN_NS: f64 = 250e6;
-/// A window with fewer ticks does not change the rate that they are looked for at.
+/// A window with fewer ticks does not update the expected rate.
 const TEMPO_TICKS_MIN: u64 = 12;
 
-/// What it yields; see [`OutsideTicks::metrics`] for the one that decides.
+/// The metrics. See [`OutsideTicks::metrics`] for the one that decides.
 pub const METRICS: &[Metric] = &[
     Metric::us(
         "due_to_done_us_p99",
@@ -73,24 +73,24 @@ pub const METRICS: &[Metric] = &[
 pub struct OutsideTicks {
     watcher: Watcher,
     tick: TickLoop,
-    /// A quarter of a second, or five ticks, suffices to follow it.
+    /// Whether a quarter of a second, or five ticks, suffices to follow it.
     takes_turns: bool,
-    /// Due times are known, so that ticks can be late.
+    /// Whether due times are known, so that ticks can be late.
     has_due: bool,
-    /// How long after what was asked for the earliest ticks begin, as it was last seen.
+    /// How long after the requested wake time the earliest ticks begin, as seen last.
     asked_ns: Option<f64>,
-    /// What the kernel had counted of the busiest thread when the window began.
+    /// The kernel's counts of the busiest thread at the start of the window.
     begun: Option<Counted>,
-    /// Windows in a row, up to now, in which it was given no CPU.
+    /// The current run of windows in which the thread got no CPU.
     without_cpu: u32,
 }
 
-/// What the kernel counts of a thread that is looked at from outside.
+/// The kernel's counts of a watched thread.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     at_ns: u64,
     ran_ns: u64,
-    /// Of turns that came: one that is waited for still is not in it.
+    /// For completed waits only, without one that still lasts.
     waited_ns: u64,
     is_ready: bool,
 }
@@ -102,7 +102,7 @@ impl Counted {
         Some(Counted { at_ns: clock::monotonic_ns(), ran_ns, waited_ns, is_ready })
     }
 
-    /// How long the thread was ready to run since `before` without a CPU, where that was for most of the time.
+    /// How long the thread was ready without a CPU since `before`, if that was most of the time.
     fn starved_since(&self, before: &Counted) -> Option<u64> {
         let span_ns = self.at_ns.saturating_sub(before.at_ns);
         let ran_ns = self.ran_ns.saturating_sub(before.ran_ns);
@@ -113,15 +113,15 @@ impl Counted {
 }
 
 impl OutsideTicks {
-    /// Looks at the threads of `pids` for some three seconds, and watches the loop that holds their work; or the one that is `wanted`.
+    /// Watches the threads of `pids` for some three seconds, then follows the loop with most of their work, or the one that is `wanted`.
     ///
     /// # Errors
-    /// If the processes are not there, may not be watched, or which loop is the tick can't be told; or if the user asked to stop.
+    /// If the processes do not exist or may not be watched, if the tick loop is unclear, or if the user asked to stop.
     pub fn of(pids: &[u32], wanted: &Wanted, stop: &AtomicBool) -> Result<OutsideTicks, WorkloadError> {
         let failed = |why: String| WorkloadError::Program { program: "the server's threads".to_owned(), why };
         let settings = ticks::Settings { pids: pids.to_vec(), wanted: wanted.clone(), for_ns: LOOK_NS };
         let found = ticks::look(&settings, LOOK_MOST_NS, &Watch::new(stop, &|_, _| {}));
-        // A look that was cut short tells nothing of the server.
+        // A watch that was cut short says nothing about the server.
         if stop.load(Ordering::Relaxed) {
             return Err(WorkloadError::Stopped);
         }
@@ -136,7 +136,7 @@ impl OutsideTicks {
                 Watched::Threads(vec![(pid, tid)])
             }
             Workers::Pool(_) | Workers::Process | Workers::Function(_) => {
-                // Where the server has more threads than are watched, those that do the tick's work are.
+                // If the server has more threads than can be watched, watch those that do the tick's work.
                 let mut threads: Vec<(u32, u32)> = pids.iter().flat_map(|pid| tasks(*pid)).collect();
                 threads.sort_by_key(|(_, tid)| !tick.carriers.iter().any(|carrier| carrier.tid == *tid));
                 Watched::Growing(threads)
@@ -153,7 +153,7 @@ impl OutsideTicks {
         Ok(OutsideTicks { watcher, tick, takes_turns, has_due, asked_ns, begun: None, without_cpu: 0 })
     }
 
-    /// Ticks a second.
+    /// Ticks per second.
     pub fn hz(&self) -> f64 {
         self.tick.tempo.hz()
     }
@@ -172,7 +172,7 @@ impl OutsideTicks {
     }
 }
 
-/// The number that decides where nobody chose one: a quantile that a second holds enough ticks for, from due to done where something is due.
+/// The default metric: a quantile for which a second contains enough ticks. From due to done if due times are known.
 fn usual_metric(hz: f64, has_due: bool) -> String {
     let quantile = match hz {
         hz if hz >= P99_HZ_MIN => "p99",
@@ -187,7 +187,7 @@ impl Source for OutsideTicks {
         let pacing = match self.tick.tempo.pacing {
             Pacing::Kept => "at set times",
             Pacing::Walks => "chained",
-            Pacing::Unknown => "at set times or chained, which can't be told",
+            Pacing::Unknown => "at set times or chained (unclear which)",
         };
         let polls = match self.tick.waits {
             Waits::PollsFor { ns } if self.tick.within_hz.is_some() => format!(", begun by a poll of {} us", ns / 1000),
@@ -204,12 +204,12 @@ impl Source for OutsideTicks {
         )
     }
 
-    /// Without the thread, the rate and how it is kept: each start finds them anew.
+    /// Without the thread, the rate and the pacing: each start finds them anew.
     fn identity(&self) -> String {
         "tick seen from outside by switch records".to_owned()
     }
 
-    /// That which decides first.
+    /// The deciding metric first.
     fn metrics(&self) -> Vec<Metric> {
         let usual = usual_metric(self.hz(), self.has_due);
         let needs_due = |metric: &Metric| ["due_to_done", "tick_lateness"].iter().any(|of| metric.name.starts_with(of));
@@ -242,16 +242,16 @@ impl Source for OutsideTicks {
         if stream.threads.iter().any(|thread| thread.is_too_much && Some(thread.tid) == self.busiest()) {
             return Err(self.error("it now wakes far more often than any tick, so evenkeel stopped observing it"));
         }
-        let told = tick_account(&stream, &self.tick, self.asked_ns);
-        // Only where there is no number: one that shows how long the tick had to wait is what is measured.
-        if let (Err(_), Some(begun), Some(now)) = (&told, &self.begun, &now)
+        let account = tick_account(&stream, &self.tick, self.asked_ns);
+        // Report starvation only if there is no number. A number that shows how long the tick waited is exactly what we measure.
+        if let (Err(_), Some(begun), Some(now)) = (&account, &self.begun, &now)
             && let Some(waited_ns) = now.starved_since(begun)
         {
             self.without_cpu += 1;
             return Err(no_cpu(&self.who(), self.without_cpu, waited_ns, now.at_ns.saturating_sub(begun.at_ns)));
         }
         self.without_cpu = 0;
-        let told = told.map_err(|why| {
+        let account = account.map_err(|why| {
             let wakes: usize = stream.threads.iter().map(|thread| thread.wakes.len()).sum();
             let seen = format!("{wakes} wakes were seen, {} records lost", stream.unseen.records);
             WorkloadError::NoValue {
@@ -259,16 +259,16 @@ impl Source for OutsideTicks {
                 why: format!("evenkeel saw no tick in this window: {why} ({seen})"),
             }
         })?;
-        self.asked_ns = told.asked_ns.or(self.asked_ns);
-        // Of a few ticks the rate is too rough to look for the next ones by.
-        if told.ticks >= TEMPO_TICKS_MIN {
-            self.tick.tempo = told.tempo;
+        self.asked_ns = account.asked_ns.or(self.asked_ns);
+        // Few ticks give too rough a rate to find the next ones.
+        if account.ticks >= TEMPO_TICKS_MIN {
+            self.tick.tempo = account.tempo;
         }
-        Ok(sample(&told, &stream))
+        Ok(sample(&account, &stream))
     }
 }
 
-/// Of a window in which a thread was given no CPU, the latest of so many in a row: it is dropped, unless they are too many.
+/// The error of a window in which a thread got no CPU, the latest of several in a row: the window is dropped, unless there are too many.
 fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> WorkloadError {
     let (program, waited_ms, span_ms) = (who.to_owned(), waited_ns / 1_000_000, span_ns / 1_000_000);
     if in_a_row < WITHOUT_CPU_MAX {
@@ -276,28 +276,28 @@ fn no_cpu(who: &str, in_a_row: u32, waited_ns: u64, span_ns: u64) -> WorkloadErr
     }
     let why = format!(
         "it was ready to run and got no CPU in {in_a_row} windows in a row, for {waited_ms} ms of the {span_ms} ms of the last: \
-         somebody else has its CPU (`evenkeel measure gaps` tells who)"
+         other work has its CPU (`evenkeel measure gaps` shows which)"
     );
     WorkloadError::Program { program, why }
 }
 
-/// The numbers of a window, what was lost among them.
-fn sample(told: &Account, stream: &Stream) -> Sample {
+/// The numbers of a window, including what was lost.
+fn sample(account: &Account, stream: &Stream) -> Sample {
     let span_ns = stream.span_ns() as f64;
-    let due = told.ticks + told.missed + told.hidden;
+    let due = account.ticks + account.missed + account.hidden;
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let mut sample = Sample::from(
         [
-            ("tick_hz", told.tempo.hz()),
-            ("ticks", told.ticks as f64),
-            ("missed_ticks", told.missed as f64),
-            ("missed_ticks_share", share(told.missed, due)),
-            ("hidden_ticks", told.hidden as f64),
-            ("preempted_ticks_share", share(told.preempted_ticks, told.ticks)),
-            ("moved_ticks_share", share(told.moved_ticks, told.ticks)),
-            ("other_wakes_per_s", told.other_wakes as f64 / span_ns * 1e9),
-            ("tick_work_share", told.work_share),
-            ("due_as_asked", f64::from(u8::from(told.due == Due::AsAsked))),
+            ("tick_hz", account.tempo.hz()),
+            ("ticks", account.ticks as f64),
+            ("missed_ticks", account.missed as f64),
+            ("missed_ticks_share", share(account.missed, due)),
+            ("hidden_ticks", account.hidden as f64),
+            ("preempted_ticks_share", share(account.preempted_ticks, account.ticks)),
+            ("moved_ticks_share", share(account.moved_ticks, account.ticks)),
+            ("other_wakes_per_s", account.other_wakes as f64 / span_ns * 1e9),
+            ("tick_work_share", account.work_share),
+            ("due_as_asked", f64::from(u8::from(account.due == Due::AsAsked))),
             ("switch_records_lost", (stream.unseen.records + stream.unseen.wakes) as f64),
             ("switch_ring_overflows", stream.unseen.overflows as f64),
             ("observer_cpu_share", stream.reader_cpu_ns as f64 / span_ns),
@@ -305,11 +305,11 @@ fn sample(told: &Account, stream: &Stream) -> Sample {
         .map(|(name, value)| (name.to_owned(), value)),
     );
     let lists = [
-        ("tick_interval_us", &told.interval_ns),
-        ("tick_lateness_us", &told.lateness_ns),
-        ("tick_work_us", &told.work_ns),
-        ("tick_wall_us", &told.wall_ns),
-        ("due_to_done_us", &told.due_to_done_ns),
+        ("tick_interval_us", &account.interval_ns),
+        ("tick_lateness_us", &account.lateness_ns),
+        ("tick_work_us", &account.work_ns),
+        ("tick_wall_us", &account.wall_ns),
+        ("due_to_done_us", &account.due_to_done_ns),
     ];
     for (name, list) in lists {
         let values: Vec<f64> = list.iter().map(|ns| *ns as f64 / 1e3).collect();
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_decides_is_a_quantile_that_a_second_has_enough_ticks_for() {
+    fn the_default_quantile_has_enough_ticks_in_a_second() {
         let table = [
             (20.0, true, "due_to_done_us_p50"),
             (100.0, true, "due_to_done_us_p90"),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_a_cpu_is_told_from_one_that_sleeps_or_works() {
+    fn a_starved_thread_is_distinguished_from_a_sleeping_or_working_one() {
         let ms = 1_000_000;
         let counted = |at_ms, ran_ms, waited_ms, is_ready| Counted {
             at_ns: at_ms * ms,
@@ -363,10 +363,10 @@ mod tests {
 
     #[test]
     fn windows_without_a_cpu_are_dropped_until_there_are_too_many_in_a_row() {
-        let told = |in_a_row| no_cpu("main (thread 7)", in_a_row, 390_000_000, 400_000_000);
-        assert!(matches!(told(1), WorkloadError::NoCpu { waited_ms: 390, span_ms: 400, .. }));
-        assert!(matches!(told(WITHOUT_CPU_MAX - 1), WorkloadError::NoCpu { .. }));
-        let last = told(WITHOUT_CPU_MAX).to_string();
+        let error = |in_a_row| no_cpu("main (thread 7)", in_a_row, 390_000_000, 400_000_000);
+        assert!(matches!(error(1), WorkloadError::NoCpu { waited_ms: 390, span_ms: 400, .. }));
+        assert!(matches!(error(WITHOUT_CPU_MAX - 1), WorkloadError::NoCpu { .. }));
+        let last = error(WITHOUT_CPU_MAX).to_string();
         let expected = "measure main (thread 7): it was ready to run and got no CPU in 8 windows in a row, for 390 ms of the 400 ms";
         assert!(last.starts_with(expected), "{last}");
     }

@@ -1,5 +1,5 @@
-//! Numbers in the lines that a program prints, found by regular expressions. Theirs is the crate's that takes time in proportion to the
-//! line, whatever the expression and the line are.
+//! Numbers in the lines that a program prints, found by regular expressions. The crate for them takes time linear in the line, whatever the
+//! expression and the line are.
 
 use regex::{Regex, RegexBuilder};
 
@@ -9,7 +9,7 @@ use crate::source::lines::ReadLine;
 use crate::source::named::{self, Directions};
 use crate::source::rule::Rule;
 
-/// The most memory that one expression may take when it is made.
+/// The most memory of a compiled expression.
 const EXPRESSION_BYTES_MAX: usize = 1 << 20;
 
 /// Numbers by expression.
@@ -19,11 +19,11 @@ pub struct RegexLines {
 }
 
 impl RegexLines {
-    /// Each metric as `NAME=EXPRESSION` or `NAME@RULE=EXPRESSION`; without a rule, the median over the window. The number is what the group
-    /// `v` matches, else the first group, else the whole expression.
+    /// Each metric is `NAME=EXPRESSION` or `NAME@RULE=EXPRESSION`. Without a rule it takes the median over the window. The number is the
+    /// match of the group `v`, otherwise of the first group, otherwise of the whole expression.
     ///
     /// # Errors
-    /// If one of them has no name, a rule that there is not, or an expression that can't be read.
+    /// If one has no name, an unknown rule, or an invalid expression.
     pub fn new(metrics: &[String], directions: &Directions) -> Result<RegexLines, InvalidMetric> {
         let mut known = RegexLines { metrics: Vec::new(), expressions: Vec::new() };
         for text in metrics {
@@ -40,10 +40,10 @@ impl RegexLines {
     }
 }
 
-/// An expression as the user wrote it.
+/// Compiles an expression of the user.
 ///
 /// # Errors
-/// What is wrong with it, or that it is too large, on one line.
+/// What is wrong with it, on one line, or that it is too large.
 pub fn compile(expression: &str) -> Result<Regex, InvalidMetric> {
     let made = RegexBuilder::new(expression).size_limit(EXPRESSION_BYTES_MAX).build();
     made.map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" ").into())
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_metric_is_said() {
+    fn invalid_metrics_are_explained() {
         for (text, expected) in [
             ("rps", "--regex-metric rps: expected a name and an expression: rps='requests/s: ([0-9.]+)'"),
             ("=x", "--regex-metric =x: expected a name and an expression"),

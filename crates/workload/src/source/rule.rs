@@ -1,4 +1,4 @@
-//! How many values that a window heard become its one number: by a rule that is stated with the metric, `NAME@RULE`.
+//! How the values of a window become one number: by a rule that is part of the metric, `NAME@RULE`.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use evenkeel_stats::quantile;
 
 use crate::source::InvalidMetric;
 
-/// Values that are kept for a quantile. Of more, every second one is, and so on: a sample of them in even steps.
+/// The most values to keep for a quantile. Beyond that it keeps every second one, and so on: an evenly spaced sample.
 const KEPT_MAX: usize = 1 << 16;
 
-/// How a window's values become one.
+/// The rule that reduces a window's values to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Rule {
     /// `@median`.
@@ -25,9 +25,9 @@ pub enum Rule {
     Max,
     /// `@sum`.
     Sum,
-    /// `@rate`: what came to a number that only grows, a second.
+    /// `@rate`: the growth per second of a number that only grows.
     Rate,
-    /// `@p99`, `@p99.9`: the quantile of so many per cent, 0 to 100.
+    /// `@p99`, `@p99.9`: a percentile, 0 to 100.
     Quantile(f64),
 }
 
@@ -35,7 +35,7 @@ pub enum Rule {
 pub const RULES: &str = "median, mean, last, min, max, sum, rate, p50, p99, p99.9 and so on";
 
 impl Rule {
-    /// What stands behind the `@`.
+    /// Parses the text after the `@`.
     pub fn parse(text: &str) -> Option<Rule> {
         Some(match text {
             "median" => Rule::Median,
@@ -54,10 +54,10 @@ impl Rule {
         })
     }
 
-    /// Cuts `NAME@RULE` in two; without a rule, none.
+    /// Splits `NAME@RULE`. None without a rule.
     ///
     /// # Errors
-    /// If what stands behind the last `@` is no rule.
+    /// If the text after the last `@` is not a rule.
     pub fn split(text: &str) -> Result<(&str, Option<Rule>), InvalidMetric> {
         let Some((name, rule)) = text.rsplit_once('@') else { return Ok((text, None)) };
         let rule = Rule::parse(rule).ok_or_else(|| format!("unknown rule @{rule}; known rules: {RULES}"))?;
@@ -80,17 +80,16 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What a line printed first in a window speaks for.
+/// The time that the first line of a window describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// The time before it, as every line of a program that reports again and again: the first value of a window counts only if it
-    /// is the only one.
+    /// The time before it, as for a program that reports repeatedly. The first value of a window counts only if it is the only one.
     SpeaksForBefore,
-    /// The window, as all that comes of a program that runs within it.
+    /// The window, as for a program that runs within it.
     Counts,
 }
 
-/// The values of one metric in one window, in bounded room.
+/// The values of one metric in one window, in bounded memory.
 #[derive(Clone, Debug)]
 pub struct Values {
     first_rule: First,
@@ -101,21 +100,21 @@ pub struct Values {
     min: f64,
     max: f64,
     kept: Vec<f64>,
-    /// One of so many is kept.
+    /// It keeps one of every `step` values.
     step: u64,
-    /// What was passed over last, since it is not finite.
+    /// The last value that was skipped because it is not finite.
     passed_over: Option<f64>,
 }
 
 impl Values {
-    /// None yet.
+    /// No values yet.
     pub fn new(first_rule: First) -> Values {
         let (min, max) = (f64::INFINITY, f64::NEG_INFINITY);
         let (first, last, kept) = (None, None, Vec::new());
         Values { first_rule, first, last, count: 0, sum: 0.0, min, max, kept, step: 1, passed_over: None }
     }
 
-    /// Takes a value heard at this time. What is not finite is passed over.
+    /// Adds a value with its time. Values that are not finite are skipped.
     pub fn push(&mut self, value: f64, at_ns: u64) {
         if !value.is_finite() {
             self.passed_over = Some(value);
@@ -147,12 +146,12 @@ impl Values {
         self.max = self.max.max(value);
     }
 
-    /// Whether nothing was heard.
+    /// Whether there is no value.
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
     }
 
-    /// Why there is no number although some were heard, in words that read well after the metric's name; none if more of them would help.
+    /// Why there is no number although values exist, in words that read well after the metric's name. None if more values would help.
     pub fn lacks(&self, rule: Rule) -> Option<String> {
         match (self.first, self.last) {
             (Some((first, _)), Some((last, _))) if rule == Rule::Rate && last < first => {
@@ -163,7 +162,7 @@ impl Values {
         }
     }
 
-    /// The window's number; none if nothing was heard, or too little for the rule.
+    /// The window's number. None without values, or with too few for the rule.
     pub fn number(&self, rule: Rule) -> Option<f64> {
         let (first, last) = (self.first?, self.last?);
         if rule == Rule::Rate {
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn why_there_is_no_number_is_told_where_more_of_them_would_not_help() {
+    fn a_reason_is_given_if_more_values_would_not_help() {
         let lacks = |values: &[f64], rule: &str| {
             let mut heard = Values::new(First::Counts);
             values.iter().for_each(|value| heard.push(*value, 0));

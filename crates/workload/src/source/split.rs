@@ -1,16 +1,16 @@
-//! `Split`: lines out of whatever a program writes, a piece at a time, with a bound on each. Pure: the bytes come in.
+//! `Split`: splits a program's output into lines, one piece at a time, with a bound on each line. Pure: the bytes are passed in.
 
-/// A line that is longer is cut: what is beyond is passed over up to the line's end.
+/// The longest line. The rest of a longer line is dropped.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// Cuts bytes into lines. `\r` ends a line as `\n` does, since programs draw their progress so.
+/// Splits bytes into lines. `\r` also ends a line, because programs use it to draw progress.
 #[derive(Clone, Debug, Default)]
 pub struct Split {
     line: Vec<u8>,
 }
 
 impl Split {
-    /// Takes the next bytes, and gives every line that ends in them; empty ones are left out. What is no UTF-8 is replaced.
+    /// Adds bytes, and passes on every line that ends in them, except empty ones. Invalid UTF-8 is replaced.
     pub fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&str)) {
         let mut pieces = bytes.split(|byte| matches!(byte, b'\n' | b'\r'));
         if let Some(first) = pieces.next() {
@@ -22,7 +22,7 @@ impl Split {
         }
     }
 
-    /// There is no more: what is there without an end is a line too.
+    /// Ends the input: the remaining text is a line too.
     pub fn end(&mut self, mut each: impl FnMut(&str)) {
         if !self.line.is_empty() {
             each(&String::from_utf8_lossy(&self.line));
@@ -73,9 +73,9 @@ mod tests {
             split.push(&[b'x'; 4000], |_| panic!("it has not ended"));
             assert!(split.line.len() <= LINE_BYTES_MAX && split.line.capacity() <= 2 * LINE_BYTES_MAX);
         }
-        let mut told = Vec::new();
-        split.push(b"y\nz\n", |line| told.push((line.len(), line.ends_with('x'))));
-        assert_eq!(told, [(LINE_BYTES_MAX, true), (1, false)]);
+        let mut lines = Vec::new();
+        split.push(b"y\nz\n", |line| lines.push((line.len(), line.ends_with('x'))));
+        assert_eq!(lines, [(LINE_BYTES_MAX, true), (1, false)]);
     }
 
     proptest! {

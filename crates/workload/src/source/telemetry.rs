@@ -1,5 +1,5 @@
-//! The page of telemetry that servers built on evenkeel-rt keep: the same numbers that the server itself has of each tick, at
-//! no cost to it, also of a server that we did not start, and of the next one after it was started anew.
+//! The telemetry page of servers built on evenkeel-rt: the server's own numbers of each tick, at no cost to it. This works for a server
+//! that we did not start, and continues after a restart.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::error::WorkloadError;
 use crate::metric::Metric;
 use crate::workload::Sample;
 
-/// How long a server may take to come back, and how often is looked for it.
+/// How long a server may take to come back, and how often to check for it.
 const FIND_TIME_NS: u64 = 10_000_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What may decide a trial; more is in each sample.
+/// The metrics that may decide a trial. Each sample contains more.
 pub(crate) const METRICS: &[Metric] = &[
     Metric::us("tick_lateness_us_p50", "median lateness of the server's tick"),
     Metric::us("tick_lateness_us_p90", "90th percentile of the lateness of the server's tick"),
@@ -35,29 +35,29 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower),
 ];
 
-/// Reads one session's page.
+/// Reads the page of one session.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
-    /// The session's name or its server's process; none where there is only one.
+    /// The session's name or its server's process. None if there is only one.
     wanted: Option<String>,
     folders: Vec<PathBuf>,
     open: Option<Page>,
     begun: Option<Look>,
 }
 
-/// A session that was found.
+/// An open session.
 #[derive(Debug)]
 struct Page {
     path: PathBuf,
     session: String,
     pid: u32,
-    /// Whoever comes after it must belong to the same user: anybody may leave a page of that name.
+    /// A successor must belong to the same user, because anybody may create a page with that name.
     user: u32,
-    /// When the session began: of two, the later one serves.
+    /// When the session began: of two, the later one is current.
     began_ns: u64,
 }
 
-/// What a session had counted at one moment.
+/// The counts of a session at one moment.
 #[derive(Debug)]
 struct Look {
     page: Snapshot,
@@ -69,7 +69,7 @@ impl Telemetry {
     /// Finds the session in the usual folders.
     ///
     /// # Errors
-    /// If there is none of that name, or several where none was named.
+    /// If no session has that name, or there are several and no name was given.
     pub(crate) fn open(wanted: Option<&str>) -> Result<Telemetry, WorkloadError> {
         Telemetry::open_in(folders(), wanted)
     }
@@ -98,26 +98,26 @@ impl Telemetry {
                 format!("there are {}", names.collect::<Vec<_>>().join(", "))
             }
         };
-        let told = names(&pages);
-        // One that was found by its number is known by its name when it has another number.
+        let found = names(&pages);
+        // A session found by process number is known by its name, because its number may change.
         let name = self.open.as_ref().map(|page| page.session.as_str()).or(self.wanted.as_deref());
         match name {
             Some(name) => pages.retain(|page| page.session == name || page.pid.to_string() == name),
             None if pages.len() > 1 => {
-                return Err(error(format!("name one of the running sessions by --set session=NAME: {told}")));
+                return Err(error(format!("name one of the running sessions by --set session=NAME: {found}")));
             }
             None => {}
         }
         let wanted = name.map_or_else(String::new, |name| format!(" {name:?}"));
         pages.into_iter().max_by_key(|page| page.began_ns).ok_or_else(|| {
-            error(format!("no running server has a telemetry page for a session{wanted}: {told} in {}", {
+            error(format!("no running server has a telemetry page for a session{wanted}: {found} in {}", {
                 let folders: Vec<String> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
                 folders.join(" or ")
             }))
         })
     }
 
-    /// The server as it is now: the same, or the one that came after it, for which it waits.
+    /// The current server: the same one, or its successor, for which it waits.
     fn look(&mut self) -> Result<Look, WorkloadError> {
         let give_up_ns = clock::monotonic_ns() + FIND_TIME_NS;
         loop {
@@ -146,14 +146,14 @@ impl Page {
         Some(Page { path, session: page.session, pid, user, began_ns: page.began_realtime_ns })
     }
 
-    /// Opened anew each time: a server may end one match and begin another of the same name.
+    /// Opened anew each time: a server may end one match and begin another with the same name.
     fn look(&self) -> Result<Look, NoNumber> {
-        let told = |error: PageError| NoNumber::from(error.to_string());
-        let reader = TelemetryReader::open(&self.path).map_err(told)?;
-        if reader.state().map_err(told)? == State::Gone || reader.user().map_err(told)? != self.user {
+        let no_number = |error: PageError| NoNumber::from(error.to_string());
+        let reader = TelemetryReader::open(&self.path).map_err(no_number)?;
+        if reader.state().map_err(no_number)? == State::Gone || reader.user().map_err(no_number)? != self.user {
             return Err(format!("the server of session {:?} has ended", self.session).into());
         }
-        let page = reader.read().map_err(told)?;
+        let page = reader.read().map_err(no_number)?;
         Ok(Look { page, at_ns: clock::monotonic_ns(), cpu_ns: foreign_process::cpu_ns(self.pid).ok() })
     }
 }
@@ -188,7 +188,7 @@ fn error(why: String) -> WorkloadError {
     WorkloadError::Program { program: "a page of telemetry".into(), why }
 }
 
-/// The numbers between two looks. A server that was started anew in between tells of its own time alone.
+/// The numbers between two readings. A server that restarted in between reports only its own time.
 fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
     let is_same = begun.page.owner == now.page.owner && begun.page.began_realtime_ns == now.page.began_realtime_ns;
     let page = &now.page;
@@ -229,7 +229,7 @@ fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
         ("drops_per_s", Count::Drops),
     ];
     for (name, count) in rates {
-        // What nobody counts stays untold.
+        // Counts that the server does not keep are left out.
         let Some(counted) = page.count(count) else { continue };
         let before = if is_same { begun.page.count(count).unwrap_or(0) } else { 0 };
         sample.insert(name.to_owned(), counted.saturating_sub(before) as f64 / span_s);
@@ -243,8 +243,8 @@ fn sample(begun: &Look, now: &Look) -> Result<Sample, NoNumber> {
     Ok(sample)
 }
 
-/// A quantile that moves within its bucket. The buckets are up to a seventh wide: taken by their ends, an effect of 5 % would be
-/// seen as none or as 12 %. As if what is in a bucket lay evenly in it, the error is the same for both arms and mostly far smaller.
+/// A quantile interpolated within its bucket. Buckets are up to a seventh wide: with their bounds alone, an effect of 5 % would look like
+/// none or like 12 %. We assume an even distribution within a bucket. The error is then the same for both arms, and mostly far smaller.
 fn within_bucket_ns(histogram: &PageHistogram, q: f64) -> Option<f64> {
     let max_ns = histogram.max_ns? as f64;
     let rank = (q * histogram.count as f64).max(1.0);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_what_came_since_it_began_also_over_a_new_start() {
+    fn a_window_counts_from_its_begin_even_over_a_restart() {
         let folder = tempfile::tempdir().unwrap();
         let here = || vec![folder.path().to_owned()];
         let none = Telemetry::open_in(here(), None).unwrap_err().to_string();
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn quantiles_move_within_a_bucket() {
-        // A hundred between 112 and 125 us, and one that was longer.
+        // A hundred values between 112 and 125 us, and one longer value.
         let at = BOUNDS_NS.partition_point(|bound| *bound < 125_000);
         let mut histogram =
             PageHistogram { count: 100, sum_ns: 0, max_ns: Some(200_000), buckets: vec![0; BOUNDS_NS.len() + 1] };

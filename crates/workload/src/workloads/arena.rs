@@ -1,5 +1,5 @@
-//! The reference game server with its bots, on loopback: server and load on CPUs of their own where there are two, so that
-//! a round trip crosses CPUs as it would cross machines.
+//! The reference game server with its bots, on loopback. Server and load run on separate CPUs if there are two, so that a round trip
+//! crosses CPUs as it would cross machines.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use crate::placement::Placement;
 use crate::process_knob::ProcessKnobs;
 use crate::workload::{Sample, Workload};
 
-/// How long an answer may take, beyond what the command itself takes: a paused machine is no hung server.
+/// How long an answer may take beyond the command itself. This is longer than a pause of the machine.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// How long all bots may take to join.
 const JOIN_TIME: Duration = Duration::from_secs(15);
 
-/// What a tick may be given to do.
+/// The range of a tick's extra work.
 const WORK_US: RangeInclusive<u32> = 0..=100_000;
 
 const METRICS: &[Metric] = &[
@@ -43,15 +43,15 @@ const METRICS: &[Metric] = &[
     Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower),
 ];
 
-/// The reference server by its name.
+/// The registry entry of the arena.
 pub(super) const ENTRY: Entry = Entry {
     name: "arena",
     title: "evenkeel's reference game server with its bots, on loopback",
     install: None,
     settings: &[
         ("tick-hz=50", "ticks a second, 10 to 500"),
-        ("work-us=300", "work in each tick beside the game's own, in microseconds, 0 to 100000"),
-        ("tail-us=0", "further work in one tick of fifty, in microseconds, 0 to 100000: a tail that is planted"),
+        ("work-us=300", "work in each tick in addition to the game's own, in microseconds, 0 to 100000"),
+        ("tail-us=0", "extra work in one tick of fifty, to simulate a tail, in microseconds, 0 to 100000"),
     ],
     start: |options| {
         let mut config = Config {
@@ -88,15 +88,15 @@ pub struct Config {
     pub programs: PathBuf,
     /// Players.
     pub bots: u8,
-    /// Ticks a second.
+    /// Ticks per second.
     pub tick_hz: u16,
-    /// Work in each tick beside the game's own, in microseconds.
+    /// Work in each tick in addition to the game's own, in microseconds.
     pub work_us: u32,
-    /// Further work of one tick in fifty, in microseconds.
+    /// Extra work in one tick of fifty, in microseconds.
     pub tail_us: u32,
-    /// Seed of the match.
+    /// The seed of the match.
     pub seed: u64,
-    /// Where server and bots run.
+    /// The CPUs of server and bots.
     pub placement: Placement,
 }
 
@@ -104,7 +104,7 @@ pub struct Config {
 pub struct Arena {
     server: Conversation,
     bots: Conversation,
-    /// The tick thread's slack when it started.
+    /// The tick thread's slack at its start.
     slack_ns_before: u64,
     knobs: ProcessKnobs,
     mover: Mover,
@@ -129,7 +129,7 @@ impl Arena {
             ("--work-us", config.work_us.into()),
             ("--tail-us", config.tail_us.into()),
         ]);
-        // A tick thread that the kernel treats as any other: what knobs of a host are to act on, as they would on most servers.
+        // An ordinary tick thread: the knobs of a host should act on it as on most servers.
         server_arguments.extend(["--tick", "plain"].map(String::from));
         let mut server = Conversation::start(&Program {
             name: "evenkeel-arena",
@@ -206,7 +206,7 @@ impl Workload for Arena {
             let (server, bots) = (self.server.pid(), self.bots.pid());
             return self.mover.set(self.config.placement, value, &[server], &[bots]).map(|(placement, _)| placement);
         }
-        // Slack it sets by itself, which needs no right; the rest is done to it from outside.
+        // The server sets its slack itself, which needs no privilege. Everything else is set from outside.
         if knob != "process.timer_slack_ns" {
             return self.knobs.set(&self.pids(), knob, value);
         }
@@ -228,8 +228,8 @@ impl Workload for Arena {
         let us = value.map_or(Ok(before), |value| number(name, value, WORK_US))?;
         let answer = self.server.ask(&json!({"cmd": command, "value": us}), ANSWER_TIME)?;
         let read_back = answer.get(command).and_then(Value::as_u64);
-        let told = read_back.ok_or_else(|| self.server.error(format!("it answered {answer} to {command}")))?;
-        Ok(Some(told.to_string()))
+        let value = read_back.ok_or_else(|| self.server.error(format!("it answered {answer} to {command}")))?;
+        Ok(Some(value.to_string()))
     }
 
     fn restart(&mut self) -> Result<(), WorkloadError> {
@@ -251,7 +251,7 @@ impl Workload for Arena {
         let (mut sample, mut felt) = (Sample::new(), Sample::new());
         flatten("", &server, &mut sample);
         flatten("", &bots, &mut felt);
-        // What the bots alone measure is what players feel, and needs no prefix; the server's own numbers go first.
+        // The bots' measurements are what players see, and need no prefix. The server's own numbers come first.
         for (name, value) in felt {
             let name = if sample.contains_key(&name) { format!("bots_{name}") } else { name };
             sample.insert(name, value);
@@ -290,7 +290,7 @@ fn must_exist(path: &Path) -> Result<&Path, WorkloadError> {
     }
     Err(WorkloadError::Start {
         program: path.display().to_string(),
-        why: "it is not there; the arena's programs belong beside evenkeel: `cargo build --release` builds them".into(),
+        why: "it does not exist; put the arena's programs into the folder of evenkeel (`cargo build --release` builds them)".into(),
     })
 }
 
@@ -322,6 +322,6 @@ mod tests {
             placement: Placement::Apart,
         };
         let message = Arena::start(config).err().map(|error| error.to_string()).unwrap();
-        assert!(message.starts_with("start /nowhere/evenkeel-arena: it is not there"), "{message}");
+        assert!(message.starts_with("start /nowhere/evenkeel-arena: it does not exist"), "{message}");
     }
 }

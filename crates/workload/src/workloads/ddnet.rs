@@ -1,4 +1,4 @@
-//! DDNet's server, of the family of Teeworlds, which ticks 50 times a second, with players who walk about in it.
+//! DDNet's server, of the Teeworlds family, which ticks 50 times per second, with players who move about in it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use crate::error::WorkloadError;
 use crate::kit::game::{Game, Players, Preset};
 
 const INSTALL: &str = "apt-get install --no-install-recommends ddnet-server";
-/// Players that the server takes.
+/// The most players of the server.
 const PLAYERS_MAX: u32 = 64;
 const PLAYERS: u32 = 16;
 
-/// The server by its name.
+/// The registry entry of the server.
 pub(super) const ENTRY: Entry = Entry {
     name: "ddnet",
     title: "DDNet's game server on loopback with players who walk about, jump and hook, as they and the kernel see it",
@@ -38,13 +38,13 @@ pub(super) const ENTRY: Entry = Entry {
                     format!("bindaddr {}", address.ip()),
                     format!("sv_port {}", address.port()),
                     "sv_ipv4only 1".to_owned(),
-                    // No word to the list of servers.
+                    // Do not register with the list of servers.
                     "sv_register 0".to_owned(),
-                    // A snapshot each tick instead of each second one.
+                    // A snapshot every tick instead of every second one.
                     "sv_high_bandwidth 1".to_owned(),
-                    // Small, and with places to fall off: players meet. The usual map is for one who learns.
+                    // A small map with places to fall off, so that players meet. The default map is a tutorial.
                     "sv_map dm1".to_owned(),
-                    // All players have one address, and come at once.
+                    // All players share one address and join at once.
                     format!("sv_max_clients {PLAYERS_MAX}"),
                     format!("sv_max_clients_per_ip {PLAYERS_MAX}"),
                     "sv_connlimit 1000".to_owned(),

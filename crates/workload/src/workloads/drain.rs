@@ -1,5 +1,5 @@
-//! `drain`: a server that empties its socket once a tick, under a steady stream of packets. Whether they are all there then is
-//! decided by the socket's receive buffer, which is the knob that it shows.
+//! `drain`: a server that empties its socket once per tick, under a steady stream of packets. The socket's receive buffer decides whether
+//! they are all there by then. It is the knob that this workload demonstrates.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ use crate::workload::{Sample, Workload};
 
 const NAME: &str = "drain";
 
-/// A trial compares ratios, and a share of drops is often 0, which has none. So the usual number is the share that was delivered,
-/// which is never 0 while anything works. It hardly moves where drops are rare; for them the share of drops counts one packet at
-/// the least: a window without drops has seen that they are fewer than one in its packets, and no more than that.
+/// A trial compares ratios, and the share of drops is often 0, which has no ratio. So the default metric is the delivered share, which is
+/// never 0 while anything works. It hardly moves if drops are rare. For them, the share of drops counts at least one packet: a window
+/// without drops shows only that they are fewer than one in its packets.
 const METRICS: &[Metric] = &[
     Metric::new("delivered_share", "share of the packets that the server got to read", "share", Direction::Higher),
     Metric::new(
@@ -29,7 +29,7 @@ const METRICS: &[Metric] = &[
     Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower),
 ];
 
-/// The workload by its name.
+/// The registry entry of the workload.
 pub(super) const ENTRY: Entry = Entry {
     name: NAME,
     title: "a server that empties its socket once a tick, under a steady stream of UDP packets on loopback",
@@ -129,9 +129,9 @@ impl Workload for Drain {
     }
 }
 
-/// The share that was delivered and the share that was dropped, by what the socket itself counted.
+/// The delivered share and the dropped share, by the socket's own counts.
 fn shares(received: Option<f64>, dropped: Option<f64>) -> Result<(f64, f64), NoNumber> {
-    let dropped = dropped.ok_or("the kernel does not tell what a socket drops (SO_MEMINFO, since Linux 4.12)")?;
+    let dropped = dropped.ok_or("the kernel does not report what a socket drops (SO_MEMINFO, since Linux 4.12)")?;
     let received = received.filter(|received| *received > 0.0).ok_or("it received nothing in a window")?;
     let came = received + dropped;
     Ok((received / came, dropped.max(1.0) / came))
@@ -146,6 +146,6 @@ mod tests {
         assert_eq!(shares(Some(64_000.0), Some(0.0)), Ok((1.0, 1.0 / 64_000.0)));
         assert_eq!(shares(Some(25.0), Some(75.0)), Ok((0.25, 0.75)));
         assert!(shares(Some(0.0), Some(75.0)).unwrap_err().to_string().starts_with("it received nothing"));
-        assert!(shares(Some(5.0), None).unwrap_err().to_string().starts_with("the kernel does not tell"));
+        assert!(shares(Some(5.0), None).unwrap_err().to_string().starts_with("the kernel does not report"));
     }
 }

@@ -9,10 +9,10 @@ use crate::kit::serving::{Preset, Serving};
 use crate::load::{COMMON, Memcached, Settings};
 
 const INSTALL: &str = "apt-get install --no-install-recommends memcached";
-/// memcached's own need beside the values, in MiB, and what its slabs waste.
+/// memcached's own overhead in MiB, and the part that its slabs waste.
 const MEMORY_MIB_MIN: u64 = 64;
 
-/// memcached by its name.
+/// The registry entry of memcached.
 pub(super) const ENTRY: Entry = Entry {
     name: "memcached",
     title: "memcached on loopback with a load of its own, in an open or a closed loop",
@@ -34,7 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
             (name == "threads").then(|| number(name, value, 1..=64).map(|wanted| threads = wanted))
         })?;
         let data = load.dataset()?;
-        // Twice the values, since a slab holds values of like sizes: none is to be evicted.
+        // Twice the size of the values, because a slab holds values of similar sizes: nothing may be evicted.
         let memory_mib = MEMORY_MIB_MIN + 2 * (data.bytes() + 100 * u64::from(data.keys())) / (1 << 20);
         let content = format!("{}; {threads} threads of its own", load.values_in_words());
         let connections = load.connections;
@@ -53,7 +53,7 @@ pub(super) const ENTRY: Entry = Entry {
                     format!("--conn-limit={}", connections + 64),
                 ];
                 if process::is_root() {
-                    // It refuses to run as root unless it is told to.
+                    // It refuses to run as root without this option.
                     arguments.push("--user=root".to_owned());
                 }
                 Ok(arguments)

@@ -17,7 +17,7 @@ mod telemetry;
 mod tick;
 mod udp_echo;
 
-/// Every workload that has a name, in the order in which help shows them.
+/// Every named workload, in the order of the help.
 pub const ALL: &[Entry] = &[
     arena::ENTRY,
     udp_echo::ENTRY,
@@ -35,7 +35,7 @@ pub const ALL: &[Entry] = &[
     simulated::ENTRY,
 ];
 
-/// The workload of this name.
+/// The workload with this name.
 pub fn find(name: &str) -> Option<&'static Entry> {
     ALL.iter().find(|entry| entry.name == name)
 }

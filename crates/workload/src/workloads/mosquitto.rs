@@ -1,5 +1,5 @@
-//! mosquitto, a message broker, under its own load: each connection publishes to itself at QoS 0, and the time is that of a message there and
-//! back.
+//! mosquitto, a message broker, under its own load: each connection publishes to itself at QoS 0. The latency is that of a message to the
+//! broker and back.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::load::{COMMON, Mqtt, Settings};
 
 const INSTALL: &str = "apt-get install --no-install-recommends mosquitto";
 
-/// mosquitto by its name.
+/// The registry entry of mosquitto.
 pub(super) const ENTRY: Entry = Entry {
     name: "mosquitto",
     title: "mosquitto on loopback: MQTT messages at QoS 0 there and back, in an open or a closed loop",
@@ -20,7 +20,7 @@ pub(super) const ENTRY: Entry = Entry {
         ("message-bytes=100", "length of a message: a number, a range such as 100-1000, or etc; 0 to 524288"),
     ],
     start: |options| {
-        // A thousand messages that differ, so that one that comes back in place of another is seen.
+        // A thousand different messages, so that a swapped message is noticed.
         let mut load = Settings { get_percent: 100, keys: 1000, ..Settings::usual(options)? };
         load.take_all(&ENTRY, options, &mut |_, _| None)?;
         let data = load.dataset()?;
@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
             install: INSTALL,
             arguments: Box::new(|folder, address| {
                 let (ip, port) = (address.ip(), address.port());
-                // The last line is for root, who would otherwise become a user who can't read the folder.
+                // The last line is for root: otherwise mosquitto would switch to a user that cannot read the folder.
                 let config = format!(
                     "listener {port} {ip}\nallow_anonymous true\npersistence false\nsys_interval 0\nlog_dest stderr\nlog_type error\nuser root\n"
                 );

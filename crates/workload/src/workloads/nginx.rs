@@ -1,4 +1,4 @@
-//! nginx under its own load: small files over connections that stay open, by one worker, without logs.
+//! nginx under its own load: small files over persistent connections, with one worker and without logs.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,10 +9,10 @@ use crate::kit::serving::{Preset, Serving};
 use crate::load::{COMMON, Dataset, Http, Settings, Sizes};
 
 const INSTALL: &str = "apt-get install --no-install-recommends nginx-light";
-/// All are written to the folder for temporary files.
+/// All are written to the temporary folder.
 const FILES_MAX: u32 = 10_000;
 
-/// nginx by its name.
+/// The registry entry of nginx.
 pub(super) const ENTRY: Entry = Entry {
     name: "nginx",
     title: "nginx on loopback, small files over HTTP/1.1, with a load of its own in an open or a closed loop",
@@ -58,7 +58,7 @@ fn arguments(folder: &Path, address: SocketAddr, files: &Dataset) -> std::io::Re
         std::fs::write(site.join(String::from_utf8_lossy(&name).as_ref()), files.value(file))?;
     }
     let path = folder.display();
-    // One process, which ends when it is told to and is killed with us: a worker would outlive a master that is killed.
+    // One process, which ends on request and dies with us: a worker would outlive a killed master.
     let config = format!(
         "daemon off;
 master_process off;

@@ -47,7 +47,7 @@ pub(super) const ENTRY: Entry = Entry {
                     ("com_homepath", ".openarena"),
                     ("com_legacyprotocol", "71"),
                     ("com_protocol", "71"),
-                    // 1 is a server of the local network, which tells no list of servers of itself.
+                    // 1 is a server of the local network, which registers with no list of servers.
                     ("dedicated", "1"),
                     ("net_enabled", "1"),
                     ("net_ip", &ip),

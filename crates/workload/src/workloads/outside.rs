@@ -1,5 +1,5 @@
-//! A server that runs already, under the players that it has: nothing is started, and nothing is asked of it. Its numbers are what the
-//! kernel sees of it: its tick by switch records, and the cadence of its packets.
+//! A running server under its real players: evenkeel starts nothing and sends nothing. Its numbers are what the kernel sees of it: its tick
+//! by switch records, and the cadence of its packets.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::source::outside_packets::OutsidePackets;
 use crate::source::outside_ticks::OutsideTicks;
 use crate::workload::{Sample, Workload};
 
-/// Processes of one name that are taken, at the most.
+/// The most processes with one name to use.
 const PIDS_MAX: usize = 64;
 
-/// A running server by its name.
+/// The registry entry of a running server.
 pub(super) const ENTRY: Entry = Entry {
     name: "outside",
     title: "a server that runs already, seen from outside: its tick by switch records, its packets by their times",
@@ -37,7 +37,7 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Outside::start(options)?)),
 };
 
-/// What is looked at.
+/// What to observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum See {
     Ticks,
@@ -45,7 +45,7 @@ enum See {
     Both,
 }
 
-/// A server that runs already.
+/// A running server.
 pub(super) struct Outside {
     pids: Vec<u32>,
     named: String,
@@ -54,10 +54,10 @@ pub(super) struct Outside {
 }
 
 impl Outside {
-    /// Finds the server and looks at it for some three seconds.
+    /// Finds the server and watches it for some three seconds.
     ///
     /// # Errors
-    /// If it is not there, may not be looked at, or has no tick to be seen.
+    /// If it does not exist, may not be watched, or has no observable tick.
     pub(super) fn start(options: &Options) -> Result<Outside, WorkloadError> {
         let (mut pid, mut name, mut tick, mut see) = (None, None, Wanted::default(), See::Ticks);
         for (setting, value) in &options.set {
@@ -96,7 +96,7 @@ impl Outside {
         if pids.is_empty() {
             return Err(WorkloadError::Start {
                 program: named,
-                why: "no process runs that is called so; start it first".into(),
+                why: "no process with this name is running; start it first".into(),
             });
         }
         let mut sources: Vec<Box<dyn Source>> = Vec::new();
@@ -111,7 +111,7 @@ impl Outside {
     }
 }
 
-/// Whether the server is still there.
+/// Whether the server still runs.
 fn alive(pids: &[u32], named: &str) -> Result<(), WorkloadError> {
     let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}/task")).exists();
     match pids.iter().any(is_there) {
@@ -120,7 +120,7 @@ fn alive(pids: &[u32], named: &str) -> Result<(), WorkloadError> {
     }
 }
 
-/// The processes of a program, by the first 15 characters of its name or by the file that it was started from.
+/// The processes of a program, by the first 15 characters of its name or by its file.
 fn called(name: &str) -> Vec<u32> {
     let is_it = |pid: &u32| {
         let short = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -163,7 +163,7 @@ impl Workload for Outside {
         self.sources.iter().all(|source| source.takes_turns())
     }
 
-    /// Where its packets go is not known.
+    /// The path of its packets is unknown.
     fn passes_network_devices(&self) -> bool {
         true
     }
@@ -183,14 +183,14 @@ impl Workload for Outside {
         let mut sample = Sample::new();
         for source in &mut self.sources {
             let ended = source.end();
-            // A server that has died says more than that its numbers are missing.
+            // If the server has died, report that instead of missing numbers.
             alive(&self.pids, &self.named)?;
             sample.extend(ended?);
         }
         Ok(sample)
     }
 
-    /// It was not started by us, and goes on.
+    /// We did not start it, so it continues.
     fn stop(&mut self) {
         self.sources.clear();
     }
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_is_named() {
+    fn a_missing_server_is_named() {
         assert_eq!(
             refusal(&[]),
             "read the options of the workload: which server? Add --set pid=N or --set name=PROGRAM"
         );
         assert_eq!(
             refusal(&[("name", "no-such-server")]),
-            "start no-such-server: no process runs that is called so; start it first"
+            "start no-such-server: no process with this name is running; start it first"
         );
         assert!(
             refusal(&[("pid", "4194303")]).contains("there is no such process"),

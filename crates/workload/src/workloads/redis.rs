@@ -1,4 +1,4 @@
-//! Redis under its own load: reads and writes of values, with nothing written to disk.
+//! Redis under its own load: reads and writes of values, without writes to disk.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::load::{COMMON, Redis, Settings};
 
 const INSTALL: &str = "apt-get install --no-install-recommends redis-server";
 
-/// Redis by its name.
+/// The registry entry of Redis.
 pub(super) const ENTRY: Entry = Entry {
     name: "redis",
     title: "Redis on loopback with a load of its own, in an open or a closed loop; nothing goes to disk",
@@ -31,7 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
                     ("--bind", ip.as_str()),
                     ("--port", &port),
                     ("--dir", &folder),
-                    // Neither snapshots nor a log of writes: a disk's pauses are another trial.
+                    // Neither snapshots nor an append-only file: disk pauses are a subject for another trial.
                     ("--save", ""),
                     ("--appendonly", "no"),
                     ("--daemonize", "no"),

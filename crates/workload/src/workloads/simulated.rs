@@ -1,6 +1,6 @@
-//! `simulated`: a server whose truth you choose. Nothing is measured and no time passes, so you can try a design in a second: how many
-//! pairs an effect of 5 % takes in 4 % of noise, what a report says, how a trial deals with a server that dies. evenkeel's own tests run
-//! whole trials and searches by it.
+//! `simulated`: a server with known truth. Nothing is measured and no time passes, so you can try a design in a second: how many pairs an
+//! effect of 5 % needs at 4 % noise, what a report looks like, how a trial handles a server that dies. evenkeel's own tests use it to run
+//! whole trials and searches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use crate::workload::{Sample, Workload};
 const NAME: &str = "simulated";
 const LATENCY: &str = "latency_us_p50";
 const TAIL: &str = "latency_us_p99";
-/// The tail of a simulated server is this many times its median, before effects.
+/// The tail of a simulated server is this multiple of its median, before effects.
 const TAIL_RATIO: f64 = 3.0;
 /// Longer scripts are refused.
 const SCRIPT_BYTES_MAX: u64 = 1 << 20;
-/// The longest that a window waits for a file.
+/// The longest wait of a window for a file.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
-/// How often it looks for it.
+/// How often it checks for the file.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 const METRICS: &[Metric] = &[
@@ -36,7 +36,7 @@ const METRICS: &[Metric] = &[
     Metric::new("cpu_share", "CPU time of the simulated server in one CPU's", "share", Direction::Lower),
 ];
 
-/// The workload by its name.
+/// The registry entry of the workload.
 pub(super) const ENTRY: Entry = Entry {
     name: NAME,
     title: "no server at all: numbers drawn around a level that you choose, in no time, to try out designs and reports",
@@ -49,7 +49,7 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Simulated::start(options)?)),
 };
 
-/// What a script says.
+/// The contents of a script.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Script {
@@ -60,10 +60,10 @@ struct Script {
     /// How long a switch of the server's process takes.
     #[serde(default)]
     switch_ms: u64,
-    /// How long a new start takes.
+    /// How long a restart takes.
     #[serde(default)]
     restart_ms: u64,
-    /// How the latency comes to its level after a switch of the server's process.
+    /// How the latency settles after a switch of the server's process.
     #[serde(default)]
     settles: Option<Settles>,
 }
@@ -77,7 +77,7 @@ struct Settles {
 }
 
 impl Settles {
-    /// The mean factor over a window that begins and ends so long after the switch.
+    /// The mean factor over a window that begins and ends this long after the switch.
     fn mean(self, from: Duration, to: Duration) -> f64 {
         let constant = self.ms.max(1.0) / 1e3;
         let left = |time: Duration| (-time.as_secs_f64() / constant).exp();
@@ -86,16 +86,16 @@ impl Settles {
     }
 }
 
-/// While a setting has a value, the latency is multiplied.
+/// The latency is multiplied while a setting has a value.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Effect {
     /// The path of a file of the host, or the id of a setting of the server's process.
     of: String,
-    /// The value at which it acts, as it is read back.
+    /// The value at which it acts, as read back.
     value: String,
     ratio: f64,
-    /// On top of `ratio`, for the tail alone.
+    /// An additional factor for the tail.
     #[serde(default = "one")]
     tail_ratio: f64,
 }
@@ -104,13 +104,13 @@ fn one() -> f64 {
     1.0
 }
 
-/// What happens in some windows.
+/// An event in some windows.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Event {
-    /// The first window in which it happens, counted from 1 over everything that is measured, short windows and the A/A phase included.
+    /// The first affected window, counted from 1 over all measured windows, including short ones and the A/A phase.
     window: u64,
-    /// The last one; the first one alone if absent.
+    /// The last affected window. If absent, only the first.
     #[serde(default)]
     until: Option<u64>,
     /// The machine paused for this long.
@@ -122,16 +122,16 @@ struct Event {
     /// All processes together used this share of the two CPUs.
     #[serde(default)]
     busy_share: Option<f64>,
-    /// Some task waited for a CPU in this share of the window.
+    /// Some task waited for a CPU for this share of the window.
     #[serde(default)]
     pressure_share: Option<f64>,
-    /// Another trial ran beside it, in words.
+    /// Another trial ran at the same time, in words.
     #[serde(default)]
     beside: Option<String>,
-    /// What the server used of a CPU.
+    /// The server's use of a CPU.
     #[serde(default)]
     cpu_share: Option<f64>,
-    /// So many ticks are behind its numbers.
+    /// The number of ticks behind its numbers.
     #[serde(default)]
     ticks: Option<f64>,
     /// The window took this much longer than planned.
@@ -140,13 +140,13 @@ struct Event {
     /// The server got no CPU.
     #[serde(default)]
     no_cpu: bool,
-    /// The latency is this, whatever else holds.
+    /// The latency is this, regardless of everything else.
     #[serde(default)]
     latency_us: Option<f64>,
-    /// The server ended, and why.
+    /// The server ended, with this reason.
     #[serde(default)]
     dies: Option<String>,
-    /// Real time passes until this file exists; meanwhile `FILE.waiting` exists.
+    /// Waits in real time until this file exists. Meanwhile `FILE.waiting` exists.
     #[serde(default)]
     waits_for: Option<PathBuf>,
 }
@@ -165,7 +165,7 @@ struct Simulated {
     process: BTreeMap<String, String>,
     random: ChaCha8Rng,
     machine: SimulatedMachine,
-    /// When a setting of the server's process was switched last.
+    /// When a setting of the server's process was last switched.
     switched: Option<Duration>,
     host: Root,
 }
@@ -200,7 +200,7 @@ impl Simulated {
         (0..12).map(|_| self.random.random::<f64>()).sum::<f64>() - 6.0
     }
 
-    /// The ratios of median and tail by the settings that are in force.
+    /// The ratios of median and tail for the active settings.
     fn ratios(&self) -> (f64, f64) {
         let acts = |effect: &&Effect| match effect.of.starts_with('/') {
             true => self.host.text(&effect.of).is_ok_and(|text| text.trim() == effect.value),

@@ -1,5 +1,5 @@
-//! `telemetry`: a server that runs already and keeps a page of evenkeel-rt's telemetry, with whatever load it has. It is looked
-//! at and never touched: it was there before us and stays when we are gone.
+//! `telemetry`: a running server with a telemetry page of evenkeel-rt, under its real load. evenkeel only reads: the server ran before us
+//! and continues after us.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::workload::{Sample, Workload};
 
 const NAME: &str = "telemetry";
 
-/// The workload by its name.
+/// The registry entry of the workload.
 pub(super) const ENTRY: Entry = Entry {
     name: NAME,
     title: "a server that runs already and keeps a page of evenkeel-rt's telemetry",
     install: None,
-    settings: &[("session=", "its name, or the number of its process; none where only one runs")],
+    settings: &[("session=", "its name, or its process number; may be omitted if only one runs")],
     start: |options| Ok(Box::new(Attached::start(options)?)),
 };
 
@@ -48,7 +48,7 @@ impl Workload for Attached {
         METRICS
     }
 
-    /// What its players' packets pass is not known; a knob of devices is then judged by what it does.
+    /// The path of its players' packets is unknown. A knob of devices is then judged by its effect.
     fn passes_network_devices(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! `tick`: a bare tick loop, without a game and without packets: what is late here is late by the machine, by the way the loop
-//! sleeps, and by nothing else.
+//! `tick`: a bare tick loop, without a game and without packets. Lateness here comes only from the machine and from the way the loop
+//! sleeps.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::workload::{Sample, Workload};
 const NAME: &str = "tick";
 const SLACK: &str = "process.timer_slack_ns";
 
-/// `missed` is told too, but is 0 in most windows, and a trial compares ratios: the share that was kept is what can decide.
+/// `missed` is reported too, but it is 0 in most windows, and a trial compares ratios. So the share of ticks that were not missed can
+/// decide.
 const METRICS: &[Metric] = &[
     Metric::us("tick_lateness_us_p50", "median lateness of a tick"),
     Metric::us("tick_lateness_us_p90", "90th percentile of the lateness of a tick"),
@@ -26,7 +27,7 @@ const METRICS: &[Metric] = &[
     Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower),
 ];
 
-/// The workload by its name.
+/// The registry entry of the workload.
 pub(super) const ENTRY: Entry = Entry {
     name: NAME,
     title: "a bare tick loop of evenkeel-rt, or one that sleeps as most servers do",
@@ -49,7 +50,7 @@ struct Tick {
     hz: u64,
     work_us: u64,
     how: String,
-    /// The tick thread's slack when it started.
+    /// The tick thread's slack at its start.
     slack_ns_before: u64,
 }
 
@@ -100,7 +101,7 @@ impl Workload for Tick {
         self.pair.pids()
     }
 
-    /// The loop sets its own slack, which needs no right.
+    /// The loop sets its own slack, which needs no privilege.
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         if knob != SLACK {
             return self.pair.set(knob, value);

@@ -1,5 +1,5 @@
-//! `udp-echo`: a packet to a server and back, again and again, on loopback between two CPUs: two wakes and the way of a packet
-//! through the kernel, with nothing else in it. What a knob about idling, waking, pinning or sockets does shows here first.
+//! `udp-echo`: a packet to a server and back, again and again, on loopback between two CPUs: two wakes and the packet's path through the
+//! kernel, and nothing else. Effects of knobs about idling, waking, pinning or sockets show here first.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const METRICS: &[Metric] = &[
     Metric::new("load_cpu_share", "CPU time of the load in one CPU's", "share", Direction::Lower),
 ];
 
-/// The workload by its name.
+/// The registry entry of the workload.
 pub(super) const ENTRY: Entry = Entry {
     name: NAME,
     title: "round trips of UDP packets between two CPUs, one at a time, on loopback",
@@ -107,7 +107,7 @@ impl Workload for UdpEcho {
     }
 
     fn caveats(&self) -> Vec<WorkloadCaveat> {
-        // Where each packet waits for the one before, both ends together are what is measured, and fill a CPU that they share.
+        // Each packet waits for the previous one, so the two ends together are measured, and fill a CPU that they share.
         if self.rate_hz == 0 { Vec::new() } else { self.pair.caveats() }
     }
 

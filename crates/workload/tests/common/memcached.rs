@@ -1,4 +1,4 @@
-//! A memcached of a few lines, which stalls, hangs, lies or leaves; and a load on it.
+//! A minimal memcached that can stall, hang, send wrong answers or close; and a load for it.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use evenkeel_workload::load::{Arrivals, Dataset, Memcached, Pace, Popularity, Protocol, Shape, Sizes};
 
-/// How the server behaves once it has answered so many requests on one connection, the stored values not counted.
+/// How the server behaves after this many answers on one connection, not counting stored values.
 #[derive(Clone, Copy)]
 pub(crate) enum Then {
     GoesOn,
-    /// Answers nothing anywhere for a time, once: some time after the first request, however many were asked until then.
+    /// Stops answering everywhere for a time, once: this long after the first request, regardless of the number of requests.
     Stalls {
         after: Duration,
         lasts: Duration,
@@ -22,12 +22,12 @@ pub(crate) enum Then {
     Says(&'static str),
 }
 
-/// A memcached of a few lines.
+/// A minimal memcached.
 pub(crate) fn server(after: u32, then: Then) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let values = Arc::new(Mutex::new(HashMap::new()));
-    // Ends with the test's process: the load closes its connections, and nobody connects any more.
+    // It ends with the test process: the load closes its connections, and no new ones arrive.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let values = Arc::clone(&values);
@@ -62,7 +62,7 @@ fn serve(stream: TcpStream, values: &Mutex<HashMap<String, Vec<u8>>>, after: u32
                     && since_first >= after
                     && !std::mem::replace(&mut has_stalled, true)
                 {
-                    // Whoever asks meanwhile waits for the lock.
+                    // Requests meanwhile wait for the lock.
                     std::thread::sleep(lasts);
                 }
                 if answered == after {

@@ -1,4 +1,4 @@
-//! What the tests and the live checks of this crate share.
+//! Shared code of the tests and live checks of this crate.
 
 #![allow(dead_code, reason = "each of the two programs uses a part of it")]
 

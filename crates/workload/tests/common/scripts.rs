@@ -1,4 +1,4 @@
-//! Scripts of sh as servers and loads.
+//! Shell scripts as servers and loads.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use evenkeel_workload::command::{Command, Ending, LoadSettings, Ready, Runs, Set
 use evenkeel_workload::{Options, Placement};
 use evenkeel_workload::{Sample, Workload, WorkloadError};
 
-/// What a test names of a command, to find what is left of it.
+/// A tag of a command by which a test finds its remaining processes.
 pub(crate) fn tag(name: &str) -> String {
     format!("evenkeel-test-{}-{name}", std::process::id())
 }
@@ -39,7 +39,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// A script of sh as a server; the tag makes it known among all processes.
+/// A shell script as a server. The tag identifies it among all processes.
 pub(crate) fn start(name: &str, script: &str, settings: Settings) -> Result<Command, WorkloadError> {
     Command::start(&options(&["sh", "-c", script, &tag(name)]), settings)
 }

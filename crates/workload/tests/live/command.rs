@@ -1,4 +1,4 @@
-//! What is measured of a user's command: how busy its load is, and the tick of a server that reports nothing.
+//! Measurements of a user's command: how busy its load is, and the tick of a server that reports nothing.
 
 use evenkeel_testkit::fitness::one_of_by;
 use evenkeel_testkit::{HostLock, live};
@@ -8,7 +8,7 @@ use evenkeel_workload::command::{Command, Observer, Runs, Settings};
 use crate::common::scripts::{settings, start, window, with_load};
 use crate::unfit;
 
-/// The median window's shares of the load: its busiest thread's of a CPU, and all of its threads' of all CPUs.
+/// In the median window: the busiest thread's share of a CPU, and all threads' share of all CPUs.
 fn shares(command: &mut Command) -> [f64; 2] {
     let windows: Vec<[f64; 2]> = (0..3)
         .map(|_| {
@@ -24,34 +24,34 @@ fn shares(command: &mut Command) -> [f64; 2] {
 }
 
 #[test]
-fn a_load_that_is_at_its_limit_is_a_doubt() {
+fn a_load_at_its_limit_gets_a_caveat() {
     let _host = HostLock::take();
     let busy = |load: &str| start("calm", "exec sleep 60", with_load(load, Runs::Throughout)).unwrap();
     let check = || {
         let mut one = busy("sh -c 'while :; do :; done'");
         let [busiest, _] = shares(&mut one);
-        let doubts = one.caveats();
+        let caveats = one.caveats();
         drop(one);
-        // Two loops have what one of them has not.
+        // Two loops leave no CPU time, whereas one loop does.
         let mut two = busy("sh -c 'while :; do :; done & while :; do :; done'");
         let cpus = evenkeel_sys::thread::affinity().unwrap().len() as f64;
         let [busiest_of_two, used] = shares(&mut two);
         let is_of_both = used * cpus > busiest_of_two * 1.1 || cpus < 2.0;
-        let is_so = busiest >= 0.95 && doubts.len() == 1 && is_of_both && used < 1.2;
-        if is_so { Ok(()) } else { Err(format!("{busiest} {doubts:?}; {busiest_of_two} {used} of {cpus}")) }
+        let is_so = busiest >= 0.95 && caveats.len() == 1 && is_of_both && used < 1.2;
+        if is_so { Ok(()) } else { Err(format!("{busiest} {caveats:?}; {busiest_of_two} {used} of {cpus}")) }
     };
     one_of_by(3, check, unfit);
 }
 
-/// The server says nothing; its tick is found anew when it is started again.
+/// The server reports nothing. Its tick is found again after a restart.
 #[test]
-fn the_tick_of_a_server_that_tells_nothing_is_seen_from_outside() {
+fn the_tick_of_a_silent_server_is_seen_from_outside() {
     let _host = HostLock::take();
     let script = "exec perl -e 'while (1) { select(undef, undef, undef, 0.02); $x += $_ for 1..30000 }'";
     let seen = || Settings { observe: vec![Observer::Ticks], ..settings() };
     let look = |command: &mut Command| -> Result<(), String> {
         let sample = window(command, 1000).map_err(|error| error.to_string())?;
-        // A window in which no tick was seen has neither.
+        // A window without a tick has neither number.
         let value = |name: &str| sample.get(name).copied().unwrap_or(0.0);
         let (interval_us, work_us) = (value("tick_interval_us_p50"), value("tick_work_us_p50"));
         let is_so = (20_000.0..40_000.0).contains(&interval_us) && work_us > 100.0;
@@ -72,7 +72,7 @@ fn the_tick_of_a_server_that_tells_nothing_is_seen_from_outside() {
         command.restart().map_err(|error| error.to_string())?;
         assert_ne!(command.pids(), pids, "it was another process");
         let first = command.metrics().first().unwrap().name.to_string();
-        assert_eq!(first, "due_to_done_us_p50", "what decides where nothing else is reported");
+        assert_eq!(first, "due_to_done_us_p50", "the default metric without reports");
         look(&mut command)
     };
     one_of_by(3, check, unfit);

@@ -1,4 +1,4 @@
-//! The load generator against servers of the check's own: whether it keeps its schedule, and whom it charges for a stall.
+//! The load generator against servers of the check itself: whether it keeps its schedule, and how it accounts for a stall.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ fn window(address: SocketAddr, shape: Shape, ms: u64) -> Result<Sample, Fault> {
     Ok(sample)
 }
 
-/// 200 ms of a second in which nothing is answered: a fifth of what fell due waited, half of that for more than 100 ms. Who asks only after
-/// an answer sees one slow request among thousands. The rate is one that a connection has room for where a round trip takes a millisecond.
+/// Nothing is answered for 200 ms of a second: a fifth of the due requests waited, half of them for more than 100 ms. A client that waits
+/// for answers sees one slow request among thousands. The rate suits a connection whose round trip takes a millisecond.
 #[test]
-fn a_stall_is_charged_to_all_that_fell_due_in_it() {
+fn a_stall_is_charged_to_all_requests_due_in_it() {
     let _host = HostLock::take();
     let check = || {
         let stall = Then::Stalls { after: Duration::from_millis(500), lasts: Duration::from_millis(200) };
@@ -36,7 +36,7 @@ fn a_stall_is_charged_to_all_that_fell_due_in_it() {
         let asked = (open["due_per_s"] - 250.0).abs() < 2.0 && open["requests"] >= 248.0;
         let charged = (60_000.0..260_000.0).contains(&open_us) && open["request_us_p50"] < 30_000.0;
         let blind = closed_us < open_us / 5.0 && closed["request_us_max"] > 190_000.0;
-        // The stall is the server's: the generator itself had no free connection, and was not late.
+        // The server caused the stall: the generator had no free connection, and was not late itself.
         let told_apart = open["load_behind_share"] < 0.1;
         if asked && charged && blind && told_apart { Ok(()) } else { Err(seen) }
     };
@@ -76,7 +76,7 @@ fn the_throughput_of_one_connection_is_one_over_its_time() {
 #[test]
 fn one_that_hangs_is_given_up() {
     let _host = HostLock::take();
-    // Both at once, since each takes the five seconds after which silence is a fault.
+    // Both at once, because each takes the five seconds after which silence is an error.
     std::thread::scope(|scope| {
         for (connections, pace) in [(1, Pace::Closed), (3, open(500.0))] {
             scope.spawn(move || {

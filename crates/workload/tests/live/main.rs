@@ -11,7 +11,7 @@ mod presets;
 
 use evenkeel_testkit::fitness::Needs;
 
-/// What one of the CPUs fails to offer at this moment: servers and loads run where the kernel puts them.
+/// What one of the CPUs lacks at the moment: servers and loads run where the kernel puts them.
 fn unfit() -> Option<String> {
     let cpus = evenkeel_sys::thread::affinity().unwrap();
     cpus.iter().find_map(|cpu| Needs::on_cpu(cpu).unmet().map(|why| format!("CPU {cpu}: {why}")))

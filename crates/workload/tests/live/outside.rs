@@ -1,4 +1,4 @@
-//! A thread of the check's own as a server that is seen from outside: its tick, and its packets.
+//! A thread of the check as a server seen from outside: its tick and its packets.
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn a_thread_of_ours_is_a_server_until_it_ends() {
         let ended = Arc::clone(&stop);
         let (begun, has_begun) = std::sync::mpsc::channel();
         let ticks = move || {
-            // A thread has its name only when it runs for the first time.
+            // A thread gets its name only when it first runs.
             begun.send(()).unwrap();
             let mut due_ns = clock::monotonic_ns();
             while !ended.load(Ordering::Relaxed) {
@@ -80,7 +80,7 @@ fn a_thread_of_ours_is_a_server_until_it_ends() {
     }
 }
 
-/// One window of the server, which keeps its time.
+/// One window of a server that keeps its schedule.
 fn seen(stop: &AtomicBool) -> Result<Box<dyn Workload>, WorkloadError> {
     let mut outside = start(&[("thread", "ek-outside")])?;
     assert!(outside.describe().contains(" Hz"), "{}", outside.describe());
@@ -97,7 +97,7 @@ fn seen(stop: &AtomicBool) -> Result<Box<dyn Workload>, WorkloadError> {
     Err(WorkloadError::Program { program: "ek-outside".into(), why: format!("{sample:?}") })
 }
 
-/// The ring's blocks are handed over one by one. In this window they are more than the ring has.
+/// The ring's blocks are handed over one by one. This window fills more blocks than the ring has.
 #[test]
 fn a_window_that_is_longer_than_the_ring_lasts_loses_nothing() {
     let _host = HostLock::take();

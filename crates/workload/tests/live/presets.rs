@@ -1,5 +1,5 @@
-//! The real servers, where they are installed: each starts, is measured, and is gone afterwards; and what is reported when one dies or hangs
-//! in the middle. A check of a server that is not installed is not judged.
+//! The real servers, if they are installed: each starts, is measured, and is gone afterwards. Also what is reported when one dies or hangs
+//! during a window. A server that is not installed is not judged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn options(players: Option<u32>, set: &[(&str, &str)]) -> Options {
     }
 }
 
-/// The running preset; `None`, and not judged, where its program is not installed.
+/// The running preset. `None`, recorded as not judged, if its program is not installed.
 fn start(name: &str, options: &Options) -> Option<Box<dyn Workload>> {
     match (find(name).unwrap().start)(options) {
         Ok(workload) => Some(workload),
@@ -52,7 +52,7 @@ fn tell(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
-/// One check for each server, since each may not be installed.
+/// One check per server, because each may be missing.
 macro_rules! checks {
     ($check:ident: $($name:ident = $of:expr),+ $(,)?) => {
         $(
@@ -85,12 +85,12 @@ fn starts_is_measured_and_is_gone(name: &str) {
         assert!(sample.get("miss_share").is_none_or(|share| *share == 0.0), "{name}: {sample:?}");
         if !set.is_empty() {
             let due = sample["due_per_s"];
-            // A Poisson process of 150 has 12 more or fewer in two of three windows.
+            // A Poisson process of 150 deviates by more than 12 in a third of the windows.
             assert!((250.0..750.0).contains(&due), "{name}: {due}");
         }
         let described = workload.describe();
         assert!(described.starts_with(&format!("{name} (")) && described.contains("2 connections"), "{described}");
-        // A new server at a new start, and the old one is gone; new connections to the same one.
+        // A restart gives a new server, and the old one is gone. New connections go to the same server.
         let first = workload.pids();
         workload.restart().unwrap();
         let second = workload.pids();
@@ -150,7 +150,7 @@ fn plays_and_is_gone((name, players, set): Game) {
     let Some(mut workload) = start(name, &options(players, set)) else { return };
     let pids = workload.pids();
     let mut sample = Sample::new();
-    // Bots play in openarena, with a tick of 25 ms.
+    // openarena has bots, and a tick of 25 ms.
     one_of_by(
         4,
         || {
@@ -209,7 +209,7 @@ fn sizes_and_keys_are_as_asked((name, connections, set): Asked) {
 }
 
 #[test]
-fn one_that_dies_or_hangs_in_the_middle_is_told_apart_and_comes_back() {
+fn a_dead_server_and_a_hung_server_are_distinguished_and_restarted() {
     let _host = HostLock::take();
     let Some(mut workload) = start("memcached", &options(Some(1), &[])) else { return };
     let fails = |workload: &mut Box<dyn Workload>, signal: &str| {
@@ -231,5 +231,5 @@ fn one_that_dies_or_hangs_in_the_middle_is_told_apart_and_comes_back() {
     assert!(hung.starts_with(expected), "{hung}");
     let pid = workload.pids()[0];
     workload.stop();
-    assert!(!is_alive(pid), "one that is stopped is ended all the same");
+    assert!(!is_alive(pid), "a stopped server is ended too");
 }

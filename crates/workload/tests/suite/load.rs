@@ -1,4 +1,4 @@
-//! The load generator on servers of the test's own, which stall, hang, lie or leave: what a window then says.
+//! The load generator on servers of the test, which stall, hang, send wrong answers or close: the resulting numbers of a window.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -18,23 +18,23 @@ fn window(address: SocketAddr, shape: Shape, ms: u64) -> Result<Sample, Fault> {
     Ok(sample)
 }
 
-/// What falls due is fixed before anything is answered, however busy the machine is and however many connections there are.
+/// The due requests are fixed before anything is answered, however busy the machine is and however many connections there are.
 #[test]
-fn what_is_due_is_what_was_asked_for() {
+fn the_due_rate_is_the_requested_rate() {
     for (connections, arrivals) in [(1, Arrivals::Even), (8, Arrivals::Even), (5, Arrivals::Poisson)] {
         let pace = Pace::Open { rate_per_s: 400.0, arrivals };
         let sample = window(server(0, Then::GoesOn), shape(connections, pace), 200).unwrap();
-        // Within one request of each connection; a Poisson process of 80 has 40 more or fewer never.
+        // Within one request per connection. A Poisson process of 80 requests practically never has 40 more or fewer.
         let spread = if arrivals == Arrivals::Even { 5.0 * f64::from(connections) } else { 200.0 };
         assert!((sample["due_per_s"] - 400.0).abs() <= spread, "{connections}: {sample:?}");
         assert_eq!(sample["miss_share"], 0.0, "{sample:?}");
     }
 }
 
-/// A third of what falls due waits for a stall of 100 ms in a window of 300, so a tenth of it waits for more than 70 ms: one that asks only
-/// after an answer would charge it to a single request. A busy machine makes it more, and never less.
+/// In a window of 300 ms, a third of the due requests waits for a stall of 100 ms, and a tenth waits for more than 70 ms. A client that
+/// waits for answers would charge the stall to a single request. A busy machine only increases these shares.
 #[test]
-fn a_stall_is_charged_to_all_that_fell_due_in_it() {
+fn a_stall_is_charged_to_all_requests_due_in_it() {
     let stall = Then::Stalls { after: Duration::from_millis(50), lasts: Duration::from_millis(100) };
     let sample = window(server(0, stall), shape(1, open(500.0)), 300).unwrap();
     assert!(sample["request_us_p90"] > 50_000.0 && sample["request_us_max"] > 90_000.0, "{sample:?}");
@@ -42,9 +42,9 @@ fn a_stall_is_charged_to_all_that_fell_due_in_it() {
 }
 
 #[test]
-fn a_rate_beyond_all_is_not_hidden() {
+fn an_impossible_rate_is_not_hidden() {
     let sample = window(server(0, Then::GoesOn), shape(2, open(30_000_000.0)), 20).unwrap();
-    // What could not even be sent counts as slow as it was when it was given up, a second after the window.
+    // Unsent requests count with the time until they were given up, a second after the window.
     assert!(sample["unsent_share"] > 0.3 && sample["request_us_p99"] > 500_000.0, "{sample:?}");
     assert!((sample["due_per_s"] / 3e7 - 1.0).abs() < 0.01, "{sample:?}");
 }
@@ -61,7 +61,7 @@ fn a_closed_loop_counts_its_answers() {
 }
 
 #[test]
-fn what_a_server_does_instead_of_answering_is_said() {
+fn a_server_that_does_not_answer_is_described() {
     let table = [
         (Then::Closes, "it closed a connection"),
         (Then::Says("\u{1}\u{2}garbage\r\n"), "got \"\\x01\\x02garbage\\r\\nVALUE"),
@@ -73,7 +73,7 @@ fn what_a_server_does_instead_of_answering_is_said() {
         for shape in [shape(1, Pace::Closed), shape(4, Pace::Closed), shape(2, open(2000.0))] {
             // It does not wait for the window's end, which is a day away.
             let message = window(server(20, then), shape, 86_400_000).unwrap_err().to_string();
-            // Two writes of the server may come as two reads, the second as an answer to what was asked meanwhile, or to nothing.
+            // Two writes of the server may arrive as two reads. The second one then looks like the answer to a newer request, or to none.
             let expected = expected.strip_suffix("VALUE").unwrap_or(expected);
             let later = ["unasked, got \"VALUE", "asked for another value, got \"VALUE"];
             let is_said = message.starts_with(expected) || later.iter().any(|later| message.starts_with(later));
@@ -86,7 +86,7 @@ fn what_a_server_does_instead_of_answering_is_said() {
 }
 
 #[test]
-fn a_window_in_which_nothing_falls_due_says_so() {
+fn a_window_without_due_requests_is_an_error() {
     let fault = window(server(0, Then::GoesOn), shape(1, open(1.0)), 100).unwrap_err();
     assert_eq!(fault, Fault::Idle);
 }

@@ -1,4 +1,4 @@
-//! Tests of the crate through its public interface: scripted servers on loopback, and small programs that are started.
+//! Tests of the crate through its public interface: scripted servers on loopback, and small programs.
 
 #![expect(clippy::unwrap_used, reason = "clippy takes the helpers of an integration test for product code")]
 

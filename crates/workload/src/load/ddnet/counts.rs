@@ -1,4 +1,4 @@
-//! What one window of play comes to, as the players saw it.
+//! The counts of one window of play, as the players saw it.
 
 use std::collections::VecDeque;
 
@@ -7,26 +7,26 @@ use evenkeel_stats::Histogram;
 use super::TICK_NS;
 use crate::workload::Sample;
 
-/// Snapshots that are kept of a window, by tick and time: beyond that they are counted only.
+/// The most snapshots of a window to keep with tick and time. More are only counted.
 const SNAPSHOTS_MAX: usize = 1 << 20;
-/// An input that is sent so much later than it was due shows that the players themselves do not keep up, in nanoseconds.
+/// An input sent this much late, in nanoseconds, shows that the players themselves do not keep up.
 const BEHIND_NS: u64 = 2_000_000;
 
-/// Counts of one window.
+/// The counts of one window.
 #[derive(Debug)]
 pub(super) struct PlayerCounts {
     begin_ns: u64,
     end_ns: u64,
     round_trip: Histogram,
-    /// When each snapshot was whole, less its tick's time since the first tick of all.
+    /// When each snapshot was complete, minus the time of its tick since the first tick of all.
     snapshots: Vec<i64>,
     snapshots_count: u64,
     pings: u64,
-    /// When those were sent that have no answer yet, the oldest first.
+    /// The send times of pings without an answer, the oldest first.
     unanswered: VecDeque<u64>,
     lost: u64,
     behind: u64,
-    /// The players' own CPU time, and over how long.
+    /// The CPU time of the players, and the time over which it was measured.
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
 }
@@ -52,7 +52,7 @@ impl PlayerCounts {
         (self.begin_ns..self.end_ns).contains(&at_ns)
     }
 
-    /// An input with its ping was sent, and when it was due.
+    /// Records an input that was sent with its ping, and when it was due.
     pub(super) fn sent(&mut self, due_ns: u64, now_ns: u64) {
         if self.has(now_ns) {
             self.pings += 1;
@@ -69,12 +69,12 @@ impl PlayerCounts {
         }
     }
 
-    /// Whether answers are still to come.
+    /// Whether answers are still outstanding.
     pub(super) fn waits(&self) -> bool {
         !self.unanswered.is_empty()
     }
 
-    /// What has no answer by now took so long at least: leaving it out would make a server look quick that answers nobody.
+    /// Counts each missing answer with the time that it has waited so far. Otherwise a server that answers nobody would look fast.
     pub(super) fn give_up(&mut self, now_ns: u64) {
         for sent_ns in self.unanswered.drain(..) {
             self.round_trip.record(now_ns.saturating_sub(sent_ns));
@@ -91,12 +91,12 @@ impl PlayerCounts {
         }
     }
 
-    /// The window's numbers.
+    /// The numbers of the window.
     pub(super) fn sample(&self, players: u32) -> Sample {
         let mut sample = Sample::new();
         let mut put = |name: &str, value: f64| sample.insert(name.to_owned(), value);
         let window_ns = self.end_ns.saturating_sub(self.begin_ns) as f64;
-        // The server ticks by the same clock. The earliest snapshot of a window shows when ticks are due; all others are later than that.
+        // The server ticks by the same clock. The earliest snapshot of a window shows when ticks are due; all others are later.
         let earliest = self.snapshots.iter().min().copied().unwrap_or_default();
         let mut lateness = Histogram::new();
         self.snapshots.iter().for_each(|at_ns| lateness.record((at_ns - earliest) as u64));
@@ -109,7 +109,7 @@ impl PlayerCounts {
         }
         let due = window_ns / TICK_NS as f64 * f64::from(players);
         if due > 0.0 {
-            // A window may begin right before a tick, and so have one more than its length.
+            // A window may begin right before a tick and then contain one tick more than its length.
             put("snapshots_share", (self.snapshots_count as f64 / due).min(1.0));
         }
         if self.pings > 0 {
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn lateness_is_counted_from_the_earliest_of_all_ticks() {
         let mut counts = PlayerCounts::new(1_000, 1_000 + 4 * TICK_NS);
-        // The second player's are 30 us behind the first's, and one tick is 5 ms late.
+        // The second player's snapshots are 30 us behind the first's, and one tick is 5 ms late.
         for tick in 0..4_u64 {
             let at_ns = 2_000 + tick * TICK_NS + if tick == 2 { 5_000_000 } else { 0 };
             counts.snapshot(100 + tick as i32, at_ns);
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_where_its_ping_was_sent_and_none_counts_as_long_as_it_was_waited_for() {
+    fn an_answer_counts_in_the_window_of_its_ping_and_a_missing_one_by_its_wait() {
         let mut counts = PlayerCounts::new(1_000_000, 2_000_000);
         counts.sent(1_100_000, 1_200_000);
         counts.sent(900_000, 1_900_000);
         counts.sent(100, 5_000_000);
         counts.sent(1_950_000, 1_950_000);
         counts.pong(1_200_000, 1_260_000);
-        // After the window, and that one again; before it; nobody's ping.
+        // An answer after the window, and the same one again; one before the window; and one without a ping.
         for sent_ns in [1_900_000, 1_900_000, 900_000, 1_500_000] {
             counts.pong(sent_ns, 2_100_000);
         }

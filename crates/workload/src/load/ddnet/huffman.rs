@@ -1,19 +1,19 @@
-//! The Huffman code of the protocol: servers compress whatever gets shorter by it.
+//! The Huffman code of the protocol: servers compress every packet that it makes shorter.
 
 use std::sync::LazyLock;
 
-/// Bits by symbol, as the protocol's documentation gives them.
+/// Bits by symbol, as in the protocol's documentation.
 const CODES: &str = include_str!("huffman.txt");
-/// The symbol that ends a text; those below it are bytes.
+/// The symbol that ends a text. Smaller symbols are bytes.
 const END: u16 = 256;
-/// A child that is a symbol and no further node.
+/// Marks a child that is a symbol rather than a node.
 const LEAF: u16 = 1 << 15;
 
-/// Nodes, each with where a bit of 0 and of 1 leads; the root is the first.
+/// The nodes, each with its children for a bit of 0 and of 1. The root is the first.
 static TREE: LazyLock<Vec<[u16; 2]>> = LazyLock::new(|| tree(CODES));
 
 fn tree(codes: &str) -> Vec<[u16; 2]> {
-    // 0 is the root, which no bit leads to: it stands for what is not there.
+    // No bit leads to the root, so 0 can stand for a missing child.
     let mut nodes = vec![[0_u16; 2]];
     for (symbol, bits) in codes.lines().filter_map(symbol) {
         let mut node = 0_usize;
@@ -44,7 +44,7 @@ fn symbol(line: &str) -> Option<(u16, &[u8])> {
     Some((symbol, bits.as_bytes()))
 }
 
-/// Puts what was compressed behind what is in `text`, which grows to `bytes_max` at the most. `None` if it is no such code, has no end, or is longer.
+/// Appends the decompressed bytes to `text`, which grows to `bytes_max` at most. `None` if the code is invalid, has no end, or is longer.
 pub(super) fn decompress(packed: &[u8], text: &mut Vec<u8>, bytes_max: usize) -> Option<()> {
     let mut node = 0_usize;
     for byte in packed {
@@ -65,7 +65,7 @@ pub(super) fn decompress(packed: &[u8], text: &mut Vec<u8>, bytes_max: usize) ->
     None
 }
 
-/// As servers do it, for tests that play one.
+/// Compresses as servers do, for tests that simulate one.
 #[cfg(test)]
 pub(super) fn compress(text: &[u8]) -> Vec<u8> {
     let codes: std::collections::BTreeMap<u16, &[u8]> = CODES.lines().filter_map(symbol).collect();
@@ -97,12 +97,12 @@ mod tests {
         for (a, bits_a) in &codes {
             assert!(codes.iter().all(|(b, bits_b)| a == b || !bits_b.starts_with(bits_a)), "{a}");
         }
-        // Whole: every string of bits leads somewhere.
+        // The tree is complete: every string of bits leads to a node or symbol.
         assert!(TREE.iter().flatten().all(|child| *child != 0));
     }
 
     #[test]
-    fn what_has_no_end_or_is_too_long_is_refused() {
+    fn texts_without_an_end_or_too_long_are_refused() {
         assert_eq!(decompress(&[], &mut Vec::new(), 10), None);
         assert_eq!(decompress(&[0xff], &mut Vec::new(), 10), None);
         let packed = compress(&[1; 11]);
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_compressed_comes_back(text in prop::collection::vec(any::<u8>(), 0..600)) {
+        fn compressed_bytes_come_back(text in prop::collection::vec(any::<u8>(), 0..600)) {
             let mut back = Vec::new();
             decompress(&compress(&text), &mut back, text.len()).unwrap();
             prop_assert_eq!(back, text);

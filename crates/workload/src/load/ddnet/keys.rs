@@ -1,4 +1,4 @@
-//! What a player does: walks about, jumps, looks around, fires and hooks, all drawn by lot from a seed, so that servers have as much to work out in
+//! The actions of a player: it walks, jumps, looks around, fires and hooks. All are drawn from a seed, so that servers have equal work in
 //! each run.
 
 use rand::{Rng, RngExt, SeedableRng};
@@ -6,26 +6,26 @@ use rand_chacha::ChaCha8Rng;
 
 use super::TICK_NS;
 
-/// How long a direction is kept, in ticks of a fiftieth of a second.
+/// How long a direction lasts, in ticks of 20 ms.
 const WALK_TICKS: std::ops::RangeInclusive<u32> = 10..=75;
 /// How far from the player the mouse points, in the game's units.
 const AIM: i32 = 200;
-/// By how much of its time a packet comes late on its way, in nanoseconds: without it all players together would be a clock for the server.
+/// The random network delay of a packet, in nanoseconds. Without it all players together would be a clock for the server.
 const WOBBLE_NS: u64 = 5_000_000;
-/// The player is there, and neither chats nor looks at a menu.
+/// The player is present, and neither chats nor opens a menu.
 const PLAYING: i32 = 1;
 
 /// The state of a player's keys and mouse.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     lot: ChaCha8Rng,
-    /// Of when packets are sent: how long joining takes, and so how many went before, is not to change what is played.
+    /// A separate generator for send times: the time to join, and so the number of earlier packets, must not change the game.
     times: ChaCha8Rng,
     direction: i32,
     ticks_left: u32,
     aim: (i32, i32),
     is_hooking: bool,
-    /// Counts presses and releases of the fire key: odd while it is down.
+    /// Counts presses and releases of the fire key: odd while it is pressed.
     fire: i32,
 }
 
@@ -38,22 +38,22 @@ impl Keys {
         Keys { lot, times, direction: 0, ticks_left: 0, aim: (AIM, 0), is_hooking: false, fire: 0 }
     }
 
-    /// A number that is this player's own.
+    /// A random number of this player.
     pub(super) fn mark(&self) -> u64 {
         self.lot.clone().next_u64()
     }
 
-    /// When in its tick the player's inputs are sent, in nanoseconds from the tick's beginning.
+    /// The phase of the player's inputs within a tick, in nanoseconds.
     pub(super) fn phase_ns(&mut self) -> u64 {
         self.times.random_range(0..TICK_NS)
     }
 
-    /// How much later than that the next one is.
+    /// The random extra delay of the next input.
     pub(super) fn wobble_ns(&mut self) -> u64 {
         self.times.random_range(0..WOBBLE_NS)
     }
 
-    /// The next tick's input, in the order of the wire: direction, aim, jump, fire, hook, flags, and the weapon that is wanted.
+    /// The input of the next tick, in wire order: direction, aim, jump, fire, hook, flags, and the wanted weapon.
     pub(super) fn next_input(&mut self) -> [i32; 10] {
         if self.ticks_left == 0 {
             self.ticks_left = self.lot.random_range(WALK_TICKS);
@@ -63,12 +63,12 @@ impl Keys {
         }
         self.ticks_left -= 1;
         if self.lot.random_bool(0.1) {
-            // The game counts changes, and only ever the low bits.
+            // The game counts changes and uses only the low bits.
             self.fire = (self.fire + 1) & 0x3f;
         }
         let jump = i32::from(self.lot.random_bool(0.05));
         let (x, y) = self.aim;
-        // Right over the player is no direction to aim in.
+        // The player's own position is not a valid aim.
         let y = if (x, y) == (0, 0) { -1 } else { y };
         [self.direction, x, y, jump, self.fire, self.is_hooking.into(), PLAYING, 0, 0, 0]
     }

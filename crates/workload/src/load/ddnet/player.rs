@@ -1,4 +1,4 @@
-//! `Player`: one player of a server, without a socket: packets and the time go in, packets and what happened come out.
+//! `Player`: one player without a socket. Packets and the time go in; packets and events come out.
 
 use std::collections::VecDeque;
 
@@ -8,18 +8,18 @@ use super::wire::{
     control, put_number, put_text, take_number,
 };
 
-/// The version of the protocol, as the server compares it.
+/// The version of the protocol, which the server compares.
 const VERSION: &str = "0.6 626fce9a778df4d4";
-/// What was not acknowledged is sent again after so long, in nanoseconds.
+/// Unacknowledged data is sent again after this time, in nanoseconds.
 const RESEND_NS: u64 = 500_000_000;
-/// Numbered chunks that wait to be acknowledged: joining takes four.
+/// The most numbered chunks that wait for acknowledgement: joining takes four.
 const WAITING_MAX: usize = 8;
-/// Parts of one snapshot, which each have a bit.
+/// The most parts of a snapshot. Each has a bit.
 const PARTS_MAX: i32 = 64;
-/// Ticks ahead of the newest snapshot for which a player's input is meant, as on a near server.
+/// How many ticks after the newest snapshot an input applies, as with a nearby server.
 const AHEAD_TICKS: i32 = 2;
 
-/// Messages of the engine, by number.
+/// Numbers of engine messages.
 mod system {
     pub(super) const EXTENDED: i32 = 0;
     pub(super) const INFO: i32 = 1;
@@ -31,33 +31,33 @@ mod system {
     pub(super) const READY: i32 = 14;
     pub(super) const ENTER_GAME: i32 = 15;
     pub(super) const INPUT: i32 = 16;
-    /// DDNet's own ping, which comes back with what it was sent with.
+    /// DDNet's own ping, whose answer returns its content.
     pub(super) const PING: [u8; 16] = 0xbcb4_3bf5_427c_36d8_b5b8_7975_c8c0_6aa1_u128.to_be_bytes();
     pub(super) const PONG: [u8; 16] = 0xd829_5530_14a7_3a0a_b02e_b2ce_e08d_2033_u128.to_be_bytes();
 }
 
-/// Messages of the game, by number.
+/// Numbers of game messages.
 mod game {
     pub(super) const READY_TO_ENTER: i32 = 8;
     pub(super) const START_INFO: i32 = 20;
 }
 
-/// What came of a packet.
+/// An event from a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A snapshot is whole, of this tick.
+    /// A snapshot is complete.
     Snapshot {
-        /// Which.
+        /// Its tick.
         tick: i32,
     },
-    /// The answer to the ping that was sent then, by the clock that the player was told.
+    /// A ping was answered.
     Pong {
-        /// When.
+        /// When it was sent, on the clock that the player was given.
         sent_ns: u64,
     },
-    /// The server ended the connection, and says why.
+    /// The server closed the connection.
     Closed {
-        /// In its words, without what could harm a terminal.
+        /// Its reason, without characters that could harm a terminal.
         why: String,
     },
 }
@@ -66,7 +66,7 @@ pub enum Event {
 enum State {
     /// It has not answered yet.
     Connecting,
-    /// It is about to let us in.
+    /// It is about to accept us.
     Joining,
     Playing,
     Closed,
@@ -80,7 +80,7 @@ struct Waiting {
     sent_ns: u64,
 }
 
-/// A snapshot that is not whole yet, by the bits of its parts.
+/// An incomplete snapshot, with a bit per received part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Parts {
     tick: i32,
@@ -93,23 +93,23 @@ pub struct Player {
     name: String,
     state: State,
     token: Token,
-    /// The newest of the server's numbered chunks that came.
+    /// The newest numbered chunk from the server.
     ack: u16,
-    /// The newest of ours.
+    /// Our newest numbered chunk.
     sequence: u16,
     waiting: VecDeque<Waiting>,
-    /// When the last packet that may need another was sent.
+    /// When the last packet that may need a repeat was sent.
     asked_ns: Option<u64>,
-    /// The tick of the newest whole snapshot.
+    /// The tick of the newest complete snapshot.
     newest: Option<i32>,
     parts: Parts,
     pub(super) keys: Keys,
-    /// What the pings of this player have in common, so that nobody else's answer is taken for one.
+    /// A random part of this player's pings, so that another's answer is not mistaken for one of them.
     mark: u64,
 }
 
 impl Player {
-    /// One that has not said anything yet. All that it draws by lot comes of the seed.
+    /// A player that has sent nothing yet. The seed determines all its random choices.
     pub fn new(number: u32, seed: u64) -> Player {
         let keys = Keys::new(seed, number);
         let mark = keys.mark();
@@ -128,12 +128,12 @@ impl Player {
         }
     }
 
-    /// Whether it is in the game and has seen it.
+    /// Whether it is in the game and has received a snapshot.
     pub fn is_playing(&self) -> bool {
         self.state == State::Playing && self.newest.is_some()
     }
 
-    /// What is to be sent besides inputs, if anything is: asked for now and then.
+    /// The packet to send besides inputs, if any. Called now and then.
     pub fn urge(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         let is_due = |sent_ns: u64| now_ns.saturating_sub(sent_ns) >= RESEND_NS;
         match self.state {
@@ -144,7 +144,7 @@ impl Player {
                 self.asked_ns = Some(now_ns);
                 Some(control(CONNECT, TOKEN_MAGIC, 0, NO_TOKEN))
             }
-            // Nothing has come yet: perhaps the server never heard that it is accepted, without which it knows no player.
+            // Nothing has arrived yet. The server may have missed our accept, without which it knows no player.
             State::Joining if self.ack == 0 && self.asked_ns.is_none_or(is_due) => {
                 self.asked_ns = Some(now_ns);
                 Some(control(ACCEPT, &[], 0, self.token))
@@ -159,7 +159,7 @@ impl Player {
         }
     }
 
-    /// One tick's input and a ping. `None` while it does not play.
+    /// The input and a ping of one tick. `None` while it does not play.
     pub fn input(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         let newest = self.newest.filter(|_| self.state == State::Playing)?;
         let mut writer = Writer::default();
@@ -178,13 +178,13 @@ impl Player {
         Some(writer.finish(self.ack, self.token))
     }
 
-    /// The last word, after which the server forgets the player at once.
+    /// The last packet, after which the server forgets the player at once.
     pub fn leave(&mut self) -> Option<Vec<u8>> {
         let was = std::mem::replace(&mut self.state, State::Closed);
         matches!(was, State::Joining | State::Playing).then(|| control(CLOSE, &[0], self.ack, self.token))
     }
 
-    /// A packet from the server's address. What it makes the player say at once is put into `answer`, and what happened into `events`.
+    /// Handles a packet from the server's address. Immediate replies go into `answer`, and events into `events`.
     pub fn hear(&mut self, bytes: &[u8], now_ns: u64, answers: &mut Vec<Vec<u8>>, events: &mut Vec<Event>) {
         let Some(packet) = Packet::parse(bytes) else { return };
         if packet.is_control {
@@ -204,7 +204,7 @@ impl Player {
         } else if self.waiting.iter().any(|waiting| waiting.sent_ns == 0) {
             answers.push(self.fresh(now_ns));
         } else if self.state == State::Joining && packet.chunks().any(|chunk| chunk.sequence.is_some()) {
-            // While it plays, its inputs say what came.
+            // While it plays, its inputs acknowledge what arrived.
             answers.push(control(KEEP_ALIVE, &[], self.ack, self.token));
         }
     }
@@ -224,7 +224,7 @@ impl Player {
                 self.say(info);
                 answers.push(self.fresh(now_ns));
             }
-            // A server that is full, or does not want us, may not use a token yet: then the end of its words was taken for one.
+            // A server that is full or refuses us may not use tokens yet. Then the end of its reason was mistaken for a token.
             (CLOSE, State::Connecting) => self.closed(&[more, &packet.token].concat(), events),
             (CLOSE, State::Joining | State::Playing) if packet.token == self.token => self.closed(more, events),
             _ => {}
@@ -238,7 +238,7 @@ impl Player {
         events.push(Event::Closed { why });
     }
 
-    /// Whether a chunk is new: one that has a number counts once, and only behind the one before it.
+    /// Whether a chunk is new: a numbered chunk counts once, and only right after its predecessor.
     fn is_next(&mut self, chunk: &Chunk<'_>) -> bool {
         let Some(sequence) = chunk.sequence else { return true };
         let is_next = sequence == (self.ack + 1) % SEQUENCES;
@@ -253,7 +253,7 @@ impl Player {
         let is_system = id & 1 != 0;
         match (id >> 1, is_system) {
             (system::MAP_CHANGE, true) => {
-                // The map itself is never asked for: whoever only moves about can do without.
+                // The map itself is never requested: moving about does not need it.
                 self.newest = None;
                 self.state = State::Joining;
                 self.say(begin(system::READY, true));
@@ -288,10 +288,10 @@ impl Player {
         (mark == self.mark.to_be_bytes()).then(|| Event::Pong { sent_ns: u64::from_be_bytes(*sent) })
     }
 
-    /// The tick of a snapshot that is whole with this part of it, and newer than all before.
+    /// The tick of a snapshot that this part completes, if newer than all before.
     fn snapshot(&mut self, kind: i32, mut message: &[u8]) -> Option<i32> {
         let tick = take_number(&mut message)?;
-        // What it is a difference to: nothing of it is unpacked here.
+        // The tick of the base snapshot. Nothing is unpacked here.
         take_number(&mut message)?;
         if kind == system::SNAP {
             let (parts, part) = (take_number(&mut message)?, take_number(&mut message)?);
@@ -327,7 +327,7 @@ impl Player {
         }
     }
 
-    /// A packet with what was never sent.
+    /// A packet with the messages that were never sent.
     fn fresh(&mut self, now_ns: u64) -> Vec<u8> {
         let mut writer = Writer::default();
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.sent_ns == 0) {
@@ -338,14 +338,14 @@ impl Player {
         writer.finish(self.ack, self.token)
     }
 
-    /// A packet with all that was not acknowledged.
+    /// A packet with all messages that were not acknowledged.
     fn resend(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         self.waiting.iter_mut().for_each(|waiting| waiting.sent_ns = 0);
         (!self.waiting.is_empty()).then(|| self.fresh(now_ns))
     }
 }
 
-/// A message's beginning: its number, and whether it is the engine's.
+/// The header of a message: its number, and whether it is the engine's.
 fn begin(id: i32, is_system: bool) -> Vec<u8> {
     let mut message = Vec::with_capacity(64);
     put_number(id << 1 | i32::from(is_system), &mut message);

@@ -1,4 +1,4 @@
-//! A server of numbers under the players: without a socket, and on loopback.
+//! A simulated server for the players: without a socket, and on loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::load::Fault;
 
 const TOKEN: Token = *b"host";
 
-/// One player's end at a server, as far as players see it.
+/// A server's state of one player, as far as players see it.
 #[derive(Debug)]
 struct Host {
     ack: u16,
     sequence: u16,
-    /// Without that it takes nothing.
+    /// Without this token it accepts nothing.
     is_accepted: bool,
     is_joined: bool,
     inputs: u32,
@@ -43,7 +43,7 @@ impl Host {
         writer.finish(self.ack, TOKEN)
     }
 
-    /// What it answers to one packet.
+    /// Its answers to one packet.
     fn hear(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let packet = Packet::parse(bytes).unwrap();
         if packet.is_control {
@@ -96,7 +96,7 @@ impl Host {
             (16, true) => {
                 self.inputs += 1;
                 let numbers: Vec<i32> = std::iter::from_fn(|| take_number(&mut message)).collect();
-                // The snapshot that it has seen, the tick that is meant, the size in bytes, and ten numbers.
+                // The acknowledged snapshot, the intended tick, the size in bytes, and ten numbers.
                 assert_eq!((numbers.len(), numbers[2]), (13, 40), "{numbers:?}");
                 assert_eq!(numbers[1], numbers[0] + 2);
                 None
@@ -115,7 +115,7 @@ impl Host {
         }
     }
 
-    /// A snapshot in so many parts.
+    /// A snapshot in this many parts.
     fn snapshot(&self, tick: i32, parts: i32) -> Vec<Vec<u8>> {
         let whole = |part: i32| {
             let message = said(if parts == 1 { 7 } else { 5 }, true, |to| {
@@ -143,7 +143,7 @@ fn said(id: i32, is_system: bool, more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     message
 }
 
-/// All that both say until neither has anything left.
+/// Exchanges packets until neither side has any left.
 fn converse(player: &mut Player, host: &mut Host, from: Vec<Vec<u8>>, now_ns: u64) -> Vec<Event> {
     let (mut to_host, mut events) = (from, Vec::new());
     for _ in 0..20 {
@@ -167,11 +167,11 @@ fn joined() -> (Player, Host) {
 }
 
 #[test]
-fn a_player_joins_plays_and_hears_of_its_ticks_and_pings() {
+fn a_player_joins_plays_and_gets_ticks_and_pings() {
     let (mut player, mut host) = joined();
     assert!(!player.is_playing() && player.input(5).is_none(), "nothing was seen of the game");
     let mut events = Vec::new();
-    // One in a packet, one in three parts of which the second comes last and twice, an old one.
+    // One snapshot in one packet, one in three parts whose second part comes last and twice, and an old one.
     let mut packets = host.snapshot(100, 1);
     let parts = host.snapshot(102, 3);
     packets.extend([0, 2, 0, 1, 1].map(|part: usize| parts[part].clone()));
@@ -186,12 +186,12 @@ fn a_player_joins_plays_and_hears_of_its_ticks_and_pings() {
 }
 
 #[test]
-fn what_was_lost_is_said_again_and_what_comes_twice_counts_once() {
+fn lost_chunks_are_repeated_and_duplicates_count_once() {
     let (mut player, mut host) = (Player::new(1, 1), Host::new());
     let mut answers = Vec::new();
     let hello = player.urge(1).unwrap();
     player.hear(&host.hear(&hello)[0], 10, &mut answers, &mut Vec::new());
-    // Its first words are lost, that it is accepted among them, but not the second time.
+    // The server's first packets are lost, including its accept, but the repeats arrive.
     assert_eq!(player.urge(400_000_000), None);
     assert!(host.hear(&player.urge(600_000_000).unwrap()).is_empty());
     let again = player.urge(600_000_000).unwrap();
@@ -201,8 +201,8 @@ fn what_was_lost_is_said_again_and_what_comes_twice_counts_once() {
         player.hear(&map, 600_000_001, &mut answers, &mut Vec::new());
     }
     let ready: Vec<_> = answers.iter().filter(|bytes| !Packet::parse(bytes).unwrap().is_control).collect();
-    assert_eq!(ready.len(), 1, "a map that is told twice is taken once");
-    // The server says that it misses something.
+    assert_eq!(ready.len(), 1, "a repeated map message is taken once");
+    // The server reports a missing chunk.
     let mut wants = Writer::default().finish(1, TOKEN);
     wants[0] |= 1 << 6;
     answers.clear();
@@ -213,11 +213,11 @@ fn what_was_lost_is_said_again_and_what_comes_twice_counts_once() {
 }
 
 #[test]
-fn strangers_and_closed_doors() {
+fn forged_packets_and_full_servers_are_handled() {
     let (mut player, host) = joined();
     let mut events = Vec::new();
     let mut hear = |player: &mut Player, bytes: &[u8]| player.hear(bytes, 9, &mut Vec::new(), &mut events);
-    // Another's token, and a close with another's.
+    // A packet with a wrong token, and a close with a wrong token.
     let mut snapshot = host.snapshot(100, 1).remove(0);
     let last = snapshot.len() - 1;
     snapshot[last] ^= 1;
@@ -254,7 +254,7 @@ proptest! {
         let (mut answers, mut events) = (Vec::new(), Vec::new());
         for (index, mut bytes) in packets.into_iter().enumerate() {
             if index % 2 == 0 {
-                // As from its server, and not compressed.
+                // A packet like the server's, but not compressed.
                 bytes.extend(TOKEN);
                 bytes[0] &= 0x4f;
             }
@@ -265,25 +265,25 @@ proptest! {
     }
 }
 
-/// How the server on loopback behaves.
+/// The behaviour of the server on loopback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mood {
     Good,
-    /// It lets nobody in.
+    /// It accepts nobody.
     Full,
-    /// It stops when it is told to.
+    /// It hangs on request.
     Hangs,
-    /// It sends players away when it is told to.
+    /// It kicks players on request.
     Kicks,
-    /// It sends rubbish beside what it should.
+    /// It sends garbage in addition to valid packets.
     Raves,
 }
 
-/// A server on loopback, on a thread, until it is told to stop.
+/// A server on loopback with its own thread, until it is dropped.
 struct Served {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    /// Set when it is to kick or to hang.
+    /// Set to make it kick or hang.
     is_over: Arc<AtomicBool>,
     players_left: Arc<AtomicU32>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -295,10 +295,10 @@ impl Served {
         socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
         let address = socket.local_addr().unwrap();
         let (stop, players_left) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-        let (told, left) = (Arc::clone(&stop), Arc::clone(&players_left));
+        let (to_stop, left) = (Arc::clone(&stop), Arc::clone(&players_left));
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
-        let thread = std::thread::spawn(move || serve(&socket, mood, &over, &told, &left));
+        let thread = std::thread::spawn(move || serve(&socket, mood, &over, &to_stop, &left));
         Served { address, stop, is_over, players_left, thread: Some(thread) }
     }
 }
@@ -371,7 +371,7 @@ fn a_crowd_plays_window_by_window_and_leaves() {
                 let begin = &mut || begun_ns = clock::monotonic_ns();
                 let sample = crowd.window(settle, length, begin, &mut || ended_ns = clock::monotonic_ns()).unwrap();
                 assert!(begun_ns > 0 && ended_ns > begun_ns);
-                // Each is counted once. How many came is the machine's doing: it may stand still for a window.
+                // Each is counted once. The number depends on the machine, which may stall for a window.
                 let share = |name: &str| sample.get(name).copied().unwrap_or(0.0);
                 assert!(share("snapshots_share") <= 1.0 && share("unanswered_share") <= 1.0, "{mood:?}: {sample:?}");
                 [
@@ -386,13 +386,13 @@ fn a_crowd_plays_window_by_window_and_leaves() {
             });
         }
         drop(crowd);
-        // All say that they leave.
+        // All announce that they leave.
         until(|| served.players_left.load(Ordering::Relaxed) == 6);
     }
 }
 
 #[test]
-fn a_server_that_is_full_kicks_or_hangs_is_told_of() {
+fn a_server_that_is_full_kicks_or_hangs_is_reported() {
     let served = Served::start(Mood::Full);
     let error = Crowd::join(served.address, 2, 1, &CpuSet::default(), &AtomicBool::new(false)).unwrap_err();
     assert_eq!(error.to_string(), "it sent a player away: This server is full");
@@ -404,7 +404,7 @@ fn a_server_that_is_full_kicks_or_hangs_is_told_of() {
         let patience = Patience { join_ns: 60_000_000_000, silence_ns: 300_000_000 };
         let never = AtomicBool::new(false);
         let mut joined = None;
-        // A machine that stands still may look like a server that hangs before it does.
+        // A machine that stalls may make a server look hung before it is.
         until(|| {
             joined = Crowd::join_within(patience, served.address, 2, 1, &CpuSet::default(), &never).ok();
             joined.is_some()
@@ -423,8 +423,8 @@ fn a_server_that_is_full_kicks_or_hangs_is_told_of() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_of() {
-    // Its port is nobody's.
+fn a_missing_server_is_reported() {
+    // The port is unused.
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let patience = Patience { join_ns: 100_000_000, silence_ns: 60_000_000_000 };
     let never = AtomicBool::new(false);

@@ -1,12 +1,12 @@
-//! Packets, chunks and numbers of the protocol as they are on the wire: Teeworlds 0.6 with DDNet's token behind each payload.
+//! Packets, chunks and numbers of the protocol on the wire: Teeworlds 0.6 with DDNet's token after each payload.
 
 use super::huffman::decompress;
 
-/// A packet with all that it holds.
+/// The largest packet, with headers.
 pub(super) const PACKET_BYTES_MAX: usize = 1400;
 const HEADER_BYTES: usize = 3;
 const TOKEN_BYTES: usize = 4;
-/// Numbers of chunks that are delivered for sure run around after so many.
+/// Numbers of reliable chunks wrap at this value.
 pub(super) const SEQUENCES: u16 = 1 << 10;
 const NUMBER_BYTES_MAX: usize = 5;
 
@@ -14,7 +14,7 @@ const COMPRESSED: u8 = 1 << 7;
 const RESEND: u8 = 1 << 6;
 const CONNLESS: u8 = 1 << 5;
 const CONTROL: u8 = 1 << 4;
-/// Of a chunk: it has a number, and is sent again until that is acknowledged.
+/// Flag of a reliable chunk: it has a number, and is repeated until that is acknowledged.
 const VITAL: u8 = 1 << 6;
 
 pub(super) const KEEP_ALIVE: u8 = 0;
@@ -22,19 +22,19 @@ pub(super) const CONNECT: u8 = 1;
 pub(super) const CONNECT_ACCEPT: u8 = 2;
 pub(super) const ACCEPT: u8 = 3;
 pub(super) const CLOSE: u8 = 4;
-/// What shows in a connection's first packets that this side uses tokens.
+/// Marks in a connection's first packets that this side uses tokens.
 pub(super) const TOKEN_MAGIC: &[u8] = b"TKEN";
 
-/// By which each side knows that a packet is from the other, and not from somebody who has its address.
+/// Each side recognises the other by its token, so that a forged address does not suffice.
 pub(super) type Token = [u8; TOKEN_BYTES];
-/// The token of one who has none yet.
+/// The token of a side that has none yet.
 pub(super) const NO_TOKEN: Token = [0xff; TOKEN_BYTES];
 
-/// A packet that was read.
+/// A parsed packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) is_control: bool,
-    /// The other side misses something.
+    /// The other side reports a missing chunk.
     pub(super) wants_resend: bool,
     /// The newest of our numbered chunks that it has.
     pub(super) ack: u16,
@@ -44,7 +44,7 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// `None` for what is no packet of a connection.
+    /// `None` if it is not a packet of a connection.
     pub(super) fn parse(bytes: &[u8]) -> Option<Packet> {
         let (&[first, second, chunks], payload) = bytes.split_first_chunk::<HEADER_BYTES>()?;
         if bytes.len() > PACKET_BYTES_MAX || first & CONNLESS != 0 {
@@ -69,7 +69,7 @@ impl Packet {
         })
     }
 
-    /// The chunks that are whole, one after the other.
+    /// The complete chunks in order.
     pub(super) fn chunks(&self) -> Chunks<'_> {
         Chunks { rest: &self.payload, left: if self.is_control { 0 } else { self.chunks } }
     }
@@ -106,7 +106,7 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// A packet that is written: chunks until it is sent.
+/// A packet under construction: chunks are added until it is sent.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     payload: Vec<u8>,
@@ -114,7 +114,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// One chunk more. Our messages are short: those that don't fit are left for the next packet, and `false` says so.
+    /// Adds a chunk. Returns `false` if it does not fit; the caller then uses the next packet.
     pub(super) fn chunk(&mut self, message: &[u8], sequence: Option<u16>) -> bool {
         let room = PACKET_BYTES_MAX - HEADER_BYTES - TOKEN_BYTES;
         if self.payload.len() + 3 + message.len() > room || message.len() >= 1 << 10 || self.chunks == u8::MAX {
@@ -132,13 +132,13 @@ impl Writer {
         true
     }
 
-    /// The packet.
+    /// The finished packet.
     pub(super) fn finish(&self, ack: u16, token: Token) -> Vec<u8> {
         packet(0, ack, self.chunks, &self.payload, token)
     }
 }
 
-/// A packet that is about the connection itself.
+/// A packet that controls the connection itself.
 pub(super) fn control(message: u8, more: &[u8], ack: u16, token: Token) -> Vec<u8> {
     packet(CONTROL, ack, 0, &[&[message], more].concat(), token)
 }
@@ -150,7 +150,7 @@ fn packet(flags: u8, ack: u16, chunks: u8, payload: &[u8], token: Token) -> Vec<
     bytes
 }
 
-/// Appends a number: six bits and the sign in the first byte, seven in each further one, the lowest first.
+/// Appends a number: the sign and six bits in the first byte, seven bits in each further one, the lowest first.
 pub(super) fn put_number(number: i32, to: &mut Vec<u8>) {
     let sign = if number < 0 { 0x40 } else { 0 };
     let mut rest = (if number < 0 { !number } else { number }) as u32;
@@ -164,13 +164,13 @@ pub(super) fn put_number(number: i32, to: &mut Vec<u8>) {
     to.push(byte);
 }
 
-/// Appends a text, which ends with a zero.
+/// Appends a text with a final zero.
 pub(super) fn put_text(text: &str, to: &mut Vec<u8>) {
     to.extend(text.bytes().filter(|byte| *byte != 0));
     to.push(0);
 }
 
-/// Takes a number from the front.
+/// Removes a number from the front.
 pub(super) fn take_number(from: &mut &[u8]) -> Option<i32> {
     let mut number = 0_u32;
     let mut is_negative = false;
@@ -181,7 +181,7 @@ pub(super) fn take_number(from: &mut &[u8]) -> Option<i32> {
             is_negative = byte & 0x40 != 0;
             number = u32::from(byte & 0x3f);
         } else {
-            // Of a fifth byte four bits are left.
+            // The fifth byte has four bits left.
             number |= u32::from(byte & 0x7f) << (6 + 7 * (index - 1));
         }
         if byte & 0x80 == 0 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_left() {
+    fn chunks_that_do_not_fit_are_left() {
         let mut writer = Writer::default();
         assert!(!writer.chunk(&[0; 1024], None));
         assert!(writer.chunk(&[0; 1000], None) && !writer.chunk(&[0; 400], None));
@@ -237,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_is_refused() {
+    fn invalid_packets_are_refused() {
         let table: [&[u8]; 5] = [&[], &[0, 0, 0], &[0, 0, 0, 1, 2, 3], &[0xff; 20], &[COMPRESSED, 0, 1, 0xff]];
         for bytes in table {
             assert_eq!(Packet::parse(bytes), None, "{bytes:?}");
         }
         assert_eq!(Packet::parse(&vec![0; PACKET_BYTES_MAX + 1]), None);
-        // Fewer chunks than it says, and one that is cut off.
+        // Fewer chunks than announced, and one that is truncated.
         let packet = Packet::parse(&[0, 0, 9, 0, 2, 7, 7, 0x3f, 0x0f, 1, 2, 3, 4, 5]).unwrap();
         assert_eq!(packet.chunks().count(), 1);
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 with connections that stay open: `GET` of files whose bytes are known, so that every answer is compared with its file.
+//! HTTP/1.1 over persistent connections: `GET` of files with known content, so that every answer is compared with its file.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use evenkeel_sys::http::{Framing, Head};
 use super::{ANSWER_BYTES_MAX, Answer, Found, OddAnswer, Op, Protocol, said};
 use crate::load::dataset::Dataset;
 
-/// A web server that has the values of a data set as files under `/`, each named by its key.
+/// A web server that serves the values of a data set as files under `/`, each named by its key.
 #[derive(Debug)]
 pub struct Http {
-    /// Names and contents.
+    /// File names and contents.
     pub data: Arc<Dataset>,
 }
 
@@ -37,7 +37,9 @@ impl Protocol for Http {
         };
         let Some(content) = bytes.get(head.bytes..head.bytes + length) else { return Ok(None) };
         if content != self.data.value(op.key) {
-            return Err(format!("the content of file {} is not what was put there: {}", op.key, said(content)).into());
+            return Err(
+                format!("the content of file {} differs from the stored file: {}", op.key, said(content)).into()
+            );
         }
         Ok(Some(Answer { bytes: head.bytes + length, found: Found::Hit }))
     }
@@ -74,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_said() {
+    fn invalid_answers_are_reported() {
         let table = [
             ("HTTP/1.1 404 Not Found\r\n\r\n", "got \"HTTP/1.1 404 Not Found"),
             ("HTTP/1.1 200 OK\r\n\r\n", "without a length, got"),
@@ -82,7 +84,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "without a length, got"),
             ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "it does not keep the connection"),
             ("SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP/1.x: got \"SSH-2.0"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxx", "the content of file 3 is not what was put there"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nxxxxx", "the content of file 3 differs from the stored file"),
         ];
         for (text, expected) in table {
             let message = files().parse_answer(GET, 0, text.as_bytes()).unwrap_err().to_string();

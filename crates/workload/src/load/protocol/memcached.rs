@@ -1,15 +1,15 @@
-//! memcached's text protocol: `get` and `set`. Every value that comes back is compared with what was stored.
+//! memcached's text protocol: `get` and `set`. Every returned value is compared with the stored one.
 
 use std::sync::Arc;
 
 use super::{ANSWER_BYTES_MAX, Answer, Found, Kind, OddAnswer, Op, Protocol, line, number, said};
 use crate::load::dataset::Dataset;
 
-/// `VALUE`, a key of 250 bytes, two numbers.
+/// The longest line: `VALUE`, a key of 250 bytes, two numbers.
 const LINE_BYTES_MAX: usize = 300;
 const VALUE_END: &[u8] = b"\r\nEND\r\n";
 
-/// memcached, asked for the values of a data set.
+/// memcached with the values of a data set.
 #[derive(Debug)]
 pub struct Memcached {
     /// Keys and values.
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_said() {
+    fn invalid_answers_are_reported() {
         let table = [
             (GET, "STORED\r\n", "got \"STORED\\r\\n\""),
             (SET, "SERVER_ERROR out of memory storing object\r\n", "got \"SERVER_ERROR out of memory"),

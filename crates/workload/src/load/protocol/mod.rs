@@ -1,5 +1,5 @@
-//! `Protocol`: how one kind of server is asked and how its answers are told from what is none. Parsers take any bytes: what stands at the other
-//! end may be broken, another server, or none.
+//! `Protocol`: how to send requests to one kind of server, and how to recognise valid answers. Parsers accept any bytes: the other end may
+//! be broken, or another server.
 
 use std::net::TcpStream;
 
@@ -16,63 +16,63 @@ pub use mqtt::Mqtt;
 pub use redis::Redis;
 
 only_shown! {
-    /// What came instead of an answer.
+    /// Why bytes are not a valid answer.
     OddAnswer
 }
 
-/// An answer longer than this is none, in bytes: values have 512 KiB at the most.
+/// The longest valid answer, in bytes: values have at most 512 KiB.
 pub const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What a request wants.
+/// The kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A value.
+    /// Read a value.
     Get,
-    /// To store one.
+    /// Store a value.
     Set,
 }
 
-/// One request: what of which key.
+/// One request: an operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Which key, by its number.
+    /// The number of the key.
     pub key: u32,
-    /// What of it.
+    /// The operation.
     pub kind: Kind,
 }
 
-/// What an answer said.
+/// The result of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The value that was stored, looked at byte by byte.
+    /// The stored value, compared byte by byte.
     Hit,
-    /// There is no such value.
+    /// The key has no value.
     Miss,
-    /// It was stored.
+    /// The value was stored.
     Stored,
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How many bytes of what was received it took.
+    /// The number of bytes that it took.
     pub bytes: usize,
-    /// What it said.
+    /// Its result.
     pub found: Found,
 }
 
-/// What a kind of server is asked, and what it answers.
+/// The requests and answers of one kind of server.
 pub trait Protocol: Send + Sync {
-    /// Appends the request to what a connection sends.
+    /// Appends the request to the bytes to send.
     fn ask(&self, op: Op, connection: u32, to: &mut Vec<u8>);
 
-    /// Reads the answer to `op` at the start of what a connection received. `None` if it is not whole yet.
+    /// Parses the answer to `op` at the start of the received bytes. `None` if it is incomplete.
     ///
     /// # Errors
-    /// Why it is no answer to that.
+    /// Why the bytes are not an answer to that.
     fn parse_answer(&self, op: Op, connection: u32, bytes: &[u8]) -> Result<Option<Answer>, OddAnswer>;
 
-    /// What a new connection must say and hear before the first request. The stream blocks, with limits of time.
+    /// The greeting of a new connection before the first request. The stream blocks, with time limits.
     ///
     /// # Errors
     /// What went wrong.
@@ -81,16 +81,16 @@ pub trait Protocol: Send + Sync {
         Ok(())
     }
 
-    /// How many values there are to be stored before the first window; 0 for a server that brings its own.
+    /// The number of values to store before the first window. 0 if the server has its own.
     fn prefill(&self) -> u32 {
         0
     }
 }
 
-/// The first line of `bytes`, without its end, and where the next one starts; `None` if its end is not there yet.
+/// The first line of `bytes` without its end, and the start of the next one. `None` if the line is incomplete.
 ///
 /// # Errors
-/// If it has no end within `longest` bytes.
+/// If no line ends within `longest` bytes.
 pub(crate) fn line(bytes: &[u8], longest: usize) -> Result<Option<(&[u8], usize)>, OddAnswer> {
     let near = bytes.get(..longest.min(bytes.len())).unwrap_or(bytes);
     match near.iter().position(|byte| *byte == b'\n') {
@@ -103,14 +103,14 @@ pub(crate) fn line(bytes: &[u8], longest: usize) -> Result<Option<(&[u8], usize)
     }
 }
 
-/// What a server said instead of an answer, fit for an error: short, and without control characters.
+/// The server's bytes, made fit for an error message: short, and without control characters.
 pub(crate) fn said(bytes: &[u8]) -> String {
     let start = bytes.get(..80.min(bytes.len())).unwrap_or_default();
     let text: String = start.escape_ascii().map(char::from).take(120).collect();
     format!("got \"{text}\"")
 }
 
-/// A whole number in decimal digits and nothing else.
+/// A whole number of decimal digits only.
 pub(crate) fn number(digits: &[u8]) -> Option<usize> {
     let plain = !digits.is_empty() && digits.len() <= 9 && digits.iter().all(u8::is_ascii_digit);
     plain.then(|| digits.iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0')))

@@ -1,5 +1,5 @@
-//! MQTT 3.1.1 at QoS 0: each connection publishes to a topic that it has subscribed to itself, so that a message goes to the broker and comes
-//! back, and the time that this takes is a round trip on one clock.
+//! MQTT 3.1.1 at QoS 0. Each connection publishes to a topic that it has subscribed to, so a message goes to the broker and back. The
+//! latency is a round trip on one clock.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,11 +11,11 @@ use crate::load::dataset::Dataset;
 const CONNECT: u8 = 0x10;
 const CONNACK: u8 = 0x20;
 const PUBLISH: u8 = 0x30;
-/// Its flags are fixed by the standard.
+/// The flags of a subscription are fixed by the standard.
 const SUBSCRIBE: u8 = 0x82;
 const SUBACK: u8 = 0x90;
 
-/// A broker that hands messages back.
+/// A broker that returns messages.
 #[derive(Debug)]
 pub struct Mqtt {
     /// The messages.
@@ -39,7 +39,7 @@ impl Protocol for Mqtt {
             .get(2 + topic.len()..)
             .filter(|_| body.get(2..).is_some_and(|rest| rest.starts_with(topic.as_bytes())));
         if kind != PUBLISH || message != Some(self.data.value(op.key)) {
-            return Err(format!("instead of the message that was sent {}", said(bytes)).into());
+            return Err(format!("not the message that was sent: {}", said(bytes)).into());
         }
         Ok(Some(Answer { bytes: end, found: Found::Hit }))
     }
@@ -47,7 +47,7 @@ impl Protocol for Mqtt {
     fn greet(&self, connection: u32, stream: &mut TcpStream) -> Result<(), OddAnswer> {
         let mut body = Vec::new();
         push_text("MQTT", &mut body);
-        // Protocol level 4 is 3.1.1; a clean session; no keep-alive, since the load may pause for as long as the trial likes.
+        // Protocol level 4 is 3.1.1. The session is clean. Keep-alive is off, because the load may pause for any time.
         body.extend_from_slice(&[4, 2, 0, 0]);
         push_text(&format!("evenkeel-{connection}"), &mut body);
         let accepted = exchange(stream, CONNECT, &body)?;
@@ -75,7 +75,7 @@ fn push_text(text: &str, to: &mut Vec<u8>) {
     to.extend_from_slice(text.as_bytes());
 }
 
-/// Seven bits a byte, the lowest first, the eighth says that more come.
+/// Seven bits per byte, the lowest first. The eighth bit marks that more bytes follow.
 fn push_length(mut length: usize, to: &mut Vec<u8>) {
     loop {
         let low = (length & 0x7f) as u8;
@@ -88,18 +88,18 @@ fn push_length(mut length: usize, to: &mut Vec<u8>) {
 }
 
 struct Packet<'a> {
-    /// With its flags.
+    /// The type of the packet, with its flags.
     kind: u8,
     body: &'a [u8],
-    /// Where the next one starts.
+    /// The start of the next packet.
     end: usize,
 }
 
-/// The packet at the start of `bytes`. `None` if it is not whole yet.
+/// The packet at the start of `bytes`. `None` if it is incomplete.
 fn parse_packet(bytes: &[u8]) -> Result<Option<Packet<'_>>, OddAnswer> {
     let Some(kind) = bytes.first() else { return Ok(None) };
     let (mut length, mut at) = (0_usize, 1);
-    // Four bytes of length at the most, by the standard.
+    // The standard allows four bytes of length.
     for turn in 0..4 {
         let Some(byte) = bytes.get(at) else { return Ok(None) };
         at += 1;
@@ -120,7 +120,7 @@ fn exchange(stream: &mut TcpStream, kind: u8, body: &[u8]) -> Result<(u8, Vec<u8
     packet.extend_from_slice(body);
     stream.write_all(&packet).map_err(|error| format!("it takes no packet: {error}"))?;
     let mut heard = Vec::new();
-    // A greeting has a few bytes; one at a time, so that nothing is read of what comes after it.
+    // A greeting has a few bytes. Reading one at a time leaves the following bytes unread.
     for _ in 0..64 {
         let mut byte = [0];
         stream.read_exact(&mut byte).map_err(|error| format!("it sent no answer to a greeting: {error}"))?;
@@ -158,9 +158,7 @@ mod tests {
             for part in 0..whole.bytes {
                 assert_eq!(broker.parse_answer(GET, 7, &packet[..part]), Ok(None));
             }
-            assert!(
-                broker.parse_answer(GET, 8, &packet).unwrap_err().to_string().starts_with("instead of the message")
-            );
+            assert!(broker.parse_answer(GET, 8, &packet).unwrap_err().to_string().starts_with("not the message"));
             assert!(broker.parse_answer(Op { key: 4, ..GET }, 7, &packet).is_err());
         }
         assert!(broker(5).parse_answer(GET, 7, &[0x30, 0xff, 0xff, 0xff, 0xff]).is_err(), "a length without an end");

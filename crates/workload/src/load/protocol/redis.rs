@@ -1,4 +1,4 @@
-//! Redis's protocol (RESP2): `GET` and `SET`. Every value that comes back is compared with what was stored.
+//! Redis's protocol (RESP2): `GET` and `SET`. Every returned value is compared with the stored one.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::load::dataset::Dataset;
 
 const LINE_BYTES_MAX: usize = 300;
 
-/// Redis, asked for the values of a data set.
+/// Redis with the values of a data set.
 #[derive(Debug)]
 pub struct Redis {
     /// Keys and values.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_said() {
+    fn invalid_answers_are_reported() {
         let table = [
             (SET, "-MISCONF Redis is configured to save\r\n", "got \"-MISCONF"),
             (GET, "+OK\r\n", "got \"+OK\\r\\n\""),

@@ -1,5 +1,5 @@
-//! A server's own metrics in the text of Prometheus, read over HTTP at the begin and at the end of a window, outside of it: what was
-//! counted in between makes the window's number.
+//! A server's own metrics in Prometheus text format, read over HTTP right before and right after a window. The difference between the two
+//! gives the window's number.
 
 use std::time::Instant;
 
@@ -26,11 +26,11 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Each metric as `NAME`, `NAME{LABEL="VALUE",…}`, or one of them with `@RULE`: a gauge's value at the window's end (`@last`), a
-    /// counter's growth a second (`@rate`), a quantile (`@p99`), mean or rate of a histogram or summary.
+    /// Each metric is `NAME` or `NAME{LABEL="VALUE",…}`, optionally with `@RULE`: a gauge's value at the window's end (`@last`), a
+    /// counter's growth per second (`@rate`), or a quantile (`@p99`), mean or rate of a histogram or summary.
     ///
     /// # Errors
-    /// If the address or one of the metrics can't be read.
+    /// If the address or a metric is invalid.
     pub fn new(url: &str, metrics: &[String], directions: &Directions) -> Result<Prometheus, InvalidMetric> {
         let address = Address::parse(url).map_err(|why| format!("--prometheus {why}"))?;
         let mut known =
@@ -52,8 +52,8 @@ impl Prometheus {
         WorkloadError::Program { program: self.url.clone(), why: why.into() }
     }
 
-    /// What its page says, and when: a page that takes long was made some time between question and answer, so the middle of the two is
-    /// the nearest guess, and the same one at both ends of a window.
+    /// The contents of the page, and the time. The server makes the page between question and answer. The middle of the two is the best
+    /// guess, with the same error at both ends of a window.
     fn look(&self) -> Result<(Instant, Vec<Found>), WorkloadError> {
         let asked = Instant::now();
         let page = self.address.get().map_err(|why| self.error(why.to_string()))?;
@@ -66,7 +66,7 @@ fn middle(asked: Instant, answered: Instant) -> Instant {
     asked + answered.saturating_duration_since(asked) / 2
 }
 
-/// Growth is a second's: of a counter in its own unit, of a histogram or summary in counts. Else the name has the unit.
+/// Growth is per second: in the unit of a counter, or in counts of a histogram or summary. Otherwise the name contains the unit.
 fn unit(selector: &str, rule: Option<Rule>) -> String {
     let name = selector.split('{').next().unwrap_or_default();
     let is_counter = name.ends_with("_total") || name.ends_with("_sum");
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_what_was_counted_between_two_looks() {
+    fn a_window_counts_the_difference_of_two_readings() {
         let begin = "load 1\nx_bucket{le=\"1\"} 5\nx_bucket{le=\"+Inf\"} 5\n";
         let end = "load 2\nx_bucket{le=\"1\"} 9\nx_bucket{le=\"+Inf\"} 9\n";
         let sample = window(&["load", "x@p50"], [begin, end]).unwrap();
         assert_eq!(sample, Sample::from([("load".to_owned(), 2.0), ("x_p50".to_owned(), 0.5)]));
     }
 
-    /// With one request more in the growth than in the span, a page that takes 150 ms would make a counter seem half as fast again.
+    /// If growth included one request more than the time span, a page that takes 150 ms would make a counter seem half as fast again.
     #[test]
     fn a_page_that_takes_long_makes_no_counter_faster() {
         let asked = Instant::now();
@@ -161,7 +161,7 @@ mod tests {
         let url = pages(["x_total 5".to_owned(), "x_total 100005".to_owned()].to_vec());
         let mut source = Prometheus::new(&url, &["x_total".to_owned()], &Directions::default()).unwrap();
         source.begin().unwrap();
-        // The window was a hundred seconds long, and as much longer as the machine stood still.
+        // The window was a hundred seconds long, plus the time for which the machine stalled.
         let (at, _) = source.begun.as_mut().unwrap();
         *at = at.checked_sub(Duration::from_secs(100)).unwrap();
         let rate = source.end().unwrap()["x_total"];
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_said_with_the_address() {
+    fn errors_include_the_address() {
         for (metric, texts, expected) in [
             ("none", ["load 1", ""], "its page has no metric none"),
             ("load", ["load 1", ""], "load: its page no longer has this metric"),

@@ -1,4 +1,4 @@
-//! What one look at a page of metrics says of the series that were asked for, and what two looks say of the time between them.
+//! What one reading of a metrics page says about the requested series, and what two readings say about the time between them.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use crate::source::NoNumber;
 use crate::source::prometheus::text::{Kind, Line, Series, parse_head, parse_line};
 use crate::source::rule::Rule;
 
-/// Series of one selector that are kept; more are a selector that says too little.
+/// The most series of one selector. More means that the selector is too broad.
 const SERIES_MAX: usize = 10_000;
-/// How near a quantile that a server made must be to the one that was asked for.
+/// How close a server's own quantile must be to the requested one.
 const QUANTILE_NEAR: f64 = 1e-9;
 
-/// `NAME{LABEL="VALUE",…}`: every series of this name that has these labels, and perhaps others.
+/// `NAME{LABEL="VALUE",…}`: every series with this name and these labels, and possibly others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     name: String,
@@ -19,7 +19,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// As it is written on a page.
+    /// As on a page.
     pub fn parse(text: &str) -> Option<Selector> {
         let (name, labels, rest) = parse_head(text.trim())?;
         let labels = labels.into_iter().map(|(label, value)| (label.into_owned(), value.into_owned())).collect();
@@ -32,7 +32,7 @@ impl Selector {
     }
 }
 
-/// A bound or a quantile as a key that sorts: total order of numbers.
+/// A bound or a quantile as a sortable key: total order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Key(f64);
 
@@ -50,11 +50,11 @@ impl Ord for Key {
     }
 }
 
-/// What a page says of one selector. Histograms and counters of several series are added up, as `sum` does.
+/// The values of one selector on a page. Histograms and counters of several series are added up, as `sum` does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     kind: Option<Kind>,
-    /// By the labels, as they are written.
+    /// By labels, as written on the page.
     plain: BTreeMap<String, f64>,
     /// Cumulative counts by upper bound.
     buckets: BTreeMap<Key, f64>,
@@ -64,7 +64,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether the page has nothing that was asked for.
+    /// Whether the page has nothing for the selector.
     pub fn is_empty(&self) -> bool {
         self.plain.is_empty() && self.buckets.is_empty() && self.quantiles.is_empty() && self.count.is_none()
     }
@@ -74,7 +74,7 @@ impl Found {
         if !matches!(part, "" | "_total" | "_bucket" | "_sum" | "_count") || !selector.takes(series) {
             return;
         }
-        // A counter is known by its name where the page tells no kinds, also where all of the name was asked for.
+        // If the page gives no type, the name shows a counter, even if the selector has the full name.
         let part = if part.is_empty() && selector.name.ends_with("_total") { "_total" } else { part };
         let bound = |label| series.label(label).and_then(|text| text.parse().ok()).map(Key);
         match (part, bound("le"), bound("quantile")) {
@@ -97,7 +97,7 @@ impl Found {
 /// Reads a page for these selectors.
 ///
 /// # Errors
-/// The first line that is none.
+/// The first invalid line.
 pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> {
     let mut found = vec![Found::default(); selectors.len()];
     for line in page.split('\n') {
@@ -106,7 +106,7 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> 
             Some(Line::Kind(name, kind)) => {
                 for (found, selector) in found.iter_mut().zip(selectors) {
                     let rest = name.strip_prefix(selector.name.as_str());
-                    // OpenMetrics gives the kind of `x_total` under `x`.
+                    // OpenMetrics gives the type of `x_total` under `x`.
                     if rest == Some("") || rest == Some("_total") || selector.name.strip_suffix("_total") == Some(&name)
                     {
                         found.kind = Some(kind);
@@ -127,10 +127,10 @@ pub fn read(page: &str, selectors: &[Selector]) -> Result<Vec<Found>, NoNumber> 
     Ok(found)
 }
 
-/// The number of a window, of what was found at its begin and at its end.
+/// The number of a window, from the values at its begin and at its end.
 ///
 /// # Errors
-/// If the rule does not fit what the metric is, if nothing was counted, or if the server started anew in between.
+/// If the rule does not fit the metric, if nothing was counted, or if the server restarted meanwhile.
 pub fn number(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Result<f64, NoNumber> {
     let number = if !end.buckets.is_empty() {
         of_histogram(rule, begin, end, span_s)?
@@ -191,7 +191,7 @@ fn of_summary(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Re
     }
 }
 
-/// Of the sum and the count that histograms and summaries have; none if the rule asks for something else.
+/// From the sum and the count of histograms and summaries. None if the rule asks for something else.
 fn of_counts(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Option<Result<f64, NoNumber>> {
     let counted = || grown("count", begin.count.unwrap_or(0.0), end.count.ok_or("it has no count")?);
     match rule {
@@ -229,10 +229,10 @@ fn of_plain(rule: Option<Rule>, begin: &Found, end: &Found, span_s: f64) -> Resu
     }
 }
 
-/// As `histogram_quantile` of Prometheus has it: within a bucket linear, from 0 in the first one if its bound is positive; in the last one
-/// the bound before it.
+/// Like `histogram_quantile` of Prometheus: linear within a bucket, from 0 in the first one if its bound is positive. In the last bucket it
+/// returns the previous bound.
 fn quantile_of_buckets(share: f64, mut buckets: Vec<(f64, f64)>) -> Result<f64, NoNumber> {
-    // Of a page read while it was counted, a bucket may have less than the one before it.
+    // On a page that was read during counting, a bucket may be smaller than the one before it.
     let mut most = 0.0_f64;
     for (_, count) in &mut buckets {
         most = most.max(*count);
@@ -313,13 +313,13 @@ odd NaN
     }
 
     #[test]
-    fn two_looks_make_a_number() {
+    fn two_readings_make_a_number() {
         let near = |found: f64, wanted: f64| (found - wanted).abs() < 1e-12;
         for (text, expected) in [
             ("rtt_seconds@p50", 0.001),
             ("rtt_seconds@median", 0.001),
             ("rtt_seconds@p25", 0.0005),
-            // 40 of the 45 in the second bucket, whose bounds are 1 and 10 ms.
+            // 40 of the 45 are in the second bucket, whose bounds are 1 and 10 ms.
             ("rtt_seconds{op=\"get\"}@p90", 0.001 + 0.009 * 40.0 / 45.0),
             ("rtt_seconds@p99", 0.01),
             ("rtt_seconds@mean", 0.005),
@@ -346,7 +346,7 @@ odd NaN
     }
 
     #[test]
-    fn what_can_be_no_number_says_why() {
+    fn values_without_a_number_say_why() {
         for (text, expected) in [
             ("rtt_seconds", "it is a histogram: add a rule"),
             ("rtt_seconds@sum", "it is a histogram: add a rule"),
@@ -407,7 +407,7 @@ odd NaN
 
     proptest! {
         #[test]
-        fn no_page_is_a_panic_and_every_number_is_one(
+        fn no_page_is_a_panic_and_every_number_is_valid(
             page in "((x|x_bucket|x_sum|x_count|x_total)(\\{(le|quantile)=\"(0.5|1|\\+Inf|NaN)\"\\})? (1|7|NaN|Inf|-1|1e308)\n){0,6}",
             later in "((x|x_bucket|x_sum|x_count|x_total)(\\{(le|quantile)=\"(0.5|1|\\+Inf|NaN)\"\\})? (1|7|NaN|Inf|-1|1e308)\n){0,6}",
             rule in prop::sample::select(vec!["", "@p50", "@p99.9", "@mean", "@rate", "@last", "@sum"]),

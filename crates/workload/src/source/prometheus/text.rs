@@ -1,34 +1,34 @@
-//! The text in which servers show their metrics, as Prometheus reads it (exposition formats 0.0.4 and 1.0.0) and as OpenMetrics has it.
-//! Pure: text in, lines out.
+//! The text format of metrics as Prometheus reads it (exposition formats 0.0.4 and 1.0.0) and as OpenMetrics defines it. Pure: text in,
+//! lines out.
 
 use std::borrow::Cow;
 
-/// A series with more labels than this is none.
+/// The most labels of a valid series.
 const LABELS_MAX: usize = 128;
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It goes up and down.
     Gauge,
-    /// It only grows, until its server starts anew.
+    /// It only grows, until its server restarts.
     Counter,
     /// Counters by upper bound.
     Histogram,
-    /// Quantiles that the server made.
+    /// Quantiles computed by the server.
     Summary,
-    /// Not said.
+    /// Not given.
     Untyped,
 }
 
 /// One value of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series<'t> {
-    /// Its name, with `_bucket` and the like.
+    /// Its name, including suffixes such as `_bucket`.
     pub name: Cow<'t, str>,
     /// Its labels, in the order of the text.
     pub labels: Vec<(Cow<'t, str>, Cow<'t, str>)>,
-    /// Its value; not a number is one too.
+    /// Its value. NaN is a value too.
     pub value: f64,
 }
 
@@ -46,11 +46,11 @@ pub enum Line<'t> {
     Kind(Cow<'t, str>, Kind),
     /// A value.
     Series(Series<'t>),
-    /// A comment, or nothing.
+    /// A comment or an empty line.
     Other,
 }
 
-/// One line; none if it is not of this text.
+/// Parses one line. None if it is invalid.
 pub fn parse_line(line: &str) -> Option<Line<'_>> {
     let line = line.trim_matches([' ', '\t', '\r']);
     if line.is_empty() {
@@ -60,7 +60,7 @@ pub fn parse_line(line: &str) -> Option<Line<'_>> {
         return Some(parse_kind(comment).unwrap_or(Line::Other));
     }
     let (name, labels, rest) = parse_head(line)?;
-    // Behind the value a time may stand, and in OpenMetrics an example behind `#`: neither is wanted.
+    // A timestamp may follow the value, and in OpenMetrics an exemplar after `#`. Both are ignored.
     let value = parse_value(rest.split_ascii_whitespace().next()?)?;
     Some(Line::Series(Series { name: name?, labels, value }))
 }
@@ -84,7 +84,7 @@ fn parse_value(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
-/// A name, in quotes where it has other letters than names had before.
+/// A name, in quotes if it contains characters beyond the classic set.
 fn parse_name(text: &str) -> Option<(Cow<'_, str>, &str)> {
     if text.starts_with('"') {
         return parse_quoted(text);
@@ -108,7 +108,7 @@ fn parse_quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
                 let plain = plain.get_or_insert_with(|| text[..at].to_owned());
                 match letters.next()?.1 {
                     'n' => plain.push('\n'),
-                    // As Prometheus has it, an unknown one stands for itself.
+                    // Like Prometheus, keep an unknown escape as it is.
                     other @ ('\\' | '"') => plain.push(other),
                     other => plain.extend(['\\', other]),
                 }
@@ -126,7 +126,7 @@ fn parse_quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
 type Labels<'t> = Vec<(Cow<'t, str>, Cow<'t, str>)>;
 type Head<'t> = (Option<Cow<'t, str>>, Labels<'t>, &'t str);
 
-/// `NAME{LABEL="VALUE",…}` or `{"NAME",LABEL="VALUE",…}`, and what stands behind it.
+/// `NAME{LABEL="VALUE",…}` or `{"NAME",LABEL="VALUE",…}`, and the rest of the line.
 pub(super) fn parse_head(text: &str) -> Option<Head<'_>> {
     let (mut name, rest) = match text.starts_with('{') {
         true => (None, text),
@@ -134,7 +134,7 @@ pub(super) fn parse_head(text: &str) -> Option<Head<'_>> {
     };
     let Some(mut rest) = rest.trim_start().strip_prefix('{') else { return Some((name, Vec::new(), rest)) };
     let mut labels = Labels::new();
-    // Each turn takes a label away, so it ends.
+    // Each turn removes a label, so the loop ends.
     loop {
         rest = rest.trim_start();
         if let Some(behind) = rest.strip_prefix('}') {

@@ -1,5 +1,5 @@
-//! The load that a user's command makes: running through all windows, or started for each of them; and whether it is the load itself that
-//! is at its limit, so that it and not the server would be measured.
+//! The load of a user's command: it runs through all windows, or is started for each. Also detects a load at its own limit, which would be
+//! measured instead of the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::processes::{self, Stat};
 use crate::workloads::command::output::Listener;
 use crate::workloads::command::started::{Ending, Program, Started, name_of};
 
-/// A reading of what threads ran that takes longer was held up, and nobody can tell when it was so: it is made again, a few times at most.
+/// A reading of threads' run times that takes longer was interrupted, so its time is uncertain. It is repeated a few times at most.
 const READING_NS_MIN: u64 = 1_000_000;
 const READING_NS_A_THREAD: u64 = 100_000;
 const READINGS_MAX: usize = 3;
-/// How often the threads of a load that ends with its window are looked at.
+/// How often to read the threads of a load that ends with its window.
 const LOOK: Duration = Duration::from_millis(50);
-/// A load of a window may take so many times the window, and this long at least.
+/// The time limit of a load per window, as a multiple of the window, and at least this long.
 const WINDOWS_MAX: u32 = 4;
-/// A load that takes less of its window than this is not what was meant.
+/// The smallest share of its window that a load should take.
 const TOOK_SHARE_MIN: f64 = 0.1;
-/// Windows kept for that doubt.
+/// The number of windows to keep for that caveat.
 const WINDOWS_KEPT: usize = 20_000;
 const LOAD_LIMIT_MIN: Duration = Duration::from_secs(30);
 
@@ -36,16 +36,16 @@ pub enum Runs {
     /// From the first window to the last.
     #[default]
     Throughout,
-    /// Anew for each window, which lasts as long as it does.
+    /// Anew for each window. The window lasts as long as the load.
     PerWindow,
 }
 
 only_shown! {
-    /// A load that can't be meant.
+    /// An invalid load.
     InvalidLoad
 }
 
-/// The load that a user asked for.
+/// The load that a user requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The program and its arguments.
@@ -55,10 +55,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A command line, cut into words as a shell would, and started without one.
+    /// Splits a command line into words like a shell, but runs it without one.
     ///
     /// # Errors
-    /// If a quote is never closed, or there is no word.
+    /// If a quote is not closed, or there is no word.
     pub fn parse(text: &str, runs: Runs) -> Result<Settings, InvalidLoad> {
         let command = shlex::split(text).ok_or_else(|| format!("--load {text}: a quote is not closed"))?;
         if command.first().is_none_or(String::is_empty) {
@@ -76,12 +76,12 @@ pub(super) struct Load {
     output: Vec<Listener>,
     throughout: Option<Started>,
     fullness: Fullness,
-    /// How much of its window the load of each took, as a share.
+    /// Per window: the share of the window that the load took.
     took_shares: Vec<f64>,
     stop: Arc<AtomicBool>,
 }
 
-/// Time that threads have run, and where they may.
+/// The run times of threads, and the CPUs that they may use.
 #[derive(Clone, Debug, Default)]
 struct Busy {
     at_ns: u64,
@@ -89,23 +89,23 @@ struct Busy {
     on: CpuSet,
 }
 
-/// What load and server have run until one moment.
+/// The run times of load and server up to one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Looked {
     load: Busy,
     server: Busy,
 }
 
-/// What a window shows of a load.
+/// The usage of a load in a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shown {
-    /// The share of the time that its busiest thread ran.
+    /// The share of the time in which its busiest thread ran.
     pub(super) busiest: f64,
     full: Option<Full>,
 }
 
 impl Shown {
-    /// The share of its CPUs that was used, by it and by the server where they have the same.
+    /// The used share of its CPUs, by load and server if they share CPUs.
     pub(super) fn cpus_used(&self) -> Option<f64> {
         self.full.map(|full| full.share())
     }
@@ -131,7 +131,7 @@ impl Busy {
         Busy { at_ns, on: affinities.fold(CpuSet::default(), |all, own| all.or(&own)), ran_ns }
     }
 
-    /// How many CPUs they had since `before`, on average. A thread that is new has run since then only.
+    /// How many CPUs they used since `before`, on average. A new thread counts from its start.
     fn cpus_since(&self, before: &Busy) -> f64 {
         let since = |(thread, ran_ns): (&u32, &u64)| {
             ran_ns.saturating_sub(before.ran_ns.get(thread).copied().unwrap_or(0)) as f64
@@ -139,7 +139,7 @@ impl Busy {
         self.ran_ns.iter().map(since).sum::<f64>() / self.at_ns.saturating_sub(before.at_ns) as f64
     }
 
-    /// The largest share of the time since `before` that one thread ran; of those that are in both.
+    /// The largest share of the time since `before` that one thread ran, among threads in both readings.
     fn busiest_since(&self, before: &Busy) -> Option<f64> {
         let span_ns = self.at_ns.saturating_sub(before.at_ns) as f64;
         let ran = |(thread, ran_ns): (&u32, &u64)| Some(ran_ns.saturating_sub(*before.ran_ns.get(thread)?) as f64);
@@ -152,7 +152,7 @@ impl Busy {
     }
 }
 
-/// What threads ran, and the moment of that: the middle of the shortest reading.
+/// The threads' run times, and their moment: the middle of the shortest reading.
 fn read_at(mut read: impl FnMut() -> BTreeMap<u32, u64>) -> (u64, BTreeMap<u32, u64>) {
     let mut reading = || {
         let begun_ns = clock::monotonic_ns();
@@ -207,17 +207,17 @@ impl Load {
         })
     }
 
-    /// Its processes that live.
+    /// Its living processes.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.throughout.iter().flat_map(Started::stats).map(|stat| stat.pid).collect()
     }
 
-    /// Where it runs when it is started the next time; all that we may if empty.
+    /// The CPUs for its next start. An empty set allows all of ours.
     pub(super) fn run_on(&mut self, cpus: CpuSet) {
         self.cpus = cpus;
     }
 
-    /// Starts it, if it runs throughout. The server is ready.
+    /// Starts it if it runs throughout. The server is ready.
     pub(super) fn start(&mut self) -> Result<(), WorkloadError> {
         if self.settings.runs == Runs::Throughout {
             self.throughout = Some(self.start_one()?);
@@ -229,7 +229,7 @@ impl Load {
         self.throughout = None;
     }
 
-    /// Looks whether it still runs, and at its threads and the server's.
+    /// Checks that it still runs, and reads its threads and the server's.
     ///
     /// # Errors
     /// If it has ended.
@@ -247,11 +247,11 @@ impl Load {
         Ok(Looked::now(load, server))
     }
 
-    /// Why the numbers that it prints are missing.
+    /// Why its printed numbers are missing.
     pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
         match (&mut self.throughout, error) {
             (Some(load), error) => load.explained(error),
-            // One of a window has come to its end.
+            // A load per window has ended.
             (None, WorkloadError::Program { program: source, why }) => {
                 WorkloadError::Program { program: name_of(&self.settings.command), why: format!("{why} ({source})") }
             }
@@ -259,7 +259,7 @@ impl Load {
         }
     }
 
-    /// Notes what is seen of it since `before`, and gives that.
+    /// Records its usage since `before`, and returns it.
     pub(super) fn note_since(&mut self, before: &Looked, now: &Looked) -> Option<Shown> {
         let shown = now.since(before)?;
         self.note(shown);
@@ -270,11 +270,10 @@ impl Load {
         self.fullness.note(Some(shown.busiest), shown.full);
     }
 
-    /// Runs it once, to its end; gives how long that took and what was seen of it. A user who asks to stop waits no longer for it than it
-    /// may take.
+    /// Runs it once to its end. Returns its duration and its usage. On a stop request it waits no longer than the load's limit.
     ///
     /// # Errors
-    /// If it fails or takes far longer than `window`, or if the server ends meanwhile; or if the user asked to stop.
+    /// If it fails or takes far longer than `window`, if the server ends meanwhile, or if the user asked to stop.
     pub(super) fn run_once(
         &mut self,
         window: Duration,
@@ -317,7 +316,7 @@ impl Load {
         Ok((took, shown))
     }
 
-    /// Why the load itself may be what was measured.
+    /// The caveat that the load itself may limit the result.
     pub(super) fn caveat(&self) -> Option<WorkloadCaveat> {
         let share = median(&self.took_shares).filter(|share| *share < TOOK_SHARE_MIN);
         self.fullness.caveat().or(share.map(|share| WorkloadCaveat::LoadShort { share }))
@@ -329,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_cut_into_words_as_a_shell_would() {
+    fn a_load_is_split_into_words_like_a_shell() {
         let words = |text| Settings::parse(text, Runs::Throughout).map(|settings| settings.command);
         let expected = ["redis-benchmark", "-t", "get set", "$HOME"].map(str::to_owned).to_vec();
         assert_eq!(words("redis-benchmark -t 'get set' $HOME"), Ok(expected));
@@ -340,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_thread_is_what_counts() {
+    fn the_busiest_thread_counts() {
         let busy = |at_ns, threads: &[(u32, u64)]| {
             let on = CpuSet::parse_list("1").unwrap();
             Busy { at_ns, ran_ns: threads.iter().copied().collect(), on }
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_that_was_held_up_is_made_again() {
+    fn an_interrupted_reading_is_repeated() {
         let (mut readings, mut begun_ns) = (0, 0);
         let (at_ns, ran_ns) = read_at(|| {
             readings += 1;
@@ -393,7 +392,7 @@ mod tests {
             };
             Looked { load: busy(threads, "1"), server: busy(&[(9, server.1)], server.0) }
         };
-        let doubt = |on: &str, threads: &[(u32, u64)], server_ns: u64| {
+        let caveat_of = |on: &str, threads: &[(u32, u64)], server_ns: u64| {
             let settings = Settings { command: vec!["x".into()], runs: Runs::Throughout };
             let mut load = Load::new(settings, CpuSet::default(), Ending::default(), Vec::new(), Arc::default());
             let before = looked(1000, &[(1, 10), (2, 500), (3, 0)], (on, 100));
@@ -401,12 +400,12 @@ mod tests {
             assert!(shown.busiest < 0.95, "{shown:?}");
             load.caveat().map(|caveat| caveat.to_string()).unwrap_or_default()
         };
-        // No thread is busy all the time, the fourth is new, and the CPU has nothing left.
+        // No single thread is always busy, the fourth is new, and the CPU is full.
         let four = [(1, 260), (2, 740), (3, 250), (4, 240)];
-        assert!(doubt("0", &four, 300).starts_with("the load used 98 % of all CPUs that it may run on: "));
+        assert!(caveat_of("0", &four, 300).starts_with("the load used 98 % of all CPUs that it may run on: "));
         let two = [(1, 260), (2, 740)];
-        assert_eq!(doubt("0", &two, 480), "");
-        let both = doubt("1", &two, 480);
+        assert_eq!(caveat_of("0", &two, 480), "");
+        let both = caveat_of("1", &two, 480);
         assert!(
             both.starts_with("the load used 49 % and the server 48 % of all CPUs that the load may run on: "),
             "{both}"

@@ -1,5 +1,5 @@
-//! Any server of the user's: a command that is started as it stands, found to be ready, put under a load of the user's own, and ended in
-//! good order. Its numbers come from what it or its load prints, or from its page of metrics, and from what the kernel counts of it.
+//! Any server of the user: a command that is started as it is, awaited until ready, put under the user's load, and ended in good order. Its
+//! numbers come from the output of server or load, from its metrics page, and from the kernel's counts.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -46,12 +46,12 @@ use output::Listener;
 use ready::{PortCheck, Waiting};
 use started::{Program, Started};
 
-/// A load of a window may take so much longer than the window was meant to last.
+/// The time limit of a load per window beyond the window's planned length.
 const LOAD_OVERRUN_MAX: f64 = 1.25;
 
 const CPU_SHARE: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
 
-/// The user's server by its name.
+/// The registry entry of the user's server.
 pub(super) const ENTRY: Entry = Entry {
     name: "command",
     title: "the server that stands behind --, with a load of yours",
@@ -60,10 +60,10 @@ pub(super) const ENTRY: Entry = Entry {
     start: |options| Ok(Box::new(Command::start(options, Settings::default())?)),
 };
 
-/// What lines are read for numbers.
+/// The lines to read for numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinesFrom {
-    /// The load's where it runs anew in each window, else the server's.
+    /// The load's if it runs anew in each window, otherwise the server's.
     #[default]
     Usual,
     /// The server's standard output.
@@ -74,32 +74,32 @@ pub enum LinesFrom {
     Load,
 }
 
-/// What a user says of a command that is to be measured.
+/// The settings of a command to measure.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// When it is ready.
     pub ready: Ready,
-    /// How long it may take to be.
+    /// How long it may take to become ready.
     pub ready_limit: Duration,
-    /// How it and its load are ended.
+    /// How to end it and its load.
     pub ending: Ending,
-    /// Its load, if it is not under one already.
+    /// Its load, unless it already has one.
     pub load: Option<LoadSettings>,
-    /// Where lines come from.
+    /// The source of lines.
     pub lines_from: LinesFrom,
-    /// Numbers in lines of JSON: see [`JsonLines::new`].
+    /// Numbers in JSON lines: see [`JsonLines::new`].
     pub json_metrics: Vec<String>,
     /// Numbers in lines by expression: see [`RegexLines::new`].
     pub regex_metrics: Vec<String>,
-    /// The address of its page of metrics.
+    /// The address of its metrics page.
     pub prometheus: Option<String>,
-    /// Numbers of that page: see [`Prometheus::new`].
+    /// Numbers on that page: see [`Prometheus::new`].
     pub prometheus_metrics: Vec<String>,
-    /// Which way is better: see [`Directions::new`].
+    /// The better directions: see [`Directions::new`].
     pub better: Vec<String>,
-    /// What is looked at from outside.
+    /// What to observe from outside.
     pub observe: Vec<Observer>,
-    /// What the user knows of the tick.
+    /// What the user knows about the tick.
     pub tick: Wanted,
 }
 
@@ -122,7 +122,7 @@ impl Default for Settings {
     }
 }
 
-/// The sources of a command, made before it starts.
+/// The sources of a command, created before it starts.
 struct Sources {
     sources: Vec<Box<dyn Source>>,
     metrics: Vec<Metric>,
@@ -137,7 +137,7 @@ impl Sources {
         let lines_from = match settings.lines_from {
             LinesFrom::Usual if per_window => LinesFrom::Load,
             LinesFrom::Usual => LinesFrom::Server,
-            LinesFrom::Load if settings.load.is_none() => return Err("lines of a load, and no load (--load)".into()),
+            LinesFrom::Load if settings.load.is_none() => return Err("lines of a load need a load (--load)".into()),
             chosen => chosen,
         };
         let first = if per_window && lines_from == LinesFrom::Load { First::Counts } else { First::SpeaksForBefore };
@@ -187,12 +187,12 @@ impl Sources {
         }
         let known = |name: &str| self.metrics.iter().any(|metric| metric.name == name);
         match directions.names().find(|name| !known(name)) {
-            Some(name) => Err(format!("--better {name}: no metric is called so").into()),
+            Some(name) => Err(format!("--better {name}: no metric has this name").into()),
             None => Ok(()),
         }
     }
 
-    /// Who hears the lines of this stream.
+    /// The receiver of the lines of this stream.
     fn listeners(&self, of: LinesFrom) -> Vec<Listener> {
         if self.lines_from != of {
             return Vec::new();
@@ -205,7 +205,7 @@ impl Sources {
     }
 }
 
-/// A command of the user's, with its load.
+/// A user's command with its load.
 pub struct Command {
     command: Vec<String>,
     settings: Settings,
@@ -218,15 +218,15 @@ pub struct Command {
     server: Option<Started>,
     seen: Option<PortCheck>,
     load: Option<Load>,
-    /// How long the load of a window took when it was tried.
+    /// The duration of the load in its trial run.
     load_takes: Option<Duration>,
-    /// What was set in the server's threads.
+    /// The properties that are set in the server's threads.
     knobs: ProcessKnobs,
-    /// Where they were put while they ran.
+    /// The placement of its threads.
     mover: Mover,
     /// Set when the user asks to stop.
     stop: Arc<AtomicBool>,
-    /// What is kept for as long as the server may live, such as what would end it after us.
+    /// Kept for as long as the server may live, such as the guard that ends it after us.
     kept: Option<Box<dyn Any>>,
 }
 
@@ -234,7 +234,7 @@ impl Command {
     /// Starts it with its load, and waits until it is ready.
     ///
     /// # Errors
-    /// If the settings contradict each other, or if server or load do not start or do not get ready; or if the user asked to stop.
+    /// If the settings contradict each other, if server or load do not start or do not become ready, or if the user asked to stop.
     pub fn start(options: &Options, settings: Settings) -> Result<Command, WorkloadError> {
         if let Some(name) = options.set.keys().next() {
             return Err(unknown(&ENTRY, name));
@@ -272,12 +272,12 @@ impl Command {
             kept: None,
         };
         command.start_server()?;
-        // Which of the numbers decides may depend on what was seen.
+        // The deciding number may depend on what is observed.
         command.metrics = self::metrics(&command.sources, &command.observers).map_err(invalid)?;
         Ok(command)
     }
 
-    /// Keeps something until the server has ended.
+    /// Keeps a value until the server has ended.
     pub fn keeping(mut self, thing: Box<dyn Any>) -> Command {
         self.kept = Some(thing);
         self
@@ -295,9 +295,9 @@ impl Command {
         program.output.extend(waiting.listener());
         program.errors.extend(waiting.listener());
         let mut server = Started::start(&program)?;
-        self.seen = waiting.wait(&mut server, &self.stop).inspect_err(|_| server.take_strays())?;
+        self.seen = waiting.wait(&mut server, &self.stop).inspect_err(|_| server.take_orphans())?;
         if let Some(load) = &mut self.load {
-            load.start().inspect_err(|_| server.take_strays())?;
+            load.start().inspect_err(|_| server.take_orphans())?;
         }
         let pids: Vec<u32> = server.stats().iter().map(|stat| stat.pid).collect();
         self.server = Some(server);
@@ -310,7 +310,7 @@ impl Command {
         }
         self.observers.close();
         if let Some(server) = &mut self.server {
-            server.take_strays();
+            server.take_orphans();
         }
         self.server = None;
     }
@@ -339,7 +339,7 @@ impl Command {
         Ok(placement)
     }
 
-    /// A load of a window is tried once before the first one: a window that is far too short for it would be dropped each time.
+    /// A load per window is tried once before the first window: a window far too short for it would always be dropped.
     fn try_load(&mut self, window: Duration) -> Result<(), WorkloadError> {
         let (Some(load), Some(server)) = (&mut self.load, &mut self.server) else { return Ok(()) };
         if load.settings().runs != Runs::PerWindow {
@@ -363,7 +363,7 @@ impl Command {
         Err(WorkloadError::Program { program, why })
     }
 
-    /// What load and server have run so far, where the load runs throughout.
+    /// The run times of load and server so far, if the load runs throughout.
     fn look(&mut self) -> Result<Looked, WorkloadError> {
         match (&mut self.load, &mut self.server) {
             (Some(load), Some(server)) => load.look(server),
@@ -386,7 +386,7 @@ impl Command {
         }
     }
 
-    /// The window itself: the time, or the load's. Gives what was seen of the load.
+    /// The window itself: the time, or the load's duration. Returns the load's usage.
     fn pass(&mut self, window: Duration, before: &Looked) -> Result<Option<Shown>, WorkloadError> {
         if let (Some(load), Some(server)) = (&mut self.load, &mut self.server)
             && load.settings().runs == Runs::PerWindow
@@ -416,13 +416,13 @@ impl Workload for Command {
         self.observers.events_per_s()
     }
 
-    /// Its tick seen from outside does; lines, pages and a load that runs once in each window do not.
+    /// Only its tick seen from outside does. Lines, pages and a load per window do not.
     fn takes_turns(&self) -> bool {
         let is_load_steady = self.load.as_ref().is_none_or(|load| load.settings().runs != Runs::PerWindow);
         is_load_steady && self.sources.sources.is_empty() && self.observers.takes_turns()
     }
 
-    /// Where its packets go is not known.
+    /// The path of its packets is unknown.
     fn passes_network_devices(&self) -> bool {
         true
     }
@@ -433,7 +433,7 @@ impl Workload for Command {
 
     fn set_process(&mut self, knob: &str, value: Option<&str>) -> Result<String, WorkloadError> {
         self.switch(knob, value).or_else(|error| {
-            // A server that has died says more than that nothing can be set of it.
+            // If the server has died, report that instead of a failed setting.
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
             Err(error)
         })
@@ -441,9 +441,9 @@ impl Workload for Command {
 
     fn restart(&mut self) -> Result<(), WorkloadError> {
         self.end_server();
-        // Other threads have the numbers of those that are gone.
+        // The thread numbers may belong to new threads by now.
         (self.knobs, self.mover) = (ProcessKnobs::default(), Mover::default());
-        // It starts as at first: what moves it is done to it anew.
+        // It starts with the original placement, then the current one is applied.
         if let Some(load) = &mut self.load {
             load.run_on(self.load_cpus.clone());
         }
@@ -467,11 +467,11 @@ impl Workload for Command {
             sample.insert("load_busiest_share".into(), shown.busiest);
             sample.extend(shown.cpus_used().map(|share| ("load_cpus_used_share".into(), share)));
         }
-        // Those of lines were made first.
+        // The sources of lines come first.
         let (lines, lines_from) = (self.sources.inboxes.len(), self.sources.lines_from);
         for (index, source) in self.sources.sources.iter_mut().enumerate() {
             let ended = source.end();
-            // A server that has died says more than that its numbers are missing.
+            // If the server has died, report that instead of missing numbers.
             self.server.as_mut().map_or(Ok(()), |server| server.watch_until(0))?;
             sample.extend(ended.map_err(|error| match (&mut self.load, &mut self.server) {
                 (Some(load), _) if index < lines && lines_from == LinesFrom::Load => load.explained(error),
@@ -494,7 +494,7 @@ impl Workload for Command {
 
     fn stop(&mut self) {
         self.end_server();
-        // What ends a server after us knows it by our process alone: let go later, it would end the next one that we start too.
+        // The guard knows our servers only by our process. If it is released later, it would also end the next server that we start.
         drop(self.kept.take());
     }
 }
@@ -509,7 +509,7 @@ fn invalid(error: InvalidMetric) -> WorkloadError {
     WorkloadError::Options(error.to_string())
 }
 
-/// What a window yields: the user's own numbers first, then what is seen from outside, then what the kernel counts.
+/// The metrics of a window: the user's own first, then those seen from outside, then the kernel's counts.
 fn metrics(sources: &Sources, observers: &Observers) -> Result<Vec<Metric>, InvalidMetric> {
     let seen: Vec<Metric> = observers.metrics();
     let twice = |own: &&Metric| seen.iter().any(|metric| metric.name == own.name);

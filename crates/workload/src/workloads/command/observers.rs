@@ -1,5 +1,5 @@
-//! What is seen of a command from outside, for servers that tell nothing: their tick and the cadence of their packets. It is found anew
-//! with each start, since other threads and sockets then have the numbers of those that are gone.
+//! Observes a command from outside, for servers that report nothing: their tick and the cadence of their packets. Each start repeats the
+//! search, because the numbers of threads and sockets may then belong to others.
 
 use std::sync::atomic::AtomicBool;
 
@@ -12,10 +12,10 @@ use crate::source::outside_ticks::{self, OutsideTicks};
 use crate::source::{InvalidMetric, Source};
 use crate::workload::Sample;
 
-/// What is looked at from outside.
+/// What to observe from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Observer {
-    /// The tick, by when the kernel gave its thread a CPU.
+    /// The tick, by the kernel's switch records of its thread.
     Ticks,
     /// The cadence of the packets that it sends.
     Packets,
@@ -30,47 +30,47 @@ impl Observer {
     }
 }
 
-/// What is wished to be seen, and what sees it while the server lives.
+/// The requested observers, and their sources while the server lives.
 #[derive(Default)]
 pub(super) struct Observers {
-    wished: Vec<Observer>,
+    requested: Vec<Observer>,
     tick: Wanted,
     open: Vec<Box<dyn Source>>,
 }
 
 impl Observers {
-    pub(super) fn new(wished: &[Observer], tick: &Wanted) -> Result<Observers, InvalidMetric> {
-        let mut wished = wished.to_vec();
-        wished.sort_unstable();
-        wished.dedup();
-        if *tick != Wanted::default() && !wished.contains(&Observer::Ticks) {
+    pub(super) fn new(requested: &[Observer], tick: &Wanted) -> Result<Observers, InvalidMetric> {
+        let mut requested = requested.to_vec();
+        requested.sort_unstable();
+        requested.dedup();
+        if *tick != Wanted::default() && !requested.contains(&Observer::Ticks) {
             return Err("--tick, --tick-thread, --tick-function: add --observe ticks".into());
         }
-        Ok(Observers { wished, tick: tick.clone(), open: Vec::new() })
+        Ok(Observers { requested, tick: tick.clone(), open: Vec::new() })
     }
 
-    /// What is seen, once it is looked at; before that, whatever may be.
+    /// The metrics of the open sources. Before they are open: all possible ones.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         match &self.open[..] {
-            [] => self.wished.iter().flat_map(|observer| observer.metrics()).cloned().collect(),
+            [] => self.requested.iter().flat_map(|observer| observer.metrics()).cloned().collect(),
             open => open.iter().flat_map(|source| source.metrics()).collect(),
         }
     }
 
-    /// See [`Source::events_per_s`]; the slowest.
+    /// See [`Source::events_per_s`]. The slowest of all.
     pub(super) fn events_per_s(&self) -> Option<f64> {
         self.open.iter().filter_map(|source| source.events_per_s()).min_by(f64::total_cmp)
     }
 
-    /// Whether all that is looked at takes turns, and something is.
+    /// Whether there are sources and all allow turns.
     pub(super) fn takes_turns(&self) -> bool {
         !self.open.is_empty() && self.open.iter().all(|source| source.takes_turns())
     }
 
-    /// Looks at these processes until they are ended. To find a tick takes some three seconds.
+    /// Observes these processes until they end. Finding a tick takes some three seconds.
     pub(super) fn open(&mut self, pids: &[u32], stop: &AtomicBool) -> Result<(), WorkloadError> {
         self.close();
-        for observer in &self.wished {
+        for observer in &self.requested {
             self.open.push(match observer {
                 Observer::Ticks => Box::new(OutsideTicks::of(pids, &self.tick, stop)?),
                 Observer::Packets => Box::new(OutsidePackets::of(pids)?),
@@ -83,7 +83,7 @@ impl Observers {
         self.open.clear();
     }
 
-    /// The sources that were opened.
+    /// The open sources.
     pub(super) fn open_sources(&self) -> impl Iterator<Item = &dyn Source> {
         self.open.iter().map(AsRef::as_ref)
     }
@@ -111,7 +111,7 @@ mod tests {
         let observers = Observers::new(&[Observer::Packets, Observer::Ticks, Observer::Packets], &main).unwrap();
         let names: Vec<_> = observers.metrics().into_iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), outside_ticks::METRICS.len() + outside_packets::METRICS.len());
-        assert_eq!(names[0], "due_to_done_us_p99", "what is seen of the tick comes first");
+        assert_eq!(names[0], "due_to_done_us_p99", "the tick's metrics come first");
         let wrong = Observers::new(&[Observer::Packets], &main).err().unwrap().to_string();
         assert_eq!(wrong, "--tick, --tick-thread, --tick-function: add --observe ticks");
     }

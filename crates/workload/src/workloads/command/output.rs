@@ -1,5 +1,5 @@
-//! What a program prints: drained for as long as it runs, so that it never waits for us; the last lines are kept for the moment when it
-//! fails, and each line is given to whoever listens.
+//! The output of a program. It is drained for as long as the program runs, so that the program never waits for us. The last lines are kept
+//! for errors, and each line goes to its listener.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::source::split::Split;
 
-/// Lines kept, and the letters kept of each.
+/// The number of lines to keep, and of characters of each.
 const LINES_KEPT: usize = 5;
 const LETTERS_KEPT: usize = 160;
-/// How much is read at once.
+/// How much to read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Who takes each line. It is called by the thread that drains.
+/// Receives each line, on the thread that drains.
 pub(super) type Listener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The output of one program.
@@ -23,7 +23,7 @@ pub(super) struct Output {
     last: Arc<Mutex<VecDeque<String>>>,
     sender: Option<Sender<()>>,
     open: Receiver<()>,
-    /// The streams that have come to their end.
+    /// The streams that have ended.
     closed: Arc<Mutex<Vec<&'static str>>>,
 }
 
@@ -33,7 +33,7 @@ impl Output {
         Output { last: Arc::default(), sender: Some(sender), open, closed: Arc::default() }
     }
 
-    /// Drains one more stream of it, which is called `name`, on a thread that ends with the stream. Nothing that comes makes it end before.
+    /// Drains one more stream named `name`, on a thread that ends with the stream. No input can end it earlier.
     pub(super) fn drain(
         &mut self,
         name: &'static str,
@@ -43,7 +43,7 @@ impl Output {
         let (last, closed) = (Arc::clone(&self.last), Arc::clone(&self.closed));
         let sender = self.sender.clone();
         std::thread::spawn(move || {
-            // Dropped when the stream has ended: that is what is waited for.
+            // Dropped when the stream has ended, which is what the receiver waits for.
             let _sender = sender;
             let mut split = Split::default();
             let mut piece = vec![0; PIECE_BYTES];
@@ -64,20 +64,20 @@ impl Output {
         });
     }
 
-    /// Waits until every stream has come to its end and all lines are with their listeners, within `limit`. A process that was left behind
-    /// may hold one open for ever.
+    /// Waits within `limit` until every stream has ended and all lines are with their listeners. A process that was left behind may hold a
+    /// stream open for ever.
     pub(super) fn await_end(&mut self, limit: Duration) {
         drop(self.sender.take());
-        // Nobody ever sends: it is the last sender's end that is heard.
+        // Nothing is ever sent: the receiver waits for the last sender to be dropped.
         let _ = self.open.recv_timeout(limit);
     }
 
-    /// Whether this stream has come to its end.
+    /// Whether this stream has ended.
     pub(super) fn is_closed(&self, name: &str) -> bool {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).contains(&name)
     }
 
-    /// The last lines, for an error; empty if there were none.
+    /// The last lines, for an error. Empty if there were none.
     pub(super) fn last(&self) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_empty() {
@@ -90,7 +90,7 @@ impl Output {
 
 fn keep(last: &Mutex<VecDeque<String>>, line: &str) {
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    // The oldest one's room is used again: a program may print a million lines a second.
+    // Reuse the oldest line's memory: a program may print a million lines per second.
     let mut room = if last.len() == LINES_KEPT { last.pop_front().unwrap_or_default() } else { String::new() };
     room.clear();
     room.extend(line.chars().take(LETTERS_KEPT));

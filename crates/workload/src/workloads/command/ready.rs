@@ -1,4 +1,4 @@
-//! When a server is ready to be measured: by its port, by a line that it prints, or by time.
+//! When a server is ready to be measured: by its port, by an output line, or by time.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::source::regex::compile;
 use crate::workloads::command::output::Listener;
 use crate::workloads::command::started::Started;
 
-/// How often it is looked.
+/// How often to check.
 const LOOK_NS: u64 = 20_000_000;
-/// How long a connection may take. Tried once in so many looks, and only where nothing is seen from outside.
+/// How long a connection may take. It is tried once in this many checks, and only if the port is not visible from outside.
 const CONNECT_LIMIT: Duration = Duration::from_millis(200);
 const LOOKS_A_CONNECTION: u32 = 10;
 
 /// When a server is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// So long after its start.
+    /// This long after its start.
     After(Duration),
-    /// When it listens on a port (TCP), or has it (UDP).
+    /// When it listens on a port (TCP) or has bound it (UDP).
     Port(Port),
-    /// When it prints a line that this expression matches, on standard output or standard error.
+    /// When it prints a line that matches this expression, on standard output or standard error.
     Line(String),
 }
 
@@ -46,16 +46,16 @@ impl std::fmt::Display for Ready {
     }
 }
 
-/// How the port of a server is seen.
+/// How to recognise the server's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortCheck {
     /// Among the open files of its processes.
     AtItself(Port),
-    /// By a connection alone: somebody else holds it for the server, as in a container.
+    /// Only by a connection: another process holds it for the server, as with a container.
     ByConnection(Port),
 }
 
-/// Waits for one server. Made before the server starts: who has its port by then is another.
+/// Waits for one server. Create it before the server starts: a process that already has the port is another one.
 pub(super) struct Waiting {
     ready: Ready,
     limit: Duration,
@@ -84,15 +84,15 @@ impl Waiting {
         Ok(Waiting { ready: ready.clone(), limit, was_taken, line_came, listener })
     }
 
-    /// Who is to hear the server's lines.
+    /// The receiver of the server's lines.
     pub(super) fn listener(&self) -> Option<Listener> {
         self.listener.clone()
     }
 
-    /// Waits; gives how its port is to be seen from then on.
+    /// Waits, and returns how to recognise its port from then on.
     ///
     /// # Errors
-    /// If the server ends before, or is not ready within the limit; or if the user asked to stop.
+    /// If the server ends early, is not ready within the limit, or the user asked to stop.
     pub(super) fn wait(&self, server: &mut Started, stop: &AtomicBool) -> Result<Option<PortCheck>, WorkloadError> {
         let begun = Instant::now();
         let mut looks = 0;
@@ -123,7 +123,7 @@ impl Waiting {
         let of = server.stats();
         match sockets::holder(&of, port) {
             Holder::Them => Some(PortCheck::AtItself(port)),
-            // A port that somebody had before says nothing of this server.
+            // A port that another process had before says nothing about this server.
             _ if self.was_taken || !looks.is_multiple_of(LOOKS_A_CONNECTION) => None,
             _ => connects(port).then_some(PortCheck::ByConnection(port)),
         }

@@ -1,4 +1,4 @@
-//! A program of the user's that we started: watched while it runs, and ended with all that came of it, in good order if it lets us.
+//! A user's program that we started: watched while it runs, and ended with all its processes, in good order if possible.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -13,34 +13,34 @@ use crate::error::WorkloadError;
 use crate::processes::{self, Family, MARK, Stat};
 use crate::workloads::command::output::{Listener, Output};
 
-/// The streams of a program, as they are told of.
+/// The names of a program's streams.
 const STDOUT: &str = "standard output";
 const STDERR: &str = "standard error";
-/// How often it is looked whether all have ended.
+/// How often to check whether all have ended.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long processes may take to be gone after SIGKILL: the kernel frees the memory of large ones.
+/// How long processes may take to disappear after SIGKILL: the kernel frees the memory of large ones.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
-/// How long is waited for the last words of a program that has ended.
+/// How long to wait for the last output of a program that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A program to start.
 pub(super) struct Program {
-    /// The program and its arguments; started without a shell, in our environment and working directory.
+    /// The program and its arguments. It starts without a shell, in our environment and working directory.
     pub(super) command: Vec<String>,
-    /// The CPUs that it may run on; all that we may if empty.
+    /// The CPUs that it may run on. An empty set allows all of ours.
     pub(super) cpus: CpuSet,
-    /// How it is asked to end, and how long it may take.
+    /// How to end it, and how long that may take.
     pub(super) ending: Ending,
-    /// Who hears the lines of its standard output.
+    /// The receiver of its standard output.
     pub(super) output: Vec<Listener>,
-    /// Who hears the lines of its standard error.
+    /// The receiver of its standard error.
     pub(super) errors: Vec<Listener>,
 }
 
-/// How a program is ended.
+/// How to end a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// What it is asked with.
+    /// The signal that asks it to end.
     pub signal: Signal,
     /// How long it may take before it is killed.
     pub limit: Duration,
@@ -52,7 +52,7 @@ impl Default for Ending {
     }
 }
 
-/// A program that was started.
+/// A started program.
 pub(super) struct Started {
     name: String,
     child: Child,
@@ -69,14 +69,13 @@ pub(super) fn name_of(command: &[String]) -> String {
 }
 
 impl Started {
-    /// Starts it as the leader of a process group of its own: a key pressed on our terminal is for us alone, and what it starts is
-    /// ended with it.
+    /// Starts it as the leader of its own process group: a key pressed on our terminal goes only to us, and its children end with it.
     pub(super) fn start(program: &Program) -> Result<Started, WorkloadError> {
         let Some((path, arguments)) = program.command.split_first() else {
             return Err(WorkloadError::Options("no command was given".into()));
         };
         let failed = |why: String| WorkloadError::Start { program: path.clone(), why };
-        // Without this a program that goes into the background would be out of sight; with it we merely see more.
+        // Otherwise a program that goes into the background would be lost. With it we only see more.
         let _ = foreign_process::adopt_orphans();
         let mark = processes::fresh_mark();
         let mut command = Command::new(path);
@@ -86,9 +85,9 @@ impl Started {
         if !program.cpus.is_empty() {
             process::run_on(&mut command, &program.cpus).map_err(|errno| failed(errno.to_string()))?;
         }
-        let knows_strays = !processes::has_others_children(&processes::all());
+        let knows_orphans = !processes::has_others_children(&processes::all());
         let mut child = command.spawn().map_err(|error| failed(why_not_started(path, &error)))?;
-        let family = Family::of(child.id(), mark, knows_strays);
+        let family = Family::of(child.id(), mark, knows_orphans);
         let mut output = Output::new();
         if let Some(stdout) = child.stdout.take() {
             output.drain(STDOUT, stdout, program.output.clone());
@@ -99,39 +98,39 @@ impl Started {
         Ok(Started { name: name_of(&program.command), child, family, output, ending: program.ending, ended: None })
     }
 
-    /// Its number, which is its group's too.
+    /// Its number, which is also that of its group.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// It is at its end, and so is all else that was started since it was: what nobody else can have left behind is of it.
-    pub(super) fn take_strays(&mut self) {
-        self.family.take_strays();
+    /// It has ended, and so has everything started since: what remains without another owner belongs to it.
+    pub(super) fn take_orphans(&mut self) {
+        self.family.take_orphans();
     }
 
-    /// Its processes that live, itself first.
+    /// Its living processes, itself first.
     pub(super) fn alive(&mut self) -> Vec<Stat> {
         let all = processes::all();
         self.family.reap(&all);
         self.family.alive(&all)
     }
 
-    /// The same, for one who may only look.
+    /// The same for a read-only caller.
     pub(super) fn stats(&self) -> Vec<Stat> {
         self.family.clone().alive(&processes::all())
     }
 
-    /// Waits until the monotonic clock reads `until_ns`.
+    /// Waits until the monotonic clock reaches `until_ns`.
     ///
     /// # Errors
-    /// If it ends before; with how, and its last lines.
+    /// If it ends earlier, with how it ended and its last lines.
     pub(super) fn watch_until(&mut self, until_ns: u64) -> Result<(), WorkloadError> {
         while !self.has_ended() {
             if clock::monotonic_ns() >= until_ns {
                 return Ok(());
             }
             if process::await_end(&self.child, until_ns).is_err() {
-                // A kernel that can't tell us is asked again and again.
+                // A kernel without this notification is polled.
                 clock::sleep_until_ns(until_ns.min(clock::monotonic_ns() + 5_000_000));
             }
         }
@@ -150,7 +149,7 @@ impl Started {
         self.ended
     }
 
-    /// Waits for the last of its output, for `limit` at most.
+    /// Waits for its last output, for `limit` at most.
     pub(super) fn await_output(&mut self, limit: Duration) {
         self.output.await_end(limit);
     }
@@ -162,7 +161,7 @@ impl Started {
         self.ended.is_some()
     }
 
-    /// How it ended.
+    /// An error that says how it ended.
     pub(super) fn error_of_end(&mut self) -> WorkloadError {
         self.output.await_end(LAST_WORDS);
         let how = self.ended.map_or_else(|| "it runs".to_owned(), |status| format!("it ended ({status})"));
@@ -170,8 +169,8 @@ impl Started {
         let Some(left) = alive.first() else { return self.error(how) };
         let name = std::fs::read_to_string(format!("/proc/{}/comm", left.pid)).unwrap_or_default();
         let why = format!(
-            "{how} and left {} ({}) running in the background, which is ended too: a server must stay in the foreground to be measured, as \
-             most do when they are told to (such as --daemonize no)",
+            "{how} and left {} ({}) running in the background, which is ended too: a server must stay in the foreground to be measured; \
+             most servers have an option for that (such as --daemonize no)",
             name.trim(),
             left.pid
         );
@@ -184,7 +183,7 @@ impl Started {
         WorkloadError::Program { program: self.name.clone(), why: why.into() + &self.output.last() }
     }
 
-    /// Why its numbers are missing: what became of it and what it said last say more than that they are.
+    /// Why its numbers are missing: its state and last lines are more useful than the fact.
     pub(super) fn explained(&mut self, error: WorkloadError) -> WorkloadError {
         let (source, why, has_no_value) = match error {
             WorkloadError::Program { program, why } => (program, why, false),
@@ -217,17 +216,17 @@ impl Started {
         }
     }
 
-    /// A process of it that is stopped.
+    /// A stopped process of it.
     fn stopped(&mut self) -> Option<u32> {
         self.alive().iter().find(|stat| matches!(stat.state, 'T' | 't')).map(|stat| stat.pid)
     }
 
-    /// Ends it with all that came of it: asked first, killed after its limit.
+    /// Ends it with all its processes: asks first, kills after its limit.
     pub(super) fn stop(&mut self) {
         let mut signal = self.ending.signal;
         let mut until = Instant::now() + self.ending.limit;
         self.signal(signal);
-        // What is stopped takes no other signal until it runs again.
+        // A stopped process takes no other signal until it continues.
         if self.stopped().is_some() {
             self.signal(Signal::CONT);
         }
@@ -243,7 +242,7 @@ impl Started {
                 signal = Signal::KILL;
                 until = Instant::now() + KILL_LIMIT;
             }
-            // Again and again, since it may start others while it is killed.
+            // Repeated, because it may start others while it is killed.
             if signal == Signal::KILL {
                 self.signal(signal);
             }
@@ -251,7 +250,7 @@ impl Started {
         }
     }
 
-    /// To its group, and to those of it that have left the group.
+    /// Signals its group, and members that have left the group.
     fn signal(&mut self, signal: Signal) {
         let group = self.pid();
         let alive = self.alive();

@@ -1,10 +1,10 @@
-//! How a command ends: at once where the user asks to stop while something of it is waited for; and what is told where it does not.
+//! How a command ends: at once when the user asks to stop during a wait, and what is reported if it does not.
 
 use std::sync::atomic::Ordering;
 
 use super::*;
 
-/// What a command came to that was asked to stop once the program that it waits for ran; and nothing of it is left.
+/// The result of a command that was asked to stop once the awaited program ran. None of its processes remains.
 fn stopped_soon(
     name: &str,
     waits_in: &str,
@@ -30,7 +30,7 @@ fn stopped_soon(
 }
 
 #[test]
-fn a_server_that_does_not_get_ready_is_waited_for_no_longer() {
+fn a_server_that_never_gets_ready_is_given_up() {
     let port = Port { protocol: None, number: free_port() };
     for (name, ready) in [
         ("stop-after", Ready::After(2 * PATIENCE)),
@@ -43,7 +43,7 @@ fn a_server_that_does_not_get_ready_is_waited_for_no_longer() {
 }
 
 #[test]
-fn a_load_that_hangs_is_waited_for_no_longer() {
+fn a_hanging_load_is_not_awaited_for_ever() {
     let load = format!("sh -c 'sleep 120; :' {}", tag("stop-load-itself"));
     let settings = with_load(&load, Runs::PerWindow);
     stopped_soon("stop-load", "stop-load-itself", settings, |mut command| window(&mut command, 200));
@@ -51,20 +51,20 @@ fn a_load_that_hangs_is_waited_for_no_longer() {
 }
 
 #[test]
-fn a_load_that_is_over_at_once_is_a_doubt() {
+fn a_load_that_ends_at_once_gets_a_caveat() {
     let mut command = start("over", "exec sleep 60", with_load("true", Runs::PerWindow)).unwrap();
     for _ in 0..3 {
         window(&mut command, 20_000).unwrap();
     }
-    let doubts = command.caveats();
+    let caveats = command.caveats();
     assert!(
-        doubts.len() == 1 && doubts[0].to_string().contains(" % of the median window, so its startup "),
-        "{doubts:?}"
+        caveats.len() == 1 && caveats[0].to_string().contains(" % of the median window, so its startup "),
+        "{caveats:?}"
     );
 }
 
 #[test]
-fn one_that_closes_its_output_and_lives_is_told_so() {
+fn a_live_server_with_closed_output_is_reported() {
     let ready = Ready::Line("up".into());
     let script = "exec >&-; echo up >&2; exec sleep 60";
     let mut closes = start("closes", script, Settings { ready, ..lower("rtt") }).unwrap();

@@ -1,5 +1,5 @@
-//! Servers of all kinds as a user's command: those that work, and those that die, hang, are slow, print rubbish, lose their port or
-//! leave. Each says what it was in clear words, and nothing of it is left.
+//! Servers of all kinds as a user's command: working ones, and ones that die, hang, are slow, print garbage, lose their port or detach.
+//! Each is reported in clear words, and none of its processes remains.
 
 use std::fs;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::common::scripts::{options, settings, start, tag, window, with_load};
 mod ends;
 mod loads;
 
-/// Bounds a hang, and nothing else.
+/// The limit for tests that would hang otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A file that a script waits for, so that it goes on when the test says so.
+/// A file that a script waits for, so that the test controls when it continues.
 struct Gate(tempfile::TempDir);
 
 impl Gate {
@@ -33,7 +33,7 @@ impl Gate {
         self.0.path().join("open").display().to_string()
     }
 
-    /// A line of sh that waits until it is open.
+    /// A shell line that waits until the gate is open.
     fn wait(&self) -> String {
         format!("until [ -e '{}' ]; do sleep 0.01; done", self.path())
     }
@@ -43,7 +43,7 @@ impl Gate {
     }
 }
 
-/// The first window of this length in which a line came: a process that prints it has to be started first.
+/// The first window of this length with a line: the process that prints it must start first.
 fn window_with_lines(command: &mut Command, ms: u64) -> Sample {
     let begun = Instant::now();
     loop {
@@ -54,7 +54,7 @@ fn window_with_lines(command: &mut Command, ms: u64) -> Sample {
     }
 }
 
-/// The first error of short windows one after another.
+/// The first error of several short windows.
 fn first_error(command: &mut Command) -> String {
     let begun = Instant::now();
     loop {
@@ -65,7 +65,7 @@ fn first_error(command: &mut Command) -> String {
     }
 }
 
-/// Whether a process lives that has this among its arguments.
+/// Whether a process with this among its arguments lives.
 fn lives(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
@@ -112,7 +112,7 @@ fn environment_and_folder_are_kept_and_there_is_no_shell() {
 }
 
 #[test]
-fn what_does_not_start_says_why() {
+fn a_failed_start_says_why() {
     let none = Path::new("evenkeel-no-such-program");
     for (command, expected) in [
         (
@@ -132,7 +132,7 @@ fn what_does_not_start_says_why() {
         let message = said(Command::start(&options(&command), settings()));
         assert!(message.starts_with(expected), "{message}");
     }
-    // Time enough to end before it is ready.
+    // It ends before it is ready, even on a slow machine.
     let ready = Ready::After(Duration::from_secs(60));
     let ends = said(start("ends", "echo one; echo two >&2; exit 3", Settings { ready, ..settings() }));
     assert!(ends.starts_with("measure sh: it ended (exit status: 3); its last lines: "), "{ends}");
@@ -147,10 +147,10 @@ fn settings_that_contradict_each_other_are_refused_before_anything_starts() {
             |s| s.json_metrics = vec!["rtt".into()],
             "which way is better for rtt? (--better 'rtt=lower' or 'rtt=higher')",
         ),
-        (|s| s.better = vec!["rtt=lower".into()], "--better rtt: no metric is called so"),
+        (|s| s.better = vec!["rtt=lower".into()], "--better rtt: no metric has this name"),
         (|s| s.prometheus = Some("http://x".into()), "--prometheus http://x: which of its metrics?"),
         (|s| s.prometheus_metrics = vec!["x".into()], "--prometheus-metric: from which page?"),
-        (|s| s.lines_from = LinesFrom::Load, "lines of a load, and no load (--load)"),
+        (|s| s.lines_from = LinesFrom::Load, "lines of a load need a load (--load)"),
         (|s| s.ready = Ready::Line("(".into()), "wait for a line like (: regex parse error"),
         (
             |s| {
@@ -172,11 +172,11 @@ fn settings_that_contradict_each_other_are_refused_before_anything_starts() {
 }
 
 #[test]
-fn one_that_is_slow_to_start_is_waited_for_and_one_that_never_is_ready_is_named() {
+fn a_slow_start_is_awaited_and_a_server_that_is_never_ready_is_named() {
     let mut slow = settings();
     slow.ready = Ready::Line("^serving on [0-9]+$".into());
     assert!(start("slow", "sleep 0.1; echo serving on 1 >&2; exec sleep 60", slow.clone()).is_ok());
-    // A busy machine may take a while to start a shell that says that it loads.
+    // A busy machine may take a while to start a shell.
     let limits = ["0.5", "5", "50"].map(|limit_s| {
         slow.ready_limit = Duration::from_secs_f64(limit_s.parse().unwrap());
         (limit_s, slow.clone())
@@ -206,9 +206,9 @@ fn one_that_dies_in_the_middle_is_noticed_at_once() {
 }
 
 #[test]
-fn one_that_hangs_and_does_not_listen_is_killed() {
+fn a_hung_server_that_ignores_signals_is_killed() {
     let mut settings = lower("rtt");
-    // Its line comes before the window.
+    // Its line arrives before the window.
     settings.ready = Ready::Line("rtt".into());
     settings.ending.limit = Duration::from_millis(200);
     let mut command = start("hangs", "trap '' TERM; echo '{\"rtt\":1}'; while :; do sleep 1; done", settings).unwrap();
@@ -222,7 +222,7 @@ fn one_that_hangs_and_does_not_listen_is_killed() {
 }
 
 #[test]
-fn one_that_is_stopped_is_told_from_one_that_says_nothing_and_ends_at_once() {
+fn a_stopped_server_is_distinguished_from_a_silent_one_and_ends_at_once() {
     let mut settings = lower("rtt");
     settings.ready = Ready::Line("rtt".into());
     settings.ending.limit = 2 * PATIENCE;
@@ -239,7 +239,7 @@ fn one_that_is_stopped_is_told_from_one_that_says_nothing_and_ends_at_once() {
         message.contains(" is stopped (SIGSTOP, or a debugger); it printed no line during the window, and its last"),
         "{message}"
     );
-    // Its limit is far longer: what is stopped takes no signal until it runs again.
+    // Its time limit is far longer: a stopped process takes no signal until it continues.
     let begun = Instant::now();
     command.stop();
     assert!(begun.elapsed() < PATIENCE, "it was left stopped until it was killed");
@@ -262,8 +262,8 @@ fn one_is_asked_to_end_by_the_signal_of_the_users_choice() {
 }
 
 #[test]
-fn rubbish_without_an_end_is_drained() {
-    // /dev/zero has no line ends, and is no text.
+fn garbage_without_an_end_is_drained() {
+    // /dev/zero has no newlines and is not text.
     let mut command = start("rubbish", "exec tr '\\0' '\\377' </dev/zero", lower("rtt")).unwrap();
     let message = said(window(&mut command, 200));
     assert!(message.contains("it printed no line during the window"), "{message}");
@@ -280,7 +280,7 @@ fn rubbish_without_an_end_is_drained() {
     assert!(message.contains(" lines came, but none with rtt; the last one was "), "{message}");
 }
 
-/// A server of one port, which it closes when a file appears; for the interpreter that Debian brings, where it is installed.
+/// A server with one port, which it closes when a file appears. It uses Debian's interpreter, if installed.
 const PORT: &str = "import os,socket,sys,time
 kind = socket.SOCK_STREAM if sys.argv[2] == 'tcp' else socket.SOCK_DGRAM
 time.sleep(0.05)
@@ -292,7 +292,7 @@ s.close()
 time.sleep(600)
 ";
 
-/// A port that nobody has at the moment.
+/// A port that is free at the moment.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -333,7 +333,7 @@ fn one_that_drops_its_port_is_noticed() {
 }
 
 #[test]
-fn a_port_of_somebody_else_is_no_readiness() {
+fn a_port_of_another_process_does_not_count_as_ready() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut settings = settings();
@@ -343,7 +343,7 @@ fn a_port_of_somebody_else_is_no_readiness() {
     let expected = format!("measure sh: port {port} belongs to another process, and was not its own within 0.3 s");
     assert_eq!(message, expected);
     drop(listener);
-    // A child that another test starts meanwhile has the listener too, until it runs its own program.
+    // A child that another test starts meanwhile also has the listener, until it calls exec.
     let dropped = Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() && dropped.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(5));
@@ -355,7 +355,7 @@ fn a_port_of_somebody_else_is_no_readiness() {
 }
 
 #[test]
-fn one_that_goes_into_the_background_is_named_and_ended() {
+fn a_server_that_detaches_is_named_and_ended() {
     let argument = format!("611.{}", std::process::id());
     let script = format!(
         "setsid sh -c 'exec sleep {argument}' & until [ \"$(cat /proc/$!/comm)\" = sleep ]; do sleep 0.01; done; exit 0"
@@ -388,7 +388,7 @@ fn all_that_a_server_started_is_ended_with_it() {
 
 #[test]
 fn a_property_of_its_threads_is_set_while_it_runs() {
-    // Both of its processes are there when it is ready.
+    // Both of its processes exist when it is ready.
     let ready = Ready::Line("^up$".into());
     let mut command = start("slack", "sleep 60 & echo up; wait", Settings { ready, ..settings() }).unwrap();
     let slacks = |command: &Command| -> Vec<String> {
@@ -409,8 +409,8 @@ fn a_property_of_its_threads_is_set_while_it_runs() {
     assert_eq!(command.set_process("process.timer_slack_ns", None).unwrap(), before[0]);
 }
 
-/// The CPUs of the one process that we started with this among its arguments, and its number. A child of it has the same arguments until
-/// it runs another program.
+/// The CPUs of the one process that we started with this among its arguments, and its number. A child has the same arguments until it calls
+/// exec.
 fn placed(argument: &str) -> Option<(u32, CpuSet)> {
     let pids =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
@@ -433,7 +433,7 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
         start("placed", script, with_load(&format!("sh -c '{script}' {load}"), Runs::Throughout)).unwrap();
     let (server_pid, before) = placed(&server).unwrap();
     let (load_pid, _) = placed(&load).unwrap();
-    // One that pins itself gets that back.
+    // A process that pins itself gets its own CPUs back.
     let own: CpuSet = before.iter().last().into_iter().collect();
     thread::set_affinity_of(server_pid, &own).unwrap();
     let together = Placement::Together.cpus().0;
@@ -452,7 +452,7 @@ fn server_and_load_are_moved_while_they_run_and_put_back() {
     command.restart().unwrap();
     assert_eq!(placed(&server).unwrap().1, before, "it starts as at first");
     command.stop();
-    // A load of each window is started in its place.
+    // A load per window starts in its place.
     let alone = tag("alone");
     let load = format!("sh -c 'grep Cpus_allowed_list /proc/self/status; sleep 0.05' {alone}");
     let mut settings = with_load(&load, Runs::PerWindow);

@@ -1,5 +1,5 @@
-//! What a command leaves behind that says nothing of where it came from. Alone in its program: others' servers have children of their own,
-//! and then nobody's strays are taken.
+//! Unmarked processes that a command leaves behind. This is a test program of its own, because other tests' servers have children, and then
+//! no unmarked orphan is included.
 
 #![expect(clippy::unwrap_used, reason = "tests: a panic is how a test says that it can't go on")]
 
@@ -14,7 +14,7 @@ use evenkeel_workload::Workload;
 use evenkeel_workload::command::{Command, Ending, Ready, Settings};
 use evenkeel_workload::{Options, Placement};
 
-/// Whether a process lives that has this among its arguments.
+/// Whether a process with this among its arguments lives.
 fn lives(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     entries
@@ -23,10 +23,9 @@ fn lives(argument: &str) -> bool {
 }
 
 #[test]
-fn what_left_everything_by_which_it_could_be_known_is_ended_too() {
-    // A session of its own, no parent, no environment, another program, and no ear for SIGTERM; on a busy machine it is there before
-    // the one who started it goes on.
-    // So that what a failing test leaves is gone in a minute.
+fn an_unmarked_orphan_is_ended_too() {
+    // A process in its own session, without parent and environment, with another program, that ignores SIGTERM. On a busy machine it exists
+    // before its creator continues. A failing test leaves it for a minute at most.
     let argument = format!("60.{:09}", std::process::id());
     let script = format!(
         "(setsid sh -c 'trap \"\" TERM; exec env -i sleep {argument}' >/dev/null 2>&1 &) ; exec tail -f /dev/null"
