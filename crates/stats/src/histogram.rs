@@ -1,16 +1,15 @@
-//! Millions of durations in a fixed amount of memory, so that a meter can record each one and lose none, and a tail
-//! such as p999 comes from all of them.
+//! Millions of durations in a fixed amount of memory, so that a meter records every one, and a tail such as p999 uses all of them.
 
 use serde::Serialize;
 
-/// Significant decimal digits kept: a quantile is at most 0.1 % above the value that was recorded.
+/// Significant decimal digits: a quantile is at most 0.1 % above the recorded value.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// A histogram of durations in nanoseconds, from 1 ns to an hour, with 3 significant digits. About 270 KB, all of it
-/// taken at the start: recording never allocates.
+/// A histogram of durations in nanoseconds, from 1 ns to an hour, with 3 significant digits. It takes about 270 KB at the start; recording
+/// never allocates.
 ///
 /// A value outside [`Histogram::LOW_NS`]`..=`[`Histogram::HIGH_NS`] is recorded as the nearer bound and counted in
-/// [`clamped`](Histogram::clamped), so that it neither vanishes nor passes unnoticed.
+/// [`clamped`](Histogram::clamped), so that it neither disappears nor stays unnoticed.
 ///
 /// ```
 /// use evenkeel_stats::Histogram;
@@ -28,7 +27,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 #[derive(Debug, Clone)]
 pub struct Histogram {
     buckets: hdrhistogram::Histogram<u64>,
-    // Kept beside the buckets because they cost nothing and need not be rounded to one.
+    // Stored separately from the buckets, because they cost nothing and stay exact.
     min: u64,
     max: u64,
     sum: u128,
@@ -60,7 +59,7 @@ impl Histogram {
         self.buckets.saturating_record(value);
     }
 
-    /// Adds all that `other` recorded, as if it had been recorded here.
+    /// Adds all values that `other` recorded.
     pub fn merge(&mut self, other: &Self) {
         self.buckets += &other.buckets;
         self.min = self.min.min(other.min);
@@ -69,20 +68,20 @@ impl Histogram {
         self.clamped += other.clamped;
     }
 
-    /// How many values were recorded, the clamped ones included.
+    /// The number of recorded values, including clamped ones.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.len()
     }
 
-    /// How many of the recorded values were outside the range.
+    /// The number of recorded values outside the range.
     #[must_use]
     pub fn clamped(&self) -> u64 {
         self.clamped
     }
 
-    /// A value that the share `q` (0 to 1) of the recorded values do not exceed, in nanoseconds: the smallest such to
-    /// within 0.1 %, and never beyond [`max`](Histogram::max).
+    /// A value that the share `q` (0 to 1) of the recorded values do not exceed, in nanoseconds: the smallest such value to within 0.1 %,
+    /// and never beyond [`max`](Histogram::max).
     ///
     /// `None` when nothing was recorded or `q` is not within 0 to 1.
     #[must_use]
@@ -90,7 +89,7 @@ impl Histogram {
         if self.count() == 0 || !(0.0..=1.0).contains(&q) {
             return None;
         }
-        // The upper edge of the bucket: a tail is never shown as shorter than it was.
+        // The upper edge of the bucket, so that a tail is never shown as shorter than it was.
         Some(self.buckets.value_at_quantile(q).clamp(self.min, self.max))
     }
 
@@ -112,8 +111,8 @@ impl Histogram {
         (self.count() > 0).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The values in bars whose ends are 1, 2, 5, 10, 20, 50 and so on, from the smallest value's to the largest's, empty ones between
-    /// included. None when nothing was recorded.
+    /// The values in bars with upper ends 1, 2, 5, 10, 20, 50 and so on, from the smallest value's bar to the largest's, including empty
+    /// ones. None when nothing was recorded.
     #[must_use]
     pub fn bars(&self) -> Vec<Bar> {
         let (Some(min), Some(max)) = (self.min(), self.max()) else { return Vec::new() };
@@ -127,7 +126,7 @@ impl Histogram {
             bars.push(Bar { upper, count: 0 });
         }
         for bucket in self.buckets.iter_recorded() {
-            // A bucket's upper end is up to a thousandth over what was recorded, and never beyond the largest.
+            // A bucket's upper end is up to a thousandth above the recorded value, and never beyond the largest.
             let value = bucket.value_iterated_to().clamp(min, max);
             let at = bars.partition_point(|bar| bar.upper < value);
             if let Some(bar) = bars.get_mut(at) {
@@ -158,8 +157,8 @@ impl Default for Histogram {
     }
 }
 
-/// The usual quantiles of a [`Histogram`]. All but `count` are in nanoseconds, so the field that holds a summary says
-/// so in its name: `wake_latency_ns`.
+/// The usual quantiles of a [`Histogram`]. All but `count` are in nanoseconds, so name the field that holds a summary accordingly:
+/// `wake_latency_ns`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// How many values were recorded.
@@ -178,7 +177,7 @@ pub struct Summary {
     pub max: u64,
 }
 
-/// How many values lie above the bar before and up to `upper`.
+/// The number of values above the previous bar and up to `upper`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Bar {
     /// The upper end.
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_none_has_no_quantile() {
+    fn an_invalid_share_has_no_quantile() {
         let histogram = of([1, 2, 3]);
         for q in [-0.01, 1.01, f64::NAN, f64::INFINITY] {
             assert_eq!(histogram.quantile(q), None, "{q}");

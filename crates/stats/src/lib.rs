@@ -1,25 +1,25 @@
-//! The statistics behind a verdict: what one window of load is boiled down to, in which order two arms take their
-//! turns, and what may honestly be said of the difference. Pure: seeds and data come in, and no clock or file is read.
+//! The statistics behind a verdict: how a window of load becomes one number, in which order two arms run, and what can honestly be
+//! concluded from the difference. Pure: seeds and data come in; no clock or file is read.
 //!
-//! On a rented machine the noise is autocorrelated and it drifts, so that a test which takes windows for independent
-//! (all of A, then all of B, then Welch or Mann-Whitney) calls a thing different from itself far more often than it
-//! says. Everything here rests on the one source of chance that is ours: the coin that decides which arm of a pair goes
-//! first. [`docs/statistics.md`](https://github.com/evenkeel/evenkeel/blob/main/docs/statistics.md) has the method in
-//! plain words and the rates at which it errs.
+//! On a rented machine the noise is autocorrelated and drifts. A test that treats windows as independent (all of A, then all of B, then
+//! Welch or Mann-Whitney) calls a system different from itself far more often than it promises. Everything here relies on the one random
+//! choice that we control: the coin that decides which arm of a pair goes first.
+//! [`docs/statistics.md`](https://github.com/evenkeel/evenkeel/blob/main/docs/statistics.md) explains the method in plain words and gives
+//! its error rates.
 //!
 //! | step | item |
 //! |---|---|
 //! | many durations of one window | [`Histogram`], [`Summary`] |
 //! | a few numbers, exactly | [`quantile`], [`median`], [`median_absolute_deviation`] |
 //! | which arm goes first | [`PairDesign`], [`Order`]; of more than two, [`BlockDesign`] |
-//! | one number a window to a ratio, an interval and a verdict, looked at after every pair | [`Sequential`], [`Look`], [`Verdict`] |
+//! | one number per window to a ratio, an interval and a verdict, looked at after every pair | [`Sequential`], [`Look`], [`Verdict`] |
 //! | the same after a number of pairs that was fixed beforehand | [`compare`], [`Comparison`] |
-//! | two arms that take a reboot: few boots, one number each | [`boot_order`], [`compare_boots`], [`BootsComparison`] |
-//! | what a machine lets one see, from A beside A | [`calibrate`], [`Calibration`] |
+//! | two arms that need a reboot: few boots, one number each | [`boot_order`], [`compare_boots`], [`BootsComparison`] |
+//! | the smallest detectable effect, from A against A | [`calibrate`], [`Calibration`] |
 //! | a share of the time from windows at random moments, with its interval | [`ShareSum`], [`Share`] |
 //! | many claims at once | [`e_benjamini_hochberg`], [`holm`] |
 //!
-//! For many knobs at once there are [`designs`]. Beside it all, [`periodicity`]: whether a CPU is taken away by the clock.
+//! For many knobs at once there are [`designs`]. A separate part is [`periodicity`]: whether a CPU is taken away periodically.
 //!
 //! ```
 //! use evenkeel_stats::{Direction, Options, Order, Pair, PairDesign, Verdict, compare};

@@ -1,10 +1,9 @@
-//! Exact quantiles of a handful of numbers, such as the one number a window of each trial; for millions of durations
-//! there is [`Histogram`](crate::Histogram).
+//! Exact quantiles of a few numbers, such as the numbers of a trial's windows. For millions of durations use
+//! [`Histogram`](crate::Histogram).
 
 /// The quantile `q` (0 to 1) of `values`, in their own unit and in any order.
-///
-/// Between two order statistics it interpolates linearly at position `q * (n - 1)`: type 7 of Hyndman & Fan, "Sample
-/// Quantiles in Statistical Packages" (The American Statistician, 1996), which R and NumPy take unless told otherwise.
+/// It interpolates linearly between order statistics at position `q * (n - 1)`: type 7 of Hyndman & Fan, "Sample Quantiles in Statistical
+/// Packages" (The American Statistician, 1996), the default of R and NumPy.
 ///
 /// `None` when `values` is empty, when one of them is infinite or not a number, and when `q` is not within 0 to 1.
 ///
@@ -25,8 +24,8 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let below = sorted[position.floor() as usize];
     let above = sorted[position.ceil() as usize];
     let share = position.fract();
-    // Weighted rather than `below + share * (above - below)`, whose difference can overflow; the clamp takes back the
-    // last bit that rounding may put outside.
+    // Weighted rather than `below + share * (above - below)`, whose difference can overflow. The clamp removes a rounding error of the last
+    // bit.
     Some((below * (1.0 - share) + above * share).clamp(below, above))
 }
 
@@ -44,7 +43,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// The median absolute deviation from the median, in the unit of `values`; `None` as for [`quantile`], or when a
 /// deviation is too large for a double.
 ///
-/// It is the plain one: times 1.4826 it estimates the standard deviation of normal noise.
+/// It is not scaled: times 1.4826 it estimates the standard deviation of normal noise.
 ///
 /// ```
 /// # use evenkeel_stats::median_absolute_deviation;
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_quantile_gives_none() {
+    fn no_quantile_gives_none() {
         for (values, q) in [
             (&[][..], 0.5),
             (&[1.0, f64::NAN], 0.5),

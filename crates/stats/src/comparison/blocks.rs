@@ -1,8 +1,8 @@
-//! The order in which more than two arms take their turns: every block has each arm once, in an order that chance gives it.
+//! The order of more than two arms: every block has each arm once, in random order.
 //!
-//! What [`PairDesign`](crate::PairDesign) says of its coin holds here for any two arms of a block: whatever places the
-//! others have, either of the two is as likely to be the first of them. So the windows of two arms, block by block, are
-//! pairs for [`Sequential`](crate::Sequential) as if the others had not been there.
+//! What [`PairDesign`](crate::PairDesign) says about its coin holds here for any two arms of a block: whatever places the others have,
+//! either of the two is equally likely to come first. So the windows of two arms, block by block, are pairs for
+//! [`Sequential`](crate::Sequential), as if the other arms did not exist.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::comparison::error::StatsError;
 use crate::comparison::limits::MAX_ARMS;
 
-/// Words of the key stream that belong to one block: two for each arm.
+/// The words of the key stream per block: two for each arm.
 const WORDS_A_BLOCK: u128 = 2 * MAX_ARMS as u128;
 
 /// A run of blocks, each with all arms in a random order.
@@ -34,8 +34,8 @@ pub struct BlockDesign {
 }
 
 impl BlockDesign {
-    /// A design of so many blocks of so many arms. Log the seed: with it the same orders come again, in this release and in
-    /// later ones. It must be drawn before anything is measured and without regard to it.
+    /// A design of this many blocks of this many arms. Log the seed: it reproduces the same orders in this release and in later ones. Draw
+    /// the seed before anything is measured and independently of it.
     ///
     /// # Errors
     /// With fewer than 2 arms or more than [`MAX_ARMS`].
@@ -64,12 +64,12 @@ impl BlockDesign {
         self.seed
     }
 
-    /// The arms of the block with this index, from 0, in the order in which they are measured. The stream has no end: a
-    /// block that was dropped by a rule that looks at no value is replaced by the next one beyond the plan.
+    /// The arms of the block with this index, from 0, in the order of measurement. The stream has no end: if a rule that looks at no value
+    /// drops a block, the next block beyond the plan replaces it.
     #[must_use]
     pub fn order_of_block(&self, block: u64) -> Vec<usize> {
-        // Fisher and Yates's, written out, so that no release of a library can change what a logged seed means. The
-        // remainder of 64 random bits favours no arm by more than 1 in 2^58.
+        // The shuffle of Fisher and Yates, written out, so that no library release can change the meaning of a logged seed. The remainder
+        // of 64 random bits favours no arm by more than 1 in 2^58.
         let mut chance = ChaCha8Rng::seed_from_u64(self.seed);
         chance.set_word_pos(u128::from(block) * WORDS_A_BLOCK);
         let mut order: Vec<usize> = (0..self.arms).collect();
@@ -128,7 +128,7 @@ mod tests {
         assert!(counts.values().all(|count| (count - 1000).abs() < 140), "{counts:?}");
     }
 
-    /// What makes two arms of a block a pair: given where the third is, the coin is fair, and knows nothing of the block before.
+    /// Why two arms of a block are a pair: for a given place of the third, the coin is fair and independent of the previous block.
     #[test]
     fn two_arms_of_a_block_are_a_pair_with_a_fair_coin() {
         let design = BlockDesign::new(3, 30_000, 9).unwrap();

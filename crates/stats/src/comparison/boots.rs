@@ -1,16 +1,16 @@
-//! Two arms that only a reboot can switch: one number a boot, few boots, and what may honestly be said of those.
+//! Two arms that only a reboot can switch: one number per boot, few boots, and what can honestly be concluded.
 //!
 //! # What is assumed, and what is not
 //!
-//! Boots go A-B-B-A in blocks of four, or B-A-A-B, as a coin says: so an even drift cancels within every block. There are far too few
-//! blocks for the coin alone to carry a test (four boots have one toss). So from eight boots on the p-value is that of the permutation test
-//! over all ways in which half of the boots could have been B's: exact if what a boot does to a number beside the arm is exchangeable, boot
-//! for boot. Where neighbouring boots are alike (a neighbour on the host that stays, a slow drift), A-B-B-A differs less by chance than the
-//! other orders do, and the test errs less often than it says. What it can't stand is noise that comes and goes in step with the order.
+//! Boots go A-B-B-A in blocks of four, or B-A-A-B, by a coin, so an even drift cancels within every block. There are far too few blocks to
+//! base a test on the coin alone (four boots have one toss). So from eight boots on, the p-value is that of the permutation test over all
+//! assignments of half of the boots to B. It is exact if the effects of single boots are exchangeable. If neighbouring boots are alike (a
+//! lasting neighbour on the host, a slow drift), A-B-B-A differs less by chance than other orders do, and the test errs less often than
+//! promised. It fails for noise that comes and goes in step with the order.
 //!
-//! Four boots have six ways, so chance alone could never say more than one in three. There something more is assumed, that what boots do to
-//! the logarithm of the number is normal, and the test is Student's with two degrees of freedom. Whom it makes claim has all boots of B on one
-//! side of all of A's, so it errs at most one time in three even where that assumption is false.
+//! Four boots have six assignments, so chance alone could never give more than one in three. Here we also assume that the effect of a boot
+//! on the logarithm of the number is normal, and use Student's test with two degrees of freedom. A claim then needs all boots of B on one
+//! side of all boots of A. So it errs at most one time in three even if the assumption is false.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,30 +21,30 @@ use crate::comparison::pairs::{Order, PairDesign};
 use crate::comparison::verdict::{LogEffect, Verdict};
 use crate::comparison::walsh::WalshAverages;
 
-/// Boots of a block.
+/// Boots per block.
 pub const BOOTS_BLOCK: usize = 4;
-/// The most boots of one comparison: 12,870 ways to call half of them B's.
+/// The most boots of one comparison: 12,870 assignments of half of them to B.
 pub const BOOTS_MAX: usize = 16;
 
-/// How often a claim may err.
+/// How often a claim may be wrong.
 pub const BOOTS_ERROR: f64 = 0.05;
 
-/// The most bisections of an interval's end: more than a double has bits to tell apart.
+/// The most bisections for an end of the interval: more than the bits of a double.
 const BISECTIONS: u32 = 64;
 
 /// One boot's number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Boot {
-    /// Whether it was one of B's.
+    /// Whether it was a boot of B.
     pub is_b: bool,
-    /// The number that it is boiled down to.
+    /// Its number.
     pub value: f64,
 }
 
-/// What boots say of B against A. Ratios are b / a.
+/// The comparison of B against A over boots. Ratios are b / a.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BootsComparison {
-    /// How many boots were compared: whole blocks.
+    /// How many boots were compared: complete blocks only.
     pub boots: usize,
     /// Hodges–Lehmann estimate over the ratios of neighbouring boots.
     pub ratio: f64,
@@ -52,17 +52,17 @@ pub struct BootsComparison {
     pub low: f64,
     /// Its upper end.
     pub high: f64,
-    /// How often the interval holds the truth, at least.
+    /// How often the interval contains the truth, at least.
     pub confidence: f64,
-    /// How often boots that are alike would differ so much, in either direction.
+    /// How often equal arms would differ this much, in either direction.
     pub p_value: f64,
     /// Whether every boot of one arm is below every boot of the other.
     pub is_apart: bool,
-    /// What may be said.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// Whether each of so many boots is B's: blocks of A-B-B-A, which a coin from the seed may mirror.
+/// Whether each of this many boots belongs to B: blocks of A-B-B-A, which a coin from the seed may mirror.
 pub fn boot_order(boots: usize, seed: u64) -> Vec<bool> {
     let blocks = boots.div_ceil(BOOTS_BLOCK) as u64;
     let block = |order| match order {
@@ -72,10 +72,10 @@ pub fn boot_order(boots: usize, seed: u64) -> Vec<bool> {
     PairDesign::new(blocks, seed).orders().flat_map(block).take(boots).collect()
 }
 
-/// Compares boots in the order in which they were measured. What is left of a block that was not finished is passed over.
+/// Compares boots in the order of measurement. An incomplete last block is ignored.
 ///
 /// # Errors
-/// If there is no whole block, if a block is not two boots of each arm, or if a number has no ratio to another.
+/// If there is no complete block, if a block is not two boots of each arm, or if a number has no ratio to another.
 pub fn compare_boots(boots: &[Boot], options: Options) -> Result<BootsComparison, StatsError> {
     let whole = &boots[..boots.len().min(BOOTS_MAX) / BOOTS_BLOCK * BOOTS_BLOCK];
     if whole.is_empty() {
@@ -133,11 +133,11 @@ fn is_apart(boots: &[Boot]) -> bool {
 
 /// Student's test of two boots against two.
 struct Normal {
-    /// B's mean log less A's.
+    /// Mean log of B minus that of A.
     difference: f64,
-    /// Its standard error, by both arms together.
+    /// Its standard error, pooled over both arms.
     standard_error: f64,
-    /// What means of the same numbers in another order may differ by.
+    /// The possible rounding difference between means of the same numbers in another order.
     slack: f64,
 }
 
@@ -149,13 +149,13 @@ impl Normal {
         let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
         let (a, b) = (logs(false), logs(true));
         let squares = |logs: &[f64]| logs.iter().map(|log| (log - mean(logs)).powi(2)).sum::<f64>();
-        // Of two values each: the variance of one is half of all squares, and so is that of the difference of two means.
+        // With two values each, the variance of one arm is half of the sum of all squares, and so is that of the difference of two means.
         let standard_error = (0.5 * (squares(&a) + squares(&b))).sqrt();
         let slack = 1e-12 * a.iter().chain(&b).map(|log| log.abs()).sum::<f64>();
         Normal { difference: mean(&b) - mean(&a), standard_error, slack }
     }
 
-    /// Of two degrees of freedom: 1 - |t| / √(t² + 2).
+    /// For two degrees of freedom: 1 - |t| / √(t² + 2).
     fn p_value(&self) -> f64 {
         let difference = self.difference.abs();
         if difference <= self.slack {
@@ -171,13 +171,13 @@ impl Normal {
     }
 }
 
-/// What B's sum less A's would be for every way to call half of the boots B's.
+/// The difference of the sums of B and A for every assignment of half of the boots to B.
 struct Relabelled {
-    /// For each way: the difference of the sums of logs, and how many boots more than half are B's in truth, times two.
+    /// For each assignment: the difference of the sums of logs, and twice the number of true B boots above half.
     ways: Vec<(f64, f64)>,
     seen: f64,
     half: f64,
-    /// What sums of the same numbers in another order may differ by.
+    /// The possible rounding difference between sums of the same numbers in another order.
     slack: f64,
 }
 
@@ -202,7 +202,7 @@ impl Relabelled {
         }
     }
 
-    /// How often alike boots would differ so much if B's logs were `shift` too high.
+    /// How often equal arms would differ this much if B's logs were `shift` too high.
     fn p_value(&self, shift: f64) -> f64 {
         let seen = (self.seen - shift * self.half).abs();
         let slack = self.slack + 1e-9 * shift.abs();
@@ -210,11 +210,11 @@ impl Relabelled {
         as_far as f64 / self.ways.len() as f64
     }
 
-    /// The shifts that the test does not refuse at this error.
+    /// The shifts that the test does not reject at this error.
     fn interval(&self, error: f64) -> (f64, f64) {
         let centre = self.seen / self.half;
         let end = |towards: f64| {
-            // The test's own centre is refused by no error below 1. Far out only the truth and its mirror image are as far.
+            // No error below 1 rejects the test's own centre. Far out, only the truth and its mirror image are as far.
             let (mut held, mut step) = (0.0, self.slack.max(1e-9));
             while step < 1e6 && self.p_value(centre + towards * step) > error + 1e-12 {
                 held = step;
@@ -263,7 +263,7 @@ mod tests {
         let rows: [([f64; 4], Verdict, bool); 6] = [
             ([100.0, 80.0, 82.0, 101.0], Verdict::Better, true),
             ([80.0, 100.0, 101.0, 82.0], Verdict::Worse, true),
-            // They lie apart, as boots that are alike do 1 time in 3, and not far enough.
+            // They lie apart, as equal arms do 1 time in 3, but not far enough.
             ([100.0, 80.0, 95.0, 120.0], Verdict::Undecided, true),
             ([100.0, 80.0, 104.0, 101.0], Verdict::Undecided, false),
             ([100.0, 100.5, 99.8, 100.1], Verdict::Same, false),
@@ -274,7 +274,7 @@ mod tests {
             assert_eq!((found.verdict, found.is_apart), (verdict, apart), "{values:?}: {found:?}");
             assert!(found.low <= found.ratio && found.ratio <= found.high, "{found:?}");
         }
-        // By a table: t of two degrees of freedom is 4.302653 at 5 %. Logs of B are 0 and 2, those of A are `apart` more.
+        // From a table: t with two degrees of freedom is 4.302653 at 5 %. Logs of B are 0 and 2, those of A are `apart` more.
         let found = |apart: f64| {
             let logs = [apart, 0.0, 2.0, 2.0 + apart];
             compare_boots(&boots(&ABBA, &logs.map(f64::exp)), options).unwrap()
@@ -291,9 +291,9 @@ mod tests {
         assert_eq!((same.p_value, same.verdict), (1.0, Verdict::Same));
     }
 
-    /// The promise from eight boots on, counted out: whatever the numbers are, of all ways to call half of them B's no more are claimed.
+    /// The promise from eight boots on, counted exactly: whatever the numbers are, no larger share of all assignments leads to a claim.
     #[test]
-    fn of_all_ways_no_more_are_claimed_than_is_promised() {
+    fn no_more_assignments_lead_to_a_claim_than_promised() {
         let heaps = |at: usize| [0.0, 0.0, 0.3, 5.0][at % 4] + at as f64 * 1e-3;
         let numbers: [fn(usize) -> f64; 4] =
             [|at| at as f64, |at| (at * at) as f64 * 0.01, |at| (at % 2) as f64, heaps];
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_compared_says_why() {
+    fn invalid_comparisons_say_why() {
         let options = Options::new(Direction::Lower);
         let four = |values: [f64; 4]| compare_boots(&boots(&ABBA, &values), options).unwrap_err();
         assert_eq!(compare_boots(&[], options), Err(StatsError::NoPairs));
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(four([1.0, f64::INFINITY, 1.0, 1.0]), StatsError::Value { pair: 0, arm: 'b', value: f64::INFINITY });
         let odd = compare_boots(&boots(&[false, true, true, true], &[1.0; 4]), options);
         assert_eq!(odd, Err(StatsError::Neighbours { pair: 1 }));
-        // A fifth boot is half a block.
+        // A fifth boot starts an incomplete block.
         let five = boots(&[false, true, true, false, true], &[100.0, 80.0, 82.0, 101.0, 1.0]);
         assert_eq!(compare_boots(&five, options), compare_boots(&five[..4], options));
     }
@@ -346,7 +346,7 @@ mod tests {
             let excludes = found.low > 1.0 || found.high < 1.0;
             prop_assert_eq!(excludes, found.p_value <= BOOTS_ERROR + 1e-9, "{:?}", found);
             prop_assert!(found.is_apart || !excludes || order.len() > 4, "{:?}", found);
-            // The names of the arms are no more than names.
+            // The names of the arms do not matter.
             let mirrored: Vec<bool> = order.iter().map(|b| !b).collect();
             let other = compare_boots(&boots(&mirrored, &values), Options::new(Direction::Higher)).unwrap();
             prop_assert!((found.ratio * other.ratio - 1.0).abs() < 1e-9);

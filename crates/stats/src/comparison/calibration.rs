@@ -1,5 +1,5 @@
-//! What a machine lets one see, told from a stretch in which both arms were alike: how often such noise makes the test
-//! claim something all the same, and how large an effect must be to be found in so many pairs.
+//! What effects a machine can show, measured while both arms were equal: how often its noise makes the test claim something all the same,
+//! and how large an effect must be to be found within a number of pairs.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -10,41 +10,40 @@ use crate::comparison::error::StatsError;
 use crate::comparison::sequential::{Look, Sequential};
 use crate::comparison::verdict::Verdict;
 
-/// Runs made up from the stretch.
+/// The number of simulated runs.
 const RUNS: usize = 200;
 
-/// The most pairs that a made-up run has: beyond, the time would be felt.
+/// The most pairs of a simulated run: more would take noticeable time.
 const MOST_PLANNED: usize = 400;
 
-/// An effect is visible if so many of the runs find it.
+/// An effect is detectable if this share of the runs finds it.
 const FOUND_IN: f64 = 0.8;
 
-/// What an A/A stretch says of the machine, the server and the metric.
+/// What an A/A phase says about the machine, the server and the metric.
 ///
-/// In JSON an endless `smallest_visible_ratio` is `null`.
+/// In JSON an infinite `smallest_visible_ratio` is `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Calibration {
-    /// What the test says of the stretch itself. A "better" or "worse" here is a false claim: one in twenty stretches may
-    /// have one at a confidence of 0.95; a second one means that the order of the arms reaches the server by some path.
+    /// The test's result on the A/A phase itself. "Better" or "worse" here is a false claim. At a confidence of 0.95, one in twenty phases
+    /// may have one. A second one means that the order of the arms affects the server somehow.
     pub stretch: Look,
-    /// The pairs that each made-up run had, and looked at after each.
+    /// The pairs of each simulated run, evaluated after every pair.
     pub pairs_planned: usize,
-    /// How many runs were made up: stretches of the sizes as measured, each with a fresh coin.
+    /// The number of simulated runs: stretches with the measured sizes, each with a new coin.
     pub runs: usize,
-    /// In how many of them the arms, which are alike, were told apart.
+    /// In how many of them the test found a difference between the equal arms.
     pub claims: usize,
-    /// `claims` by `runs`: at most 1 - confidence, but for the luck of so many runs.
+    /// `claims` divided by `runs`: at most 1 - confidence, apart from chance over this many runs.
     pub claim_rate: f64,
-    /// The smallest effect, as a share, that four in five of the runs would have told from none, had B had it; infinite if
-    /// there is none.
+    /// The smallest effect, as a share, that four in five of the runs would have detected in B. Infinite if there is none.
     pub smallest_visible_ratio: f64,
 }
 
-/// Sums up an A/A stretch for a trial of so many pairs (at most 400 are simulated). The stretch may be short; 20 pairs or
-/// more make the figures worth something. The seed makes the coins of the made-up runs.
+/// Summarises an A/A phase for a trial of this many pairs (at most 400 are simulated). The phase may be short; 20 pairs or more make the
+/// figures useful. The seed sets the coins of the simulated runs.
 ///
 /// # Errors
-/// As [`Sequential::add`], and [`StatsError::NoPairs`] if the stretch is empty or nothing is planned.
+/// The same as [`Sequential::add`], and [`StatsError::NoPairs`] if the phase is empty or nothing is planned.
 pub fn calibrate(stretch: &[Pair], planned: usize, options: Options, seed: u64) -> Result<Calibration, StatsError> {
     let mut measured = Sequential::new(options)?;
     for pair in stretch {
@@ -64,8 +63,8 @@ pub fn calibrate(stretch: &[Pair], planned: usize, options: Options, seed: u64) 
             claimed |= matches!(run.verdict(), Verdict::Better | Verdict::Worse);
         }
         claims += usize::from(claimed);
-        // Were B's numbers larger by a factor, all that is excluded would move up by it: that of the bound's size is the
-        // smallest that moves it beyond "no difference".
+        // If B's numbers were larger by a factor, all excluded effects would move up by it. A factor of the bound's size is the smallest
+        // that moves the bound beyond "no difference".
         visible.extend([1.0, -1.0].map(|way| (-run.bound(way)).max(0.0)));
     }
     visible.sort_unstable_by(f64::total_cmp);
@@ -80,8 +79,7 @@ pub fn calibrate(stretch: &[Pair], planned: usize, options: Options, seed: u64) 
     })
 }
 
-/// Pairs of the stretch in pieces of neighbours, since a bad second seldom comes alone, each pair's arms as a fresh coin has
-/// them.
+/// The pairs of the phase in pieces of neighbours, because bad seconds come in groups. The arms of each pair are assigned by a new coin.
 fn made_up(stretch: &[Pair], planned: usize, random: &mut ChaCha8Rng) -> Vec<Pair> {
     let piece = stretch.len().isqrt();
     let mut pairs = Vec::with_capacity(planned + piece);
@@ -101,7 +99,7 @@ mod tests {
     use super::*;
     use crate::Direction;
 
-    /// Alike but for a wobble of so many percent, different in each pair.
+    /// Equal except for a random difference of this many percent in each pair.
     fn stretch(pairs: u32, wobble: f64) -> Vec<Pair> {
         let wave = |at: u32| 100.0 * (wobble / 100.0 * (f64::from(at) * 2.399).sin()).exp();
         (0..pairs).map(|pair| Pair { a: wave(2 * pair), b: wave(2 * pair + 1) }).collect()
@@ -116,7 +114,7 @@ mod tests {
         let (calm, wild, long) = (calibrated(1.0, 20), calibrated(10.0, 20), calibrated(1.0, 80));
         assert!(calm.smallest_visible_ratio < wild.smallest_visible_ratio, "{calm:?} {wild:?}");
         assert!(long.smallest_visible_ratio < calm.smallest_visible_ratio, "{calm:?} {long:?}");
-        // Ten times the noise hides ten times the effect, on the log scale: nothing else has a unit.
+        // Ten times the noise hides ten times the effect on the log scale: nothing else has a unit.
         let times = wild.smallest_visible_ratio.ln_1p() / calm.smallest_visible_ratio.ln_1p();
         assert!((times - 10.0).abs() < 0.01, "{times}");
         for one in [calm, wild, long] {
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_summed_up_says_why() {
+    fn invalid_calibrations_say_why() {
         let failed =
             |stretch: &[Pair], planned| calibrate(stretch, planned, Options::new(Direction::Lower), 1).unwrap_err();
         assert_eq!(failed(&[], 10), StatsError::NoPairs);

@@ -1,5 +1,4 @@
-//! The comparison of two arms from pairs of windows: a ratio with an interval that holds whatever the noise is like,
-//! and a verdict.
+//! The comparison of two arms from pairs of windows: a ratio with an interval that is valid for any noise, and a verdict.
 
 use serde::Serialize;
 
@@ -9,28 +8,28 @@ use crate::comparison::signed_rank::{critical_rank, two_sided_p_value};
 use crate::comparison::verdict::{Direction, LogEffect, Verdict};
 use crate::comparison::walsh::WalshAverages;
 
-/// Two neighbouring windows, one of each arm, each boiled down to one number: a mean, a p99, a rate. Both in the same
-/// unit, within [`VALUE_RANGE`].
+/// Two neighbouring windows, one of each arm, each reduced to one number: a mean, a p99, a rate. Both have the same unit and lie within
+/// [`VALUE_RANGE`].
 ///
-/// One number a window, never one a request: the requests of a window share its luck, and counting each as a witness
+/// Use one number per window, never one per request: the requests of a window share its luck. Counting each as an independent observation
 /// makes any two windows differ "significantly".
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
-    /// The window of arm A, the one compared with.
+    /// The window of arm A, the reference.
     pub a: f64,
     /// The window of arm B.
     pub b: f64,
 }
 
-/// What is asked of a comparison. It is fixed before measuring, like the number of pairs.
+/// The options of a comparison. Fix them before measuring, like the number of pairs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
     /// Confidence of the interval, strictly between 0 and 1.
     pub confidence: f64,
-    /// The smallest effect that matters, as a share: 0.05 is 5 %, a ratio of 1.05 or of its reciprocal. 0 or more; at 0
-    /// every difference matters and no two arms are ever the same.
+    /// The smallest effect that matters, as a share: 0.05 is 5 %, a ratio of 1.05 or its reciprocal. 0 or more. At 0 every difference
+    /// matters, and no two arms are ever the same.
     pub smallest_effect_ratio: f64,
-    /// Which way the number is better.
+    /// Which direction is better.
     pub better: Direction,
 }
 
@@ -42,9 +41,9 @@ impl Options {
     }
 }
 
-/// What a run of pairs says of B against A. Ratios are b / a: below 1, B's number is the lower.
+/// The result for B against A from a run of pairs. Ratios are b / a: below 1, B's number is lower.
 ///
-/// In JSON an endless `high` or `smallest_visible_ratio` is `null`, there being no infinity.
+/// In JSON an infinite `high` or `smallest_visible_ratio` is `null`, because JSON has no infinity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Comparison {
     /// How many pairs were compared.
@@ -55,30 +54,28 @@ pub struct Comparison {
     pub low: f64,
     /// Upper end of the interval for the ratio; infinite with too few pairs for the confidence.
     pub high: f64,
-    /// Confidence of the interval as asked; what it has is that or slightly more.
+    /// The requested confidence of the interval. The actual one is equal or slightly higher.
     pub confidence: f64,
-    /// Two-sided p-value of "B does nothing" by the signed-rank test. Shown for the reader; the verdict follows the
-    /// interval alone, which on tied data is slightly the stricter.
+    /// Two-sided p-value of "B has no effect" by the signed-rank test. It is informative: the verdict follows the interval alone, which is
+    /// slightly stricter on tied data.
     pub p_value: f64,
-    /// What may be said.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The smallest effect that matters, as asked.
+    /// The requested smallest effect that matters.
     pub smallest_effect_ratio: f64,
-    /// The smallest effect that this run could have seen, as a share like `smallest_effect_ratio`: half the width of
-    /// the interval on the log scale. Infinite with too few pairs. It tells an "undecided" that was near from one that
-    /// had no chance.
+    /// The smallest detectable effect of this run, as a share like `smallest_effect_ratio`: half the width of the interval on the log
+    /// scale. Infinite with too few pairs. It distinguishes an "undecided" that was close from one that had no chance.
     pub smallest_visible_ratio: f64,
 }
 
-/// Compares two arms by pairs of windows that were measured in the order of a [`PairDesign`](crate::PairDesign), which
-/// is what makes the answer hold.
+/// Compares two arms by pairs of windows. The result is valid because the pairs were measured in the random order of a
+/// [`PairDesign`](crate::PairDesign).
 ///
-/// Each pair gives ln(b / a). The estimate is the median of their Walsh averages (Hodges & Lehmann, "Estimates of
-/// Location Based on Rank Tests", 1963), which a few wild windows cannot carry off; the interval inverts Wilcoxon's
-/// signed-rank test, so it needs no normal noise. If B multiplies every window by one factor, the interval holds that
-/// factor with the asked confidence for any noise. The distribution is exact up to 200 pairs, normal beyond. Ties and
-/// zeros only make the interval wider, since its ends are taken as part of it. With fewer than 6 pairs at 0.95 no
-/// interval has the confidence: it is then (0, ∞), and the verdict undecided.
+/// Each pair gives ln(b / a). The estimate is the median of their Walsh averages (Hodges & Lehmann, "Estimates of Location Based on Rank
+/// Tests", 1963), which is robust against a few outliers. The interval inverts Wilcoxon's signed-rank test, so it needs no normal noise. If
+/// B multiplies every window by one factor, the interval contains that factor with the requested confidence, for any noise. The
+/// distribution is exact up to 200 pairs, normal beyond. Ties and zeros only widen the interval, because its ends belong to it. With fewer
+/// than 6 pairs at 0.95, no interval has the confidence. It is then (0, ∞), and the verdict is undecided.
 ///
 /// # Errors
 ///
@@ -142,16 +139,15 @@ pub(crate) fn log_ratio(index: usize, pair: &Pair) -> Result<f64, StatsError> {
             return Err(StatsError::Value { pair: index, arm, value });
         }
     }
-    // A difference of logs rather than the log of a ratio: swapping the arms then flips the sign to the last bit, and
-    // with it every answer.
+    // Use a difference of logs rather than the log of a ratio: swapping the arms then flips the sign exactly, and with it every result.
     Ok(pair.b.ln() - pair.a.ln())
 }
 
 /// `k - 1` or fewer Walsh averages at or below the truth happen with a probability of at most half the error, so the
 /// `k`-th smallest is the lower end; the upper one mirrors it.
 ///
-/// That an average which equals the truth counts as on its far side is why ties and zeros are safe: any way of breaking
-/// them would leave no more averages there.
+/// An average equal to the truth counts as on its far side. That makes ties and zeros safe: any way of breaking them would leave no more
+/// averages there.
 fn log_effect(log_ratios: &[f64], confidence: f64) -> LogEffect {
     let averages = WalshAverages::new(log_ratios);
     let estimate = averages.median();
@@ -224,7 +220,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_says_why() {
+    fn invalid_pairs_say_why() {
         check(&[], LATENCY, expect!["failed to compare: no pairs were measured"]);
         check(
             &[(1.0, 1.0); MAX_PAIRS + 1],
@@ -335,7 +331,7 @@ pub(crate) mod tests {
             prop_assert_eq!(one.verdict, mirrored(other.verdict));
         }
 
-        /// Neither the unit nor, since each pair is compared within itself, the level of the day.
+        /// Neither the unit matters nor the level of the day, because each pair is compared within itself.
         #[test]
         fn a_factor_on_both_arms_changes_nothing(pairs in pairs(), factor in 1e-9..1e9f64, options in options()) {
             let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a * factor, b: p.b * factor }).collect();

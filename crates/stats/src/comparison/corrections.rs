@@ -1,12 +1,11 @@
-//! Many knobs tried, many claims to be made: what may be claimed of all of them together. Twenty settings that do nothing,
-//! each tried at 5 %, give a false winner in 64 runs of 100.
+//! Many knobs and many claims: what may be claimed about all of them together. Twenty settings without effect, each tested at 5 %, give a
+//! false winner in 64 runs of 100.
 
 use crate::comparison::error::StatsError;
 
-/// Which of the e-values may be claimed, in their order, so that the share of false ones among the claims is on average
-/// at most `error` (0.05 is usual): the k largest, for the largest k of which each is n / (k error) or more (R. Wang,
-/// A. Ramdas, "False discovery rate control with e-values", JRSS B 2022). Nothing is assumed of how they hang together, so
-/// one baseline may serve all.
+/// Which of the e-values may be claimed, in their order, so that the expected share of false claims is at most `error` (0.05 is usual). It
+/// claims the k largest, for the largest k for which each is at least n / (k error) (R. Wang, A. Ramdas, "False discovery rate control with
+/// e-values", JRSS B 2022). This needs no assumption about their dependence, so one baseline may serve all.
 ///
 /// # Errors
 /// When a value is negative or not a number, or `error` is not strictly between 0 and 1.
@@ -30,14 +29,13 @@ pub fn e_benjamini_hochberg(e_values: &[f64], error: f64) -> Result<Vec<bool>, S
     falling.sort_unstable_by(|x, y| y.total_cmp(x));
     let count = e_values.len() as f64;
     let last = falling.iter().enumerate().rev().find(|&(before, value)| value * (before + 1) as f64 * error >= count);
-    // Equal ones are claimed together: if one of them is large enough for its k, so are the others for a larger k.
+    // Equal values are claimed together: if one is large enough for its k, the others are for a larger k.
     Ok(e_values.iter().map(|value| last.is_some_and(|(_, least)| value >= least)).collect())
 }
 
-/// Which of the p-values may be claimed, in their order, so that the probability of even one false claim among them is at
-/// most `error`: in rising order, as long as the k-th of n is at most error / (n - k + 1) (S. Holm, "A Simple Sequentially
-/// Rejective Multiple Test Procedure", 1979). Nothing is assumed of how they hang together. An e-value gives the p-value
-/// 1 / e, if it is above 1.
+/// Which of the p-values may be claimed, in their order, so that the probability of any false claim is at most `error`. In rising order, it
+/// claims as long as the k-th of n is at most error / (n - k + 1) (S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure",
+/// 1979). This needs no assumption about their dependence. An e-value above 1 gives the p-value 1 / e.
 ///
 /// # Errors
 /// When a value is not from 0 to 1, or `error` is not strictly between 0 and 1.
@@ -57,7 +55,7 @@ pub fn holm(p_values: &[f64], error: f64) -> Result<Vec<bool>, StatsError> {
     let left = (1..=p_values.len()).rev();
     let first_kept =
         rising.iter().zip(left).find(|&(value, left)| value * left as f64 > error).map(|(value, _)| *value);
-    // An equal one is kept with it: the steps only get easier, but the first that fails ends them.
+    // Equal values are claimed together: later steps are only easier, but the first failure ends them.
     Ok(p_values.iter().map(|value| first_kept.is_none_or(|kept| *value < kept)).collect())
 }
 
@@ -77,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_nothing_is_asked_beyond_its_own_test() {
+    fn a_single_claim_needs_only_its_own_test() {
         for (e_value, claimed) in [(0.0, false), (19.9, false), (20.0, true), (f64::INFINITY, true)] {
             assert_eq!(e_benjamini_hochberg(&[e_value], 0.05), Ok(vec![claimed]), "{e_value}");
         }
@@ -87,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_value_is_named() {
+    fn unknown_values_are_named() {
         let said = |result: Result<Vec<bool>, StatsError>| result.unwrap_err().to_string();
         assert_eq!(said(e_benjamini_hochberg(&[1.0, -1.0], 0.05)), "e-value 1 is -1, not a number of 0 or more");
         assert_eq!(said(e_benjamini_hochberg(&[f64::NAN], 0.05)), "e-value 0 is NaN, not a number of 0 or more");
@@ -99,7 +97,7 @@ mod tests {
         }
     }
 
-    /// By the definition of a self-consistent set: the largest set of which each is n / (k error) or more.
+    /// By the definition of a self-consistent set: the largest set in which each is at least n / (k error).
     fn largest_consistent(e_values: &[f64], error: f64) -> usize {
         let sets = 0_u32..1 << e_values.len();
         let consistent = |set: &u32| {
@@ -110,7 +108,8 @@ mod tests {
         sets.filter(consistent).map(|set| set.count_ones() as usize).max().unwrap_or(0)
     }
 
-    /// By the closed test: a hypothesis is rejected when every set that it is in is, a set by its least p-value times its size.
+    /// By the closed test: a hypothesis is rejected if every set that contains it is rejected, a set by its smallest p-value times its
+    /// size.
     fn closed_bonferroni(p_values: &[f64], error: f64, at: usize) -> bool {
         (0_u32..1 << p_values.len()).filter(|set| set >> at & 1 == 1).all(|set| {
             let members = || (0..).zip(p_values).filter(move |(i, _)| set >> i & 1 == 1).map(|(_, value)| *value);

@@ -1,8 +1,8 @@
-//! What can be wrong with what this crate is given. Each reads on after "failed to compare:".
+//! Invalid inputs of this crate. Each message continues "failed to compare:".
 
 use crate::comparison::limits::{MAX_ARMS, MAX_PAIRS, VALUE_RANGE};
 
-/// Why there is no answer.
+/// Why there is no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatsError {
@@ -15,7 +15,7 @@ pub enum StatsError {
         /// How many pairs were given.
         pairs: usize,
     },
-    /// A window's number has no ratio to another: it is zero, negative, infinite, not a number, or beyond all measure.
+    /// A window's number has no ratio to another: it is zero, negative, infinite, not a number, or out of range.
     #[error(
         "{arm} of pair {pair} is {value:?}, not a number from {:e} to {:e}",
         VALUE_RANGE.start(),
@@ -26,7 +26,7 @@ pub enum StatsError {
         pair: usize,
         /// Name of the arm: `a` or `b`.
         arm: char,
-        /// The number as given.
+        /// The given number.
         value: f64,
     },
     /// [`Options::confidence`](crate::Options::confidence) is not strictly between 0 and 1.
@@ -35,7 +35,7 @@ pub enum StatsError {
     /// [`Options::smallest_effect_ratio`](crate::Options::smallest_effect_ratio) is negative, infinite or not a number.
     #[error("a smallest effect of {0} is not a share of 0 or more (0.05 is 5 %)")]
     SmallestEffect(f64),
-    /// The error allowed over all claims is not strictly between 0 and 1.
+    /// The allowed error over all claims is not strictly between 0 and 1.
     #[error("an error of {0} over all claims is not between 0 and 1 (0.05 is usual)")]
     ErrorRate(f64),
     /// An e-value is negative or not a number.
@@ -43,7 +43,7 @@ pub enum StatsError {
     EValue {
         /// Its index, from 0.
         index: usize,
-        /// The number as given.
+        /// The given number.
         value: f64,
     },
     /// A p-value is not from 0 to 1.
@@ -51,10 +51,10 @@ pub enum StatsError {
     PValue {
         /// Its index, from 0.
         index: usize,
-        /// The number as given.
+        /// The given number.
         value: f64,
     },
-    /// Two neighbouring boots that are to be compared are of one arm.
+    /// Two neighbouring boots to compare belong to the same arm.
     #[error("boots {} and {} are of one arm, and neighbours are compared", 2 * pair, 2 * pair + 1)]
     Neighbours {
         /// Index of the two, from 0.
@@ -63,7 +63,7 @@ pub enum StatsError {
     /// A block of fewer than two arms, or of more than [`MAX_ARMS`].
     #[error("a block of {arms} arms is not one of 2 to {MAX_ARMS}")]
     Arms {
-        /// How many arms were asked for.
+        /// The requested number of arms.
         arms: usize,
     },
 }

@@ -1,5 +1,5 @@
-//! What compares things that were measured: orders of windows, verdicts, designs, intervals, corrections for many claims. A server that only
-//! counts its own ticks needs none of it, nor the random numbers beneath.
+//! The comparison of measurements: orders of windows, verdicts, designs, intervals, corrections for many claims. A server that only counts
+//! its own ticks needs none of this, nor the random numbers that it uses.
 
 mod blocks;
 mod boots;

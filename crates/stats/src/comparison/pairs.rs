@@ -1,17 +1,16 @@
-//! The order in which two arms take their turns. This coin toss is the only randomness the verdict relies on, which is
-//! why it stands by itself and can be replayed from a logged seed.
+//! The order of two arms. This coin toss is the only randomness that the verdict relies on. So it has its own module and can be replayed
+//! from a logged seed.
 //!
 //! # Why a coin makes the test exact
 //!
-//! A pair is two neighbouring windows of time. Suppose B does nothing. Then the machine gives the pair's windows some
-//! two numbers, whatever its drift, its autocorrelation and its neighbours, and gives the same two in either order of
-//! the arms; the coin alone decides which of them is called `b`. So the sign of `ln(b / a)` is heads or tails, its size
-//! is given, and the signs of different pairs are independent because the tosses are. That is all that the signed-rank
-//! distribution asks for: nothing is assumed of the noise. Fixed orders lose this. In A…A B…B drift is taken for an
-//! effect; in ABAB… a steady drift or anything periodic is.
+//! A pair is two neighbouring windows of time. Suppose B has no effect. Then the machine gives the two windows some two numbers, whatever
+//! its drift, autocorrelation and neighbours, and the same two numbers in either order of the arms. Only the coin decides which of them is
+//! called `b`. So the sign of `ln(b / a)` is a coin toss, its size is fixed, and the signs of different pairs are independent because the
+//! tosses are. The signed-rank distribution needs nothing more: there is no assumption about the noise. Fixed orders lose this. In A…A B…B,
+//! drift looks like an effect; in ABAB… a steady drift or anything periodic does.
 //!
-//! The tosses are not balanced to equally many of each order, since that would make them depend on one another. Drift
-//! costs width, not truth.
+//! The tosses are not balanced to equal numbers of each order, because that would make them dependent. Drift widens the interval but does
+//! not bias it.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -47,9 +46,9 @@ pub struct PairDesign {
 }
 
 impl PairDesign {
-    /// A design of so many pairs. Log the seed: with it the same orders come again, in this release and in later ones.
+    /// A design of this many pairs. Log the seed: it reproduces the same orders in this release and in later ones.
     ///
-    /// The seed must be drawn before anything is measured and without regard to it.
+    /// Draw the seed before anything is measured and independently of it.
     #[must_use]
     pub fn new(pairs: u64, seed: u64) -> Self {
         Self { pairs, seed }
@@ -67,12 +66,11 @@ impl PairDesign {
         self.seed
     }
 
-    /// The order of the pair with this index, from 0. The stream has no end, and does not depend on how many pairs are
-    /// planned: a pair dropped by a rule that looks at neither arm's value is replaced by the next one beyond the plan.
+    /// The order of the pair with this index, from 0. The stream has no end, and does not depend on the planned number of pairs. If a rule
+    /// that looks at neither arm's value drops a pair, the next pair beyond the plan replaces it.
     #[must_use]
     pub fn order_of_pair(&self, pair: u64) -> Order {
-        // A word of the key stream per pair, addressed by its index, so that asking for one pair does not need the
-        // others to have been asked for.
+        // One word of the key stream per pair, addressed by its index, so that a pair's order does not depend on earlier calls.
         let mut coin = ChaCha8Rng::seed_from_u64(self.seed);
         coin.set_word_pos(u128::from(pair));
         if coin.next_u32() & 1 == 0 { Order::AFirst } else { Order::BFirst }
@@ -93,7 +91,7 @@ mod tests {
         design.orders().map(|order| if order == Order::AFirst { 'A' } else { 'B' }).collect()
     }
 
-    /// Logged seeds are in reports that people keep: were these to change, an old report could not be replayed.
+    /// Logged seeds are in reports that people keep. If these orders changed, old reports could not be replayed.
     #[test]
     fn a_logged_seed_replays() {
         let rows =
@@ -118,8 +116,8 @@ mod tests {
         let _end_of_the_index = short.order_of_pair(u64::MAX);
     }
 
-    /// Fair over pairs, over seeds, and from one pair to the next. Each count is binomial with mean 5000 and standard
-    /// deviation 50: 200 is four of them.
+    /// Fair over pairs, over seeds, and from one pair to the next. Each count is binomial with mean 5000 and standard deviation 50: 200 is
+    /// four of them.
     #[test]
     fn the_coin_is_fair_and_has_no_memory() {
         let fair = |heads: usize| heads.abs_diff(5000) < 200;

@@ -1,13 +1,13 @@
 //! A share with its interval, from windows at random moments: the mean of numbers from 0 to 1, each with a weight.
 //!
-//! The interval is the one of Clopper and Pearson, with the sum of the numbers in the place of the count of successes. Numbers between 0 and 1
-//! vary less than a coin of the same mean, so it holds the true share at least as often as it promises.
+//! The interval is that of Clopper and Pearson, with the sum of the numbers in place of the count of successes. Numbers between 0 and 1
+//! vary less than a coin with the same mean, so it contains the true share at least as often as promised.
 
 use serde::Serialize;
 
 use crate::comparison::student::incomplete_beta;
 
-/// The interval holds the true share in at least this share of all measurements.
+/// The interval contains the true share in at least this share of all measurements.
 const CONFIDENCE: f64 = 0.95;
 /// Halvings of the interval from 0 to 1.
 const STEPS: u32 = 50;
@@ -23,7 +23,7 @@ pub struct Share {
     pub high: f64,
 }
 
-/// Adds windows up, in memory that does not grow with their number.
+/// Adds windows, in memory that does not grow with their number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ShareSum {
     weight: f64,
@@ -32,7 +32,7 @@ pub struct ShareSum {
 }
 
 impl ShareSum {
-    /// Adds one window, which stands for `weight` of the whole: `value` is taken to lie between 0 and 1. Weights of 0 and less are passed over.
+    /// Adds one window that represents `weight` of the whole. `value` is clamped to 0 to 1. Weights of 0 or less are ignored.
     pub fn add(&mut self, weight: f64, value: f64) {
         if weight > 0.0 && weight.is_finite() && !value.is_nan() {
             self.weight += weight;
@@ -41,7 +41,7 @@ impl ShareSum {
         }
     }
 
-    /// Adds the windows of another place, as another CPU.
+    /// Adds the windows of another place, such as another CPU.
     pub fn merge(&mut self, other: &ShareSum) {
         self.weight += other.weight;
         self.weight_squares += other.weight_squares;
@@ -59,13 +59,13 @@ impl ShareSum {
         self.weight
     }
 
-    /// The share; none without a window.
+    /// The share. None without windows.
     pub fn share(&self) -> Option<Share> {
         if self.weight <= 0.0 {
             return None;
         }
         let share = (self.sum / self.weight).clamp(0.0, 1.0);
-        // Windows of unequal weight are worth fewer of equal weight (Kish).
+        // Windows of unequal weight count as fewer windows of equal weight (Kish).
         let windows = self.weight * self.weight / self.weight_squares;
         let hits = share * windows;
         let tail = (1.0 - CONFIDENCE) / 2.0;
@@ -76,7 +76,7 @@ impl ShareSum {
     }
 }
 
-/// Where a function that rises from 0 to 1 passes `level`.
+/// The point where a function that rises from 0 to 1 reaches `level`.
 fn root(level: f64, rises: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..STEPS {

@@ -1,20 +1,18 @@
-//! Wilcoxon's signed-rank distribution: what the rank sum of the positive differences would be if each sign were a fair
-//! coin, which under [`PairDesign`](crate::PairDesign) it is when B does nothing.
+//! Wilcoxon's signed-rank distribution: the distribution of the rank sum of the positive differences if each sign is a fair coin. With a
+//! [`PairDesign`](crate::PairDesign) this holds if B has no effect.
 //!
-//! Up to [`EXACT_PAIRS`] pairs the distribution is counted out, ties included, over the sign flips of the ranks at
-//! hand. Beyond, it is normal with the same mean and variance and a correction for continuity; at 200 pairs the two
-//! differ by less than 0.0005 in probability.
+//! Up to [`EXACT_PAIRS`] pairs the distribution is enumerated exactly, including ties, over the sign flips of the given ranks. Beyond, it
+//! is normal with the same mean and variance and a continuity correction. At 200 pairs the two differ by less than 0.0005 in probability.
 //!
-//! Equal sizes get the average of their ranks. Zeros keep their place in the ranking and then count for neither side
-//! (J. W. Pratt, "Remarks on Zeros and Ties in the Wilcoxon Signed Rank Procedures", JASA 1959): dropping them first
-//! would let a run of "no difference" windows with a few small ones look like evidence. Ranks are doubled throughout,
-//! so that averages are whole.
+//! Equal sizes share their average rank. Zeros keep their place in the ranking but count for neither side (J. W. Pratt, "Remarks on Zeros
+//! and Ties in the Wilcoxon Signed Rank Procedures", JASA 1959). If they were dropped first, many windows without a difference plus a few
+//! small ones could look like evidence. Ranks are doubled throughout, so that averages are whole.
 
-/// The most pairs for which the distribution is counted out: 200 take about 4 million additions.
+/// The most pairs for exact enumeration: 200 take about 4 million additions.
 pub(crate) const EXACT_PAIRS: usize = 200;
 
-/// Two-sided p-value of finite differences: how often sign flips of these very sizes would give a rank sum as far from
-/// its mean. 1 when all are zero.
+/// Two-sided p-value of finite differences: how often sign flips of these sizes would give a rank sum this far from its mean. 1 if all are
+/// zero.
 pub(crate) fn two_sided_p_value(differences: &[f64]) -> f64 {
     let (mut ranks, mut positive) = (Vec::with_capacity(differences.len()), 0);
     let mut by_size = differences.to_vec();
@@ -31,7 +29,7 @@ pub(crate) fn two_sided_p_value(differences: &[f64]) -> f64 {
         before = through;
     }
     let total: usize = ranks.iter().sum();
-    // The distribution is symmetric, so the farther tail is the same as the nearer one.
+    // The distribution is symmetric, so both tails are equal.
     let nearer = positive.min(total - positive);
     (2.0 * RankSum::of(&ranks).at_most(nearer)).min(1.0)
 }

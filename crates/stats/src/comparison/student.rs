@@ -1,6 +1,6 @@
-//! Student's t: how often noise alone would look as large as an estimate that has this many degrees of freedom for its error.
+//! Student's t: how often noise alone would look as large as an estimate with this many degrees of freedom for its error.
 
-/// Two-sided p-value of `t` with `degrees` of freedom, at least 1. NaN gives 1: it is evidence of nothing.
+/// Two-sided p-value of `t` with `degrees` of freedom, at least 1. NaN gives 1, because it is no evidence.
 pub(crate) fn two_sided_p_value(t: f64, degrees: usize) -> f64 {
     if t.is_nan() {
         return 1.0;
@@ -19,7 +19,7 @@ pub(crate) fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
         return 1.0;
     }
     let front = (libm::lgamma(a + b) - libm::lgamma(a) - libm::lgamma(b) + a * x.ln() + b * (-x).ln_1p()).exp();
-    // The fraction converges fast on one side of the mean, and the other side is its complement.
+    // The fraction converges fast on one side of the mean; the other side is the complement.
     if x < (a + 1.0) / (a + b + 2.0) {
         front * fraction(x, a, b) / a
     } else {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_printed_tables_come_out() {
-        // Two-sided quantiles as every textbook has them.
+        // Two-sided quantiles from textbooks.
         for (t, degrees, p) in [
             (12.706, 1, 0.05),
             (4.303, 2, 0.05),

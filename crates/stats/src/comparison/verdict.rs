@@ -1,5 +1,5 @@
-//! The one place where an interval becomes a word. It is judged against two lines, "no difference" and "the smallest
-//! difference that matters", because a long enough run makes any difference significant and a short one hides all.
+//! The one place where an interval becomes a verdict. It is compared with two lines, "no difference" and "the smallest difference that
+//! matters", because a long enough run makes any difference significant and a short one hides all.
 //!
 //! On the log scale let the interval be `[low, high]`, the estimate `e`, and `L = ln(1 + smallest effect)`:
 //!
@@ -10,19 +10,18 @@
 //! | `high < 0` and `e <= -L` | b is lower | likewise |
 //! | otherwise | undecided | this run cannot tell |
 //!
-//! Two cases need an argument. An interval that excludes 0 but lies wholly within ±L is *same*: a difference that is
-//! real and of no use is no reason to change a host. An interval that excludes 0 and reaches beyond L while its
-//! estimate does not is *undecided*: the difference is real, and whether it matters is as yet a guess against. To ask
-//! more (that all of the interval lie beyond L) would refuse a true effect of L or little more for ever; to ask less
-//! would sell effects that the user called too small.
+//! Two cases need an argument. An interval that excludes 0 but lies wholly within ±L is *same*: a real difference that is too small is no
+//! reason to change a host. An interval that excludes 0 and reaches beyond L, while its estimate does not, is *undecided*: the difference
+//! is real, but whether it matters is still open. A stricter rule (the whole interval beyond L) would forever reject a true effect of L or
+//! slightly more. A weaker one would sell effects that the user called too small.
 //!
-//! Both claims need the interval to exclude 0, so two arms that are alike are told apart at most as often as the
-//! interval errs, whatever the smallest effect. *Same* errs when the truth is L or more and the interval lies within ±L
-//! all the same, which is an error of one of its ends: at most half as often.
+//! Both claims need the interval to exclude 0. So two equal arms are called different at most as often as the interval errs, whatever the
+//! smallest effect. *Same* errs if the truth is L or more and the interval still lies within ±L, which is an error of one of its ends: at
+//! most half as often.
 
 use serde::{Deserialize, Serialize};
 
-/// What may be said of B against A.
+/// The verdict on B against A.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -32,11 +31,11 @@ pub enum Verdict {
     Worse,
     /// Any difference is smaller than the smallest that matters.
     Same,
-    /// The run cannot tell.
+    /// The run cannot decide.
     Undecided,
 }
 
-/// Which way the number of a window is better.
+/// Which direction is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {

@@ -1,8 +1,7 @@
 //! Order statistics of the Walsh averages: the means of all pairs of differences, each with itself included. Their
 //! median is the Hodges–Lehmann estimate, and two of them are the ends of its interval.
 
-/// The averages `(x[i] + x[j]) / 2`, `i <= j`, of finite differences, without ever holding them: 10,000 differences
-/// have 50 million.
+/// The averages `(x[i] + x[j]) / 2`, `i <= j`, of finite differences, without storing them: 10,000 differences have 50 million.
 pub(crate) struct WalshAverages {
     sorted: Vec<f64>,
 }
@@ -44,8 +43,8 @@ impl WalshAverages {
         value(low)
     }
 
-    /// How many averages are at most `limit`. As the first of the two grows, the last second one that still fits moves
-    /// down, so both walk the list once. The rounded average grows with both just as the true one does.
+    /// How many averages are at most `limit`. As the first index grows, the last second index that still fits moves down, so both walk the
+    /// list once. The rounded average grows with both, just as the true one does.
     fn count_up_to(&self, limit: f64) -> usize {
         let (mut count, mut end) = (0, self.sorted.len());
         for (start, &first) in self.sorted.iter().enumerate() {
@@ -65,8 +64,8 @@ fn average(x: f64, y: f64) -> f64 {
     (x + y) / 2.0
 }
 
-/// Maps doubles to integers of the same order (that of [`f64::total_cmp`]): negative ones have all bits flipped, the
-/// others only the sign. Unsigned, since the midpoint of negative integers rounds up and the bisection would not end.
+/// Maps doubles to integers of the same order (that of [`f64::total_cmp`]): negative ones have all bits flipped, the others only the sign.
+/// They are unsigned, because the midpoint of negative integers rounds up and the bisection would not end.
 fn key(value: f64) -> u64 {
     let bits = value.to_bits();
     if value.is_sign_negative() { !bits } else { bits ^ SIGN }

@@ -1,9 +1,9 @@
-//! How far a train of gaps and what was seen agree: Cohen's kappa over the time that was watched. Chance is 0, so that neither a CPU that
-//! is nearly always ours nor one that is nearly always gone makes a wrong model look right.
+//! How well a train of gaps agrees with the observation: Cohen's kappa over the watched time. Chance is 0. So a wrong model does not look
+//! right on a CPU that is almost always available, or almost never.
 
 use super::observed::Observed;
 
-/// The CPU is gone from `from_ns` for `gone_ns`, every `period_ns`.
+/// The CPU is gone for `gone_ns` from `from_ns`, every `period_ns`.
 #[derive(Clone, Copy)]
 pub(super) struct Train {
     pub(super) from_ns: f64,
@@ -12,7 +12,7 @@ pub(super) struct Train {
 }
 
 impl Train {
-    /// How long it is gone before `ns`, counted from its own beginning.
+    /// How long it is gone before `ns`, counted from its own start.
     fn gone_before(&self, ns: f64) -> f64 {
         let turns = (ns - self.from_ns) / self.period_ns;
         let whole = turns.floor();

@@ -1,36 +1,36 @@
-//! From a period that is about right to one that is: beginnings and ends of gaps on straight lines over the number of their turn, with
-//! outliers left out, over ever more of the time.
+//! Refines an approximate period. It fits straight lines to starts and ends of gaps over their turn number, without outliers, over
+//! increasing parts of the time.
 
 use super::agreement::{Train, kappa};
 use super::gap::middle_of;
 use super::observed::Observed;
 
-/// Bins over one period, in which the crowd of edges is looked for.
+/// Bins of one period, used to find where edges concentrate.
 const BINS: usize = 64;
-/// How far from the crowd an edge may be, as a share of the period, before it is somebody else's,
+/// An edge may be this far from the concentration, as a share of the period, before it counts as foreign,
 const GATE: f64 = 0.12;
-/// and in deviations of the crowd, but no closer than this many nanoseconds.
+/// and this many deviations, but not closer than this many nanoseconds.
 const GATE_DEVIATIONS: f64 = 4.0;
 const GATE_MIN_NS: f64 = 30_000.0;
 const ROUNDS: u32 = 6;
-/// How much of the time the first line is drawn through; each further one takes twice as much.
+/// The part of the time for the first line. Each further line takes twice as much.
 const FIRST_SPAN_NS: f64 = 2e9;
-/// From the median of deviations to a standard deviation, for normal noise.
+/// Converts the median of deviations to a standard deviation, for normal noise.
 const NORMAL: f64 = 1.4826;
 
-/// A train of gaps with how well it is known.
+/// A train of gaps, and its precision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
     pub(super) period_ns: f64,
     pub(super) period_error_ns: f64,
-    /// The beginning of a gap, about the middle of what was watched, since the base.
+    /// The start of a gap near the middle of the watched time, since the base.
     pub(super) gone_from_ns: f64,
     pub(super) gone_ns: f64,
     pub(super) spread_ns: f64,
     pub(super) agreement: f64,
     pub(super) seen: u64,
     pub(super) expected: u64,
-    /// Which share of the missing time is in gaps that begin near their time.
+    /// The share of the missing time in gaps that begin near their predicted time.
     pub(super) in_time: f64,
 }
 
@@ -41,14 +41,14 @@ struct Line {
     gate: f64,
 }
 
-/// What is left of edges beside a line.
+/// The residuals of edges from a line.
 #[derive(Debug, Default)]
 struct Residuals {
-    /// The turn and how late.
+    /// The turn, and the lateness.
     points: Vec<(f64, f64)>,
 }
 
-/// What a fit works in, to be used again.
+/// Reusable memory of a fit.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     starts: Vec<f64>,
@@ -59,7 +59,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For so many gaps.
+    /// For this many gaps.
     pub(super) fn of(gaps: usize) -> Room {
         let residuals = || Residuals { points: Vec::with_capacity(gaps) };
         let edges = || Vec::with_capacity(gaps);
@@ -117,7 +117,7 @@ pub(super) fn refine(observed: &Observed, period_ns: f64, room: &mut Room) -> Op
     })
 }
 
-/// Where most edges fall within a period.
+/// Where most edges lie within a period.
 fn crowd(edges: &[f64], period: f64) -> f64 {
     let mut bins = [0_u32; BINS];
     for edge in edges {
@@ -130,7 +130,7 @@ fn crowd(edges: &[f64], period: f64) -> f64 {
 }
 
 impl Line {
-    /// How much later an edge is than the nearest turn.
+    /// The lateness of an edge from the nearest turn.
     fn lateness(&self, edge: f64, period: f64) -> f64 {
         let turn = ((edge - self.at) / period).round();
         edge - self.at - turn * period
@@ -143,7 +143,7 @@ impl Line {
         into.points.extend(near.map(point).filter(|(_, late)| late.abs() <= self.gate));
     }
 
-    /// Moves to the middle of the edges that are near, with the new slope taken out, and narrows its gate.
+    /// Moves to the middle of the nearby edges, with the new slope removed, and narrows its gate.
     fn settle(&mut self, residuals: &Residuals, slope: f64, period: f64, left: &mut Vec<f64>) {
         left.clear();
         left.extend(residuals.points.iter().map(|(turn, late)| late - slope * turn));
@@ -162,7 +162,7 @@ impl Residuals {
         self.points.iter().map(|(turn, _)| turn).sum::<f64>() / self.points.len().max(1) as f64
     }
 
-    /// Sums of squares of the turns, and of turns by lateness, around the mean.
+    /// The sums of squares of the turns, and of turns times lateness, around the mean.
     fn sums(&self) -> (f64, f64) {
         let mean = self.mean_turn();
         let late = self.points.iter().map(|(_, late)| late).sum::<f64>() / self.points.len().max(1) as f64;
@@ -181,14 +181,14 @@ impl Residuals {
         deviation / self.sums().0.max(1.0).sqrt()
     }
 
-    /// Different turns: two gaps in one are one.
+    /// The number of different turns: two gaps in one turn count once.
     fn turns(&self) -> u64 {
         let mut last = f64::NAN;
         self.points.iter().filter(|(turn, _)| *turn != std::mem::replace(&mut last, *turn)).count() as u64
     }
 }
 
-/// The slope that beginnings and ends have in common; none if there are too few to draw a line through.
+/// The common slope of starts and ends. None if there are too few for a line.
 fn common_slope(starts: &Residuals, ends: &Residuals) -> Option<f64> {
     let (one, other) = (starts.sums(), ends.sums());
     let squares = one.0 + other.0;

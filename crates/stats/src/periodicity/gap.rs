@@ -1,52 +1,52 @@
-//! What is searched for periods: gaps, the time that was watched, and the bounds of the search.
+//! The input of the search: gaps, watched time, and the bounds of the search.
 
 use serde::Serialize;
 
-/// The shortest period that is looked for, in nanoseconds.
+/// The shortest period to find, in nanoseconds.
 pub const PERIOD_MIN_NS: f64 = 2e6;
 
-/// The longest, in nanoseconds. A gap longer than this is a pause of the machine, and counts as time that was not watched.
+/// The longest, in nanoseconds. A longer gap is a pause of the machine, and counts as unwatched time.
 pub const PERIOD_MAX_NS: f64 = 60e6;
 
-/// The last so many nanoseconds are searched for a period; all that is given refines it.
+/// The search uses this many most recent nanoseconds. Everything refines the result.
 pub const SEARCH_NS: f64 = 4e9;
 
-/// Gaps that are searched at the most.
+/// The most gaps to search.
 pub const SEARCH_GAPS: usize = 2048;
 
-/// Who took the CPU in a gap.
+/// Who took the CPU during a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Label {
     /// The guest's own scheduler: another thread, or a limit of a control group.
     Preempted,
-    /// Nobody inside the guest: the hypervisor, or an interrupt.
+    /// Nothing inside the guest: the hypervisor, or an interrupt.
     Foreign,
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
 /// Time in which the watching thread did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// When it began, in nanoseconds on any one clock.
+    /// Its start, in nanoseconds on any one clock.
     pub start_ns: u64,
-    /// How long it was, in nanoseconds.
+    /// Its length, in nanoseconds.
     pub length_ns: u64,
     /// Who took it.
     pub label: Label,
 }
 
-/// Time in which a thread watched. What is no gap in it was ours.
+/// Time in which a thread watched. Outside gaps the CPU was available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its first moment, in nanoseconds on the gaps' clock.
+    /// Its start, in nanoseconds on the gaps' clock.
     pub start_ns: u64,
-    /// Its last.
+    /// Its end.
     pub end_ns: u64,
 }
 
-/// The median; the order of the values is lost.
+/// The median. The values are reordered.
 pub(super) fn middle_of(values: &mut [f64]) -> Option<f64> {
     if values.is_empty() {
         return None;

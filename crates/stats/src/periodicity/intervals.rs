@@ -1,38 +1,38 @@
-//! From the intervals between gaps to a period that need not keep its phase.
+//! From the intervals between gaps to a period without a stable phase.
 //!
-//! A train whose every interval varies a little loses its phase within some dozens of turns, so nothing is left of it in a spectrum of seconds. Its
-//! intervals are alike all the same. They are taken between gaps that follow each other in watched time; gaps much shorter than most of
-//! what is missing are passed over as somebody else's.
+//! If every interval of a train varies a little, the train loses its phase within some dozens of turns, and a spectrum over seconds shows
+//! nothing. Its intervals are still similar. They are measured between consecutive gaps within one stretch of watched time. Gaps much
+//! shorter than most of the missing time are ignored as foreign.
 
 use super::gap::{PERIOD_MAX_NS, PERIOD_MIN_NS, middle_of};
 use super::observed::Observed;
 
-/// A gap counts that is at least this part of the middle length: half of the missing time is in gaps of that length or longer.
+/// A gap counts if it has at least this share of the middle length: half of the missing time is in gaps of that length or longer.
 const LENGTH_MIN: f64 = 0.4;
-/// An interval is regular that differs from the middle one by no more than this share,
+/// An interval is regular if it differs from the middle one by at most this share,
 const NEAR: f64 = 0.35;
-/// and by no more than this many deviations.
+/// and by at most this many deviations.
 const NEAR_DEVIATIONS: f64 = 3.5;
 const ROUNDS: u32 = 4;
-/// From the median of deviations to a standard deviation, for normal noise.
+/// Converts the median of deviations to a standard deviation, for normal noise.
 const NORMAL: f64 = 1.4826;
 
-/// A train of gaps, by its intervals.
+/// A train of gaps, described by its intervals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cycle {
     pub(super) period_ns: f64,
     pub(super) period_error_ns: f64,
     /// The standard deviation of the intervals.
     pub(super) jitter_ns: f64,
-    /// How long the CPU is gone each time, the median.
+    /// The median time for which the CPU is gone.
     pub(super) gone_ns: f64,
-    /// Which share of the intervals is regular.
+    /// The share of regular intervals.
     pub(super) regular: f64,
-    /// How many of them there are.
+    /// The number of intervals.
     pub(super) intervals: u64,
 }
 
-/// What this works in, to be used again.
+/// Reusable memory.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     lengths: Vec<f64>,
@@ -41,14 +41,14 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For so many gaps.
+    /// For this many gaps.
     pub(super) fn of(gaps: usize) -> Room {
         let numbers = || Vec::with_capacity(gaps);
         Room { lengths: numbers(), intervals: numbers(), apart: numbers() }
     }
 }
 
-/// The period by the intervals; none where there are no two gaps in one stretch of watched time. How sure it is, is left to the caller.
+/// The period by intervals. None without two gaps in one stretch of watched time. The caller judges its confidence.
 pub(super) fn cycle(observed: &Observed, room: &mut Room) -> Option<Cycle> {
     let Room { lengths, intervals, apart } = room;
     lengths.clear();
@@ -65,7 +65,7 @@ pub(super) fn cycle(observed: &Observed, room: &mut Room) -> Option<Cycle> {
         apart.clear();
         apart.extend(intervals.iter().map(|interval| (interval - mean).abs()));
         let deviation = NORMAL * middle_of(apart)?;
-        // Where nearly all are the same, the clock's resolution is what is left.
+        // If nearly all are equal, the clock's resolution limits the precision.
         let bound = (NEAR_DEVIATIONS * deviation).max(1000.0);
         intervals.retain(|interval| (interval - mean).abs() <= bound);
     }
@@ -85,7 +85,7 @@ pub(super) fn cycle(observed: &Observed, room: &mut Room) -> Option<Cycle> {
     .filter(|cycle| (PERIOD_MIN_NS..=PERIOD_MAX_NS).contains(&cycle.period_ns) && cycle.gone_ns < cycle.period_ns)
 }
 
-/// From the beginning of one gap to that of the next in the same stretch of watched time.
+/// From the start of one gap to the start of the next in the same stretch of watched time.
 fn collect(observed: &Observed, least_ns: f64, intervals: &mut Vec<f64>) {
     intervals.clear();
     let mut windows = observed.windows.iter();
@@ -96,7 +96,7 @@ fn collect(observed: &Observed, least_ns: f64, intervals: &mut Vec<f64>) {
             window = windows.next();
             last = None;
         }
-        // A gap that begins with the window may have begun before it.
+        // A gap at the start of a window may have begun earlier.
         let is_whole = window.is_some_and(|(start, end)| start < from && to <= end);
         if let (Some(last), true) = (last, is_whole) {
             intervals.push(from - last);
@@ -105,7 +105,7 @@ fn collect(observed: &Observed, least_ns: f64, intervals: &mut Vec<f64>) {
     }
 }
 
-/// Half of the sum is in values of this size or more; the values are in their order.
+/// Half of the sum is in values of this size or more. The values must be sorted.
 fn middle_by_time(sorted: &[f64]) -> Option<f64> {
     let half = sorted.iter().sum::<f64>() / 2.0;
     let mut sum = 0.0;

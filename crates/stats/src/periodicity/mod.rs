@@ -1,8 +1,8 @@
-//! Whether a CPU that is taken away now and then is taken away by the clock: the period, our share of it, and when that share begins.
+//! Whether a CPU that is sometimes unavailable is taken away periodically: the period, our share of it, and when our slice begins.
 //!
-//! A thread that spins notes every gap in which it did not run. One gap says nothing: an ordinary neighbour's turn is as long as the
-//! slice of a hypervisor. So all gaps of a few seconds are folded over one another, and time without a gap counts as much as a gap does:
-//! the model has to say when the CPU is ours and when it is not, and is believed only as far as it agrees with what was seen.
+//! A spinning thread records every gap in which it did not run. A single gap says nothing: a neighbour's time slice can be as long as a
+//! hypervisor's. So all gaps of a few seconds are folded over one another, and time without gaps counts as much as gaps do. The model must
+//! predict when the CPU is available and when not, and counts only as far as it agrees with the observation.
 //!
 //! | step | where |
 //! |---|---|
@@ -13,10 +13,10 @@
 //! | where gaps come with jitter: the intervals between them | `intervals` |
 //! | following a known model gap by gap, at no cost | [`Tracker`] |
 //!
-//! [`detect`] takes `5 * seconds * (1/PERIOD_MIN - 1/PERIOD_MAX) * (2 * gaps + 2 * windows)` steps of four multiplications, with at most
-//! [`SEARCH_NS`] of time and [`SEARCH_GAPS`] gaps: about 10 ms for two seconds, 150 ms at the very most. It allocates some vectors of the
-//! gaps' and the spectrum's length, which a [`Detector`] keeps for the next time. It is not for the middle of a tick; [`Tracker::observe`] is: a dozen
-//! operations, no allocation.
+//! [`detect`] takes `5 * seconds * (1/PERIOD_MIN - 1/PERIOD_MAX) * (2 * gaps + 2 * windows)` steps of four multiplications, for at most
+//! [`SEARCH_NS`] of time and [`SEARCH_GAPS`] gaps: about 10 ms for two seconds, and at most 150 ms. It allocates some vectors of the length
+//! of the gaps and of the spectrum, which a [`Detector`] reuses. Do not call it during a tick. [`Tracker::observe`] is suitable there: a
+//! dozen operations, no allocation.
 
 mod agreement;
 mod fit;
@@ -37,68 +37,69 @@ use fit::Fit;
 use intervals::Cycle;
 use observed::Observed;
 
-/// A CPU that is gone for less than this share of the time is ours.
+/// A CPU that is gone for less than this share counts as always available.
 const LOST_MIN: f64 = 0.02;
-/// The model must agree at least so far with what was seen; 1 is perfect, 0 is chance.
+/// Minimum agreement of the model with the observation: 1 is perfect, 0 is chance.
 const AGREEMENT_MIN: f64 = 0.6;
-/// So many of its gaps must have been seen,
+/// Minimum number of observed gaps,
 const SEEN_MIN: u64 = 6;
-/// and such a share of those that were to be seen.
+/// and their minimum share of the expected gaps.
 const SEEN_SHARE_MIN: f64 = 0.6;
-/// Gaps that begin less evenly than this, as a share of the period, are not slots.
+/// Gaps whose starts vary more than this, as a share of the period, are not slots.
 const SPREAD_MAX: f64 = 0.08;
-/// Where each gap is off by so much that the agreement of times says little: so much of the missing time must be in gaps that begin near their time,
+/// If each gap is shifted so much that the agreement in time says little: the minimum share of missing time in gaps that begin near their
+/// time,
 const IN_TIME_MIN: f64 = 0.8;
-/// such a share of the expected gaps must have been seen,
+/// the minimum share of observed among expected gaps,
 const SEEN_SHARE_MIN_JITTER: f64 = 0.8;
-/// and such a share of the intervals between gaps must be alike,
+/// the minimum share of similar intervals between gaps,
 const REGULAR_MIN: f64 = 0.75;
-/// of at least so many,
+/// their minimum number,
 const INTERVALS_MIN: u64 = 10;
-/// with a standard deviation of no more than this share of the period.
+/// and the maximum standard deviation as a share of the period.
 const JITTER_MAX: f64 = 0.13;
-/// Beginnings that are off by less than this share of the period keep their times well enough.
+/// Starts that vary less than this share of the period count as fixed times.
 const WANDER_MIN: f64 = 0.01;
-/// Independent beginnings spread 0.71 times as far as the intervals between them.
+/// Independent starts vary 0.71 times as much as the intervals between them.
 const WANDER_RATIO: f64 = 1.1;
 /// The periods by times and by intervals may differ by this share.
 const SAME_PERIOD: f64 = 0.05;
-/// A period that is a whole number of ticks to within this is taken for the scheduler's own, where that can be.
+/// A period within this distance of a whole number of ticks may be the scheduler's own.
 const TICK_TOLERANCE: f64 = 3e-4;
-/// So much of what a limit would take must be missing before it is blamed.
+/// The share of a limit's effect that must be missing before the limit is blamed.
 const LIMIT_BITES: f64 = 0.5;
 
-/// Which gaps count; time in the others counts as not watched.
+/// Which gaps count. The time of other gaps counts as unwatched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Count {
-    /// Those that nobody inside the guest took, and those of which it is not known.
+    /// Gaps that came from outside the guest, and gaps of unknown cause.
     #[default]
     Foreign,
-    /// All.
+    /// All gaps.
     All,
 }
 
-/// A limit of CPU time that the watching thread is under.
+/// A CPU limit on the watching thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
-    /// The CPU time in each period, in nanoseconds.
+    /// The CPU time per period, in nanoseconds.
     pub quota_ns: u64,
     /// The period, in nanoseconds.
     pub period_ns: u64,
-    /// How often it ran out while somebody watched; none if nobody counts.
+    /// How often it ran out during the watched time. None if nothing counts this.
     pub throttled: Option<u64>,
 }
 
-/// What is known beside the gaps.
+/// Additional knowledge besides the gaps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known {
     /// Which gaps count.
     pub count: Count,
-    /// The limit that the thread is under.
+    /// The limit on the thread.
     pub limit: Option<Limit>,
-    /// The scheduler's tick in nanoseconds, if gaps that count may be turns of other threads in the same guest: the scheduler ends
-    /// turns at its tick, so that they are periodic too. None for a real-time thread.
+    /// The scheduler's tick in nanoseconds, if counted gaps may be time slices of other threads in the same guest. The scheduler ends
+    /// slices at its tick, so these are periodic too. None for a real-time thread.
     pub turns_end_at_ns: Option<u64>,
 }
 
@@ -106,39 +107,39 @@ pub struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
-    /// It is ours.
+    /// It is always available.
     None,
-    /// At set times, as a hypervisor does that gives each virtual CPU a slot.
+    /// At fixed times, as by a hypervisor that gives each virtual CPU a slot.
     FixedSlot,
-    /// When a budget has run out, until it is filled again.
+    /// When a budget has run out, until it is refilled.
     TokenBucket,
-    /// At no times that could be told.
+    /// Without a recognisable schedule.
     Irregular,
 }
 
-/// Slots of a fixed place in time.
+/// Slots at fixed times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Slots {
-    /// From one beginning of our share to the next, in nanoseconds.
+    /// The time from one slice start to the next, in nanoseconds.
     pub period_ns: f64,
-    /// The standard error of that.
+    /// The standard error of the period.
     pub period_error_ns: f64,
-    /// How much of the period is ours, from 0 to 1.
+    /// The available share of the period, from 0 to 1.
     pub share: f64,
-    /// A moment in which our share began, about the middle of what was watched, on the gaps' clock.
+    /// A start of our slice near the middle of the watched time, on the gaps' clock.
     pub share_start_ns: u64,
-    /// How far the period is from the nearest tenth of a millisecond, in millionths: how fast its clock and ours go apart.
+    /// The distance of the period from the nearest tenth of a millisecond, in millionths: the drift between its clock and ours.
     pub drift_ppm: f64,
-    /// The standard deviation of the beginnings, in nanoseconds.
+    /// The standard deviation of the starts, in nanoseconds.
     pub spread_ns: f64,
-    /// How many of its gaps were seen,
+    /// The number of observed gaps,
     pub seen: u64,
-    /// of so many that were to be seen.
+    /// of this many expected gaps.
     pub expected: u64,
 }
 
 impl Slots {
-    /// The first beginning of our share at `ns` or later. Good for about `spread / period_error` periods.
+    /// The first slice start at `ns` or later. Valid for about `spread / period_error` periods.
     pub fn next_start_ns(&self, ns: u64) -> u64 {
         let since = ns as f64 - self.share_start_ns as f64;
         let turns = (since / self.period_ns).ceil();
@@ -146,36 +147,36 @@ impl Slots {
     }
 }
 
-/// A period with its jitter. Where the gaps come at set times there are [`Slots`] too.
+/// A period with its jitter. If the gaps come at set times there are [`Slots`] too.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Period {
-    /// From one beginning of our share to the next, the mean, in nanoseconds.
+    /// The mean time from one slice start to the next, in nanoseconds.
     pub period_ns: f64,
-    /// The standard error of that.
+    /// The standard error of the period.
     pub period_error_ns: f64,
-    /// How much of the period is ours, from 0 to 1.
+    /// The available share of the period, from 0 to 1.
     pub share: f64,
-    /// The standard deviation of the beginnings as a share of the period: around their set times, or, where there are none, around a period after
-    /// the beginning before. Beginnings that are off by up to J either way, evenly, have 0.58 J.
+    /// The standard deviation of the starts as a share of the period: around their fixed times, or, without fixed times, around one period
+    /// after the previous start. Uniform jitter of up to J in each direction has 0.58 J.
     pub jitter: f64,
 }
 
-/// Why the answer is what it is.
+/// Why this is the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Nothing was watched.
     Unwatched,
-    /// Less is missing than counts.
+    /// Too little time is missing.
     LittleMissing,
     /// The gaps come at set times.
     Periodic,
-    /// The gaps come a period after one another, and at no set times.
+    /// The gaps come one period after another, but not at set times.
     Wandering,
     /// No period explains the gaps.
     NoPeriod,
-    /// The period is the scheduler's tick, and other threads can have had their turns.
+    /// The period is the scheduler's tick, and other threads may have run.
     OwnTick,
-    /// A limit is set, and time is missing as it would take it.
+    /// A limit is set, and the missing time fits it.
     LimitBites,
 }
 
@@ -185,7 +186,7 @@ impl fmt::Display for Reason {
             Reason::Unwatched => "nothing was watched",
             Reason::LittleMissing => "too little time is missing",
             Reason::Periodic => "gaps come at set times",
-            Reason::Wandering => "gaps come a period after one another, at no set times, so that there is no phase",
+            Reason::Wandering => "gaps come a period after one another, but not at set times, so there is no phase",
             Reason::NoPeriod => "no period explains the gaps",
             Reason::OwnTick => "the gaps follow the scheduler tick, like time slices of other threads",
             Reason::LimitBites => "a CPU limit is set, and it ran out",
@@ -199,37 +200,37 @@ impl Serialize for Reason {
     }
 }
 
-/// What the gaps say.
+/// The result for the gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Periodicity {
-    /// The answer.
+    /// The model.
     pub model: Model,
-    /// The period of [`Model::FixedSlot`]; none for every other.
+    /// The period of [`Model::FixedSlot`]. None for others.
     pub period: Option<Period>,
-    /// Its slots, where they kept their times while they were watched. With [`Reason::Wandering`] they will not keep them for long.
+    /// Its slots, if they kept their times while watched. With [`Reason::Wandering`] they will not keep them for long.
     pub slots: Option<Slots>,
-    /// How sure it is, from 0 to 1.
+    /// The confidence, from 0 to 1.
     pub confidence: f64,
-    /// The share of watched time in which the CPU was gone, from 0 to 1.
+    /// The share of the watched time in which the CPU was gone, from 0 to 1.
     pub lost_share: f64,
-    /// How far the best period agrees with what was seen: 1 is perfect, 0 is chance.
+    /// The agreement of the best period with the observation: 1 is perfect, 0 is chance.
     pub agreement: f64,
-    /// Watched time, in nanoseconds, less the gaps that were set aside.
+    /// Watched time in nanoseconds, without ignored gaps.
     pub watched_ns: u64,
-    /// Gaps that counted.
+    /// Counted gaps.
     pub counted: usize,
-    /// Gaps that did not.
+    /// Ignored gaps.
     pub set_aside: usize,
-    /// Why.
+    /// The reason.
     pub why: Reason,
 }
 
-/// Says how the CPU is taken away. `windows` and `gaps` are in the order of time and do not overlap; each gap lies in a window.
+/// Finds how the CPU is taken away. `windows` and `gaps` are in order of time and do not overlap; each gap lies in a window.
 pub fn detect(windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
     Detector::default().detect(windows, gaps, known)
 }
 
-/// [`detect`] with room that is used again: with enough of it at the start it allocates nothing more.
+/// [`detect`] with reusable memory: if it is large enough at the start, nothing more is allocated.
 #[derive(Debug, Default)]
 pub struct Detector {
     observed: Observed,
@@ -239,7 +240,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// With room for so many windows and gaps. More are no error: they take what they need.
+    /// With memory for this many windows and gaps. More are allowed, and allocate what they need.
     pub fn with_room(windows: usize, gaps: usize) -> Detector {
         Detector {
             observed: Observed::with_room(windows, gaps),
@@ -252,7 +253,7 @@ impl Detector {
     /// The same as the function [`detect`].
     pub fn detect(&mut self, windows: &[Window], gaps: &[Gap], known: &Known) -> Periodicity {
         let limit = known.limit.filter(|limit| bites(windows, gaps, limit));
-        // What a limit takes is preempted, or not known: neither says anything of a hypervisor then.
+        // A limit's gaps are preempted or of unknown cause. Neither kind says anything about a hypervisor then.
         match limit {
             Some(_) => self.observed.fill(windows, gaps, |label| label == Label::Foreign),
             None => {
@@ -268,7 +269,7 @@ impl Detector {
         judged(&self.observed, gaps, known, limit, (best, cycle.filter(is_regular)))
     }
 
-    /// The period that agrees best with what was seen.
+    /// The period that agrees best with the observation.
     fn best_fit(&mut self) -> Option<Fit> {
         let periods = spectrum::periods(&self.observed, &mut self.spectrum);
         let periods = periods.into_iter().filter(|period| *period > 0.0);
@@ -286,7 +287,7 @@ fn judged(
 ) -> Periodicity {
     let lost_share = observed.lost_share();
     let found = best.filter(|fit| is_periodic(fit) || cycle.is_some_and(|cycle| is_periodic_with_jitter(fit, &cycle)));
-    // The scheduler's turns are alike, too: without set times there is nothing to tell them from a hypervisor's.
+    // The scheduler's slices are similar too: without fixed times nothing distinguishes them from a hypervisor's.
     let is_own_tick =
         known.turns_end_at_ns.is_some_and(|tick_ns| found.map_or(cycle.is_some(), |fit| fit.is_multiple(tick_ns)));
     let wandering = cycle.filter(|cycle| found.is_none_or(|fit| wanders(&fit, cycle)));
@@ -294,7 +295,7 @@ fn judged(
     let of_limit = |fit: Fit| limit.is_some_and(|limit| fit.is_multiple(limit.period_ns));
     let (model, why, confidence) = match (found, cycle) {
         _ if observed.watched_ns() <= 0.0 && limit.is_none() => (Model::None, Reason::Unwatched, 0.0),
-        // A limit that runs out takes the CPU at times of its own period: that these are regular, or on ticks, is no news.
+        // An active limit takes the CPU with its own period: that this is regular, or on ticks, is expected.
         (Some(fit), _) if of_limit(fit) => (Model::TokenBucket, Reason::LimitBites, 0.9),
         (Some(_), _) | (None, Some(_)) if is_own_tick => (Model::Irregular, Reason::OwnTick, 0.5),
         (Some(fit), cycle) => {
@@ -305,7 +306,7 @@ fn judged(
         (None, None) if limit.is_some() => (Model::TokenBucket, Reason::LimitBites, 0.9),
         (None, Some(cycle)) => (Model::FixedSlot, Reason::Wandering, cycle.confidence()),
         (None, None) => {
-            // A long look at nothing is surer than a short one; a period that nearly did makes it less so.
+            // A long observation without a result is more certain than a short one. A period that almost fits makes it less certain.
             let sure = (1.0 - (-observed.watched_ns() / 3e8).exp()) * (1.0 - agreement.max(0.0));
             match lost_share < LOST_MIN {
                 true => (Model::None, Reason::LittleMissing, sure),
@@ -328,7 +329,7 @@ fn judged(
     }
 }
 
-/// Whether a limit takes what it may: the share that is missing, of whatever cause inside the guest, is of its order.
+/// Whether a limit explains the missing share, of whatever cause inside the guest.
 fn bites(windows: &[Window], gaps: &[Gap], limit: &Limit) -> bool {
     if limit.quota_ns >= limit.period_ns || limit.throttled == Some(0) {
         return false;
@@ -347,7 +348,7 @@ fn is_periodic(fit: &Fit) -> bool {
         && fit.spread_ns <= SPREAD_MAX * fit.period_ns
 }
 
-/// The same where each gap is off by a good part of its length, so that the times in which the CPU was gone agree badly.
+/// The same if each gap is shifted by a large part of its length, so that the agreement in time is low.
 fn is_periodic_with_jitter(fit: &Fit, cycle: &Cycle) -> bool {
     fit.in_time >= IN_TIME_MIN
         && fit.seen >= INTERVALS_MIN
@@ -356,7 +357,7 @@ fn is_periodic_with_jitter(fit: &Fit, cycle: &Cycle) -> bool {
         && (fit.period_ns / cycle.period_ns - 1.0).abs() <= SAME_PERIOD
 }
 
-/// Whether beginnings are farther from their set times than they would be if each were off by itself: the times are not set, or change.
+/// Whether starts are farther from their fixed times than independent jitter explains: then the times are not fixed, or change.
 fn wanders(fit: &Fit, cycle: &Cycle) -> bool {
     fit.spread_ns > WANDER_MIN * fit.period_ns && fit.spread_ns > WANDER_RATIO * cycle.jitter_ns
 }

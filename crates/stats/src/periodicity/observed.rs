@@ -1,4 +1,4 @@
-//! `Observed`: time that was watched and gaps that count, in doubles around the first moment.
+//! `Observed`: watched time and counted gaps, as doubles relative to the first moment.
 
 use super::gap::{Gap, Label, PERIOD_MAX_NS, Window};
 
@@ -9,14 +9,14 @@ pub(super) type Stretch = (f64, f64);
 pub(super) struct Observed {
     /// The first moment of the first window.
     pub(super) base_ns: u64,
-    /// Watched time, cut where a gap was set aside.
+    /// Watched time, divided where a gap was ignored.
     pub(super) windows: Vec<Stretch>,
-    /// Gaps that count.
+    /// Counted gaps.
     pub(super) gaps: Vec<Stretch>,
 }
 
 impl Observed {
-    /// For so many windows and gaps; a gap that is set aside cuts a window in two.
+    /// For this many windows and gaps. An ignored gap divides a window in two.
     pub(super) fn with_room(windows: usize, gaps: usize) -> Observed {
         Observed { base_ns: 0, windows: Vec::with_capacity(windows + gaps), gaps: Vec::with_capacity(gaps) }
     }
@@ -28,7 +28,7 @@ impl Observed {
         observed
     }
 
-    /// Forgets what was observed before, and takes these in.
+    /// Replaces the earlier observation.
     pub(super) fn fill(&mut self, windows: &[Window], gaps: &[Gap], counts: impl Fn(Label) -> bool) {
         let observed = self;
         let base_ns = windows.first().map_or(0, |window| window.start_ns);
@@ -47,7 +47,7 @@ impl Observed {
                 }
                 if counts(gap.label) && (gap.length_ns as f64) < PERIOD_MAX_NS {
                     match observed.gaps.last_mut() {
-                        // Told in two parts, by who took them.
+                        // The same gap, reported in two parts by who took it.
                         Some(last) if start <= last.1 && last.0 >= from => last.1 = stop,
                         _ => observed.gaps.push((start, stop)),
                     }
@@ -79,15 +79,15 @@ impl Observed {
         if watched_ns > 0.0 { (self.lost_ns() / watched_ns).min(1.0) } else { 0.0 }
     }
 
-    /// The first and the last moment that was watched.
+    /// The first and the last watched moment.
     pub(super) fn span(&self) -> Stretch {
         (self.windows.first().map_or(0.0, |first| first.0), self.windows.last().map_or(0.0, |last| last.1))
     }
 }
 
-/// The length of all.
+/// The total length.
 pub(super) fn total(stretches: &[Stretch]) -> f64 {
-    // The sum of nothing is -0.0, which people would read.
+    // The sum of nothing is -0.0, which would look odd in output.
     stretches.iter().fold(0.0, |sum, (from, to)| sum + (to - from))
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_aside_is_not_watched() {
+    fn ignored_gaps_are_not_watched() {
         let gap = |start_ns, length_ns, label| Gap { start_ns, length_ns, label };
         let windows = [Window { start_ns: 100, end_ns: 200 }, Window { start_ns: 300, end_ns: 400 }];
         let (foreign, preempted) = (Label::Foreign, Label::Preempted);

@@ -1,23 +1,23 @@
-//! The periods worth a try: the spectrum of "the CPU is gone" over the time that was watched.
+//! Candidate periods: the spectrum of "the CPU is gone" over the watched time.
 //!
-//! Of a train of gaps the fundamental is always the strongest line, whatever our share is, so that no harmonic is taken for the period.
-//! The mean is taken out of watched time alone: what was not watched is neither gone nor ours, and adds nothing.
+//! The fundamental of a train of gaps is always the strongest line, whatever our share is, so no harmonic is mistaken for the period. The
+//! mean is subtracted only in watched time: unwatched time is neither gone nor available, and contributes nothing.
 
 use std::f64::consts::TAU;
 
 use super::gap::{PERIOD_MAX_NS, PERIOD_MIN_NS, SEARCH_GAPS, SEARCH_NS};
 use super::observed::{Observed, Stretch, total};
 
-/// Frequencies for each width of a line.
+/// Frequencies per line width.
 const FINE: f64 = 5.0;
-/// Peaks that are tried.
+/// The most peaks to try.
 const PEAKS: usize = 6;
 const NS: f64 = 1e9;
 
-/// Frequencies that are tried at the most: five for each width of a line, in [`SEARCH_NS`].
+/// The most frequencies to try: five per line width, in [`SEARCH_NS`].
 const FREQUENCIES: usize = (FINE * SEARCH_NS / PERIOD_MIN_NS) as usize + 1;
 
-/// What a spectrum is made in, to be used again.
+/// Reusable memory of a spectrum.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     windows: Vec<Stretch>,
@@ -28,7 +28,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For so many windows and gaps.
+    /// For this many windows and gaps.
     pub(super) fn of(windows: usize, gaps: usize) -> Room {
         Room {
             windows: Vec::with_capacity(windows + gaps),
@@ -40,7 +40,7 @@ impl Room {
     }
 }
 
-/// One edge of a gap or window: its turning phasor, the turn from one frequency to the next, and its weight.
+/// One edge of a gap or window: its rotating phasor, the rotation from one frequency to the next, and its weight.
 #[derive(Debug)]
 struct Edge {
     re: f64,
@@ -50,7 +50,7 @@ struct Edge {
     weight: f64,
 }
 
-/// Periods in nanoseconds, the strongest first; 0 where there are fewer.
+/// Periods in nanoseconds, the strongest first; 0 if there are fewer.
 pub(super) fn periods(observed: &Observed, room: &mut Room) -> [f64; PEAKS] {
     let end = observed.span().1;
     let many = observed.gaps.len().saturating_sub(SEARCH_GAPS);
@@ -61,7 +61,7 @@ pub(super) fn periods(observed: &Observed, room: &mut Room) -> [f64; PEAKS] {
     gaps.clear();
     gaps.extend(observed.gaps.iter().filter(|(start, _)| *start >= from));
     let span_s = (end - windows.first().map_or(end, |first| first.0)) / NS;
-    // A period must fit some times into what was watched.
+    // A period must fit several times into the watched time.
     if gaps.len() < 4 || span_s < 3.0 * PERIOD_MIN_NS / NS {
         return [0.0; PEAKS];
     }
@@ -102,13 +102,13 @@ fn make_power(edges: &mut [Edge], low_hz: f64, step_hz: f64, count: usize, power
             (edge.re, edge.im) =
                 (edge.re * edge.turn_re - edge.im * edge.turn_im, edge.re * edge.turn_im + edge.im * edge.turn_re);
         }
-        // The integral over a stretch is the difference of its edges' phasors by the frequency.
+        // The integral over a stretch is the difference of its edges' phasors divided by the frequency.
         let hz = low_hz + at as f64 * step_hz;
         power.push((re * re + im * im) / (hz * hz));
     }
 }
 
-/// Where the strongest peaks are, as fractions of steps: a parabola through the three highest points of each.
+/// The strongest peaks, as fractions of steps: a parabola through the three highest points of each.
 fn peaks(power: &[f64], found: &mut Vec<usize>) -> [Option<f64>; PEAKS] {
     let is_peak = |at: &usize| power[*at] >= power[*at - 1] && power[*at] > power[*at + 1];
     found.clear();

@@ -1,33 +1,33 @@
-//! `Tracker`: follows slots that are known, gap by gap, for as long as a server runs. A dozen operations for each gap, and no allocation.
+//! `Tracker`: follows known slots gap by gap, for as long as a server runs. A dozen operations per gap, and no allocation.
 
 use super::Slots;
 
-/// How much of a gap's lateness goes into the phase and into the period, at each gap. The second is far smaller: a period hardly changes.
+/// How much of a gap's lateness corrects the phase and the period. The second is far smaller, because a period hardly changes.
 const PHASE_GAIN: f64 = 0.1;
 const PERIOD_GAIN: f64 = 0.004;
-/// A gap is ours to follow if it ends within so much of the period of where it should.
+/// A gap belongs to the slots if it ends within this share of the period around the predicted time.
 const GATE: f64 = 0.12;
-/// How fast the share of gaps that fit is forgotten.
+/// How fast older gaps lose weight in the share of fitting gaps.
 const MEMORY: f64 = 0.02;
 
-/// Slots that are followed.
+/// Slots that are being followed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tracker {
     period_ns: f64,
-    /// The last beginning of our share that was seen or reckoned, in whole nanoseconds and the rest.
+    /// The last slice start, observed or predicted, in whole nanoseconds and the rest.
     start_ns: u64,
     rest_ns: f64,
     fits: f64,
 }
 
 impl Tracker {
-    /// Starts from what [`detect`](super::detect) found.
+    /// Starts from the result of [`detect`](super::detect).
     pub fn new(slots: &Slots) -> Tracker {
         Tracker { period_ns: slots.period_ns, start_ns: slots.share_start_ns, rest_ns: 0.0, fits: 1.0 }
     }
 
-    /// Takes in a gap that ended at `end_ns`. Gaps are told in the order of time; which ones to tell (long enough, foreign) is the caller's
-    /// choice, and one that does not fit costs trust and nothing else. A gap that goes back in time is passed over.
+    /// Records a gap that ended at `end_ns`. Report gaps in order of time. The caller decides which ones (long enough, foreign); one that
+    /// does not fit only lowers the confidence. A gap that goes back in time is ignored.
     pub fn observe(&mut self, end_ns: u64) {
         let Some(since) = end_ns.checked_sub(self.start_ns) else { return };
         let since = since as f64 - self.rest_ns;
@@ -41,23 +41,23 @@ impl Tracker {
         let moved = self.rest_ns + turns * self.period_ns + PHASE_GAIN * late;
         self.start_ns = self.start_ns.saturating_add_signed(moved.floor() as i64);
         self.rest_ns = moved - moved.floor();
-        // After a long time without a gap a small error of the period is a large one of the phase.
+        // After a long time without a gap, a small error of the period is a large error of the phase.
         self.period_ns += PERIOD_GAIN * late / turns;
     }
 
-    /// The first beginning of our share at `ns` or later.
+    /// The first slice start at `ns` or later.
     pub fn next_start_ns(&self, ns: u64) -> u64 {
         let since = ns as f64 - self.start_ns as f64 - self.rest_ns;
         let turns = (since / self.period_ns).ceil();
         self.start_ns.saturating_add_signed((self.rest_ns + turns * self.period_ns).round() as i64)
     }
 
-    /// The period as it is now, in nanoseconds.
+    /// The current period, in nanoseconds.
     pub fn period_ns(&self) -> f64 {
         self.period_ns
     }
 
-    /// The share of the last fifty gaps or so that came when they should, from 0 to 1: below a half, look anew.
+    /// The share of the last fifty or so gaps that came at the predicted time, from 0 to 1. Below one half, detect again.
     pub fn fits(&self) -> f64 {
         self.fits
     }

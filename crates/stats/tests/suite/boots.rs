@@ -1,4 +1,4 @@
-//! Simulates whole comparisons over boots on noise whose truth is known, and counts how often they claim what is not so.
+//! Simulates whole comparisons over boots on noise with known truth, and counts false claims.
 
 use evenkeel_stats::{BOOTS_ERROR, Boot, Direction, Options, Verdict, boot_order, compare_boots, median};
 use rand::SeedableRng;
@@ -6,31 +6,31 @@ use rand_chacha::ChaCha8Rng;
 
 use evenkeel_testkit::noise;
 
-/// A rate of 5 % that is counted over so many has a standard deviation of 0.3 %.
+/// A rate of 5 % over this many runs has a standard deviation of 0.3 %.
 const RUNS: u64 = 5000;
-/// A boot's number is the median of so many windows, as `prove boots` has it.
+/// A boot's number is the median of this many windows, as in `prove boots`.
 const WINDOWS: usize = 20;
-/// What goes by from one boot's first window to the next one's, in windows: 20 are measured, then the machine reboots and settles.
+/// The windows from one boot's first window to the next one's: 20 are measured, then the machine reboots and settles.
 const EVERY: usize = 60;
 
-/// What boots in a row would be, of arms that are alike.
+/// A series of boots with equal arms.
 fn numbers(noise: &noise::Noise, boots: usize, random: &mut ChaCha8Rng) -> Vec<f64> {
     let windows = noise.windows(boots * EVERY, random);
     windows.chunks(EVERY).filter_map(|boot| median(&boot[..WINDOWS])).collect()
 }
 
-/// What so many boots come to, of arms that are alike.
+/// The results of this many boots with equal arms.
 type Numbers = fn(&noise::Noise, usize, &mut ChaCha8Rng) -> Vec<f64>;
 
 /// The numbers of the run with this seed.
 fn run(noise: &noise::Noise, numbers: Numbers, boots: usize, seed: u64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    // Another stream than the coin's.
+    // A stream other than the coin's.
     random.set_stream(1);
     numbers(noise, boots, &mut random)
 }
 
-/// The difference that is claimed where B multiplies a boot's number by `ratio`.
+/// The claimed difference if B multiplies a boot's number by `ratio`.
 fn claim(numbers: &[f64], seed: u64, ratio: f64) -> Option<Verdict> {
     let order = boot_order(numbers.len(), seed).into_iter();
     let boot = |(is_b, value): (bool, &f64)| Boot { is_b, value: if is_b { value * ratio } else { *value } };
@@ -40,7 +40,7 @@ fn claim(numbers: &[f64], seed: u64, ratio: f64) -> Option<Verdict> {
     matches!(found, Verdict::Better | Verdict::Worse).then_some(found)
 }
 
-/// How often a difference was claimed where B multiplies a boot's number by `ratio`: this verdict, or either.
+/// How often a difference was claimed if B multiplies a boot's number by `ratio`: this verdict, or either.
 fn claims(noise: &noise::Noise, numbers: Numbers, boots: usize, ratio: f64, verdict: Option<Verdict>) -> f64 {
     let claimed = (0..RUNS).filter(|seed| {
         let found = claim(&run(noise, numbers, boots, *seed), *seed, ratio);
@@ -55,12 +55,12 @@ fn slack(rate: f64) -> f64 {
 }
 
 #[test]
-fn no_made_up_noise_makes_it_claim_more_often_than_it_says() {
+fn no_simulated_noise_makes_more_false_claims_than_promised() {
     never_too_often(|noise| !is_recorded(noise));
 }
 
 #[test]
-fn no_recorded_noise_makes_it_claim_more_often_than_it_says() {
+fn no_recorded_noise_makes_more_false_claims_than_promised() {
     never_too_often(is_recorded);
 }
 
@@ -75,7 +75,7 @@ fn never_too_often(is_meant: fn(&noise::Noise) -> bool) {
     for noise in meant {
         let mut claimed = BOOTS.map(|_| 0);
         for seed in 0..RUNS {
-            // Fewer boots are the first ones of the same run.
+            // With fewer boots, the first ones of the same run.
             let all = run(&noise, numbers, 12, seed);
             for (boots, claimed) in BOOTS.iter().zip(&mut claimed) {
                 *claimed += u64::from(claim(&all[..*boots], seed, 1.0).is_some());
@@ -90,22 +90,22 @@ fn never_too_often(is_meant: fn(&noise::Noise) -> bool) {
 }
 
 #[test]
-fn what_is_there_is_found_in_the_right_direction() {
+fn real_effects_are_found_with_their_direction() {
     let all = noise::all();
     let quiet = all.iter().find(|noise| noise.name == "independent, 5 %").unwrap();
-    // Each boot one window here: a fifth less, where boots differ by 5 %: eight boots claim it nearly always, and four half of the time.
+    // One window per boot, and a fifth less, where boots differ by 5 %: eight boots almost always claim it, four half of the time.
     assert!(claims(quiet, noise::Noise::windows, 4, 0.8, Some(Verdict::Better)) > 0.5);
     assert!(claims(quiet, noise::Noise::windows, 8, 0.8, Some(Verdict::Better)) > 0.9);
     assert!(claims(quiet, noise::Noise::windows, 8, 1.25, Some(Verdict::Worse)) > 0.9);
     assert_eq!(claims(quiet, noise::Noise::windows, 8, 0.8, Some(Verdict::Worse)), 0.0);
-    // A boot as it is measured, and a tenth less: what four boots find.
+    // A normally measured boot, and a tenth less: what four boots find.
     assert!(claims(quiet, numbers, 4, 0.9, Some(Verdict::Better)) > 0.9);
 }
 
-/// Boots of two kinds, as a coin says, that differ by a third: what Student's test assumes is false then, and it errs more often than it
-/// says. It still claims only what lies apart.
+/// Two kinds of boots by a coin, a third apart: the assumption of Student's test is false then, and it errs more often than promised. It
+/// still claims only separated arms.
 #[test]
-fn boots_of_two_kinds_are_what_four_boots_can_not_stand() {
+fn four_boots_fail_with_two_kinds_of_boots() {
     let kinds: Numbers = |noise, boots, random| {
         let two = |(at, window): (usize, &f64)| if window.to_bits() % 2 == 0 { 75.0 } else { 100.0 } + at as f64 * 0.1;
         noise.windows(boots, random).iter().enumerate().map(two).collect()

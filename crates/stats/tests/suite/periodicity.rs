@@ -1,5 +1,5 @@
-//! Simulates a CPU that is taken away by the clock, by chance, by the scheduler's tick or by a budget, and counts how often the detector
-//! is right. The seeds are fixed, so the rates are the same on every run.
+//! Simulates a CPU that is taken away periodically, at random, by the scheduler's tick or by a budget, and counts how often the detector is
+//! right. The seeds are fixed, so each run gives the same rates.
 
 use std::fmt::Write as _;
 
@@ -11,22 +11,22 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const MS: f64 = 1e6;
-/// Somewhere on a clock that has run for hours.
+/// A moment on a clock that has run for hours.
 const BASE_NS: f64 = 12_345_678_901_234.0;
-/// Gaps shorter than this are not told.
+/// Shorter gaps are not reported.
 const THRESHOLD_NS: f64 = 100_000.0;
 
-/// What takes the CPU, and how it is watched.
+/// Who takes the CPU, and how it is watched.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     period_ms: f64,
     share: f64,
-    /// Each beginning is off by up to this share of the period, either way.
+    /// Each start is shifted by up to this share of the period, in either direction.
     jitter: f64,
-    /// Whether each beginning counts from the one before, so that what they are off by adds up.
+    /// Whether each start counts from the previous one, so that the jitter adds up.
     adds_up: bool,
     drift_ppm: f64,
-    /// Random gaps a second, 0.1 to 4 ms each.
+    /// Random gaps per second, 0.1 to 4 ms each.
     random_hz: f64,
     random_label: Label,
     seconds: f64,
@@ -50,7 +50,7 @@ type Taken = (f64, f64, Label);
 struct SimulatedGaps {
     windows: Vec<Window>,
     gaps: Vec<Gap>,
-    /// The true beginnings of our share, without jitter.
+    /// The true starts of our slice, without jitter.
     starts: Vec<f64>,
 }
 
@@ -67,7 +67,7 @@ impl Machine {
         for turn in 0..(self.seconds * 1e9 / period) as u64 {
             let at = first + turn as f64 * period;
             let off = if self.jitter > 0.0 { random.random_range(-1.0..1.0) * self.jitter * period } else { 0.0 };
-            // What it is late by it does not make up for, and nothing takes less than some microseconds to begin.
+            // Lateness is not made up for, and every gap needs some microseconds to begin.
             taken.push((at + off + random.random_range(0.0..8_000.0), at + off + gone, Label::Foreign));
             starts.push(at + gone);
             if self.adds_up {
@@ -132,7 +132,7 @@ impl SimulatedGaps {
         detect(&self.windows, &self.gaps, known)
     }
 
-    /// How far what is said is from the truth: period (ratio), share, and phase in the middle of the time, in nanoseconds.
+    /// The errors of the result: period (ratio), share, and phase in the middle of the time, in nanoseconds.
     fn errors(&self, machine: &Machine, said: &Periodicity) -> Option<(f64, f64, f64)> {
         let slots = said.slots?;
         let period = machine.period_ms * MS * (1.0 + machine.drift_ppm / 1e6);
@@ -149,12 +149,12 @@ impl SimulatedGaps {
     }
 }
 
-/// Runs of each place of the grid.
+/// Runs per place of the grid.
 const RUNS_OF_EACH: u64 = 4;
-/// The same for a change of the detector.
+/// The same when the detector changes.
 const MANY_RUNS_OF_EACH: u64 = 20;
 
-/// Over the grid, how many are right, of how many, and which are not.
+/// Over the grid: how many are right, out of how many, and which are not.
 fn grid(machine: impl Fn(Machine) -> Machine, known: &Known, runs_of_each: u64) -> (u64, u64, String) {
     let (mut right, mut runs, mut wrong) = (0, 0, String::new());
     for period_ms in [5.0, 7.3, 8.0, 10.0, 12.0, 15.6, 20.0, 30.0] {
@@ -195,7 +195,7 @@ fn slots_are_found(runs_of_each: u64) {
         ("with 10 random gaps a second", |machine| Machine { jitter: 0.02, random_hz: 10.0, ..machine }, 0.95),
         ("drift down, 10 s", |machine| Machine { drift_ppm: -100.0, jitter: 0.02, seconds: 10.0, ..machine }, 0.99),
         (
-            "with 40 turns of others a second, told by their label",
+            "with 40 turns of others a second, known by their label",
             |machine| Machine { jitter: 0.02, random_hz: 40.0, random_label: Label::Preempted, ..machine },
             0.95,
         ),
@@ -232,7 +232,7 @@ fn no_period_is_made_up(runs_of_each: u64) {
     assert_eq!(made_up, "");
 }
 
-/// What is said of machines whose slots come with jitter, against what they are.
+/// The results for machines whose slots have jitter, against the truth.
 #[derive(Default)]
 struct Score {
     runs: u32,
@@ -241,7 +241,7 @@ struct Score {
     near: u32,
     /// Period and share within 10 %.
     fair: u32,
-    /// Those said to keep their times.
+    /// Those reported with fixed times.
     in_phase: u32,
     jitter: f64,
 }
@@ -282,7 +282,7 @@ fn machines(shares: &[f64], like: Machine, seeds: u64) -> impl Iterator<Item = M
 }
 
 #[test]
-fn a_period_is_told_with_its_jitter() {
+fn a_period_is_reported_with_its_jitter() {
     let seeds = 2;
     for adds_up in [false, true] {
         for jitter in [0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1] {
@@ -290,7 +290,7 @@ fn a_period_is_told_with_its_jitter() {
             let score = Score::of(machines(&[0.2, 0.4, 0.55, 0.8, 0.9], like, seeds));
             println!("jitter {jitter}, adds up: {adds_up}: {}", score.row());
             assert_eq!((score.found, score.near), (score.runs, score.runs), "{}", score.row());
-            // Evenly spread up to that much either way.
+            // Uniform in both directions.
             let sd = jitter / 3_f64.sqrt();
             assert!((score.jitter - sd).abs() <= 0.1 * sd + 0.001, "{sd}: {}", score.row());
             let out_of_phase = adds_up && jitter >= 0.02;
@@ -299,14 +299,14 @@ fn a_period_is_told_with_its_jitter() {
 
             let noisy = Machine { random_hz: 20.0, ..like };
             let score = Score::of(machines(&[0.2, 0.4, 0.55, 0.7], noisy, seeds));
-            println!("    beside 20 random gaps a second: {}", score.row());
+            println!("    with 20 random gaps a second: {}", score.row());
             let share = |count: u32| f64::from(count) / f64::from(score.runs);
             assert!(share(score.found) >= 0.9 && score.fair == score.found, "{}", score.row());
         }
     }
 }
 
-/// An ordinary neighbour: turns that end at the scheduler's tick, ours and its about one tick each.
+/// An ordinary neighbour: slices that end at the scheduler's tick, its and ours about one tick each.
 fn neighbour(seed: u64, label: Label, steady: bool) -> SimulatedGaps {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut at, mut taken) = (random.random_range(0.0..4.0) * MS, Vec::new());
@@ -320,12 +320,12 @@ fn neighbour(seed: u64, label: Label, steady: bool) -> SimulatedGaps {
 }
 
 #[test]
-fn an_ordinary_neighbour_is_no_hypervisor() {
+fn an_ordinary_neighbour_is_not_reported_as_a_hypervisor() {
     for seed in 0..100 {
         for steady in [true, false] {
             let preempted = neighbour(seed, Label::Preempted, steady).detect(&Known::default());
             assert_eq!((preempted.model, preempted.counted), (Model::None, 0), "{preempted:?}");
-            // Without labels its turns look like slots, and only the tick tells.
+            // Without labels its slices look like slots, and only the tick reveals them.
             let known = Known { turns_end_at_ns: Some(4_000_000), ..Known::default() };
             let unknown = neighbour(seed, Label::Unknown, steady).detect(&known);
             assert_eq!(unknown.model, Model::Irregular, "{unknown:?}");
@@ -339,7 +339,7 @@ fn an_ordinary_neighbour_is_no_hypervisor() {
 #[test]
 fn a_limit_that_runs_out_is_a_bucket_and_one_that_does_not_is_nothing() {
     let mut random = ChaCha8Rng::seed_from_u64(5);
-    // A quota of 40 of 100 ms: gone from when it ran out to the next period.
+    // A quota of 40 of 100 ms: the CPU is gone from when it ran out to the next period.
     let taken: Vec<Taken> = (0..20)
         .map(|turn| (turn as f64 * 100.0 * MS + 40.0 * MS, (turn + 1) as f64 * 100.0 * MS, Label::Preempted))
         .collect();
@@ -363,7 +363,7 @@ fn slots_are_followed_gap_by_gap() {
     let seen = machine.watch();
     let said = seen.detect(&Known::default());
     let mut tracker = Tracker::new(&said.slots.unwrap());
-    // For ten minutes more, with a period that is not what it was when they were found: 100 ppm longer.
+    // For ten more minutes, with a period that differs from the detected one by 100 ppm.
     let mut random = ChaCha8Rng::seed_from_u64(9);
     let period = 10.0 * MS * 1.0001;
     let first = tracker.next_start_ns(seen.windows.last().unwrap().end_ns) as f64;

@@ -1,5 +1,5 @@
-//! Holds the sequential test to its promises by simulating whole trials on noise whose truth is known, with a look after every
-//! pair. The seeds are fixed; `docs/statistics.md` states the rates, and the last test here holds it to that.
+//! Checks the guarantees of the sequential test by simulating whole trials on noise with known truth, with a look after every pair. The
+//! seeds are fixed. `docs/statistics.md` states the rates, and the last test here compares it.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use evenkeel_testkit::noise;
 
 use noise::Noise;
 
-/// The most pairs of a trial, each looked at.
+/// The most pairs of a trial, with a look after each.
 const PAIRS: usize = 100;
 /// A/A trials of each kind of noise.
 const ALIKE: u64 = 2000;
@@ -20,11 +20,11 @@ const PLANTED: u64 = 200;
 
 const EFFECTS: [f64; 4] = [0.02, 0.05, 0.10, 0.20];
 
-/// Nothing hides behind the line: every interval without 1 is a claim.
+/// Without a smallest effect, every interval that excludes 1 is a claim.
 const NO_LINE: Options = Options { confidence: 0.95, smallest_effect_ratio: 0.0, better: Direction::Lower };
 const LINE: Options = Options { smallest_effect_ratio: 0.05, ..NO_LINE };
 
-/// The first verdict of a trial that is stopped by it, and after how many pairs.
+/// The first verdict of a trial that it stops, and the number of pairs.
 fn stopped(noise: &Noise, ratio: f64, options: Options, seed: u64) -> Result<Option<(Verdict, usize)>, StatsError> {
     let mut test = Sequential::new(options)?;
     for (pair, count) in noise.pairs(PAIRS, ratio, seed).into_iter().zip(1..) {
@@ -37,10 +37,10 @@ fn stopped(noise: &Noise, ratio: f64, options: Options, seed: u64) -> Result<Opt
     Ok(None)
 }
 
-/// How trials of one truth ended.
+/// The ends of trials with one truth.
 struct Ends {
     trials: u64,
-    /// For each that ended with the verdict asked for, its pairs, rising.
+    /// The pairs of each trial that ended with the expected verdict, rising.
     found: Vec<usize>,
     /// How many ended with another verdict.
     otherwise: usize,
@@ -64,7 +64,7 @@ impl Ends {
         count as f64 / self.trials as f64
     }
 
-    /// The pairs that the median trial took; `None` if fewer than half found it.
+    /// The pairs of the median trial. `None` if fewer than half found it.
     fn median(&self) -> Option<usize> {
         self.found.get(self.trials as usize / 2).copied()
     }
@@ -77,13 +77,13 @@ impl Ends {
     }
 }
 
-/// A compared with itself, looked at after each of 100 pairs: the share in which any look claimed something.
+/// A against itself, with a look after each of 100 pairs: the share of trials in which any look claimed something.
 fn alike(noise: &Noise, trials: u64) -> Result<f64, StatsError> {
     let ends = Ends::of(noise, 1.0, NO_LINE, Verdict::Better, trials)?;
     Ok(ends.share(ends.found.len() + ends.otherwise))
 }
 
-/// Of every kind of noise; both tests that ask share the work.
+/// For every kind of noise. Both tests share the work.
 fn alike_rates() -> Result<&'static [f64], StatsError> {
     static RATES: OnceLock<Result<Vec<f64>, StatsError>> = OnceLock::new();
     let rates = RATES.get_or_init(|| noise::all().iter().map(|noise| alike(noise, ALIKE)).collect());
@@ -91,7 +91,7 @@ fn alike_rates() -> Result<&'static [f64], StatsError> {
 }
 
 #[test]
-fn arms_that_are_alike_are_told_apart_in_at_most_one_run_of_twenty_however_often_one_looks() -> Result<(), StatsError> {
+fn equal_arms_differ_in_at_most_one_run_of_twenty_however_often_one_looks() -> Result<(), StatsError> {
     for (noise, rate) in noise::all().iter().zip(alike_rates()?) {
         assert!(*rate <= 0.05, "{}: {rate}", noise.name);
     }
@@ -100,7 +100,7 @@ fn arms_that_are_alike_are_told_apart_in_at_most_one_run_of_twenty_however_often
 
 #[test]
 #[ignore = "five times as many trials as the test above: for a change of the method"]
-fn arms_that_are_alike_are_told_apart_in_at_most_one_run_of_twenty_in_10_000_trials() -> Result<(), StatsError> {
+fn equal_arms_differ_in_at_most_one_run_of_twenty_in_10_000_trials() -> Result<(), StatsError> {
     for noise in noise::all() {
         let rate = alike(&noise, 5 * ALIKE)?;
         println!("{}: {:.2} % claimed", noise.name, 100.0 * rate);
@@ -109,9 +109,9 @@ fn arms_that_are_alike_are_told_apart_in_at_most_one_run_of_twenty_in_10_000_tri
     Ok(())
 }
 
-/// What the promise is worth: an ordinary test, asked as often, breaks it by far. So the simulation can see a breach.
+/// An ordinary test with the same looks breaks the guarantee by far. So the simulation can detect a violation.
 #[test]
-fn an_ordinary_test_that_is_looked_at_as_often_claims_far_more() -> Result<(), StatsError> {
+fn an_ordinary_test_with_the_same_looks_claims_far_more() -> Result<(), StatsError> {
     let noise = &noise::all()[0];
     let trials = 100;
     let mut claimed = 0;
@@ -130,18 +130,18 @@ fn an_ordinary_test_that_is_looked_at_as_often_claims_far_more() -> Result<(), S
 }
 
 #[test]
-fn planted_effects_are_found_on_their_right_side() -> Result<(), StatsError> {
+fn planted_effects_are_found_with_their_direction() -> Result<(), StatsError> {
     for noise in noise::all() {
         for (ratio, expected) in [(1.0 / 1.2, Verdict::Better), (1.2, Verdict::Worse)] {
             let ends = Ends::of(&noise, ratio, NO_LINE, expected, PLANTED)?;
-            // A wrong side is at most 2.5 %, for no effect at all; 3 standard deviations of 200 are 3.3 %.
+            // A wrong side occurs in at most 2.5 % without any effect; 3 standard deviations of 200 are 3.3 %.
             assert!(ends.share(ends.otherwise) <= 0.05, "{}: {} wrong", noise.name, ends.otherwise);
         }
     }
     Ok(())
 }
 
-/// The interval at the last look holds what no look excluded: it misses as often as any look would have.
+/// The interval at the last look contains what no look excluded: it misses as often as any look would have.
 #[test]
 fn the_interval_covers_the_truth_at_every_look() -> Result<(), StatsError> {
     for noise in noise::all() {
@@ -160,7 +160,7 @@ fn the_interval_covers_the_truth_at_every_look() -> Result<(), StatsError> {
     Ok(())
 }
 
-/// An effect of just the smallest size must not be waved through as the same.
+/// An effect of exactly the smallest size must not be called the same.
 #[test]
 fn an_effect_that_matters_is_seldom_called_the_same() -> Result<(), StatsError> {
     for noise in noise::all() {
@@ -170,9 +170,9 @@ fn an_effect_that_matters_is_seldom_called_the_same() -> Result<(), StatsError> 
     Ok(())
 }
 
-/// What the summary of an A/A stretch calls visible is found in about four of five trials on the same noise.
+/// An effect that the summary of an A/A phase calls detectable is found in about four of five trials on the same noise.
 #[test]
-fn what_the_calibration_calls_visible_is_found() -> Result<(), StatsError> {
+fn effects_that_the_calibration_calls_detectable_are_found() -> Result<(), StatsError> {
     for noise in noise::all().into_iter().filter(|noise| noise.name.starts_with("independent")) {
         let calibration = calibrate(&noise.pairs(60, 1.0, 1), 30, NO_LINE, 1)?;
         let mut found = 0;
@@ -185,34 +185,36 @@ fn what_the_calibration_calls_visible_is_found() -> Result<(), StatsError> {
             }
             found += usize::from(claimed);
         }
-        // Four in five, give or take what a stretch of 60 pairs knows of its noise.
+        // Four in five, within what a phase of 60 pairs knows of its noise.
         assert!((120..=196).contains(&found), "{}: {found} of 200, {calibration:?}", noise.name);
     }
     Ok(())
 }
 
-/// A preview of ten A/A pairs for so many planned pairs, by the half-width of the interval after `had` pairs: the median of 40 trials.
+/// A preview of ten A/A pairs for this many planned pairs, divided by the half-width of the interval after `had` pairs: the median of 40
+/// trials.
 fn preview(noise: &Noise, planned: usize, had: usize) -> Result<f64, StatsError> {
     let mut ratios = Vec::new();
     for seed in 0..40 {
         let pairs = noise.pairs(10 + had, 1.0, 5000 + seed);
         let (control, trial) = pairs.split_at(10);
-        let told = calibrate(control, planned, NO_LINE, seed)?.smallest_visible_ratio;
+        let preview = calibrate(control, planned, NO_LINE, seed)?.smallest_visible_ratio;
         let mut test = Sequential::new(NO_LINE)?;
         for pair in trial {
             test.add(*pair)?;
         }
-        ratios.push(told.ln_1p() / test.look().smallest_visible_ratio.ln_1p());
+        ratios.push(preview.ln_1p() / test.look().smallest_visible_ratio.ln_1p());
     }
     Ok(evenkeel_stats::median(&ratios).unwrap_or(f64::NAN))
 }
 
-/// What a page says before the first pair is no smaller than what it says after the last one: for the pairs that fit, and not for a hundred.
+/// The preview on a page before the first pair is not smaller than the result after the last one: for the pairs that fit, but not for a
+/// hundred.
 #[test]
 fn a_preview_is_not_better_than_the_interval_in_the_end() -> Result<(), StatsError> {
     for noise in noise::all() {
-        let told = [(10, 10), (30, 30), (100, 10)].map(|(planned, had)| preview(&noise, planned, had));
-        let [few, more, too_many] = told.map(|told| told.unwrap_or(f64::NAN));
+        let previews = [(10, 10), (30, 30), (100, 10)].map(|(planned, had)| preview(&noise, planned, had));
+        let [few, more, too_many] = previews.map(|ratio| ratio.unwrap_or(f64::NAN));
         println!("{}: {few:.2} for 10 pairs, {more:.2} for 30; of 100 pairs for 10 {too_many:.2}", noise.name);
         assert!((0.9..4.0).contains(&few) && (0.9..2.0).contains(&more), "{}: {few} {more}", noise.name);
         assert!(too_many < 0.7, "{}: a preview of 100 pairs for 10: {too_many}", noise.name);
@@ -243,9 +245,9 @@ fn table() -> Result<String, StatsError> {
     Ok(table)
 }
 
-/// Not a trial: that the traces are there, whole, and as noisy as traces are.
+/// Not a trial: checks that the recorded traces exist, are complete, and are as noisy as traces are.
 #[test]
-fn the_noise_is_what_it_says() {
+fn the_simulated_noise_is_as_described() {
     for noise in noise::all() {
         let windows = noise.windows(200, &mut rand_chacha::ChaCha8Rng::seed_from_u64(1));
         assert!(

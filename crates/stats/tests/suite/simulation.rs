@@ -1,5 +1,5 @@
-//! Simulates whole trials on noise whose truth is known, and counts how often the verdict errs. The seeds are fixed, so
-//! the rates are the same on every run; `docs/statistics.md` states them, and the last test here holds it to that.
+//! Simulates whole trials on noise with known truth, and counts wrong verdicts. The seeds are fixed, so each run gives the same rates.
+//! `docs/statistics.md` states them, and the last test here compares it.
 
 use std::f64::consts::TAU;
 use std::fmt::Write as _;
@@ -11,15 +11,14 @@ use rand_chacha::ChaCha8Rng;
 /// Trials per rate.
 const TRIALS: u64 = 1000;
 
-/// Three standard deviations of a rate counted over [`TRIALS`]. The seeds are fixed, so the slack is not for luck on
-/// each run but for the one draw that they are: a right method fails a given assertion with odds of about 1 in 700 if
-/// the seeds are ever changed, and a method that errs in 8 % of trials where 5 % is promised is still caught with odds
-/// of 6 in 7.
+/// Three standard deviations of a rate over [`TRIALS`]. With fixed seeds the slack is not for luck on each run but for that one draw. If
+/// the seeds are ever changed, a right method fails a given assertion with odds of about 1 in 700. A method that errs in 8 % of trials
+/// instead of 5 % is caught with odds of 6 in 7.
 fn slack(rate: f64) -> f64 {
     3.0 * (rate * (1.0 - rate) / TRIALS as f64).sqrt()
 }
 
-/// What the machine does to the log of a window's number, window after window.
+/// The machine's effect on the log of a window's number, window after window.
 #[derive(Debug, Clone, Copy)]
 enum Noise {
     /// Independent and normal, with this standard deviation.
@@ -56,7 +55,7 @@ fn normal(random: &mut ChaCha8Rng) -> f64 {
     (-2.0 * radius.ln()).sqrt() * (TAU * angle).cos()
 }
 
-/// A trial to be repeated over seeds. `ratio` is the truth: what B does to a window's number.
+/// A trial to repeat over seeds. `ratio` is the truth: B's effect on a window's number.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     noise: Noise,
@@ -67,7 +66,7 @@ struct Trial {
 
 impl Trial {
     fn windows(&self, seed: u64) -> Vec<f64> {
-        // Another stream than the coin's: the machine does not know how the coin will fall.
+        // A stream other than the coin's: the machine does not know the coin.
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(1);
         self.noise.windows(2 * self.pairs, &mut random)
@@ -85,7 +84,7 @@ impl Trial {
         compare(&pairs, self.options())
     }
 
-    /// All of A, then all of B, on the same machine: what most tools do.
+    /// All of A, then all of B, on the same machine, as most tools do.
     fn one_after_the_other(&self, seed: u64) -> Result<Comparison, StatsError> {
         let windows = self.windows(seed);
         let (first, then) = windows.split_at(self.pairs);
@@ -99,7 +98,7 @@ impl Trial {
         Options { smallest_effect_ratio, ..Options::new(Direction::Lower) }
     }
 
-    /// The share of [`TRIALS`] by coin of which `is` holds.
+    /// The share of [`TRIALS`] by coin for which `is` holds.
     fn rate(&self, is: impl Fn(&Comparison) -> bool) -> f64 {
         rate(|seed| self.by_coin(seed), is)
     }
@@ -117,8 +116,8 @@ fn says(verdict: Verdict) -> impl Fn(&Comparison) -> bool {
     move |comparison| comparison.verdict == verdict
 }
 
-/// A compared with itself. With no smallest effect every interval that excludes 1 is a claim, which is the hardest
-/// case: a smallest effect only takes claims away.
+/// A against itself. Without a smallest effect, every interval that excludes 1 is a claim, which is the hardest case: a smallest effect
+/// only removes claims.
 const fn alike(noise: Noise) -> Trial {
     Trial { noise, pairs: 20, ratio: 1.0, smallest_effect_ratio: 0.0 }
 }
@@ -130,31 +129,31 @@ const CALM: Trial = Trial { noise: Noise::LogNormal(0.05), pairs: 24, ratio: 1.0
 const CALM_TENTH_LESS: Trial = Trial { ratio: 0.9, smallest_effect_ratio: 0.05, ..CALM };
 
 #[test]
-fn arms_that_are_alike_are_told_apart_no_oftener_than_promised() {
+fn equal_arms_differ_no_more_often_than_promised() {
     for noise in NOISES {
         let rate = alike(noise).rate(claims);
         assert!(rate <= 0.05 + slack(0.05), "{noise:?}: {rate}");
-        // The interval is not merely endless: 20 pairs can have an error of 0.048 and should use it.
+        // The interval is not merely infinite: 20 pairs can have an error of 0.048 and should use it.
         assert!(rate >= 0.048 - slack(0.048), "{noise:?}: {rate}");
     }
 }
 
-/// The reason for the design. Under drift more pairs make it worse, not better.
+/// The reason for the design: under drift, more pairs make the naive order worse, not better.
 #[test]
-fn one_arm_after_the_other_claims_falsely_far_more_often() {
+fn the_naive_order_makes_far_more_false_claims() {
     let trial = alike(Noise::Drifting);
     let sequential = rate(|seed| trial.one_after_the_other(seed), claims);
     assert!(sequential > 0.5 && sequential > 10.0 * trial.rate(claims), "{sequential}");
 }
 
 #[test]
-fn arms_that_are_alike_are_called_the_same() {
+fn equal_arms_are_called_the_same() {
     let same = (0..20).filter(|&seed| CALM.by_coin(seed).is_ok_and(|c| says(Verdict::Same)(&c)));
     assert!(same.count() >= 19);
 }
 
 #[test]
-fn a_planted_tenth_is_found_on_its_right_side() {
+fn a_planted_tenth_is_found_with_its_direction() {
     for (ratio, expected) in [(0.9, Verdict::Better), (1.1, Verdict::Worse)] {
         let trial = Trial { ratio, ..CALM_TENTH_LESS };
         let found = (0..20).filter(|&seed| trial.by_coin(seed).is_ok_and(|c| says(expected)(&c)));
@@ -164,8 +163,8 @@ fn a_planted_tenth_is_found_on_its_right_side() {
     }
 }
 
-/// An effect of just the smallest size must not be waved through as the same: the interval would have to miss it on one
-/// side, which is half its error.
+/// An effect of exactly the smallest size must not be called the same: the interval would have to miss it on one side, which is half its
+/// error.
 #[test]
 fn an_effect_that_matters_is_seldom_called_the_same() {
     for noise in [Noise::LogNormal(0.05), Noise::Drifting] {
@@ -175,10 +174,10 @@ fn an_effect_that_matters_is_seldom_called_the_same() {
 }
 
 #[test]
-fn the_interval_covers_the_truth_as_often_as_it_says() {
+fn the_interval_covers_the_truth_as_often_as_promised() {
     for noise in NOISES {
         let rate = coverage(noise);
-        // 20 pairs have no rank sum of just 5 %: the interval's true confidence is 0.9517.
+        // 20 pairs have no rank sum of exactly 5 %: the interval's true confidence is 0.9517.
         assert!((rate - 0.9517).abs() <= slack(0.9517), "{noise:?}: {rate}");
     }
 }
@@ -188,7 +187,7 @@ fn coverage(noise: Noise) -> f64 {
     Trial { ratio, ..alike(noise) }.rate(|c| c.low <= ratio && ratio <= c.high)
 }
 
-/// More pairs than the counted-out distribution takes.
+/// More pairs than the exact distribution covers.
 #[test]
 fn beyond_the_exact_distribution_the_rate_holds() {
     let rate = Trial { pairs: 201, ..alike(Noise::Drifting) }.rate(claims);

@@ -1,23 +1,22 @@
-//! What each knob does, from the numbers of windows that were measured in blocks: least squares within the blocks, in which a
-//! block that the machine spoilt counts for less, with an error for every estimate.
+//! The effect of each knob, from windows that were measured in blocks. It uses least squares within the blocks, gives less weight to spoilt
+//! blocks, and computes an error for every estimate.
 //!
-//! A block is a few windows next to each other in time, in an order that chance gave. What they have in common (the hour, a
-//! neighbour, a machine that grows slower) is taken out with the block's mean; what differs between them is noise, and
-//! chance has dealt it to the knobs. So the errors need no noise that is independent or normal, only one that a coin dealt.
-//! Heavy tails would make least squares waste most of its windows: blocks whose residuals stand out by more than
-//! [`CLIP`] scales weigh less (Huber, "Robust Regression", 1973), and the error is that of this estimate.
+//! A block is a few windows next to each other in time, in random order. What they have in common (the hour, a neighbour, a machine that
+//! slows down) is removed with the block's mean. Their differences are noise, which chance assigns to the knobs. So the errors do not
+//! assume independent or normal noise, only a random order. With heavy tails, plain least squares would waste most windows. So blocks whose
+//! residuals exceed [`CLIP`] scales get less weight (Huber, "Robust Regression", 1973), and the error is that of this estimate.
 
 use super::{DesignError, Level};
 use crate::comparison::student::two_sided_p_value;
 use crate::quantile::median;
 
-/// The most effects that are estimated at once.
+/// The most effects to estimate at once.
 pub const TERMS_MAX: usize = 256;
 
-/// From how many scales on a block's residual weighs less. Where half of what the windows can tell goes into the effects, as in
-/// the first draws of a screening, a tighter bound would take usual windows for spoilt ones and call the errors too small.
+/// From this many scales on, a block's residual gets less weight. If half of the information goes into the effects, as in the first draws
+/// of a screening, a tighter bound would treat normal windows as spoilt and underestimate the errors.
 const CLIP: f64 = 3.5;
-/// Rounds of weighing anew. They settle in three or four.
+/// The most rounds of reweighting. Three or four suffice.
 const ROUNDS: usize = 12;
 
 /// One window.
@@ -25,51 +24,51 @@ const ROUNDS: usize = 12;
 pub struct Run<'a> {
     /// The level of each knob.
     pub levels: &'a [Level],
-    /// Which windows were measured together.
+    /// The block of the window.
     pub block: usize,
-    /// What was measured, on a scale on which effects add up: the logarithm, for effects that are ratios.
+    /// The measured value, on a scale where effects add up: the logarithm for effects that are ratios.
     pub value: f64,
 }
 
-/// An effect to be estimated.
+/// An effect to estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
-    /// Of one knob, the others evened out.
+    /// The effect of one knob, averaged over the others.
     Main(usize),
-    /// How much more two knobs do together than one by one.
+    /// The interaction of two knobs: how much more they do together than separately.
     Two(usize, usize),
 }
 
 /// One effect with its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// Of what.
+    /// The effect's term.
     pub term: Term,
-    /// For one knob, how much the value changes when it is switched on, on average over the others; for two, half of how much
-    /// more the one does with the other than without.
+    /// For one knob: the change of the value when it is switched on, averaged over the others. For two: half of the additional change of
+    /// one knob when the other is on.
     pub effect: f64,
     /// Its standard error.
     pub error: f64,
-    /// How often noise alone would give one as far from 0: Student's t. No correction for many knobs.
+    /// How often noise alone would give a value this far from 0, by Student's t. There is no correction for many knobs.
     pub p_value: f64,
 }
 
 impl Estimate {
-    /// The effect in standard errors.
+    /// The effect divided by its standard error.
     #[must_use]
     pub fn t(&self) -> f64 {
         if self.error > 0.0 { self.effect / self.error } else { f64::INFINITY.copysign(self.effect) }
     }
 }
 
-/// All effects of one set of windows.
+/// All effects of a set of windows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// In the order of the terms; none where a knob was never at two levels within a block.
+    /// In the order of the terms. None if a knob never had two levels within a block.
     pub estimates: Vec<Option<Estimate>>,
     /// Degrees of freedom of the errors.
     pub degrees: usize,
-    /// Standard deviation of one window within its block, spoilt blocks counting less.
+    /// The standard deviation of one window within its block, with less weight for spoilt blocks.
     pub noise: f64,
 }
 
@@ -81,11 +80,10 @@ impl Fit {
     }
 }
 
-/// Estimates the effects. Blocks of one window tell nothing and are passed over.
+/// Estimates the effects. Blocks with a single window carry no information and are skipped.
 ///
 /// # Errors
-/// If there are too few windows for so many effects and their error, if two effects can't be told apart, or if a value is no
-/// number.
+/// If there are too few windows for the effects and their error, if two effects cannot be separated, or if a value is not a number.
 ///
 /// ```
 /// use evenkeel_stats::designs::{Design, Run, Term, fit, screening};
@@ -118,7 +116,7 @@ pub fn fit(runs: &[Run<'_>], terms: &[Term]) -> Result<Fit, DesignError> {
         .map_err(|at| DesignError::Aliased(name(terms[kept[at]])))?;
     let mut estimates = vec![None; terms.len()];
     for (at, term) in kept.iter().enumerate() {
-        // From one level to the other is two units of a coding by -1 and 1.
+        // With the coding -1 and 1, the levels are two units apart.
         let (effect, error) = (2.0 * solved.coefficients[at], 2.0 * errors[at]);
         let t = if error > 0.0 { effect / error } else { f64::INFINITY * effect };
         let p_value = two_sided_p_value(t, degrees);
@@ -152,7 +150,7 @@ fn check(runs: &[Run<'_>], terms: &[Term]) -> Result<(), DesignError> {
     }
 }
 
-/// The windows of one block, each less their mean.
+/// The windows of one block, each minus their mean.
 struct Block {
     columns: Vec<Vec<f64>>,
     values: Vec<f64>,
@@ -177,7 +175,7 @@ fn centred(runs: &[Run<'_>], terms: &[Term]) -> Vec<Block> {
     blocks
 }
 
-/// Takes out the columns in which nothing ever differed, and returns which terms are left.
+/// Removes columns without any difference, and returns the remaining terms.
 fn drop_constant(blocks: &mut [Block], terms: usize) -> Vec<usize> {
     let varies = |term: &usize| blocks.iter().any(|block| block.columns[*term].iter().any(|entry| entry.abs() > 1e-9));
     let kept: Vec<usize> = (0..terms).filter(varies).collect();
@@ -192,7 +190,7 @@ struct Solved {
     coefficients: Vec<f64>,
 }
 
-/// Weighted least squares by Cholesky; an error is the index of a column that follows from those before it.
+/// Weighted least squares by Cholesky. The error is the index of a column that depends on earlier ones.
 fn solve(blocks: &[Block], weights: &[f64], terms: usize) -> Result<Solved, usize> {
     let mut sides = vec![0.0; terms];
     for (block, weight) in blocks.iter().zip(weights) {
@@ -208,7 +206,7 @@ fn squares(blocks: &[Block], weights: &[f64], terms: usize) -> Vec<Vec<f64>> {
     let mut squares = vec![vec![0.0; terms]; terms];
     for (block, weight) in blocks.iter().zip(weights) {
         for (row, x) in squares.iter_mut().zip(&block.columns) {
-            // The lower half is enough, but the whole is as quick at this size.
+            // The lower half would suffice, but the whole is equally fast at this size.
             for (entry, y) in row.iter_mut().zip(&block.columns) {
                 *entry += weight * x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
             }
@@ -217,7 +215,7 @@ fn squares(blocks: &[Block], weights: &[f64], terms: usize) -> Vec<Vec<f64>> {
     squares
 }
 
-/// In place, of the lower half.
+/// In place, using the lower half.
 fn cholesky(mut matrix: Vec<Vec<f64>>) -> Result<Vec<Vec<f64>>, usize> {
     for a in 0..matrix.len() {
         let whole = matrix[a][a];
@@ -260,16 +258,16 @@ fn residuals<'a>(block: &'a Block, coefficients: &'a [f64]) -> impl Iterator<Ite
     })
 }
 
-/// The root mean square of a block's residuals, on a scale on which blocks of all sizes have about the same median.
+/// The root mean square of a block's residuals, scaled so that blocks of all sizes have about the same median.
 fn size(block: &Block, coefficients: &[f64]) -> f64 {
     let free = (block.values.len() - 1) as f64;
     let sum: f64 = residuals(block, coefficients).map(|residual| residual * residual).sum();
-    // Wilson and Hilferty's median of chi-squared.
+    // The median of chi-squared by Wilson and Hilferty.
     (sum / free).sqrt() / (1.0 - 2.0 / (9.0 * free)).powf(1.5)
 }
 
-/// Sets the weight of each block by its residuals, and returns the scale: what a window of a usual block strays. Residuals
-/// are smaller than the noise by what the coefficients took up, which `taken` makes good.
+/// Sets the weight of each block by its residuals, and returns the scale: the typical deviation of a window in a normal block. Residuals
+/// are smaller than the noise, because the coefficients absorb a part. `taken` corrects for that.
 fn weigh(blocks: &[Block], coefficients: &[f64], weights: &mut [f64], taken: f64) -> f64 {
     let sizes: Vec<f64> = blocks.iter().map(|block| size(block, coefficients)).collect();
     let scale = median(&sizes).unwrap_or(0.0);
@@ -288,13 +286,13 @@ fn errors(blocks: &[Block], coefficients: &[f64], weights: &[f64], degrees: usiz
     let sum: f64 = blocks.iter().zip(weights).map(clipped).sum();
     let whole = weights.iter().filter(|weight| **weight == 1.0).count() as f64 / weights.len() as f64;
     let whole = whole.max(0.1);
-    // His correction for estimates that took up a good part of what the windows can tell.
+    // His correction for estimates that use much of the information.
     let windows: usize = blocks.iter().map(|block| block.values.len() - 1).sum();
     let small = 1.0 + terms as f64 / windows as f64 * (1.0 - whole) / whole;
     let variance = (small / whole).powi(2) * sum / degrees as f64;
     let lower = cholesky(squares(blocks, &vec![1.0; blocks.len()], terms))?;
     let of = |at: usize| {
-        // The diagonal of the inverse: the squared length of what solves for a unit vector.
+        // The diagonal of the inverse: the squared length of the solution for a unit vector.
         let unit: Vec<f64> = (0..terms).map(|other| f64::from(u8::from(other == at))).collect();
         let inverse: f64 = forward(&lower, &unit).iter().map(|entry| entry * entry).sum();
         (variance * inverse).sqrt()
@@ -333,7 +331,7 @@ mod tests {
         }
     }
 
-    /// Two draws of a design for 11 knobs, each row beside its mirror image, a coin deciding which goes first.
+    /// Two draws of a design for 11 knobs, each row next to its mirror image, in an order by a coin.
     fn mirrored(seed: u64, value: impl Fn(&[Level]) -> f64) -> (Vec<Vec<Level>>, Vec<f64>) {
         let mut noise = Noise::new(seed);
         let (mut rows, mut values) = (Vec::new(), Vec::new());
@@ -391,7 +389,7 @@ mod tests {
 
     #[test]
     fn pairs_of_knobs_are_seen_in_a_factorial() {
-        // Two knobs of which either does all, as two ways to the same end do.
+        // Two knobs that each have the full effect, as two ways to the same end do.
         let truth = |row: &[Level]| if row[0] == Level::High || row[1] == Level::High { -0.2 } else { 0.0 };
         let mut noise = Noise::new(5);
         let (mut rows, mut values) = (Vec::new(), Vec::new());
@@ -420,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_estimated_says_why() {
+    fn invalid_estimates_say_why() {
         let (rows, values) = mirrored(1, |_| 0.0);
         let few = fit_of(&rows[..12], &values[..12], 2, &mains(11)).unwrap_err().to_string();
         assert_eq!(few, "estimate 11 effects: 12 windows in 6 blocks do not separate them from noise");

@@ -1,19 +1,18 @@
-//! Factorial designs for the few knobs that are left: every combination, or a fraction of them in which no knob and no pair
-//! of knobs passes for another.
+//! Factorial designs for the few remaining knobs: every combination, or a fraction in which no knob and no pair of knobs is confused with
+//! another.
 
 use super::{Design, DesignError, Level};
 
 /// The most knobs that [`factorial`] takes.
 pub const FACTORIAL_FACTORS_MAX: usize = 8;
 
-/// Every combination of up to four knobs; a half of them for five, six and seven, a quarter for eight: 64 rows at most. The
-/// main effects and those of all pairs can be told apart (resolution V or more; Box & Hunter, "The 2^(k-p) Fractional
-/// Factorial Designs", 1961).
+/// Every combination of up to four knobs; half of them for five, six and seven, a quarter for eight: at most 64 rows. Main effects and pair
+/// effects can be separated (resolution V or more; Box & Hunter, "The 2^(k-p) Fractional Factorial Designs", 1961).
 ///
 /// # Errors
 /// For no knobs, and for more than [`FACTORIAL_FACTORS_MAX`].
 pub fn factorial(factors: usize) -> Result<Design, DesignError> {
-    // Each column beyond the free ones is the product of some of those.
+    // Each further column is the product of some of the free ones.
     let (free, products): (usize, &[&[usize]]) = match factors {
         1..=4 => (factors, &[]),
         5 => (4, &[&[0, 1, 2, 3]]),
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knobs_and_pairs_of_knobs_are_told_apart() {
+    fn knobs_and_pairs_of_knobs_are_separated() {
         let sizes = [2, 4, 8, 16, 16, 32, 64, 64];
         for (factors, size) in (1..=FACTORIAL_FACTORS_MAX).zip(sizes) {
             let design = factorial(factors).unwrap();

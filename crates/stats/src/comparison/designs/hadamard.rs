@@ -1,14 +1,14 @@
-//! Plackett–Burman designs: the columns of a Hadamard matrix, any two of which agree in exactly half of the rows. Paley's
-//! constructions give most orders, doubling gives the rest.
+//! Plackett–Burman designs: the columns of a Hadamard matrix, any two of which agree in exactly half of the rows. Paley's constructions
+//! give most orders, doubling the rest.
 
 use super::{Design, DesignError, Level};
 
-/// The most knobs that [`screening`] takes: more than the machine has.
+/// The most knobs of [`screening`]: more than any machine has.
 pub const SCREENING_FACTORS_MAX: usize = 127;
 
-/// A design for `factors` knobs in the fewest rows that allow their main effects to be told apart: a multiple of four, more
-/// than the knobs. Every knob is on in half of the rows, and of any two each combination comes equally often. Each row is
-/// meant to be measured beside its mirror image ([`Design::mirror_of`]).
+/// A design for `factors` knobs in the fewest rows that separate their main effects: a multiple of four, above the number of knobs. Every
+/// knob is on in half of the rows, and for any two knobs each combination is equally frequent. Measure each row next to its mirror image
+/// ([`Design::mirror_of`]).
 ///
 /// # Errors
 /// For no knobs, and for more than [`SCREENING_FACTORS_MAX`].
@@ -29,14 +29,14 @@ pub fn screening(factors: usize) -> Result<Design, DesignError> {
     let least = (factors / 4 + 1) * 4;
     let square = (least..=SCREENING_FACTORS_MAX + 1).step_by(4).find_map(hadamard).ok_or(wrong)?;
     let rows = square.iter().map(|row| {
-        // Turned so that the first column is all ones; it is the mean's, and the others are the knobs'.
+        // Turned so that the first column is all ones. It belongs to the mean; the others belong to the knobs.
         let first = row[0];
         row[1..=factors].iter().map(|entry| Level::of(*entry == first)).collect()
     });
     Ok(Design::new(factors, rows.collect()))
 }
 
-/// A Hadamard matrix of this order as signs (true is 1), where one of the constructions here gives it.
+/// A Hadamard matrix of this order as signs (true is 1), if one of the constructions here gives it.
 fn hadamard(order: usize) -> Option<Vec<Vec<bool>>> {
     match order {
         1 => Some(vec![vec![true]]),
@@ -46,14 +46,17 @@ fn hadamard(order: usize) -> Option<Vec<Vec<bool>>> {
     }
 }
 
-/// Sylvester's: `[H H; H -H]`.
+/// Sylvester's construction: `[H H; H -H]`.
 fn doubled(order: usize) -> Option<Vec<Vec<bool>>> {
     let half = hadamard(order / 2)?;
-    let beside = |row: &Vec<bool>, same: bool| row.iter().copied().chain(row.iter().map(|e| *e == same)).collect();
-    Some(half.iter().map(|row| beside(row, true)).chain(half.iter().map(|row| beside(row, false))).collect())
+    let side_by_side =
+        |row: &Vec<bool>, same: bool| row.iter().copied().chain(row.iter().map(|e| *e == same)).collect();
+    Some(
+        half.iter().map(|row| side_by_side(row, true)).chain(half.iter().map(|row| side_by_side(row, false))).collect(),
+    )
 }
 
-/// For a prime `order - 1` that leaves 3 when divided by 4.
+/// For a prime `order - 1` congruent to 3 modulo 4.
 fn paley_one(order: usize) -> Option<Vec<Vec<bool>>> {
     let prime = order - 1;
     if !is_prime(prime) || prime % 4 != 3 {
@@ -69,7 +72,7 @@ fn paley_one(order: usize) -> Option<Vec<Vec<bool>>> {
     Some((0..order).map(|row| (0..order).map(|column| entry(row, column)).collect()).collect())
 }
 
-/// For a prime `order / 2 - 1` that leaves 1 when divided by 4.
+/// For a prime `order / 2 - 1` congruent to 1 modulo 4.
 fn paley_two(order: usize) -> Option<Vec<Vec<bool>>> {
     let prime = (order / 2).checked_sub(1)?;
     if !is_prime(prime) || prime % 4 != 1 {
@@ -89,7 +92,7 @@ fn paley_two(order: usize) -> Option<Vec<Vec<bool>>> {
     Some((0..order).map(|row| (0..order).map(|column| entry(row, column)).collect()).collect())
 }
 
-/// Which numbers below a prime are squares modulo it, 0 left out.
+/// The nonzero squares modulo this number.
 fn squares(prime: usize) -> Vec<bool> {
     let mut squares = vec![false; prime];
     for number in 1..prime {
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_design_for_says_so() {
+    fn impossible_designs_are_refused() {
         for factors in [0, SCREENING_FACTORS_MAX + 1, usize::MAX] {
             let message = screening(factors).unwrap_err().to_string();
             assert_eq!(message, format!("design windows for {factors} knobs: from 1 to 127 is possible"));
@@ -151,7 +154,7 @@ mod tests {
             prop_assert_eq!(&redrawn, &design.redrawn(seed));
             prop_assert_eq!(redrawn.rows().len(), design.rows().len());
             for a in 0..factors {
-                // A turned column has its ones where the zeros were: as many.
+                // A turned column has ones in place of zeros: equally many.
                 let on = redrawn.rows().iter().filter(|row| row[a] == Level::High).count();
                 prop_assert_eq!(on * 2, redrawn.rows().len());
                 for b in 0..a {
@@ -161,7 +164,7 @@ mod tests {
         }
 
         #[test]
-        fn with_its_mirror_images_a_design_tells_no_pair_of_knobs_for_a_knob(factors in 3..40_usize, seed: u64) {
+        fn with_mirror_images_no_pair_of_knobs_looks_like_a_knob(factors in 3..40_usize, seed: u64) {
             let design = screening(factors).unwrap().redrawn(seed);
             let whole: Vec<Vec<Level>> =
                 design.rows().iter().flat_map(|row| [row.clone(), Design::mirror_of(row)]).collect();

@@ -1,11 +1,11 @@
-//! Designs for many knobs at once: which of them to switch on in which window, so that every window serves every knob, and
-//! what each of them does, with an honest error, from the windows' numbers.
+//! Designs for many knobs at once: which knobs to switch on in which window, so that every window serves every knob, and the effect of each
+//! knob with an honest error.
 //!
 //! # Why many at once
 //!
-//! To compare one knob with the machine as it is, half of the windows must be of the one and half of the other. A window has
-//! room for all the other knobs too: if each of them is on in half of the windows of either sort, they even out. So with `n`
-//! windows every one of many knobs is known as exactly as if all `n` had been spent on it alone.
+//! To compare one knob with the unchanged machine, half of the windows must have the knob on and half must not. A window has room for all
+//! other knobs too: if each of them is on in half of the windows of either kind, they cancel out. So with `n` windows, each of many knobs
+//! is known as exactly as if all `n` had been spent on it alone.
 //!
 //! | step | item |
 //! |---|---|
@@ -15,10 +15,9 @@
 //! | another draw of the same design | [`Design::redrawn`] |
 //! | numbers to effects | [`fit`], [`Fit`] |
 //!
-//! A row and its mirror image, in which every knob is the other way, are neighbours in time and make a block of two. Their
-//! difference has every main effect in it and no effect of any pair of knobs, which are the same in both; nor what the
-//! machine did to both. Which of the two comes first is for a coin to decide, as in a [`PairDesign`](crate::PairDesign), and
-//! for the same reason.
+//! A row and its mirror image, with every knob reversed, are neighbours in time and form a block of two. Their difference contains every
+//! main effect. Effects of pairs of knobs are equal in both and cancel, and so does what the machine did to both. A coin decides which of
+//! the two comes first, as in a [`PairDesign`](crate::PairDesign), for the same reason.
 
 mod effects;
 mod factorial;
@@ -33,18 +32,18 @@ pub use effects::{Estimate, Fit, Run, TERMS_MAX, Term, fit};
 pub use factorial::{FACTORIAL_FACTORS_MAX, factorial};
 pub use hadamard::{SCREENING_FACTORS_MAX, screening};
 
-/// Whether a knob is as it was, or switched.
+/// Whether a knob is unchanged or switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// As it was.
+    /// Unchanged.
     Low,
     /// Switched.
     High,
 }
 
 impl Level {
-    /// The other one.
+    /// The opposite level.
     #[must_use]
     pub fn flipped(self) -> Level {
         match self {
@@ -53,7 +52,7 @@ impl Level {
         }
     }
 
-    /// -1 and 1, as the mathematics has it.
+    /// -1 or 1, for the computation.
     #[must_use]
     pub fn sign(self) -> f64 {
         match self {
@@ -67,39 +66,39 @@ impl Level {
     }
 }
 
-/// Which knob is at which level in which window.
+/// The level of each knob in each window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Design {
     factors: usize,
     rows: Vec<Vec<Level>>,
 }
 
-/// A design that there is none of, or numbers that no effect follows from. Reads well after "failed to".
+/// A design that does not exist, or numbers that determine no effect. Reads well after "failed to".
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesignError {
     /// Too many knobs, or none.
     #[error("design windows for {factors} knobs: from 1 to {most} is possible")]
     Factors {
-        /// How many were asked for.
+        /// The requested number.
         factors: usize,
-        /// The most.
+        /// The largest possible number.
         most: usize,
     },
-    /// Fewer numbers than are needed for the effects and their error.
+    /// Fewer numbers than the effects and their error need.
     #[error("estimate {terms} effects: {windows} windows in {blocks} blocks do not separate them from noise")]
     TooFew {
-        /// Effects wanted.
+        /// The requested effects.
         terms: usize,
-        /// Windows of blocks with more than one.
+        /// Windows in blocks with more than one.
         windows: usize,
-        /// Those blocks.
+        /// The number of those blocks.
         blocks: usize,
     },
-    /// A term names a knob that a window's levels do not have, or too many were asked for.
+    /// A term names a knob that the windows do not have, or there are too many terms.
     #[error("estimate effects: {0}")]
     Terms(String),
-    /// The numbers of two effects are always the same, or a number is none.
+    /// The numbers of two effects are always equal, or a value is not a number.
     #[error("estimate effects: these windows do not separate {0} from the others")]
     Aliased(String),
 }
@@ -109,27 +108,26 @@ impl Design {
         Design { factors, rows }
     }
 
-    /// How many knobs it is for.
+    /// The number of knobs.
     #[must_use]
     pub fn factors(&self) -> usize {
         self.factors
     }
 
-    /// The windows, each with a level for each knob.
+    /// The windows, each with a level for every knob.
     #[must_use]
     pub fn rows(&self) -> &[Vec<Level>] {
         &self.rows
     }
 
-    /// A row with every knob the other way.
+    /// The row with every knob reversed.
     #[must_use]
     pub fn mirror_of(row: &[Level]) -> Vec<Level> {
         row.iter().map(|level| level.flipped()).collect()
     }
 
-    /// The same design with its columns dealt to the knobs anew, each turned or not, and its rows in another order. What two
-    /// knobs together do looks in one draw like the effect of some third knob, in the next draw of another: so it does not
-    /// add up.
+    /// The same design with its columns newly assigned to the knobs, each turned or not, and its rows in another order. The interaction of
+    /// two knobs looks like the effect of some third knob in one draw, and of another knob in the next, so it does not accumulate.
     #[must_use]
     pub fn redrawn(&self, seed: u64) -> Design {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);

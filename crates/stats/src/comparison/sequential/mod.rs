@@ -55,30 +55,29 @@ pub struct Sequential {
     line_above: Asked,
 }
 
-/// The result so far. Ratios are b / a: below 1, B's number is the lower.
+/// The result so far. Ratios are b / a: below 1, B's number is lower.
 ///
-/// In JSON an endless `high` or `smallest_visible_ratio` is `null`, and so is the `ratio` of no pairs.
+/// In JSON an infinite `high` or `smallest_visible_ratio` is `null`, and so is the `ratio` without pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Look {
     /// How many pairs were added.
     pub pairs: usize,
-    /// The e-value of "B does nothing" as it is now, in the better direction of the two, each of which began with one
-    /// half. At 1 / (1 - confidence), 20 for 0.95, it is claimed that B does something. It has a mean of at most 1 if B
-    /// does nothing, also when read at a moment of one's choosing, and so may be given to
-    /// [`e_benjamini_hochberg`](crate::e_benjamini_hochberg).
+    /// The current e-value of "B has no effect", for the better of the two directions, each of which started with one half. At 1 / (1 -
+    /// confidence), 20 for 0.95, the test claims an effect. Its mean is at most 1 if B has no effect, even at a freely chosen moment, so it
+    /// may be passed to [`e_benjamini_hochberg`](crate::e_benjamini_hochberg).
     pub e_value: f64,
-    /// Hodges–Lehmann estimate of the ratio b / a; not a number before the first pair.
+    /// Hodges–Lehmann estimate of the ratio b / a. Not a number before the first pair.
     pub ratio: f64,
     /// Lower end of the interval for the ratio; 0 as long as there is none.
     pub low: f64,
-    /// Upper end of the interval for the ratio; infinite as long as there is none. If B multiplies every window by one
-    /// factor, the probability that the interval **ever** misses it, at any look, is at most 1 - confidence.
+    /// Upper end of the interval for the ratio; infinite as long as there is none. If B multiplies every window by one factor, the
+    /// probability that the interval **ever** misses it, at any look, is at most 1 - confidence.
     pub high: f64,
-    /// What may be said.
+    /// The verdict so far.
     pub verdict: Verdict,
-    /// The verdict is one of better, worse and same: nothing is gained by going on.
+    /// Whether the verdict is better, worse or same: more pairs gain nothing.
     pub decided: bool,
-    /// The smallest effect that this run could have seen, as a share: half the width of the interval on the log scale.
+    /// The smallest detectable effect of this run, as a share: half the width of the interval on the log scale.
     pub smallest_visible_ratio: f64,
 }
 
@@ -101,7 +100,7 @@ impl Sequential {
         })
     }
 
-    /// Takes the next pair.
+    /// Adds the next pair.
     ///
     /// # Errors
     /// When a value is outside [`VALUE_RANGE`](crate::VALUE_RANGE), or there are [`MAX_PAIRS`] already; the test is then as it was.
@@ -128,13 +127,13 @@ impl Sequential {
         self.log_ratios.len()
     }
 
-    /// What was asked.
+    /// The options.
     #[must_use]
     pub fn options(&self) -> Options {
         self.options
     }
 
-    /// The verdict of [`look`](Self::look), without the work of the interval.
+    /// The verdict of [`look`](Self::look), without the cost of the interval.
     ///
     /// - *Same*: both lines of the smallest effect are excluded, on their far sides.
     /// - *Better*, *worse*: "no difference" is excluded, and the estimate is nearer to the line than to no difference.
@@ -160,7 +159,7 @@ impl Sequential {
         }
     }
 
-    /// What may be said so far.
+    /// The result so far.
     #[must_use]
     pub fn look(&self) -> Look {
         let estimate = self.estimate();

@@ -81,7 +81,7 @@ fn a_pair_that_is_refused_leaves_the_test_as_it_was() {
     assert!(Sequential::new(Options { smallest_effect_ratio: -1.0, ..LATENCY }).is_err());
 }
 
-/// The mean over all ways in which the coins can fall, which is what an e-value promises, at every look.
+/// The mean over all outcomes of the coins, at every look: the promise of an e-value.
 #[test]
 fn the_mean_wealth_over_all_orders_is_the_initial_wealth() {
     const SIZES: [f64; 10] = [0.3, 0.0, 0.01, 2.0, 0.31, 0.02, 0.5, 9.0, 0.3, 0.1];
@@ -134,7 +134,7 @@ proptest! {
         prop_assert_eq!(one.e_value, other.e_value);
     }
 
-    /// Neither the unit nor, since each pair is compared within itself, the level of the day.
+    /// Neither the unit matters nor the level of the day, because each pair is compared within itself.
     #[test]
     fn a_factor_on_both_arms_changes_nothing(pairs in pairs(), factor in 1e-9..1e9f64) {
         let scaled: Vec<Pair> = pairs.iter().map(|p| Pair { a: p.a * factor, b: p.b * factor }).collect();
@@ -163,7 +163,7 @@ proptest! {
         prop_assert!(surer_above <= above && below <= surer_below);
     }
 
-    /// What was excluded at one look stays so at the next, unless the other side has come to exclude it too.
+    /// An effect excluded at one look stays excluded, unless the other side also excludes it.
     #[test]
     fn verdict_and_interval_say_the_same(pairs in pairs(), options in options()) {
         let test = result_of(&pairs, options);
