@@ -1144,6 +1144,255 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_thread_free(EvenkeelThread* thread);
 
         /// <summary>
+        ///  Sets up the calling thread and starts a loop. The first tick is due one period later. It allocates all memory of the loop. Settings that the
+        ///  kernel refuses are no error: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
+        ///  of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
+        ///  scopes.
+        ///
+        ///  Threads: the one that ticks. Unless a function says otherwise, only that thread may use the loop: others get
+        ///  EVENKEEL_STATUS_WRONG_THREAD, and nothing changes. Free it with evenkeel_tick_loop_free.
+        ///
+        ///  # Safety
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
+        ///  with a zero; `ticks` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_new(EvenkeelTickLoopSettings* asked, EvenkeelTickLoop** ticks);
+
+        /// <summary>
+        ///  Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_tick_loop_done did.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `tick` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_wait", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_wait(EvenkeelTickLoop* ticks, EvenkeelTick* tick);
+
+        /// <summary>
+        ///  For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
+        ///  evenkeel_tick_loop_next_due returns when to call it.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `tick` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_poll", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_poll(EvenkeelTickLoop* ticks, EvenkeelTick* tick);
+
+        /// <summary>
+        ///  For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `due_ns` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_next_due", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_next_due(EvenkeelTickLoop* ticks, ulong* due_ns);
+
+        /// <summary>
+        ///  Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `done` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_done", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_done(EvenkeelTickLoop* ticks, EvenkeelDone* done);
+
+        /// <summary>
+        ///  Call it between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
+        ///
+        ///  Threads: the loop's own.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_checkpoint", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_checkpoint(EvenkeelTickLoop* ticks);
+
+        /// <summary>
+        ///  Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once. Without a rate,
+        ///  the period stays as it is.
+        ///
+        ///  Threads: the loop's own.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_enter_phase", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_enter_phase(EvenkeelTickLoop* ticks, ulong fastest_ns, ulong slowest_ns);
+
+        /// <summary>
+        ///  Adds to a counter (EvenkeelCount) of the telemetry page. EVENKEEL_STATUS_NO_DATA without telemetry.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_add", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_add(EvenkeelTickLoop* ticks, uint what, ulong more);
+
+        /// <summary>
+        ///  Sets a counter (EvenkeelCount) of the telemetry page, such as players. EVENKEEL_STATUS_NO_DATA without telemetry.
+        ///
+        ///  Threads: any, at any time.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_set(EvenkeelTickLoop* ticks, uint what, ulong now);
+
+        /// <summary>
+        ///  Ends the loop: removes its telemetry page, and ends dma_latency_us. The thread's other settings and locked pages stay.
+        ///
+        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_free(EvenkeelTickLoop* ticks);
+
+        /// <summary>
+        ///  How well the ticks kept time so far.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_report(EvenkeelTickLoop* ticks, EvenkeelClockReport* report);
+
+        /// <summary>
+        ///  Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
+        ///
+        ///  Threads: the loop's own. Takes memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_report_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_report_text(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
+        ///  bytes, with the zero at the end.
+        ///
+        ///  Threads: the loop's own. Takes memory: not in a tick.
+        ///
+        ///  # Safety
+        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_advice", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_advice(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  Which settings of the loop's thread are active now.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_thread_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_thread_report(EvenkeelTickLoop* ticks, EvenkeelThreadReport* report);
+
+        /// <summary>
+        ///  Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `report` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_memory_report", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_memory_report(EvenkeelTickLoop* ticks, EvenkeelMemoryReport* report);
+
+        /// <summary>
+        ///  From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `summary` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_lateness", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_lateness(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
+
+        /// <summary>
+        ///  From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `summary` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_due_to_done", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_due_to_done(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
+
+        /// <summary>
+        ///  From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `summary` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_work", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_work(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
+
+        /// <summary>
+        ///  How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `quantum` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_quantum", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_quantum(EvenkeelTickLoop* ticks, EvenkeelQuantum* quantum);
+
+        /// <summary>
+        ///  Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
+        ///  rate.
+        ///
+        ///  Threads: the loop's own.
+        ///
+        ///  # Safety
+        ///  `load` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_load", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_load(EvenkeelTickLoop* ticks, double* load);
+
+        /// <summary>
+        ///  The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+        ///
+        ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `change` is null or points to a struct prepared by evenkeel_init.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_last_change", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_last_change(EvenkeelTickLoop* ticks, EvenkeelRateChange* change);
+
+        /// <summary>
+        ///  Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end. EVENKEEL_STATUS_NO_DATA
+        ///  without telemetry.
+        ///
+        ///  Threads: any, at any time.
+        ///
+        ///  # Safety
+        ///  `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_telemetry_path", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_telemetry_path(EvenkeelTickLoop* ticks, byte* path, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
+        ///  Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
+        ///  EVENKEEL_STATUS_NO_DATA without telemetry.
+        ///
+        ///  Threads: any, at any time. Takes memory and reads a file: not in a tick.
+        ///
+        ///  # Safety
+        ///  `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+        /// </summary>
+        [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_prometheus", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
+        public static extern EvenkeelStatus evenkeel_tick_loop_prometheus(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
+
+        /// <summary>
         ///  Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT where it is none.
         ///
         ///  Threads: any, at any time.
@@ -1552,6 +1801,10 @@ namespace Evenkeel
         ///  How many ticks were missed right before it.
         /// </summary>
         public ulong missed;
+        /// <summary>
+        ///  The time to move the world by, in nanoseconds: one period for this tick, and one for each missed tick before it.
+        /// </summary>
+        public ulong elapsed_ns;
     }
 
     /// <summary>
@@ -2343,6 +2596,75 @@ namespace Evenkeel
     }
 
     /// <summary>
+    ///  A server loop: a clock with its thread, memory, rate, scopes and telemetry.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelTickLoop
+    {
+    }
+
+    /// <summary>
+    ///  Settings of a server loop. All zero (EVENKEEL_INIT): 50 ticks a second, missed ticks are skipped, and thread settings that need no
+    ///  privileges. Each struct that a pointer names is prepared by EVENKEEL_INIT, and is not needed after evenkeel_tick_loop_new.
+    /// </summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe partial struct EvenkeelTickLoopSettings
+    {
+        /// <summary>
+        ///  Of this struct, in bytes.
+        /// </summary>
+        public uint size;
+        /// <summary>
+        ///  Of this struct: EVENKEEL_ABI_VERSION.
+        /// </summary>
+        public uint version;
+        /// <summary>
+        ///  From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate-&gt;start_ns` with `rate`, else 20,000,000.
+        /// </summary>
+        public ulong period_ns;
+        /// <summary>
+        ///  One of EvenkeelOverrun.
+        /// </summary>
+        public uint overrun;
+        /// <summary>
+        ///  The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
+        /// </summary>
+        public uint catch_up_at_most;
+        /// <summary>
+        ///  One of EvenkeelSpinning.
+        /// </summary>
+        public uint spinning;
+        /// <summary>
+        ///  One of EvenkeelAlign.
+        /// </summary>
+        public uint align;
+        /// <summary>
+        ///  The kernel settings of the loop's thread. Null: those that need no privileges.
+        /// </summary>
+        public EvenkeelThreadConfig* thread;
+        /// <summary>
+        ///  Keeps the process's pages in memory, and counts the page faults of each tick. Null: off, because it affects the whole process.
+        /// </summary>
+        public EvenkeelMemoryConfig* memory;
+        /// <summary>
+        ///  Publishes every tick on a page of shared memory. Null: off.
+        /// </summary>
+        public EvenkeelTelemetrySettings* telemetry;
+        /// <summary>
+        ///  Lengthens and shortens the period with the load. Null: the period stays.
+        /// </summary>
+        public EvenkeelRateSettings* rate;
+        /// <summary>
+        ///  Records scopes of the loop's thread, under this name. Null: off.
+        /// </summary>
+        public byte* scopes_name;
+        /// <summary>
+        ///  How many of its last scopes it records, up to a million, with scopes_name. 0: 4,096.
+        /// </summary>
+        public ulong scopes_count;
+    }
+
+    /// <summary>
     ///  Where a packet comes from or goes to.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
@@ -2988,6 +3310,10 @@ namespace Evenkeel
         ///  No thread runs the jobs of this queue.
         /// </summary>
         NoWorker = 17,
+        /// <summary>
+        ///  The object belongs to another thread, the one that made it.
+        /// </summary>
+        WrongThread = 18,
     }
 
     /// <summary>

@@ -1,4 +1,4 @@
-// A server loop in C#: waits for its ticks, and says how well that went. With Unity or .NET as with Mono:
+// A server loop in C#: waits for its ticks, and prints how well they kept time. With Unity or .NET as with Mono:
 //   mcs -unsafe EvenkeelRt.cs Server.cs && mono EvenkeelRt.exe
 using System;
 using System.Runtime.InteropServices;
@@ -24,41 +24,39 @@ static unsafe class Server
 
     static int Main()
     {
-        EvenkeelThreadConfig wishes;
-        Must(EvenkeelRt.evenkeel_init(&wishes, (UIntPtr)sizeof(EvenkeelThreadConfig)), "prepare");
-        EvenkeelThread* thread;
-        Must(EvenkeelRt.evenkeel_thread_new(&wishes, &thread), "set the thread up");
+        EvenkeelTickLoopSettings settings;
+        Must(EvenkeelRt.evenkeel_init(&settings, (UIntPtr)sizeof(EvenkeelTickLoopSettings)), "prepare the settings");
+        settings.period_ns = 5000000;
+        settings.overrun = (uint)EvenkeelOverrun.Skip;
+        EvenkeelTickLoop* ticks;
+        fixed (byte* name = Text("tick"))
+        {
+            settings.scopes_name = name;
+            Must(EvenkeelRt.evenkeel_tick_loop_new(&settings, &ticks), "start the loop");
+        }
 
         uint move;
         fixed (byte* name = Text("move players")) Must(EvenkeelRt.evenkeel_scope_register(name, &move), "name a scope");
 
-        EvenkeelClockSettings settings;
-        Must(EvenkeelRt.evenkeel_init(&settings, (UIntPtr)sizeof(EvenkeelClockSettings)), "prepare");
-        settings.period_ns = 5000000;
-        settings.overrun = (uint)EvenkeelOverrun.Skip;
-        EvenkeelClock* clock;
-        Must(EvenkeelRt.evenkeel_clock_new(&settings, &clock), "start the clock");
-        Must(EvenkeelRt.evenkeel_clock_take_thread(clock, thread), "hand the thread over");
-
         EvenkeelTick tick;
         EvenkeelDone done;
-        Must(EvenkeelRt.evenkeel_init(&tick, (UIntPtr)sizeof(EvenkeelTick)), "prepare");
-        Must(EvenkeelRt.evenkeel_init(&done, (UIntPtr)sizeof(EvenkeelDone)), "prepare");
+        Must(EvenkeelRt.evenkeel_init(&tick, (UIntPtr)sizeof(EvenkeelTick)), "prepare a tick");
+        Must(EvenkeelRt.evenkeel_init(&done, (UIntPtr)sizeof(EvenkeelDone)), "prepare a tick's end");
         for (int i = 0; i < 50; i++)
         {
-            Must(EvenkeelRt.evenkeel_clock_wait(clock, &tick), "wait");
+            Must(EvenkeelRt.evenkeel_tick_loop_wait(ticks, &tick), "wait");
             EvenkeelRt.evenkeel_scope_enter(move);
-            // ... move the world by (1 + tick.missed) periods ...
+            // ... move the world by tick.elapsed_ns ...
             EvenkeelRt.evenkeel_scope_leave(move);
-            Must(EvenkeelRt.evenkeel_clock_done(clock, &done), "done");
+            Must(EvenkeelRt.evenkeel_tick_loop_done(ticks, &done), "end the tick");
         }
 
         EvenkeelSummary felt;
-        Must(EvenkeelRt.evenkeel_init(&felt, (UIntPtr)sizeof(EvenkeelSummary)), "prepare");
-        Must(EvenkeelRt.evenkeel_clock_due_to_done(clock, &felt), "due to done");
+        Must(EvenkeelRt.evenkeel_init(&felt, (UIntPtr)sizeof(EvenkeelSummary)), "prepare a summary");
+        Must(EvenkeelRt.evenkeel_tick_loop_due_to_done(ticks, &felt), "read the times from due to done");
         Console.WriteLine("{0} ticks, due to done {1} ns at the median", felt.count, felt.p50_ns);
-        Must(EvenkeelRt.evenkeel_clock_free(clock), "free the clock");
-        // A handle that is no more is a status, not a crash.
-        return EvenkeelRt.evenkeel_clock_free(clock) == EvenkeelStatus.BadHandle ? 0 : 1;
+        Must(EvenkeelRt.evenkeel_tick_loop_free(ticks), "end the loop");
+        // A freed handle is a status, not a crash.
+        return EvenkeelRt.evenkeel_tick_loop_free(ticks) == EvenkeelStatus.BadHandle ? 0 : 1;
     }
 }

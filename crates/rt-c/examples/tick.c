@@ -1,4 +1,4 @@
-/* A server loop in C: sets its thread up, ticks a hundred times, and says how well that went. */
+/* A loop in C from single parts: sets its thread up, ticks a hundred times, and prints how well the ticks kept time. */
 #include <evenkeel_rt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static void must(EvenkeelStatus status, const char *what)
 
 int main(void)
 {
-    EvenkeelThreadConfig wishes;
+    EvenkeelThreadConfig config;
     EvenkeelThreadReport got;
     EvenkeelThread *thread;
     EvenkeelClockSettings settings;
@@ -27,12 +27,12 @@ int main(void)
     uint32_t move;
     int i;
 
-    /* What the thread asks of the kernel. What is refused is told, and no error. */
-    EVENKEEL_INIT(&wishes);
-    must(evenkeel_thread_new(&wishes, &thread), "set the thread up");
+    /* The kernel settings of the thread. A setting that the kernel refuses is no error, but in the report. */
+    EVENKEEL_INIT(&config);
+    must(evenkeel_thread_new(&config, &thread), "set the thread up");
     EVENKEEL_INIT(&got);
     must(evenkeel_thread_report(thread, &got), "thread report");
-    printf("timer slack: %s\n", got.timer_slack == EVENKEEL_APPLY_STATUS_ACTIVE ? "in force" : "not in force");
+    printf("timer slack: %s\n", got.timer_slack == EVENKEEL_APPLY_STATUS_ACTIVE ? "active" : "not active");
 
     /* Once, before the first tick: memory for the profiler, and names. */
     must(evenkeel_scope_start_thread("tick", 4096), "start the profiler");

@@ -67,6 +67,8 @@ enum EvenkeelStatus
     EVENKEEL_STATUS_NO_DATA = 16,
     // No thread runs the jobs of this queue.
     EVENKEEL_STATUS_NO_WORKER = 17,
+    // The object belongs to another thread, the one that made it.
+    EVENKEEL_STATUS_WRONG_THREAD = 18,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -398,6 +400,9 @@ typedef struct EvenkeelTelemetry EvenkeelTelemetry;
 // A thread whose settings are applied. Freeing it ends dma_latency_us; the other settings stay.
 typedef struct EvenkeelThread EvenkeelThread;
 
+// A server loop: a clock with its thread, memory, rate, scopes and telemetry.
+typedef struct EvenkeelTickLoop EvenkeelTickLoop;
+
 // A server's socket.
 typedef struct EvenkeelUdp EvenkeelUdp;
 
@@ -519,6 +524,8 @@ typedef struct EvenkeelTick {
     uint64_t began_ns;
     // How many ticks were missed right before it.
     uint64_t missed;
+    // The time to move the world by, in nanoseconds: one period for this tick, and one for each missed tick before it.
+    uint64_t elapsed_ns;
 } EvenkeelTick;
 
 // A tick that has ended. Times are on evenkeel_now_ns's clock.
@@ -869,6 +876,37 @@ typedef struct EvenkeelTelemetrySettings {
     // 0.
     uint32_t reserved;
 } EvenkeelTelemetrySettings;
+
+// Settings of a server loop. All zero (EVENKEEL_INIT): 50 ticks a second, missed ticks are skipped, and thread settings that need no
+// privileges. Each struct that a pointer names is prepared by EVENKEEL_INIT, and is not needed after evenkeel_tick_loop_new.
+typedef struct EvenkeelTickLoopSettings {
+    // Of this struct, in bytes.
+    uint32_t size;
+    // Of this struct: EVENKEEL_ABI_VERSION.
+    uint32_t version;
+    // From one tick to the next, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate->start_ns` with `rate`, else 20,000,000.
+    uint64_t period_ns;
+    // One of EvenkeelOverrun.
+    uint32_t overrun;
+    // The most late ticks in a row, for EvenkeelOverrun's CatchUp; else 0.
+    uint32_t catch_up_at_most;
+    // One of EvenkeelSpinning.
+    uint32_t spinning;
+    // One of EvenkeelAlign.
+    uint32_t align;
+    // The kernel settings of the loop's thread. Null: those that need no privileges.
+    const struct EvenkeelThreadConfig *thread;
+    // Keeps the process's pages in memory, and counts the page faults of each tick. Null: off, because it affects the whole process.
+    const struct EvenkeelMemoryConfig *memory;
+    // Publishes every tick on a page of shared memory. Null: off.
+    const struct EvenkeelTelemetrySettings *telemetry;
+    // Lengthens and shortens the period with the load. Null: the period stays.
+    const struct EvenkeelRateSettings *rate;
+    // Records scopes of the loop's thread, under this name. Null: off.
+    const char *scopes_name;
+    // How many of its last scopes it records, up to a million, with scopes_name. 0: 4,096.
+    uint64_t scopes_count;
+} EvenkeelTickLoopSettings;
 
 // What a server asks of its socket. All zero (EVENKEEL_INIT): any port of every interface, and what suits 64 players.
 typedef struct EvenkeelUdpSettings {
@@ -1974,6 +2012,206 @@ EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struc
 //
 // Threads: any.
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
+
+// Sets up the calling thread and starts a loop. The first tick is due one period later. It allocates all memory of the loop. Settings that the
+// kernel refuses are no error: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder
+// of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created. EVENKEEL_STATUS_NO_ROOM if too many threads record
+// scopes.
+//
+// Threads: the one that ticks. Unless a function says otherwise, only that thread may use the loop: others get
+// EVENKEEL_STATUS_WRONG_THREAD, and nothing changes. Free it with evenkeel_tick_loop_free.
+//
+// # Safety
+// `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
+// with a zero; `ticks` is null or may be written.
+EvenkeelStatus evenkeel_tick_loop_new(const struct EvenkeelTickLoopSettings *asked,
+                                      struct EvenkeelTickLoop **ticks);
+
+// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_tick_loop_done did.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `tick` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_wait(struct EvenkeelTickLoop *ticks,
+                                       struct EvenkeelTick *tick);
+
+// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
+// evenkeel_tick_loop_next_due returns when to call it.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `tick` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_poll(struct EvenkeelTickLoop *ticks,
+                                       struct EvenkeelTick *tick);
+
+// For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `due_ns` is null or may be written.
+EvenkeelStatus evenkeel_tick_loop_next_due(const struct EvenkeelTickLoop *ticks, uint64_t *due_ns);
+
+// Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `done` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_done(struct EvenkeelTickLoop *ticks, struct EvenkeelDone *done);
+
+// Call it between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
+//
+// Threads: the loop's own.
+EvenkeelStatus evenkeel_tick_loop_checkpoint(struct EvenkeelTickLoop *ticks);
+
+// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once. Without a rate,
+// the period stays as it is.
+//
+// Threads: the loop's own.
+EvenkeelStatus evenkeel_tick_loop_enter_phase(struct EvenkeelTickLoop *ticks,
+                                              uint64_t fastest_ns,
+                                              uint64_t slowest_ns);
+
+// Adds to a counter (EvenkeelCount) of the telemetry page. EVENKEEL_STATUS_NO_DATA without telemetry.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_tick_loop_add(const struct EvenkeelTickLoop *ticks, uint32_t what, uint64_t more);
+
+// Sets a counter (EvenkeelCount) of the telemetry page, such as players. EVENKEEL_STATUS_NO_DATA without telemetry.
+//
+// Threads: any, at any time.
+EvenkeelStatus evenkeel_tick_loop_set(const struct EvenkeelTickLoop *ticks, uint32_t what, uint64_t now);
+
+// Ends the loop: removes its telemetry page, and ends dma_latency_us. The thread's other settings and locked pages stay.
+//
+// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
+EvenkeelStatus evenkeel_tick_loop_free(struct EvenkeelTickLoop *ticks);
+
+// How well the ticks kept time so far.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_report(const struct EvenkeelTickLoop *ticks, struct EvenkeelClockReport *report);
+
+// Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
+//
+// Threads: the loop's own. Takes memory: not in a tick.
+//
+// # Safety
+// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_tick_loop_report_text(const struct EvenkeelTickLoop *ticks,
+                                              char *text,
+                                              size_t size,
+                                              size_t *needed);
+
+// Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
+// bytes, with the zero at the end.
+//
+// Threads: the loop's own. Takes memory: not in a tick.
+//
+// # Safety
+// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_tick_loop_advice(const struct EvenkeelTickLoop *ticks,
+                                         char *text,
+                                         size_t size,
+                                         size_t *needed);
+
+// Which settings of the loop's thread are active now.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_thread_report(const struct EvenkeelTickLoop *ticks,
+                                                struct EvenkeelThreadReport *report);
+
+// Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `report` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_memory_report(const struct EvenkeelTickLoop *ticks,
+                                                struct EvenkeelMemoryReport *report);
+
+// From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_lateness(const struct EvenkeelTickLoop *ticks, struct EvenkeelSummary *summary);
+
+// From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_due_to_done(const struct EvenkeelTickLoop *ticks, struct EvenkeelSummary *summary);
+
+// From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `summary` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_work(const struct EvenkeelTickLoop *ticks, struct EvenkeelSummary *summary);
+
+// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `quantum` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_quantum(const struct EvenkeelTickLoop *ticks, struct EvenkeelQuantum *quantum);
+
+// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
+// rate.
+//
+// Threads: the loop's own.
+//
+// # Safety
+// `load` is null or may be written.
+EvenkeelStatus evenkeel_tick_loop_load(const struct EvenkeelTickLoop *ticks,
+                                       double *load);
+
+// The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `change` is null or points to a struct prepared by evenkeel_init.
+EvenkeelStatus evenkeel_tick_loop_last_change(const struct EvenkeelTickLoop *ticks, struct EvenkeelRateChange *change);
+
+// Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end. EVENKEEL_STATUS_NO_DATA
+// without telemetry.
+//
+// Threads: any, at any time.
+//
+// # Safety
+// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_tick_loop_telemetry_path(const struct EvenkeelTickLoop *ticks,
+                                                 char *path,
+                                                 size_t size,
+                                                 size_t *needed);
+
+// Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
+// EVENKEEL_STATUS_NO_DATA without telemetry.
+//
+// Threads: any, at any time. Takes memory and reads a file: not in a tick.
+//
+// # Safety
+// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+EvenkeelStatus evenkeel_tick_loop_prometheus(const struct EvenkeelTickLoop *ticks,
+                                             char *text,
+                                             size_t size,
+                                             size_t *needed);
 
 // Opens a socket. EVENKEEL_STATUS_REFUSED where the address can't be had.
 //

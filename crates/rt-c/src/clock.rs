@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use evenkeel_rt::{Align, Done, Overrun, Spinning, Summary, Tick, TickClock, TickError, TickSettings, monotonic_ns};
+use evenkeel_rt::{
+    Align, Done, Overrun, Report, Spinning, Summary, Tick, TickClock, TickError, TickSettings, monotonic_ns,
+};
 
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
@@ -95,6 +97,8 @@ pub struct EvenkeelTick {
     pub began_ns: u64,
     /// How many ticks were missed right before it.
     pub missed: u64,
+    /// The time to move the world by, in nanoseconds: one period for this tick, and one for each missed tick before it.
+    pub elapsed_ns: u64,
 }
 
 /// A tick that has ended. Times are on evenkeel_now_ns's clock.
@@ -163,7 +167,7 @@ pub struct EvenkeelSummary {
 
 structs! {
     EvenkeelClockSettings { period_ns: u64, overrun: u32, catch_up_at_most: u32, spinning: u32, align: u32 }
-    EvenkeelTick { number: u64, due_ns: u64, began_ns: u64, missed: u64 }
+    EvenkeelTick { number: u64, due_ns: u64, began_ns: u64, missed: u64, elapsed_ns: u64 }
     EvenkeelDone { number: u64, done_ns: u64, lateness_ns: u64, work_ns: u64, due_to_done_ns: u64 }
     EvenkeelClockReport { ticks: u64, missed: u64, period_ns: u64, next_due_ns: u64, margin_ns: u64 }
     EvenkeelSummary { count: u64, min_ns: u64, p50_ns: u64, p90_ns: u64, p99_ns: u64, p999_ns: u64, max_ns: u64 }
@@ -176,7 +180,7 @@ fn period(ns: u64) -> Result<Duration, Failure> {
     Ok(Duration::from_nanos(ns))
 }
 
-fn settings(asked: EvenkeelClockSettings) -> Result<TickSettings, Failure> {
+pub(crate) fn settings(asked: EvenkeelClockSettings) -> Result<TickSettings, Failure> {
     let unknown = |what: &str, number: u32| Failure::new(EvenkeelStatus::OutOfRange, format_args!("{what} {number}"));
     let overrun = match (asked.overrun, asked.catch_up_at_most) {
         (0, 0) => Overrun::Skip,
@@ -277,9 +281,9 @@ pub unsafe extern "C" fn evenkeel_clock_wait(clock: *mut EvenkeelClock, tick: *m
     caught(|| {
         // SAFETY: as this function's caller promises. First, since a tick that has begun can't be given back.
         unsafe { structs::fillable(tick) }?;
-        let begun = handle::alone(clock, |clock| Ok(clock.clock.wait()))?;
+        let begun = handle::alone(clock, |clock| Ok(begun(clock.clock.wait(), clock.clock.period())))?;
         // SAFETY: the same.
-        unsafe { structs::fill(tick, begun.into()) }
+        unsafe { structs::fill(tick, begun) }
     })
 }
 
@@ -296,19 +300,22 @@ pub unsafe extern "C" fn evenkeel_clock_poll(clock: *mut EvenkeelClock, tick: *m
         // SAFETY: as for evenkeel_clock_wait.
         unsafe { structs::fillable(tick) }?;
         let begun = handle::alone(clock, |clock| match clock.clock.next_due_ns() <= monotonic_ns() {
-            true => Ok(clock.clock.wait()),
+            true => Ok(begun(clock.clock.wait(), clock.clock.period())),
             false => Err(EvenkeelStatus::WouldBlock.into()),
         })?;
         // SAFETY: the same.
-        unsafe { structs::fill(tick, begun.into()) }
+        unsafe { structs::fill(tick, begun) }
     })
 }
 
-impl From<Tick> for EvenkeelTick {
-    fn from(tick: Tick) -> EvenkeelTick {
-        let Tick { number, due_ns, began_ns, missed, .. } = tick;
-        EvenkeelTick { size: 0, version: 0, number, due_ns, began_ns, missed }
-    }
+pub(crate) fn nanoseconds(period: Duration) -> u64 {
+    u64::try_from(period.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn begun(tick: Tick, period: Duration) -> EvenkeelTick {
+    let Tick { number, due_ns, began_ns, missed, .. } = tick;
+    let elapsed_ns = nanoseconds(period).saturating_mul(missed.saturating_add(1));
+    EvenkeelTick { size: 0, version: 0, number, due_ns, began_ns, missed, elapsed_ns }
 }
 
 /// For engines that own their loop: when the next tick is due, in nanoseconds of evenkeel_now_ns's clock.
@@ -402,20 +409,23 @@ pub unsafe extern "C" fn evenkeel_clock_report(
     caught(|| {
         let found = handle::shared(clock, |clock| {
             let Ticking { clock, .. } = clock;
-            let report = clock.report();
-            Ok(EvenkeelClockReport {
-                size: 0,
-                version: 0,
-                ticks: report.ticks,
-                missed: report.missed,
-                period_ns: u64::try_from(clock.period().as_nanos()).unwrap_or(u64::MAX),
-                next_due_ns: clock.next_due_ns(),
-                margin_ns: report.margin_ns,
-            })
+            Ok(reported(&clock.report(), clock.period(), clock.next_due_ns()))
         })?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(report, found) }
     })
+}
+
+pub(crate) fn reported(report: &Report, period: Duration, next_due_ns: u64) -> EvenkeelClockReport {
+    EvenkeelClockReport {
+        size: 0,
+        version: 0,
+        ticks: report.ticks,
+        missed: report.missed,
+        period_ns: nanoseconds(period),
+        next_due_ns,
+        margin_ns: report.margin_ns,
+    }
 }
 
 pub(crate) fn summary(found: Summary) -> EvenkeelSummary {
@@ -438,7 +448,7 @@ pub(crate) fn summary(found: Summary) -> EvenkeelSummary {
 unsafe fn summarised(
     clock: *const EvenkeelClock,
     summary: *mut EvenkeelSummary,
-    of: impl FnOnce(evenkeel_rt::Report) -> Option<Summary>,
+    of: impl FnOnce(Report) -> Option<Summary>,
 ) -> EvenkeelStatus {
     caught(|| {
         let found = handle::shared(clock, |clock| Ok(of(clock.clock.report())))?.ok_or(EvenkeelStatus::NoData)?;

@@ -46,10 +46,12 @@ pub enum EvenkeelStatus {
     NoData = 16,
     /// No thread runs the jobs of this queue.
     NoWorker = 17,
+    /// The object belongs to another thread, the one that made it.
+    WrongThread = 18,
 }
 
 /// Each status with its text; in the order of their numbers.
-const TEXTS: [(EvenkeelStatus, &str); 18] = [
+const TEXTS: [(EvenkeelStatus, &str); 19] = [
     (EvenkeelStatus::Ok, "success\0"),
     (EvenkeelStatus::NullPointer, "a pointer is null\0"),
     (EvenkeelStatus::Misaligned, "a pointer is not aligned for its type\0"),
@@ -68,6 +70,7 @@ const TEXTS: [(EvenkeelStatus, &str); 18] = [
     (EvenkeelStatus::NotLocked, "the lock is not held\0"),
     (EvenkeelStatus::NoData, "no data: no tick has begun, nothing was recorded, or none is left\0"),
     (EvenkeelStatus::NoWorker, "no thread runs the jobs of this queue\0"),
+    (EvenkeelStatus::WrongThread, "the object belongs to another thread: call this on the thread that made it\0"),
 ];
 
 /// Returns a short English text for a status; also for a number that is not one.

@@ -53,6 +53,7 @@ pub(crate) enum Kind {
     EvenkeelRate = 11,
     EvenkeelUdp = 12,
     EvenkeelMemory = 13,
+    EvenkeelTickLoop = 14,
     #[cfg(test)]
     Few = 201,
     #[cfg(test)]

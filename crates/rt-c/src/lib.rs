@@ -28,6 +28,7 @@ mod structs;
 mod telemetry;
 mod text;
 mod thread;
+mod tick_loop;
 mod udp;
 mod waits;
 
@@ -46,6 +47,7 @@ pub use scope::*;
 pub use structs::EVENKEEL_ABI_VERSION;
 pub use telemetry::*;
 pub use thread::*;
+pub use tick_loop::*;
 pub use udp::*;
 pub use waits::*;
 

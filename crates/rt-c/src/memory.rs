@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use evenkeel_rt::memory::{self, Memory, MemoryConfig, MemoryLock};
+use evenkeel_rt::memory::{self, Memory, MemoryConfig, MemoryLock, MemoryReport};
 
 use crate::clock::EvenkeelClock;
 use crate::failure::{EvenkeelStatus, Failure, caught};
@@ -103,7 +103,7 @@ structs! {
     EvenkeelTickMemory { minor_faults: u64, major_faults: u64, swapped_in: u64 }
 }
 
-fn memory_config(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig, Failure> {
+pub(crate) fn memory_config(asked: EvenkeelMemoryConfig) -> Result<MemoryConfig, Failure> {
     const LOCKS: [(EvenkeelMemoryLock, MemoryLock); 4] = [
         (EvenkeelMemoryLock::AllOnFault, MemoryLock::AllOnFault),
         (EvenkeelMemoryLock::Nothing, MemoryLock::Nothing),
@@ -163,24 +163,27 @@ pub unsafe extern "C" fn evenkeel_memory_report(
 ) -> EvenkeelStatus {
     caught(|| {
         let found = handle::alone(memory, |memory| Ok(memory.report()))?;
-        let [(present, present_errno), (future, future_errno)] = [found.present, found.future].map(got);
-        let [(stack, stack_errno), (heap, heap_errno)]: [(u32, i32); 2] = [found.stack, found.heap].map(got);
-        let filled = EvenkeelMemoryReport {
-            size: 0,
-            version: 0,
-            present,
-            present_errno,
-            future,
-            future_errno,
-            stack,
-            stack_errno,
-            heap,
-            heap_errno,
-            lock_limit_bytes: found.lock_limit_bytes.unwrap_or(u64::MAX),
-        };
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(report, filled) }
+        unsafe { structs::fill(report, filled(found)) }
     })
+}
+
+pub(crate) fn filled(found: MemoryReport) -> EvenkeelMemoryReport {
+    let [(present, present_errno), (future, future_errno)] = [found.present, found.future].map(got);
+    let [(stack, stack_errno), (heap, heap_errno)] = [found.stack, found.heap].map(got);
+    EvenkeelMemoryReport {
+        size: 0,
+        version: 0,
+        present,
+        present_errno,
+        future,
+        future_errno,
+        stack,
+        stack_errno,
+        heap,
+        heap_errno,
+        lock_limit_bytes: found.lock_limit_bytes.unwrap_or(u64::MAX),
+    }
 }
 
 /// Writes to `buffer` a line for each setting that is not active, with what to do; empty if all is well. `needed` is the number of bytes,

@@ -1,6 +1,6 @@
 //! What a clock knows of how the CPU is taken away.
 
-use evenkeel_rt::{Alignment, Quantum};
+use evenkeel_rt::{Aligned, Alignment, Quantum};
 
 use crate::clock::EvenkeelClock;
 use crate::failure::{EvenkeelStatus, caught};
@@ -104,40 +104,43 @@ pub unsafe extern "C" fn evenkeel_clock_quantum(
 ) -> EvenkeelStatus {
     caught(|| {
         let found = handle::shared(clock, |clock| Ok(clock.clock.aligned()))?;
-        let model = match found.quantum {
-            Quantum::Unknown => EvenkeelQuantumModel::Unknown,
-            Quantum::None => EvenkeelQuantumModel::None,
-            Quantum::FixedSlot(_) => EvenkeelQuantumModel::FixedSlot,
-            Quantum::TokenBucket { .. } => EvenkeelQuantumModel::TokenBucket,
-            Quantum::Irregular => EvenkeelQuantumModel::Irregular,
-        };
-        let alignment = match found.alignment {
-            Alignment::Free => EvenkeelAlignment::Free,
-            Alignment::Looking => EvenkeelAlignment::Looking,
-            Alignment::Trying => EvenkeelAlignment::Trying,
-            Alignment::Held => EvenkeelAlignment::Held,
-            Alignment::NoMultiple => EvenkeelAlignment::NoMultiple,
-        };
-        let slot = match found.quantum {
-            Quantum::FixedSlot(slot) => Some(slot),
-            _ => None,
-        };
-        let filled = EvenkeelQuantum {
-            size: 0,
-            version: 0,
-            model: model as u32,
-            alignment: alignment as u32,
-            period_ns: found.quantum.period_ns().unwrap_or(0),
-            share: found.quantum.share().unwrap_or(-1.0),
-            moves: found.moves,
-            gaps_foreign: found.gaps.foreign,
-            gaps_preempted: found.gaps.preempted,
-            gaps_unknown: found.gaps.unknown,
-            probes: found.probes,
-            phase_ns: slot.map_or(0, |slot| slot.phase_ns),
-            confidence: slot.map_or(-1.0, |slot| slot.confidence),
-        };
         // SAFETY: as this function's caller promises.
-        unsafe { structs::fill(quantum, filled) }
+        unsafe { structs::fill(quantum, filled(found)) }
     })
+}
+
+pub(crate) fn filled(found: Aligned) -> EvenkeelQuantum {
+    let model = match found.quantum {
+        Quantum::Unknown => EvenkeelQuantumModel::Unknown,
+        Quantum::None => EvenkeelQuantumModel::None,
+        Quantum::FixedSlot(_) => EvenkeelQuantumModel::FixedSlot,
+        Quantum::TokenBucket { .. } => EvenkeelQuantumModel::TokenBucket,
+        Quantum::Irregular => EvenkeelQuantumModel::Irregular,
+    };
+    let alignment = match found.alignment {
+        Alignment::Free => EvenkeelAlignment::Free,
+        Alignment::Looking => EvenkeelAlignment::Looking,
+        Alignment::Trying => EvenkeelAlignment::Trying,
+        Alignment::Held => EvenkeelAlignment::Held,
+        Alignment::NoMultiple => EvenkeelAlignment::NoMultiple,
+    };
+    let slot = match found.quantum {
+        Quantum::FixedSlot(slot) => Some(slot),
+        _ => None,
+    };
+    EvenkeelQuantum {
+        size: 0,
+        version: 0,
+        model: model as u32,
+        alignment: alignment as u32,
+        period_ns: found.quantum.period_ns().unwrap_or(0),
+        share: found.quantum.share().unwrap_or(-1.0),
+        moves: found.moves,
+        gaps_foreign: found.gaps.foreign,
+        gaps_preempted: found.gaps.preempted,
+        gaps_unknown: found.gaps.unknown,
+        probes: found.probes,
+        phase_ns: slot.map_or(0, |slot| slot.phase_ns),
+        confidence: slot.map_or(-1.0, |slot| slot.confidence),
+    }
 }

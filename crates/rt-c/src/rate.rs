@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use evenkeel_rt::rate::{RUNGS_MAX, RateChange, RateError, RatePhase, RateReason, RateSettings, TickRate, TimeSlices};
 
-use crate::clock::{EvenkeelClock, Ticking};
+use crate::clock::{EvenkeelClock, Ticking, nanoseconds};
 use crate::failure::{EvenkeelStatus, Failure, caught};
 use crate::handle::{self, handles};
 use crate::structs::{self, structs};
@@ -20,22 +20,46 @@ pub(crate) struct Choosing {
     changes: Arc<Mutex<Changes>>,
 }
 
-/// The changes of the rate so far.
+/// The changes of a period so far.
 #[derive(Default)]
-struct Changes {
+pub(crate) struct Changes {
     count: u64,
     last: Option<RateChange>,
 }
 
-impl Choosing {
-    fn start(settings: RateSettings) -> Result<Choosing, RateError> {
+impl Changes {
+    /// What to call at each change, and where it then is.
+    pub(crate) fn recorder() -> (impl FnMut(RateChange) + Send + 'static, Arc<Mutex<Changes>>) {
         let changes = Arc::new(Mutex::new(Changes::default()));
-        let filled = Arc::clone(&changes);
-        let rate = TickRate::start(settings)?.on_change(move |change| {
-            let mut changes = filled.lock().unwrap_or_else(PoisonError::into_inner);
+        let recorded = Arc::clone(&changes);
+        let record = move |change| {
+            let mut changes = recorded.lock().unwrap_or_else(PoisonError::into_inner);
             changes.count = changes.count.saturating_add(1);
             changes.last = Some(change);
-        });
+        };
+        (record, changes)
+    }
+
+    /// The last one, in the caller's form.
+    pub(crate) fn last(changes: &Mutex<Changes>) -> Result<EvenkeelRateChange, Failure> {
+        let changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = changes.last.ok_or(EvenkeelStatus::NoData)?;
+        Ok(EvenkeelRateChange {
+            size: 0,
+            version: 0,
+            changes: changes.count,
+            from_ns: nanoseconds(last.from),
+            to_ns: nanoseconds(last.to),
+            why: why(last.why) as u32,
+            reserved: 0,
+        })
+    }
+}
+
+impl Choosing {
+    fn start(settings: RateSettings) -> Result<Choosing, RateError> {
+        let (record, changes) = Changes::recorder();
+        let rate = TickRate::start(settings)?.on_change(record);
         Ok(Choosing { rate: Mutex::new(rate), changes })
     }
 
@@ -127,7 +151,7 @@ impl From<RateError> for Failure {
     }
 }
 
-fn settings(asked: EvenkeelRateSettings) -> RateSettings {
+pub(crate) fn settings(asked: EvenkeelRateSettings) -> RateSettings {
     let or = |ns: u64, default: Duration| if ns == 0 { default } else { Duration::from_nanos(ns) };
     let defaults = RateSettings::default();
     let ladder: Vec<Duration> =
@@ -181,10 +205,6 @@ pub unsafe extern "C" fn evenkeel_rate_period(rate: *mut EvenkeelRate, period_ns
     })
 }
 
-fn nanoseconds(period: Duration) -> u64 {
-    u64::try_from(period.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// If the rate changes, sets the clock's period.
 fn follow(
     rate: *const EvenkeelRate,
@@ -222,6 +242,14 @@ pub unsafe extern "C" fn evenkeel_rate_after(
     })
 }
 
+pub(crate) fn phase(fastest_ns: u64, slowest_ns: u64) -> Result<RatePhase, Failure> {
+    if fastest_ns == 0 || slowest_ns < fastest_ns {
+        let what = format_args!("a phase from {fastest_ns} to {slowest_ns} ns");
+        return Err(Failure::new(EvenkeelStatus::OutOfRange, what));
+    }
+    Ok(RatePhase::between(Duration::from_nanos(fastest_ns), Duration::from_nanos(slowest_ns)))
+}
+
 /// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The clock's period moves into that range at once.
 ///
 /// Threads: the one that ticks.
@@ -233,11 +261,7 @@ pub extern "C" fn evenkeel_rate_enter(
     slowest_ns: u64,
 ) -> EvenkeelStatus {
     caught(|| {
-        if fastest_ns == 0 || slowest_ns < fastest_ns {
-            let what = format_args!("a phase from {fastest_ns} to {slowest_ns} ns");
-            return Err(Failure::new(EvenkeelStatus::OutOfRange, what));
-        }
-        let phase = RatePhase::between(Duration::from_nanos(fastest_ns), Duration::from_nanos(slowest_ns));
+        let phase = phase(fastest_ns, slowest_ns)?;
         handle::alone(clock, |clock| follow(rate, clock, |rate| rate.enter(phase)))
     })
 }
@@ -284,19 +308,7 @@ pub unsafe extern "C" fn evenkeel_rate_last_change(
     change: *mut EvenkeelRateChange,
 ) -> EvenkeelStatus {
     caught(|| {
-        let (changes, last) = handle::shared(rate, |rate| {
-            let changes = rate.changes.lock().unwrap_or_else(PoisonError::into_inner);
-            Ok((changes.count, changes.last.ok_or(EvenkeelStatus::NoData)?))
-        })?;
-        let filled = EvenkeelRateChange {
-            size: 0,
-            version: 0,
-            changes,
-            from_ns: nanoseconds(last.from),
-            to_ns: nanoseconds(last.to),
-            why: why(last.why) as u32,
-            reserved: 0,
-        };
+        let filled = handle::shared(rate, |rate| Changes::last(&rate.changes))?;
         // SAFETY: as this function's caller promises.
         unsafe { structs::fill(change, filled) }
     })

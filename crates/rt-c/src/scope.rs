@@ -68,11 +68,16 @@ pub unsafe extern "C" fn evenkeel_scope_start_thread(name: *const c_char, scopes
     caught(|| {
         // SAFETY: as this function's caller promises.
         let name = unsafe { text::text(name) }?;
-        inside(|inside| {
-            inside.reserve_exact(DEPTH_MAX.saturating_sub(inside.len()));
-            Ok(())
-        })?;
+        reserve()?;
         Ok(scope::start_thread(name, scopes)?)
+    })
+}
+
+/// Allocates what the calling thread needs to enter scopes.
+pub(crate) fn reserve() -> Result<(), Failure> {
+    inside(|inside| {
+        inside.reserve_exact(DEPTH_MAX.saturating_sub(inside.len()));
+        Ok(())
     })
 }
 

@@ -95,25 +95,33 @@ pub unsafe extern "C" fn evenkeel_telemetry_new(
     caught(|| {
         // SAFETY: as this function's caller promises.
         let asked = unsafe { structs::get(asked) }?;
-        if asked.reserved != 0 {
-            return Err(EvenkeelStatus::UnknownField.into());
-        }
         // SAFETY: the same.
-        let session = unsafe { text::text(asked.session) }?.to_owned();
-        let folder = if asked.folder.is_null() {
-            None
-        } else {
-            // SAFETY: the same.
-            Some(unsafe { text::text(asked.folder) }?.into())
-        };
-        let access = if asked.is_for_group == 0 { Access::Owner } else { Access::Group };
+        let settings = unsafe { settings(asked) }?;
         let make = || {
-            let telemetry = Telemetry::create(&TelemetrySettings { session, folder, access })?;
+            let telemetry = Telemetry::create(&settings)?;
             Ok(Page { counters: telemetry.counters(), telemetry: Mutex::new(telemetry) })
         };
         // SAFETY: the same.
         unsafe { handle::give(telemetry, make) }
     })
+}
+
+/// # Safety
+/// Its texts are null or end with a zero.
+pub(crate) unsafe fn settings(asked: EvenkeelTelemetrySettings) -> Result<TelemetrySettings, Failure> {
+    if asked.reserved != 0 {
+        return Err(EvenkeelStatus::UnknownField.into());
+    }
+    // SAFETY: as the caller promises.
+    let session = unsafe { text::text(asked.session) }?.to_owned();
+    let folder = if asked.folder.is_null() {
+        None
+    } else {
+        // SAFETY: the same.
+        Some(unsafe { text::text(asked.folder) }?.into())
+    };
+    let access = if asked.is_for_group == 0 { Access::Owner } else { Access::Group };
+    Ok(TelemetrySettings { session, folder, access })
 }
 
 /// Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
@@ -178,7 +186,7 @@ pub unsafe extern "C" fn evenkeel_telemetry_memory(
     })
 }
 
-fn count(number: u32) -> Result<Count, Failure> {
+pub(crate) fn count(number: u32) -> Result<Count, Failure> {
     let known = Count::ALL.get(number as usize).copied();
     known.ok_or_else(|| Failure::new(EvenkeelStatus::OutOfRange, format_args!("no EvenkeelCount: {number}")))
 }

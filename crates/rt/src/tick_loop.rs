@@ -7,8 +7,10 @@ use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 
+use evenkeel_sys::clock::monotonic_ns;
+
 use crate::memory::{Memory, MemoryConfig, MemoryReport};
-use crate::quantum::{Align, Quantum};
+use crate::quantum::{Align, Aligned, Quantum};
 use crate::rate::{RateChange, RateError, RatePhase, RateSettings, TickRate, TimeSlices};
 use crate::schedule::Overrun;
 use crate::scope::{self, ScopeError};
@@ -179,6 +181,33 @@ impl TickLoop {
         TickGuard { tick, ticks: self }
     }
 
+    /// For engines that own their loop: begins the next tick if it is due. It never waits. [`next_due_ns`](TickLoop::next_due_ns) returns
+    /// when to call it.
+    ///
+    /// ```
+    /// let mut ticks = evenkeel_rt::TickLoop::builder().rate_hz(500).build()?;
+    /// while ticks.report().ticks < 3 {
+    ///     match ticks.poll() {
+    ///         Some(tick) => println!("move the world by {:?}", tick.elapsed()),
+    ///         None => std::thread::yield_now(), // the engine's own work
+    ///     }
+    /// }
+    /// # Ok::<(), evenkeel_rt::TickLoopError>(())
+    /// ```
+    pub fn poll(&mut self) -> Option<TickGuard<'_>> {
+        (self.clock.next_due_ns() <= monotonic_ns()).then(|| self.wait())
+    }
+
+    /// Ends a tick whose guard was [detached](TickGuard::detach). None if no tick has begun.
+    pub fn done(&mut self) -> Option<Done> {
+        self.finish()
+    }
+
+    /// As [`TickGuard::checkpoint`], for a tick whose guard was [detached](TickGuard::detach).
+    pub fn checkpoint(&mut self) {
+        self.clock.checkpoint();
+    }
+
     /// How well ticks kept time so far.
     pub fn report(&self) -> Report {
         self.clock.report()
@@ -202,6 +231,11 @@ impl TickLoop {
     /// How the CPU is taken away from this thread, as far as the clock has detected it.
     pub fn quantum(&self) -> Quantum {
         self.clock.quantum()
+    }
+
+    /// The same, with what the clock does about it.
+    pub fn aligned(&self) -> Aligned {
+        self.clock.aligned()
     }
 
     /// The counters of the telemetry page, for any thread; none without telemetry.
@@ -308,6 +342,24 @@ impl TickGuard<'_> {
         self.ticks.enter_phase(phase);
     }
 
+    /// Leaves the tick open, for code that cannot hold a guard until the tick ends. [`TickLoop::done`] ends it, or else the next
+    /// [`wait`](TickLoop::wait).
+    ///
+    /// ```
+    /// # let mut ticks = evenkeel_rt::TickLoop::builder().rate_hz(500).build()?;
+    /// let tick = ticks.wait().detach();
+    /// ticks.checkpoint(); // between two steps of the work
+    /// let done = ticks.done().expect("a tick has begun");
+    /// assert_eq!(done.tick, tick);
+    /// # Ok::<(), evenkeel_rt::TickLoopError>(())
+    /// ```
+    pub fn detach(self) -> Tick {
+        let tick = self.tick;
+        // It owns nothing but the duty to end the tick.
+        std::mem::forget(self);
+        tick
+    }
+
     /// Ends the tick, and returns its times.
     pub fn done(self) -> Done {
         let ended = Done { tick: self.tick, done_ns: self.tick.began_ns };
@@ -374,6 +426,25 @@ mod tests {
         let done = ticks.wait().done();
         assert!(done.done_ns >= done.tick.began_ns);
         assert_eq!(ticks.report().work_ns.unwrap().count, 7, "a leaked guard's tick ends with the next wait");
+    }
+
+    #[test]
+    fn a_detached_tick_stays_open_until_done() {
+        let mut ticks = TickLoop::builder().period(FAST).align(Align::Never).build().unwrap();
+        assert_eq!(
+            (ticks.poll().map(TickGuard::detach), ticks.done()),
+            (None, None),
+            "the first tick is a period away"
+        );
+        evenkeel_sys::clock::sleep_until_ns(ticks.next_due_ns());
+        let tick = ticks.poll().expect("it is due").detach();
+        ticks.checkpoint();
+        assert!(ticks.report().work_ns.is_none(), "it is still open");
+        assert_eq!(ticks.done().map(|done| done.tick), Some(tick));
+        assert_eq!((ticks.done(), ticks.report().work_ns.unwrap().count), (None, 1));
+        ticks.wait().detach();
+        drop(ticks.wait());
+        assert_eq!(ticks.report().work_ns.unwrap().count, 3, "the next wait ends it too");
     }
 
     #[test]

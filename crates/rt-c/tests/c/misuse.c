@@ -310,6 +310,174 @@ static int two_threads_in_one_clock(void)
     return 0;
 }
 
+/* Uses a loop of another thread: every call of its own is refused, and those for any thread are not. */
+static void *uses_a_foreign_loop(void *loop)
+{
+    EvenkeelTickLoop *ticks = loop;
+    EvenkeelClockReport report;
+    EvenkeelTick tick;
+    EvenkeelDone done;
+    uint64_t due;
+    char text[64];
+    size_t needed;
+
+    OK(EVENKEEL_INIT(&tick));
+    OK(EVENKEEL_INIT(&done));
+    OK(EVENKEEL_INIT(&report));
+    CHECK(evenkeel_tick_loop_wait(ticks, &tick), EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_tick_loop_poll(ticks, &tick), EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_tick_loop_done(ticks, &done), EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_tick_loop_checkpoint(ticks), EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_tick_loop_enter_phase(ticks, 1000000, 2000000), EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_tick_loop_next_due(ticks, &due), EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_tick_loop_report(ticks, &report), EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_tick_loop_advice(ticks, text, sizeof text, &needed), EVENKEEL_STATUS_WRONG_THREAD);
+    OK(evenkeel_tick_loop_add(ticks, EVENKEEL_COUNT_JOBS, 3));
+    return loop;
+}
+
+static void *frees_a_loop(void *loop)
+{
+    OK(evenkeel_tick_loop_free(loop));
+    return loop;
+}
+
+static void *leaves_a_loop(void *place)
+{
+    EvenkeelTickLoopSettings settings;
+    EvenkeelTickLoop *ticks = NULL;
+
+    OK(EVENKEEL_INIT(&settings));
+    OK(evenkeel_tick_loop_new(&settings, &ticks));
+    *(EvenkeelTickLoop **)place = ticks;
+    return NULL;
+}
+
+static int loops_and_threads(EvenkeelTickLoop *ticks)
+{
+    EvenkeelTickLoop *other = NULL;
+    EvenkeelTick tick;
+    pthread_t thread;
+    void *ended = NULL;
+
+    HOLDS(pthread_create(&thread, NULL, uses_a_foreign_loop, ticks) == 0);
+    HOLDS(pthread_join(thread, &ended) == 0 && ended == ticks);
+    /* Its own thread has ended: the loop is of no use to others, and they can free it. */
+    HOLDS(pthread_create(&thread, NULL, leaves_a_loop, &other) == 0);
+    HOLDS(pthread_join(thread, NULL) == 0);
+    OK(EVENKEEL_INIT(&tick));
+    CHECK(evenkeel_tick_loop_wait(other, &tick), EVENKEEL_STATUS_WRONG_THREAD);
+    CHECK(evenkeel_tick_loop_add(other, EVENKEEL_COUNT_JOBS, 1), EVENKEEL_STATUS_NO_DATA);
+    OK(evenkeel_tick_loop_free(other));
+    HOLDS(pthread_create(&thread, NULL, frees_a_loop, ticks) == 0);
+    HOLDS(pthread_join(thread, NULL) == 0);
+    CHECK(evenkeel_tick_loop_free(ticks), EVENKEEL_STATUS_BAD_HANDLE);
+    return 0;
+}
+
+static int loops(const char *folder)
+{
+    EvenkeelTickLoopSettings settings;
+    EvenkeelThreadConfig thread;
+    EvenkeelMemoryConfig memory;
+    EvenkeelTelemetrySettings telemetry;
+    EvenkeelRateSettings rate;
+    EvenkeelMemoryReport memory_report;
+    EvenkeelThreadReport thread_report;
+    EvenkeelRateChange change;
+    EvenkeelSummary summary;
+    EvenkeelTickLoop *ticks = NULL;
+    EvenkeelTick tick;
+    EvenkeelDone done;
+    double load;
+    char text[16384];
+    size_t needed;
+    int i;
+
+    OK(EVENKEEL_INIT(&settings));
+    OK(EVENKEEL_INIT(&thread));
+    OK(EVENKEEL_INIT(&memory));
+    OK(EVENKEEL_INIT(&telemetry));
+    OK(EVENKEEL_INIT(&rate));
+    OK(EVENKEEL_INIT(&tick));
+    OK(EVENKEEL_INIT(&done));
+    OK(EVENKEEL_INIT(&summary));
+    OK(EVENKEEL_INIT(&change));
+    OK(EVENKEEL_INIT(&thread_report));
+    OK(EVENKEEL_INIT(&memory_report));
+    settings.period_ns = 999;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.period_ns = 1000000;
+    settings.spinning = 9;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_OUT_OF_RANGE);
+    settings.spinning = EVENKEEL_SPINNING_NEVER;
+    settings.scopes_count = 64;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_BAD_TEXT);
+    settings.scopes_name = "loop";
+    /* A struct inside that was not prepared, and those whose fields are wrong. */
+    memory.size = 0;
+    settings.memory = &memory;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_BAD_SIZE);
+    OK(EVENKEEL_INIT(&memory));
+    memory.lock = EVENKEEL_MEMORY_LOCK_NOTHING;
+    thread.fifo_priority = 100;
+    settings.thread = &thread;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_OUT_OF_RANGE);
+    thread.fifo_priority = 0;
+    settings.telemetry = &telemetry;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_NULL_POINTER);
+    telemetry.session = "loop";
+    telemetry.folder = "/nowhere/at/all";
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_REFUSED);
+    telemetry.folder = folder;
+    rate.sustainable = 7;
+    settings.rate = &rate;
+    CHECK(evenkeel_tick_loop_new(&settings, &ticks), EVENKEEL_STATUS_OUT_OF_RANGE);
+    HOLDS(ticks == NULL);
+    rate.sustainable = 0;
+    rate.ladder_ns[0] = 1000000;
+    rate.ladder_ns[1] = 5000000;
+    rate.fastest_ns = 1000000;
+    rate.slowest_ns = 5000000;
+    OK(evenkeel_tick_loop_new(&settings, &ticks));
+
+    CHECK(evenkeel_tick_loop_done(ticks, &done), EVENKEEL_STATUS_NO_DATA);
+    CHECK(evenkeel_tick_loop_lateness(ticks, &summary), EVENKEEL_STATUS_NO_DATA);
+    CHECK(evenkeel_tick_loop_load(ticks, &load), EVENKEEL_STATUS_NO_DATA);
+    CHECK(evenkeel_tick_loop_last_change(ticks, &change), EVENKEEL_STATUS_NO_DATA);
+    CHECK(evenkeel_tick_loop_enter_phase(ticks, 2, 1), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(evenkeel_tick_loop_add(ticks, 99, 1), EVENKEEL_STATUS_OUT_OF_RANGE);
+    CHECK(evenkeel_tick_loop_next_due((EvenkeelTickLoop *)&load, &tick.due_ns), EVENKEEL_STATUS_BAD_HANDLE);
+    tick.size = 0;
+    CHECK(evenkeel_tick_loop_wait(ticks, &tick), EVENKEEL_STATUS_BAD_SIZE);
+    OK(EVENKEEL_INIT(&tick));
+    for (i = 0; i < 3; i++) {
+        OK(evenkeel_tick_loop_wait(ticks, &tick));
+        HOLDS(tick.elapsed_ns == 1000000 * (1 + tick.missed));
+        OK(evenkeel_tick_loop_checkpoint(ticks));
+        OK(evenkeel_tick_loop_done(ticks, &done));
+        HOLDS(done.number == tick.number);
+    }
+    CHECK(evenkeel_tick_loop_done(ticks, &done), EVENKEEL_STATUS_NO_DATA);
+    while (evenkeel_tick_loop_poll(ticks, &tick) == EVENKEEL_STATUS_WOULD_BLOCK)
+        usleep(100);
+    OK(evenkeel_tick_loop_done(ticks, &done));
+    OK(evenkeel_tick_loop_set(ticks, EVENKEEL_COUNT_PLAYERS, 12));
+    OK(evenkeel_tick_loop_prometheus(ticks, text, sizeof text, &needed));
+    HOLDS(strstr(text, "players") != NULL && strstr(text, " 12\n") != NULL);
+    CHECK(evenkeel_tick_loop_telemetry_path(ticks, text, 1, &needed), EVENKEEL_STATUS_TOO_SMALL);
+    OK(evenkeel_tick_loop_telemetry_path(ticks, text, sizeof text, &needed));
+    HOLDS(strstr(text, folder) == text && access(text, R_OK) == 0);
+    OK(evenkeel_tick_loop_due_to_done(ticks, &summary));
+    HOLDS(summary.count == 4);
+    OK(evenkeel_tick_loop_thread_report(ticks, &thread_report));
+    OK(evenkeel_tick_loop_memory_report(ticks, &memory_report));
+    OK(evenkeel_tick_loop_enter_phase(ticks, 5000000, 5000000));
+    OK(evenkeel_tick_loop_last_change(ticks, &change));
+    HOLDS(change.to_ns == 5000000 && change.why == EVENKEEL_RATE_REASON_PHASE);
+    return loops_and_threads(ticks) || access(text, R_OK) == 0;
+}
+
 /* Of every two kinds one handle is none of the other, also where both are the first of their kind. */
 static int kinds(void)
 {
@@ -336,10 +504,11 @@ static int kinds(void)
     return 0;
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+    HOLDS(count == 2);
     HOLDS(evenkeel_abi_version() == EVENKEEL_ABI_VERSION);
     HOLDS(strlen(evenkeel_version()) > 0);
     return older_and_newer_callers() || handles() || locks() || kinds() || values() || long_scopes() || a_panic_stays_inside()
-        || two_threads_in_one_clock();
+        || loops(arguments[1]) || two_threads_in_one_clock();
 }

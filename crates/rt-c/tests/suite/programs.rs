@@ -94,6 +94,7 @@ fn the_examples_run() {
     let library = Library::new();
     // tick.c with the static library is built beside pkg-config.
     let table = [
+        ("cc", "-std=c99", "server.c", Linked::Shared, "20 ticks"),
         ("cc", "-std=c99", "tick.c", Linked::Shared, "100 ticks"),
         ("c++", "-std=c++17", "own_loop.cpp", Linked::Shared, "50 ticks"),
         ("c++", "-std=c++17", "own_loop.cpp", Linked::Static, "50 ticks"),
@@ -106,6 +107,17 @@ fn the_examples_run() {
         let told = library.run(&program);
         assert!(told.contains(said), "{example} {linked:?}: {told}");
     }
+}
+
+/// The page begins with a server that a test compiles and runs.
+#[test]
+fn the_page_begins_with_the_server() {
+    let page = fs::read_to_string(own("../../docs/rt-c.md")).unwrap();
+    let (_, rest) = page.split_once("```c\n").unwrap();
+    let (shown, _) = rest.split_once("```\n").unwrap();
+    let server = fs::read_to_string(own("examples/server.c")).unwrap();
+    assert!(shown == server, "docs/rt-c.md does not begin with crates/rt-c/examples/server.c");
+    assert!(server.lines().count() < 60, "the server has {} lines", server.lines().count());
 }
 
 #[test]
@@ -178,7 +190,10 @@ fn agones_is_told_from_c() {
 fn misuse_is_told_and_no_crash() {
     let library = Library::new();
     for linked in [Linked::Shared, Linked::Static] {
-        library.run(&library.compile("cc", &own("tests/c/misuse.c"), linked, &["-std=gnu11"]));
+        let program = library.compile("cc", &own("tests/c/misuse.c"), linked, &["-std=gnu11"]);
+        let mut command = Command::new(&program);
+        let output = command.arg(library.folder.path()).env("LD_LIBRARY_PATH", library.folder.path()).output().unwrap();
+        success(&output, &program);
     }
 }
 

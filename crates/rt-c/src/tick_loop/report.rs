@@ -1,0 +1,267 @@
+//! How a server loop keeps time, and which of its settings are active.
+
+use std::ffi::c_char;
+
+use evenkeel_rt::rate::TickRate;
+use evenkeel_rt::telemetry::TelemetryReader;
+use evenkeel_rt::{Report, Summary};
+
+use super::{EvenkeelTickLoop, own};
+use crate::clock::{self, EvenkeelClockReport, EvenkeelSummary};
+use crate::failure::{EvenkeelStatus, caught};
+use crate::handle;
+use crate::memory::{self, EvenkeelMemoryReport};
+use crate::quantum::{self, EvenkeelQuantum};
+use crate::rate::{Changes, EvenkeelRateChange};
+use crate::structs;
+use crate::thread::{self, EvenkeelThreadReport};
+
+/// How well the ticks kept time so far.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_report(
+    ticks: *const EvenkeelTickLoop,
+    report: *mut EvenkeelClockReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = own(ticks, |ticks| Ok(clock::reported(&ticks.report(), ticks.period(), ticks.next_due_ns())))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, found) }
+    })
+}
+
+/// Writes the report to `text`, with a line for each figure. `needed` is the number of bytes, with the zero at the end.
+///
+/// Threads: the loop's own. Takes memory: not in a tick.
+///
+/// # Safety
+/// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_report_text(
+    ticks: *const EvenkeelTickLoop,
+    text: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        let printed = own(ticks, |ticks| Ok(ticks.report().to_string()))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(text, size, &printed, needed) }
+    })
+}
+
+/// Writes to `text` a line for each setting that was requested and is not active, with what to do; empty if all is well. `needed` is the number of
+/// bytes, with the zero at the end.
+///
+/// Threads: the loop's own. Takes memory: not in a tick.
+///
+/// # Safety
+/// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_advice(
+    ticks: *const EvenkeelTickLoop,
+    text: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        let printed = own(ticks, |ticks| Ok(ticks.setup().to_string()))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(text, size, &printed, needed) }
+    })
+}
+
+/// Which settings of the loop's thread are active now.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_thread_report(
+    ticks: *const EvenkeelTickLoop,
+    report: *mut EvenkeelThreadReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = own(ticks, |ticks| Ok(ticks.setup().thread))?.ok_or(EvenkeelStatus::NoData)?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, thread::filled(found)) }
+    })
+}
+
+/// Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `report` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_memory_report(
+    ticks: *const EvenkeelTickLoop,
+    report: *mut EvenkeelMemoryReport,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = own(ticks, |ticks| Ok(ticks.setup().memory))?.ok_or(EvenkeelStatus::NoData)?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(report, memory::filled(found)) }
+    })
+}
+
+/// # Safety
+/// `summary` is null or points to a struct prepared by evenkeel_init.
+unsafe fn summarised(
+    ticks: *const EvenkeelTickLoop,
+    summary: *mut EvenkeelSummary,
+    of: impl FnOnce(Report) -> Option<Summary>,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = own(ticks, |ticks| Ok(of(ticks.report())))?.ok_or(EvenkeelStatus::NoData)?;
+        // SAFETY: as the caller promises.
+        unsafe { structs::fill(summary, clock::summary(found)) }
+    })
+}
+
+/// From due to begun. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `summary` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_lateness(
+    ticks: *const EvenkeelTickLoop,
+    summary: *mut EvenkeelSummary,
+) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    unsafe { summarised(ticks, summary, |report| report.lateness_ns) }
+}
+
+/// From due to done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `summary` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_due_to_done(
+    ticks: *const EvenkeelTickLoop,
+    summary: *mut EvenkeelSummary,
+) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    unsafe { summarised(ticks, summary, |report| report.due_to_done_ns) }
+}
+
+/// From begun to done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `summary` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_work(
+    ticks: *const EvenkeelTickLoop,
+    summary: *mut EvenkeelSummary,
+) -> EvenkeelStatus {
+    // SAFETY: as this function's caller promises.
+    unsafe { summarised(ticks, summary, |report| report.work_ns) }
+}
+
+/// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and what it does about it.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `quantum` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_quantum(
+    ticks: *const EvenkeelTickLoop,
+    quantum: *mut EvenkeelQuantum,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = own(ticks, |ticks| Ok(ticks.aligned()))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(quantum, quantum::filled(found)) }
+    })
+}
+
+/// Work over the tick's share of the period in the last second or so, such as 0.6. EVENKEEL_STATUS_NO_DATA in the first second, and without a
+/// rate.
+///
+/// Threads: the loop's own.
+///
+/// # Safety
+/// `load` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_load(ticks: *const EvenkeelTickLoop, load: *mut f64) -> EvenkeelStatus {
+    caught(|| {
+        structs::puttable(load)?;
+        let found = own(ticks, |ticks| Ok(ticks.rate().and_then(TickRate::load)))?.ok_or(EvenkeelStatus::NoData)?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put(load, found) }
+    })
+}
+
+/// The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `change` is null or points to a struct prepared by evenkeel_init.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_last_change(
+    ticks: *const EvenkeelTickLoop,
+    change: *mut EvenkeelRateChange,
+) -> EvenkeelStatus {
+    caught(|| {
+        let filled = handle::shared(ticks, |ticks| Changes::last(&ticks.changes))?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::fill(change, filled) }
+    })
+}
+
+/// Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end. EVENKEEL_STATUS_NO_DATA
+/// without telemetry.
+///
+/// Threads: any, at any time.
+///
+/// # Safety
+/// `path` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_telemetry_path(
+    ticks: *const EvenkeelTickLoop,
+    path: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        let found = handle::shared(ticks, |ticks| Ok(ticks.page.clone()))?.ok_or(EvenkeelStatus::NoData)?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(path, size, &found.to_string_lossy(), needed) }
+    })
+}
+
+/// Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
+/// EVENKEEL_STATUS_NO_DATA without telemetry.
+///
+/// Threads: any, at any time. Takes memory and reads a file: not in a tick.
+///
+/// # Safety
+/// `text` is null or points to `size` bytes that may be written; `needed` is null or may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenkeel_tick_loop_prometheus(
+    ticks: *const EvenkeelTickLoop,
+    text: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> EvenkeelStatus {
+    caught(|| {
+        let page = handle::shared(ticks, |ticks| Ok(ticks.page.clone()))?.ok_or(EvenkeelStatus::NoData)?;
+        let read = TelemetryReader::open(&page)?.prometheus()?;
+        // SAFETY: as this function's caller promises.
+        unsafe { structs::put_text(text, size, &read, needed) }
+    })
+}
