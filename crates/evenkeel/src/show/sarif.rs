@@ -27,14 +27,13 @@ pub(crate) fn log(audit: &Audit<'_>, facts: &Facts) -> Result<String, Failure> {
     }
     let notifications: Vec<Value> =
         audit.warnings().iter().map(|warning| json!({"level": "warning", "message": {"text": warning}})).collect();
-    let log = json!({
+    let mut log = json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [{
             "tool": {"driver": {
                 "name": "evenkeel",
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "informationUri": env!("CARGO_PKG_REPOSITORY"),
                 "rules": knobs::ALL.iter().map(|knob| rule(knob)).collect::<Vec<_>>(),
             }},
             "automationDetails": {"id": format!("evenkeel-audit/{}/", audit.goal)},
@@ -43,22 +42,33 @@ pub(crate) fn log(audit: &Audit<'_>, facts: &Facts) -> Result<String, Failure> {
             "results": results,
         }],
     });
+    if let Some(page) = page() {
+        log["runs"][0]["tool"]["driver"]["informationUri"] = page.into();
+    }
     json::document(&log).map_err(|error| Failure::text(exit::NOT_POSSIBLE, "write the answer as SARIF", error))
+}
+
+/// The project's page, from the workspace's manifest; none until there is one, because a link must never lead nowhere.
+fn page() -> Option<&'static str> {
+    Some(env!("CARGO_PKG_REPOSITORY")).filter(|page| !page.is_empty())
 }
 
 fn rule(knob: &Knob) -> Value {
     let sources: String = knob.sources.iter().map(|source| format!("\n- {}: {}", source.title, source.says)).collect();
-    json!({
+    let mut rule = json!({
         "id": knob.id,
         "shortDescription": {"text": knob.title},
         "fullDescription": {"text": knob.mechanism},
         "help": {
             "text": format!("{}\nRisk: {}\nShows in: {}\nSources:{sources}", knob.mechanism, knob.risk, knob.shows_in),
         },
-        "helpUri": format!("{}/blob/main/docs/knobs.md#{}", env!("CARGO_PKG_REPOSITORY"), knob.id.replace('.', "")),
         "defaultConfiguration": {"level": "warning"},
         "properties": {"tags": [knob.area]},
-    })
+    });
+    if let Some(page) = page() {
+        rule["helpUri"] = format!("{page}/blob/main/docs/knobs.md#{}", knob.id.replace('.', "")).into();
+    }
+    rule
 }
 
 /// `None` for what asks for no action: services show every result as a problem, whatever its kind.
