@@ -111,7 +111,7 @@ by_hand() {
     guest journalctl -u evenkeel-boots.service --no-pager >"$work/by-hand.journal" 2>&1 || true
     guest "$program" prove boots status >&2 || true
     whole "$now"
-    # It tells its end before it puts everything back, and the unit last of all.
+    # It reports its end before it restores everything, and removes the unit last.
     local end=$((SECONDS + 1200))
     while unit_is_there && [ "$SECONDS" -lt "$end" ]; do
         sleep 5

@@ -19,8 +19,8 @@ need() {
     command -v "$1" >/dev/null 2>&1 || die "$1 is missing: apt-get install --no-install-recommends $2"
 }
 
-# one_guest STORY: what the scripts need that reboot a guest of the lab's: root, Debian on a disk, and a guest of their own, which is
-# stopped when they end. Sets `machine`, the guest's hands, and `work`, an empty folder.
+# one_guest STORY: prepares scripts that reboot a guest of the lab: root, Debian on a disk, and a guest of their own, which is stopped when
+# they end. Sets `machine`, the command for the guest, and `work`, an empty folder.
 one_guest() {
     [ "$(id -u)" -eq 0 ] || die "lab/$1.sh is skipped: not root, and a disk with Debian on it takes that"
     need debootstrap debootstrap
@@ -29,7 +29,7 @@ one_guest() {
     machine=$LAB/machine.sh
     work=$WORK/$1
     mkdir -p "$WORK"
-    # One machine, one story: a second one would push its own program into the first one's guest.
+    # One machine per test: a second run would push its own program into the first one's guest.
     exec {alone}>"$WORK/$1.lock"
     flock -n "$alone" || die "another lab/$1.sh is at work in $WORK"
     rm -rf "$work"

@@ -5,9 +5,9 @@
 #
 # usage: lab/crash.sh [--quick] [--shard=K/N] [PART…]     parts: kills children signals errors disks journals tries watchdogs
 #
-# Needs root and strace. Everything happens in mount and process namespaces of its own; the kernel's values are the machine's real
-# ones, and are put back by a guard whatever happens. --quick takes a sample that is spread over all of it, in about two minutes; --shard=K/N each Nth crash
-# point from the Kth on (0 to N-1): N runs are the whole of it, in parts that are N times as short.
+# Needs root and strace. Everything happens in its own mount and process namespaces. The kernel's values are the machine's real ones, and a
+# guard always restores them. --quick takes a sample spread over all of it, in about two minutes. --shard=K/N takes each Nth crash point
+# from the Kth on (0 to N-1): N runs cover everything, in parts that are N times as short.
 set -uo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -17,7 +17,7 @@ for name in stage kill fault try; do
 done
 
 PARTS=(kills children signals errors disks journals tries watchdogs)
-# The tests of `prove` switch the same values, be it from another checkout: they and we take turns by this lock.
+# The tests of `prove` switch the same values, possibly from another checkout: a lock keeps them apart.
 HOST_LOCK=${TMPDIR:-/tmp}/evenkeel-tests-of-this-host.lock
 
 hold_host() { flock 9; }
@@ -29,12 +29,12 @@ outside() {
     need unshare util-linux
     local program=${EVENKEEL_PROGRAM:-${CARGO_TARGET_DIR:-$TOP/target}/release/evenkeel} status=0 before inner=
     [ -x "$program" ] || die "$program is missing: cargo build --release -p evenkeel"
-    # Dies with us: --kill-child ends the whole process namespace, watchdogs included.
+    # Dies with us: --kill-child ends the whole process namespace, including watchdogs.
     exec 9>"$HOST_LOCK"
     hold_host
     before=$(values)
     free_host
-    # They share our lock: they have to be gone before the values are put back and the lock is given away.
+    # They hold our lock: they must end before the values are restored and the lock is released.
     trap 'if [ -n "${inner:-}" ]; then kill -KILL "$inner" && wait "$inner"; fi 2>/dev/null; hold_host; put_values_back "$before"; free_host' EXIT
     trap 'exit 130' INT TERM HUP
     unshare --mount --pid --fork --mount-proc --kill-child --propagation private \
@@ -58,13 +58,13 @@ inside() {
     if [ "${1:-}" = --quick ]; then QUICK=1 && shift; fi
     SHARD=0/1
     if [[ ${1:-} == --shard=* ]]; then SHARD=${1#--shard=} && shift; fi
-    [[ $SHARD =~ ^[0-9]+/[1-9][0-9]*$ ]] || die "--shard=$SHARD is none: K/N"
+    [[ $SHARD =~ ^[0-9]+/[1-9][0-9]*$ ]] || die "--shard=$SHARD is invalid: use K/N"
     [ $# -gt 0 ] || set -- "${PARTS[@]}"
     build_stage "$program"
     choose WANTED
     choose LASTING --persist
     IMAGED=("${LASTING[@]}")
-    # A value that the kernel refuses, after all that it takes: what was done before is rolled back.
+    # A value that the kernel refuses, after several that it accepts: the earlier changes are rolled back.
     REFUSED=(clocksource=none)
     REVERT=("$EVENKEEL" revert)
     : >"$T/figures"

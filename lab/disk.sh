@@ -4,9 +4,8 @@
 #
 # usage: lab/disk.sh [root]
 #
-# Both stay in target/lab/disk until this script or what it copies changes. No loop device is used, so that none is left behind
-# and the host's kernel needs to know no partitions: the file system is filled by mkfs, and the boot loader is written where
-# it belongs by hand.
+# Both stay in target/lab/disk until this script or its sources change. It uses no loop device, so none is left behind, and the host's
+# kernel need not know the partitions: mkfs fills the file system, and the boot loader is written to its place directly.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

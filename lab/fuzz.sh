@@ -40,7 +40,7 @@ for target in "$@"; do
         say "$target: $(stat number_of_executed_units) runs in $seconds s, $(stat new_units_added) new inputs, $(stat peak_rss_mb) MB at most"
     else
         failed+=("$target")
-        say "$target: FOUND SOMETHING; $found.log tells what, fuzz/artifacts/$target has it"
+        say "$target: FOUND SOMETHING; see $found.log; the input is in fuzz/artifacts/$target"
     fi
 done
 [ ${#failed[@]} -eq 0 ] || { say "findings in ${failed[*]}"; exit 1; }

@@ -16,19 +16,19 @@ evenkeel=${EVENKEEL:-${CARGO_TARGET_DIR:-$TOP/target}/release/evenkeel}
 need cyclictest rt-tests
 need oslat rt-tests
 need python3 python3-minimal
-[ "$(id -u)" -eq 0 ] || die "the thief needs root"
+[ "$(id -u)" -eq 0 ] || die "the real-time hog needs root"
 cpu=$(python3 -c 'import os; print(max(os.sched_getaffinity(0)))')
 
 scratch=$(mktemp -d)
-thief=
+hog=
 tidy() {
-    [ -z "$thief" ] || kill "$thief" 2>/dev/null || true
+    [ -z "$hog" ] || kill "$hog" 2>/dev/null || true
     rm -rf "$scratch"
 }
 trap tidy EXIT
 
 # The disturbance: bounded in time by itself, and ended by the kernel if this script is killed (PR_SET_PDEATHSIG).
-cat >"$scratch/thief.py" <<'PY'
+cat >"$scratch/hog.py" <<'PY'
 import ctypes, os, signal, sys, time
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 cpu, seconds = int(sys.argv[1]), float(sys.argv[2])
@@ -54,27 +54,27 @@ PY
 under() {
     local name=$1
     shift
-    python3 "$scratch/thief.py" "$cpu" "$((seconds + 4))" >"$scratch/thief.out" &
-    thief=$!
+    python3 "$scratch/hog.py" "$cpu" "$((seconds + 4))" >"$scratch/hog.out" &
+    hog=$!
     sleep 0.3
     TIMEFORMAT="%R %U %S"
     { time "$@" >"$scratch/$name.out" 2>"$scratch/$name.err" || true; } 2>"$scratch/time"
-    kill "$thief" 2>/dev/null || true
-    wait "$thief" 2>/dev/null || true
-    thief=
+    kill "$hog" 2>/dev/null || true
+    wait "$hog" 2>/dev/null || true
+    hog=
     awk -v name="$name" '{ printf "  %-22s wall %.2f s, CPU %.2f s (%.1f %% of one CPU)\n", name, $1, $2 + $3, ($2 + $3) / $1 * 100 }' "$scratch/time"
-    sed 's/^/    thief: /' "$scratch/thief.out"
+    sed 's/^/    hog: /' "$scratch/hog.out"
 }
 
 gaps_saw() {
     python3 - "$1" <<'PY'
 import json, sys
 cpu = json.load(open(sys.argv[1]))["cpus"][0]
-thief = [gap for gap in cpu["gaps"] if 1_000_000 < gap["length_ns"] and (gap.get("by") or "").startswith("python3")]
-lengths = sorted(gap["length_ns"] for gap in thief)
+hog = [gap for gap in cpu["gaps"] if 1_000_000 < gap["length_ns"] and (gap.get("by") or "").startswith("python3")]
+lengths = sorted(gap["length_ns"] for gap in hog)
 middle = lengths[len(lengths) // 2] / 1e3 if lengths else 0
 causes = ", ".join(f"{name} {cause['count']} ({cause['total_ns'] / 1e6:.1f} ms)" for name, cause in sorted(cpu["causes"].items()))
-print(f"    saw: {len(thief)} gaps over 1 ms by the thief, by name, median {middle:.1f} us; all: {causes}; longest {cpu['all']['longest_ns'] / 1e3:.0f} us")
+print(f"    saw: {len(hog)} gaps over 1 ms by the hog, by name, median {middle:.1f} us; all: {causes}; longest {cpu['all']['longest_ns'] / 1e3:.0f} us")
 PY
 }
 
@@ -89,7 +89,7 @@ late = cpu["wake_late"]["summary"]
 print("    saw:", cpu["all"]["count"], "gaps in", cpu["watched_ns"] // 1000, "us watched;", late["count"], "wakes, the latest by", late["max"] // 1000, "us")' "$scratch/gaps-sample.out"
     under oslat oslat -c "$cpu" -D "$seconds" -b 32 -q
     grep -E '^ *(Maximum|Minimum|Average|Over|Max|Min|Avg)' "$scratch/oslat.out" | sed 's/^/    saw: /' || true
-    # Its default holds /dev/cpu_dma_latency at 0, so that it measures another machine than the server runs on: told not to.
+    # Its default holds /dev/cpu_dma_latency at 0, which is not the machine that the server runs on. This option turns that off.
     under cyclictest cyclictest -q -a "$cpu" -t 1 -p 20 -i 1000 -D "$seconds" --default-system
     grep -E '^T:' "$scratch/cyclictest.out" | sed 's/^/    saw: /' || true
 done

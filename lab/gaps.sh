@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Does to a guest from outside what a hypervisor does, and asks `evenkeel measure gaps` inside whose the gaps are: stops all of it for a moment
-# (a pause of the whole machine), and takes one virtual CPU away while the other goes on.
+# Does to a guest from outside what a hypervisor does, and checks how `evenkeel measure gaps` inside explains the gaps. It stops all of the
+# guest for a moment (a pause of the whole machine), and takes one virtual CPU away while the other continues.
 #
 # usage: lab/gaps.sh [-k KERNEL]
 #
-# The guest is emulated in software, with two CPUs, whose threads are kept on two CPUs of this machine. Inside neither the steal counter nor run
-# delay moves. Needs root, and two CPUs.
+# The guest is emulated in software, with two CPUs, whose threads are pinned to two CPUs of this machine. Inside, neither the steal counter
+# nor run delay changes. Needs root, and two CPUs.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -28,12 +28,12 @@ unpacked=$("$LAB/kernel.sh" "$kernel")
 busybox=$("$LAB/busybox.sh" x86_64)
 evenkeel=$("$LAB/guest-program.sh" x86_64)
 cargo build --quiet --release --locked -p evenkeel-measure --example rt_hog
-thief=${CARGO_TARGET_DIR:-$TOP/target}/release/examples/rt_hog
+hog=${CARGO_TARGET_DIR:-$TOP/target}/release/examples/rt_hog
 mkdir -p "$WORK/guests"
 initramfs=$WORK/guests/gaps.cpio.gz
 "$LAB/initramfs.sh" "$unpacked" "$busybox" "$evenkeel" "$initramfs"
 
-# What is done, and how the gaps of it are called; from outside: how long in ms, how often in ms, how many times.
+# The disturbance and the expected cause, and from outside: length in ms, period in ms, count.
 cases=("pause 60 400 12" "robbed 6 50 0" "left-alone 0 0 0")
 log=$WORK/guests/gaps.log said=$WORK/guests/gaps.said did=$WORK/guests/gaps.did
 rm -f "$log" "$said" "$did"
@@ -45,7 +45,7 @@ qemu=$!
 robber=''
 trap 'kill -CONT "$qemu" 2>/dev/null || true; kill "$qemu" $robber 2>/dev/null || true' EXIT
 
-# Each virtual CPU's thread to a CPU of its own, before everybody of the ordinary class there.
+# Pins each virtual CPU's thread to its own CPU, above the ordinary class there.
 pin() {
     local task cpu
     for task in /proc/"$qemu"/task/*; do
@@ -57,7 +57,7 @@ pin() {
         esac
     done
 }
-# await WORDS: until the guest has said them.
+# await WORDS: waits until the guest has printed them.
 await() {
     local end=$((SECONDS + 120))
     until grep -qs "$1" "$log"; do
@@ -73,13 +73,13 @@ for at in "${!cases[@]}"; do
     pin
     [ -z "$robber" ] || { kill "$robber" 2>/dev/null || true; wait "$robber" 2>/dev/null || true; robber=''; }
     if [ "$what" = robbed ]; then
-        # What it takes is done in a guest's 8 seconds and the time before.
-        "$thief" 1 "$every_ms" "$(python3 -c "print(1 - $length_ms / $every_ms)")" 0 60 >/dev/null &
+        # It covers the guest's 8 seconds and the time before.
+        "$hog" 1 "$every_ms" "$(python3 -c "print(1 - $length_ms / $every_ms)")" 0 60 >/dev/null &
         robber=$!
     fi
     await "gaps: watching $((at + 1))"
     [ "$what" = pause ] || continue
-    # It is let go on whatever becomes of this: the last thing it does is to let it.
+    # The guest is resumed in any case: that is the last action.
     python3 - "$qemu" "$length_ms" "$every_ms" "$times" >"$did" <<'PYTHON'
 import os, signal, sys, time
 guest, length, every, times = int(sys.argv[1]), float(sys.argv[2]) / 1e3, float(sys.argv[3]) / 1e3, int(sys.argv[4])
@@ -110,21 +110,21 @@ for line in open(said, errors="replace"):
     answers += 1
     answer = json.loads(answer)
     what, length = cases[int(number) - 1].split()[0], float(cases[int(number) - 1].split()[1])
-    doubts = [doubt for doubt in answer["doubts"] if "tracepoint" in doubt]
-    print(f"{what}:", "each gap's interrupt is not known: " + doubts[0] if doubts else "interrupts by tracepoints")
+    caveats = [caveat for caveat in answer["doubts"] if "tracepoint" in caveat]
+    print(f"{what}:", "each gap's interrupt is unknown: " + caveats[0] if caveats else "interrupts by tracepoints")
     for cpu in answer["cpus"]:
         causes = ", ".join(f"{name} {cause['count']} ({cause['total_ns'] / 1e6:.1f} ms)" for name, cause in sorted(cpu["causes"].items()))
         print(f"  CPU {cpu['cpu']}: {causes}; longest {cpu['all']['longest_ns'] / 1e6:.1f} ms")
     count = lambda cpu, least, most, cause: sum(least <= gap["length_ns"] / 1e6 <= most and (cause is None or gap["cause"] == cause) for gap in answer["cpus"][cpu]["gaps"])
     if what == "pause":
-        # A stop takes effect when its signal is heard, so that it is shorter than from outside.
+        # A stop takes effect when its signal arrives, so it is shorter than seen from outside.
         for cpu in (0, 1):
             like, right = (count(cpu, length / 2, max(stops) + 15, cause) for cause in (None, "pause"))
             is_right = right >= len(stops) * 0.9
             wrong += not is_right
             print(f"  CPU {cpu}: of {len(stops)} stops {like} seen, {right} called pause{'' if is_right else ' WRONG'}")
     elif what == "robbed":
-        # The emulator has one CPU wait for the other now and then: that is a stop of both.
+        # The emulator sometimes makes one CPU wait for the other: that is a stop of both.
         like, one, both = (count(1, length * 0.9, length * 1.5, cause) for cause in (None, "hypervisor", "pause"))
         is_right = like > 80 and one + both >= like * 0.95 and one >= like / 2
         wrong += not is_right

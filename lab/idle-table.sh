@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles lab/idle.asl for so many CPUs, and prints where it is. What stands there for CPU 0 is said again for each.
+# Compiles lab/idle.asl for this many CPUs, and prints its path. The entry of CPU 0 is repeated for each CPU.
 #
 # usage: lab/idle-table.sh CPUS
 set -euo pipefail

@@ -1,5 +1,5 @@
-// What the firmware of a real server tells of its processors and QEMU's does not: idle states and frequencies, here for CPU 0.
-// lab/machines.sh says what is said of CPU 0 again for each other CPU of a guest.
+// The firmware data of a real server's processors that QEMU lacks: idle states and frequencies, here for CPU 0. lab/machines.sh shows what
+// is repeated for each other CPU of a guest.
 //
 // The kernel then has acpi_idle with POLL, C1, C2 and C3, and acpi-cpufreq from 1.2 to 2.6 GHz. The ports behind C2 and C3 come back
 // at once, so a CPU in them spins; their latencies (in us) are long, so that the governor seldom chooses them.

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Makes the small system that a guest runs: busybox, evenkeel, the drivers of what QEMU emulates, and what guest/ has.
+# Makes the small system of a guest: busybox, evenkeel, drivers for QEMU's devices, and the files of guest/.
 #
 # usage: lab/initramfs.sh KERNEL-FOLDER BUSYBOX EVENKEEL OUT [TOOL…]
 #
-# EVENKEEL may need libraries of this machine: they go along. Tools are programs of this machine, with their libraries, which guest/said asks.
+# EVENKEEL may need libraries of this machine, which are included. Tools are programs of this machine, with their libraries, which
+# guest/said runs.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -52,7 +52,7 @@ complain() {
     wrong=$((wrong + 1))
 }
 
-# line: the arguments of what grub boots unless told.
+# line: the default arguments of grub's boot entry.
 line() { sed -n 's/^[[:space:]]*linux[[:space:]]*[^ ]* //p' "$root/boot/grub/grub.cfg" | head -n 1; }
 
 # update: grub.cfg anew, as the machine itself would have it done.

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Captures the guests under hosts/ anew, each on its own, and says at the end what it skipped and why.
+# Captures the guests under hosts/ anew, and reports at the end what it skipped and why.
 #
-# usage: lab/machines.sh [NAME…]          all of them unless told
+# usage: lab/machines.sh [NAME…]          (default: all of them)
 #
-# Each is there for one thing that no machine at hand shows; the name says which. A guest takes about 15 seconds, the one with 128 CPUs
-# a minute. After a change to what evenkeel looks at, this makes every guest answer the new looks.
+# Each guest has one feature that no available machine has; its name says which. A guest takes about 15 seconds, the one with 128 CPUs a
+# minute. Run this after a change of what evenkeel reads, so that every guest answers the new readings.
 set -uo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -48,7 +48,7 @@ nodes=(
     -numa 'dist,src=1,dst=2,val=21' -numa 'dist,src=1,dst=3,val=21' -numa 'dist,src=2,dst=3,val=12'
 )
 
-# One small shape under three kernels: what moved between them.
+# One small shape under three kernels, to see their differences.
 guest qemu-4cpu-5.10 -k 5.10-cloud -w 'Two cores of two threads, one NIC with one queue, Debian 11 kernel' -- "${nic[@]}"
 guest qemu-4cpu-6.1 -w 'Two cores of two threads, one NIC with one queue, Debian 12 kernel' -- "${nic[@]}"
 guest qemu-4cpu-6.12 -k 6.12-cloud -w 'Two cores of two threads, one NIC with one queue, Debian 13 kernel' -- "${nic[@]}"
@@ -63,7 +63,7 @@ guest qemu-arm64-2-nodes-6.12 -k 6.12-cloud-arm64 -w 'Two sockets of four Arm co
     -object 'memory-backend-ram,id=m0,size=512M' -object 'memory-backend-ram,id=m1,size=512M' \
     -numa 'node,nodeid=0,cpus=0-3,memdev=m0' -numa 'node,nodeid=1,cpus=4-7,memdev=m1' -numa 'dist,src=0,dst=1,val=20'
 
-# What the command line forbids.
+# Features that the command line disables.
 guest qemu-nosmt-6.1 -a nosmt -w 'Four cores of two threads, nosmt: the second threads are off' -- "${eight[@]}" "${nic[@]}"
 guest qemu-maxcpus-6.1 -a maxcpus=2 -w 'Four CPUs, maxcpus=2: two of them were never started' -- "${nic[@]}"
 guest qemu-isolcpus-6.1 -a 'isolcpus=2-3 nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1' \
@@ -74,9 +74,9 @@ guest qemu-mitigations-off-6.12 -k 6.12-cloud -a 'mitigations=off preempt=full t
 
 # Clocks.
 guest qemu-hpet-6.1 -a clocksource=hpet -w 'clocksource=hpet: a slow clock by order' -- "${nic[@]}"
-guest qemu-notsc-6.1 -a notsc -w 'notsc: the fast clock is not to be had' -- "${nic[@]}"
+guest qemu-notsc-6.1 -a notsc -w 'notsc: the fast clock is unavailable' -- "${nic[@]}"
 
-# Idle states and frequencies, as the firmware of a real server gives them.
+# Idle states and frequencies, as a real server's firmware provides them.
 bare=(
     -cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor,-hypervisor' -smp '16,sockets=2,cores=4,threads=2' -m 2048
     -object 'memory-backend-ram,id=m0,size=1G' -object 'memory-backend-ram,id=m1,size=1G'
@@ -115,14 +115,14 @@ guest qemu-1cpu-6.1 -w 'One CPU: nothing to spread, nothing to isolate' -- -smp 
 guest qemu-4-nodes-6.1 -w 'Two sockets of two cores of two threads; four memory nodes at distances 12 and 21' -- "${nodes[@]}" "${nic[@]}"
 guest qemu-no-hypervisor-6.1 -w 'A processor that does not tell of a hypervisor: what a machine without one would look like' -- \
     -cpu 'max,vendor=GenuineIntel,family=6,model=85,stepping=4,-monitor,-hypervisor' "${nic[@]}"
-guest qemu-as-c5n.xlarge-6.1 -w 'DMI strings as an Amazon EC2 c5n.xlarge gives them, on what is none' -- "${nic[@]}" \
+guest qemu-as-c5n.xlarge-6.1 -w 'DMI strings as an Amazon EC2 c5n.xlarge gives them, on another machine' -- "${nic[@]}" \
     -smbios 'type=0,vendor=Amazon EC2,version=1.0' -smbios 'type=1,manufacturer=Amazon EC2,product=c5n.xlarge' \
     -smbios 'type=3,manufacturer=Amazon EC2,asset=Amazon EC2'
-guest qemu-as-azure-6.1 -w 'DMI strings as a virtual machine of Azure gives them, on what is none' -- "${nic[@]}" \
+guest qemu-as-azure-6.1 -w 'DMI strings as a virtual machine of Azure gives them, on another machine' -- "${nic[@]}" \
     -smbios 'type=0,vendor=Microsoft Corporation,version=Hyper-V UEFI Release v4.1' \
     -smbios 'type=1,manufacturer=Microsoft Corporation,product=Virtual Machine,version=Hyper-V UEFI Release v4.1' \
     -smbios 'type=3,manufacturer=Microsoft Corporation,asset=7783-7084-3265-9085-8269-3286-77'
-guest qemu-as-gce-6.12 -k 6.12-cloud -w 'DMI strings as a Google Compute Engine instance gives them, on what is none' -- "${nic[@]}" \
+guest qemu-as-gce-6.12 -k 6.12-cloud -w 'DMI strings as a Google Compute Engine instance gives them, on another machine' -- "${nic[@]}" \
     -smbios 'type=0,vendor=Google,version=Google' -smbios 'type=1,manufacturer=Google,product=Google Compute Engine' \
     -smbios 'type=3,manufacturer=Google'
 # In one thread: 128 threads on a few CPUs would mostly wait for each other.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `evenkeel measure memory` beside a pointer chase and walks in C (and lmbench's lat_mem_rd and sysbench where they are installed), in turns: the
-# medians of each over the rounds, and the median ratio of ours to the chase within a round.
+# Compares `evenkeel measure memory` with a pointer chase and walks in C (and lmbench's lat_mem_rd and sysbench if installed), interleaved:
+# the medians over the rounds, and the median ratio to the chase within a round.
 #
 # usage: lab/memory-beside-peers.sh [ROUNDS] [MIB]
 #
@@ -19,7 +19,8 @@ need jq jq
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cc -O2 -o "$dir/chase" "$LAB/chase.c"
-# -O2 of gcc before 12 makes no vectors, that of 12 only where it costs no code: it adds one word at a time, which is no measure of memory.
+# gcc before 12 does not vectorise at -O2, and gcc 12 only if the code does not grow: it adds one word at a time, which does not measure the
+# memory.
 cc -O3 -march=native -o "$dir/walk" "$LAB/chase.c"
 cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
 
@@ -48,7 +49,7 @@ others() {
 }
 
 for round in $(seq "$rounds"); do
-    # Who begins changes from round to round.
+    # The first one changes from round to round.
     if [ $((round % 2)) = 1 ]; then order="ours chase others"; else order="others chase ours"; fi
     for who in $order; do "$who" "$round"; done
 done >"$dir/all"

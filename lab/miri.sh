@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The parts of the locks and the job system that are unsafe, interpreted by miri: undefined behaviour, races, leaks. What it can't run is
-# left to the model checker (`make model`) and ThreadSanitizer: locks whose holder inherits priority (it has no FUTEX_LOCK_PI), what asks
-# the kernel for the time a thread waited, rings that the kernel writes to.
+# Runs the unsafe parts of the locks and the job system under miri: undefined behaviour, races, leaks. Parts that miri cannot run are
+# covered by the model checker (`make model`) and ThreadSanitizer: locks with priority inheritance (miri has no FUTEX_LOCK_PI), calls that
+# ask the kernel how long a thread waited, and rings that the kernel writes to.
 #
 # usage: lab/miri.sh
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tries what `make dist` made as a stranger would: the package in a fresh Debian without Rust, a setting applied by it, an upgrade, a removal
-# while the setting is in force, a purge; the tarball; the container image in a user namespace; Debian's and RPM's own critics.
-# Changes vm.stat_interval of this machine for some seconds.
+# Tests the output of `make dist` like a stranger: the package in a fresh Debian without Rust, a setting applied by it, an upgrade, a
+# removal while the setting is active, a purge; the tarball; the container image in a user namespace; Debian's and RPM's linters. It changes
+# vm.stat_interval of this machine for some seconds.
 #
 # usage: lab/packages.sh [-d DIST]
 #

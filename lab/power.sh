@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How many pairs `prove` needs to find a change that is known, since it was planted: the arena's tick gets 2, 5, 10 and 20 % longer, in
-# its median (every tick works more) or in its tail (one tick in fifty does). Prints a line a session, and for each change the verdicts
-# and the median of the pairs of those that found it.
+# Measures how many pairs `prove` needs to find a known, planted change: the arena's tick gets 2, 5, 10 and 20 % longer, in its median
+# (every tick works more) or in its tail (one tick in fifty does). Prints one line per session, and for each change the verdicts and the
+# median pairs of sessions that found it.
 #
 # usage: lab/power.sh [-n SESSIONS] [-e PERCENT,…] [-k median,tail] [-w WINDOW_MS] [-p PAIRS] [-s SEED] [PROGRAM]
 #        Measures on this machine: keep it idle. It switches nothing of the host, and needs no root.
@@ -26,15 +26,15 @@ program=${1:-$TOP/target/release/evenkeel}
 
 need jq jq
 [ -x "$program" ] || die "$program is missing: cargo build --release"
-[ -x "$(dirname "$program")/evenkeel-arena" ] || die "evenkeel-arena is missing beside it: cargo build --release"
+[ -x "$(dirname "$program")/evenkeel-arena" ] || die "evenkeel-arena is missing next to it: cargo build --release"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 4' INT TERM
 
-# What a tick does without a change, in microseconds: long enough that a planted 2 % of it is more than the clock's grain.
+# The work of a tick without a change, in microseconds: long enough that a planted 2 % of it exceeds the clock's resolution.
 work_us=2000 tail_us=3000
 
-# prove OPTION…: one session; its report on standard output. A verdict of worse is no failure here: it is what was planted.
+# prove OPTION…: one session, with its report on standard output. A verdict of worse is expected here, because it was planted.
 prove() {
     local code=0
     "$program" prove --workload arena --set "work-us=$work_us" --set "tail-us=$2" --metric "$1" --guard none --settle 20ms \
@@ -54,7 +54,7 @@ for kind in ${kinds//,/ }; do
     tail) setting=tail-us metric=due_to_done_us_p99 base=$tail_us tail=$tail_us ;;
     *) die "$kind: median or tail" ;;
     esac
-    # How large the number is without a change: what a planted share is a share of.
+    # The size of the number without a change, which the planted share refers to.
     level=$(prove "$metric" "$tail" "workload.$setting=$base" --control --fixed --pairs 6 --control-pairs 0 | jq -r '.arms[0].median')
     for percent in ${percents//,/ }; do
         value=$(jq -n --argjson base "$base" --argjson level "$level" --argjson percent "$percent" '$base + $level * $percent / 100 | round')

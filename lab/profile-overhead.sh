@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What recording costs a busy server: CPU time a tick of evenkeel-arena, with the same work each tick and bots that play on it, in windows
-# without a recorder, with `evenkeel profile record` and with `perf record` at the same rate, in a random order within each block. Whole
-# machine, stacks by frame pointer, the kernel's clock. Prints a line a window and appends it to FILE; then, for all of FILE, what each
-# recorder adds, with two standard errors over the blocks, its own CPU time, and its largest memory.
+# Measures the cost of recording for a busy server: CPU time per tick of evenkeel-arena, with constant work per tick and bots that play, in
+# windows without a recorder, with `evenkeel profile record` and with `perf record` at the same rate, in random order within each block. It
+# records the whole machine, stacks by frame pointer, with the kernel's clock. Prints one line per window and appends it to FILE. Then
+# prints, for all of FILE, what each recorder adds, with two standard errors over the blocks, its own CPU time, and its largest memory.
 #
 # usage: lab/profile-overhead.sh [-b BLOCKS] [-t SECONDS] [-w WORK_US] [-r RATE] [-o FILE] [-k KIND]
 #        KIND is samples, or switches to record switches too (perf record --switch-events)
@@ -106,7 +106,7 @@ done
 
 awk -F'\t' '
     { cost[$2, $1] = $3; own[$1] += $5; count[$1]++; blocks[$2]; if ($6 > memory[$1]) memory[$1] = $6 }
-    function told(name, one, other,    block, x, n, sum, squares, mean, spread) {
+    function compare(name, one, other,    block, x, n, sum, squares, mean, spread) {
         for (block in blocks) {
             if (!((block, one) in cost) || !((block, other) in cost)) continue
             x = log(cost[block, one] / cost[block, other]) * 100; n++; sum += x; squares += x * x
@@ -116,9 +116,9 @@ awk -F'\t' '
         printf "%s: %+.2f %% of CPU time a tick, from %+.2f to %+.2f (%d blocks)\n", name, mean, mean - 2 * spread, mean + 2 * spread, n
     }
     END {
-        told("evenkeel against none", "evenkeel", "off")
-        told("perf against none", "perf", "off")
-        told("evenkeel against perf", "evenkeel", "perf")
+        compare("evenkeel against none", "evenkeel", "off")
+        compare("perf against none", "perf", "off")
+        compare("evenkeel against perf", "evenkeel", "perf")
         for (arm in count) if (arm != "off")
             printf "%s itself: %.3f %% of one CPU, at most %d KiB of memory\n", arm, own[arm] / count[arm] * 100, memory[arm]
     }' "$lines"

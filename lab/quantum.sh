@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Robs a guest's virtual CPU from outside, as a hypervisor does, and asks `evenkeel measure quantum` inside what it sees.
+# Takes a guest's virtual CPU away from outside, as a hypervisor does, and checks what `evenkeel measure quantum` reports inside.
 #
 # usage: lab/quantum.sh [-k KERNEL] [PERIOD_MS:SHARE[:JITTER]…]
 #
-# SHARE is what the thief leaves. The guest is emulated in software, with one CPU whose thread is kept on this machine's last CPU; there a
-# real-time thread takes its turns. Inside neither the steal counter nor run delay moves. Needs root, and two CPUs.
+# SHARE is what the RT hog leaves. The guest is emulated in software, with one CPU whose thread is pinned to this machine's last CPU, where
+# the hog runs. Inside, neither the steal counter nor run delay changes. Needs root, and two CPUs.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -31,7 +31,7 @@ unpacked=$("$LAB/kernel.sh" "$kernel")
 busybox=$("$LAB/busybox.sh" x86_64)
 evenkeel=$("$LAB/guest-program.sh" x86_64)
 cargo build --quiet --release --locked -p evenkeel-measure --example rt_hog
-thief=${CARGO_TARGET_DIR:-$TOP/target}/release/examples/rt_hog
+hog=${CARGO_TARGET_DIR:-$TOP/target}/release/examples/rt_hog
 mkdir -p "$WORK/guests"
 initramfs=$WORK/guests/quantum.cpio.gz
 "$LAB/initramfs.sh" "$unpacked" "$busybox" "$evenkeel" "$initramfs"
@@ -46,7 +46,7 @@ qemu=$!
 robber=''
 trap 'kill "$qemu" $robber 2>/dev/null || true' EXIT
 
-# The virtual CPU's own thread, to the CPU that is robbed, before everybody of the ordinary class there; all others elsewhere.
+# Pins the virtual CPU's thread to the hog's CPU, above the ordinary class there, and all others elsewhere.
 pin() {
     local task
     for task in /proc/"$qemu"/task/*; do
@@ -56,7 +56,7 @@ pin() {
         esac
     done
 }
-# await WORDS: until the guest has said them.
+# await WORDS: waits until the guest has printed them.
 await() {
     local end=$((SECONDS + 120))
     until grep -qs "$1" "$log"; do
@@ -72,7 +72,7 @@ for at in "${!cases[@]}"; do
     pin
     [ -z "$robber" ] || { kill "$robber" 2>/dev/null || true; wait "$robber" 2>/dev/null || true; robber=''; }
     if [ "$share" != 1 ]; then
-        "$thief" "$cpu" "$period" "$share" "${jitter:-0}" 60 >/dev/null &
+        "$hog" "$cpu" "$period" "$share" "${jitter:-0}" 60 >/dev/null &
         robber=$!
     fi
 done
@@ -98,7 +98,7 @@ for line in open(said, errors="replace"):
     found = cpu["model"] == "fixed-slot" and cpu["period_ms"] is not None
     off = f"{(cpu['period_ms'] / float(period) - 1) * 100:+.3f} % {cpu['share'] - float(share):+.4f}" if found and share != "1" else ""
     is_right = (not found) if share == "1" else found and abs(cpu["period_ms"] / float(period) - 1) <= 0.01 and abs(cpu["share"] - float(share)) <= 0.03
-    if not words[1].startswith("siege"):
+    if not words[1].startswith("baseline"):
         wrong += not is_right
     labels = (cpu.get("labels") or {}).get("by", "")
     print(f"{head} | {words[1]:<20} | {cpu['model']:<11} | {cpu['period_ms']} {cpu['share']} {cpu['confidence']} | {off} {'' if is_right else 'WRONG'} {labels}")

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Whether changes outlive a reboot, and go away without a trace, on a Debian with systemd and grub: applied, rebooted, looked at from
-# outside of evenkeel, reverted, rebooted, looked at again. Then the power is cut in the middle of an apply, and of a revert.
+# Tests that changes survive a reboot, and disappear without a trace, on a Debian with systemd and grub: applied, rebooted, checked without
+# evenkeel, reverted, rebooted, checked again. Then the power is cut during an apply, and during a revert.
 #
 # usage: lab/reboot.sh [-c CUTS] [-s SEED] [-p PROGRAM] [KNOB=VALUE…]
 #
-#   -c  how often the power is cut; 4 unless told
-#   -s  what chooses the moments of it; the clock unless told
-#   -p  the evenkeel to try, which needs no libraries; built here unless told
+#   -c  how many power cuts (default: 4)
+#   -s  the seed of their times (default: from the clock)
+#   -p  the evenkeel to test, a static program (default: built here)
 #
-# Without settings, one of each kind that outlives a reboot in a way of its own; `settings` below has those that can be asked for.
-# A round takes two to four minutes, of which grub takes most. Exit code 1: something was not as promised, and it says what.
+# Without settings it uses one of each kind that survives a reboot in its own way; `settings` below lists the possible ones. A round takes
+# two to four minutes, mostly for grub. Exit code 1: something failed, and the output says what.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -28,7 +28,7 @@ RANDOM=$seed
 
 one_guest reboot
 
-# What guest/values says of each after a reboot. The machine has two cores of two threads.
+# The lines of guest/values for each setting after a reboot. The machine has two cores with two threads each.
 declare -A shows=(
     [cmdline.processor.max_cstate=1]='max_cstate 1'
     [clocksource=hpet]='clocksource hpet'
@@ -71,7 +71,7 @@ timed() {
 guest() { "$machine" run "$@"; }
 look() { guest "/root/$1" >"$work/$2"; }
 
-# same WHAT BEFORE AFTER: complains of each line that differs.
+# same WHAT BEFORE AFTER: reports each line that differs.
 same() {
     local difference
     if difference=$(diff "$work/$2" "$work/$3"); then
@@ -82,7 +82,7 @@ same() {
     fi
 }
 
-# in_force FILE: whether guest/values said what is wanted.
+# in_force FILE: whether guest/values printed the wanted values.
 in_force() {
     local line found=0
     for line in "${wanted[@]}"; do
@@ -95,7 +95,7 @@ in_force() {
     say "  $found of ${#wanted[@]} values are what was asked for, by the kernel's and systemd's word"
 }
 
-# verified CODE…: whether evenkeel finds nothing that is otherwise than it was applied. Code 7: something waits for the reboot.
+# verified CODE…: whether evenkeel finds no drift from what it applied. Code 7: a change waits for the reboot.
 verified() {
     local status=0
     guest "$program" verify --json >"$work/verify.json" || status=$?
@@ -114,7 +114,8 @@ prepare() {
     for file in photograph values until-records; do
         "$machine" push "$LAB/guest/$file" "/root/$file"
     done
-    # What we put there is to be on the disk: a power cut right after the snapshot would take it, and look like a fault of evenkeel's.
+    # Our own files must be on the disk: otherwise a power cut right after the snapshot would remove them, and look like an error of
+    # evenkeel.
     guest sync
     look photograph files.before
     look values values.before
@@ -123,7 +124,7 @@ prepare() {
 
 records() { guest bash -c 'wc -l </var/lib/evenkeel/journal || echo 0' 2>/dev/null; }
 
-# outlives_reboot: the main story.
+# outlives_reboot: the main test.
 outlives_reboot() {
     say "${apply[*]}"
     timed 'apply' guest "${apply[@]}" >"$work/apply.out" || complain "apply ended with $?: $(tail -n 5 "$work/apply.out")"
@@ -145,7 +146,7 @@ outlives_reboot() {
     verified 0
 }
 
-# cut_in SNAPSHOT COUNT DELAY COMMAND…: cuts the power so many records and seconds into a command, boots, reverts, compares.
+# cut_in SNAPSHOT COUNT DELAY COMMAND…: cuts the power after this many records and seconds of a command, boots, reverts, compares.
 cut_in() {
     local snapshot=$1 count=$2 delay=$3 status=0 reached
     shift 3
@@ -170,9 +171,9 @@ survives_power_cuts() {
     say "cutting the power $cuts times (-s $seed)"
     for ((round = 0; round < cuts; round++)); do
         case $((round % 4)) in
-        # Some record of the journal is on the disk, and the next is not.
+        # One record of the journal is on the disk, and the next is not.
         0) cut_in before $((1 + RANDOM % apply_records)) 0 "${apply[@]}" ;;
-        # Any moment; most of the time grub's scripts are at work.
+        # Any moment: mostly grub's scripts are running.
         1) cut_in before 1 $((RANDOM % (apply_seconds + 1))) "${apply[@]}" ;;
         2) cut_in applied 1 $((RANDOM % (apply_seconds + 1))) "${revert[@]}" ;;
         3) cut_in before "$apply_records" 0 "${apply[@]}" ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make lab` runs: all that takes too long, or too much software, for `make test`. A part that cannot be done is skipped aloud, and told
-# again at the end with the reason; one that fails makes the whole fail, after the others have run.
+# The parts of `make lab`: everything that takes too long, or needs too much software, for `make test`. A part that cannot run is reported
+# as skipped, and listed again at the end with the reason. A part that fails makes the whole fail, after the others have run.
 set -uo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -8,12 +8,12 @@ cd "$TOP" || exit 1
 mkdir -p "$WORK"
 
 failed=()
-# part NAME COMMAND…: exit code 4 says that something is missing, as `die` has it.
+# part NAME COMMAND…: exit code 4 means that something is missing, as in `die`.
 part() {
     local name=$1 status=0
     shift
     say "$name"
-    # In a shell of its own, with what it says kept too: parts tell what they skipped.
+    # In a separate shell, and with its output saved: parts report what they skipped.
     { "$@" 2>&1 || echo "$?" >"$WORK/status"; } | tee -a "$WORK/run.log" >&2
     [ -e "$WORK/status" ] && status=$(cat "$WORK/status") && rm "$WORK/status"
     case $status in

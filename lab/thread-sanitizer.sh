@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The library for C under ThreadSanitizer: rt-c and Rust's own library are built with it, and so are C programs that share clocks, locks,
-# events, scopes and handles between threads. A data race ends a program with its stack; none is the good end. First a program with a race
-# of its own, to see that one would be found.
+# Runs the library for C under ThreadSanitizer: rt-c and Rust's own library are built with it, and so are C programs that share clocks,
+# locks, events, scopes and handles between threads. A data race ends a program with its stack, and fails the test. First a program with a
+# deliberate race checks that one would be found.
 #
 # usage: lab/thread-sanitizer.sh
 set -euo pipefail
@@ -17,14 +17,14 @@ target=$(rustc +nightly -vV | sed -n 's/^host: //p')
 cd "$TOP"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$TOP/target}/tsan
 say 'building, Rust itself included'
-# Without the rest of the standard library's sources that the build asks for, there is nothing to be had here.
+# Without the rest of the standard library's sources, this build is not possible.
 RUSTFLAGS='-Zsanitizer=thread' cargo +nightly build -Zbuild-std --target "$target" -p evenkeel-rt-c >&2 ||
     die 'the library does not build with ThreadSanitizer'
 built=$CARGO_TARGET_DIR/$target/debug
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-# C is instrumented by gcc and runs with Rust's runtime of the sanitizer: gcc's own lacks what LLVM calls.
+# gcc instruments the C code, and Rust's sanitizer runtime runs it: gcc's own lacks functions that LLVM calls.
 runtime=$(rustc +nightly --print sysroot)/lib/rustlib/$target/lib/librustc-nightly_rt.tsan.a
 [ -f "$runtime" ] || die "the nightly compiler has no runtime of ThreadSanitizer: $runtime"
 compile() {
@@ -49,7 +49,7 @@ int main(void)
 C
 export TSAN_OPTIONS='halt_on_error=1 exitcode=66'
 compile "$out/race.c" "$out/race" || die 'no program links with ThreadSanitizer here'
-# Where it cannot start (a kernel with more random bits in addresses than it knows), it says so and finds nothing.
+# If it cannot start (a kernel with more address randomisation than it supports), it reports that and finds nothing.
 code=0
 setarch "$(uname -m)" -R "$out/race" >"$out/race.log" 2>&1 || code=$?
 [ "$code" -eq 66 ] || die "ThreadSanitizer does not find a race on purpose (exit code $code): $(head -c 300 "$out/race.log")"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Whether `apply --try` undoes itself on a Debian with systemd, whatever becomes of the watchdog: left alone, confirmed, and killed, so that
-# only systemd's timer is left. Each look at the machine is the kernel's own word: a command of evenkeel's would undo a passed deadline itself.
+# Tests that `apply --try` undoes itself on a Debian with systemd, whatever happens to the watchdog: left alone, confirmed, and killed, so
+# that only systemd's timer remains. The checks read the kernel directly, because an evenkeel command would itself undo an expired try.
 #
 # usage: lab/tries.sh [-p PROGRAM]
 #
-#   -p  the evenkeel to try, which needs no libraries; built here unless told
+#   -p  the evenkeel to test, a static program (default: built here)
 #
-# Exit code 1: something was not as promised, and it says what.
+# Exit code 1: something failed, and the output says what.
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -31,7 +31,7 @@ complain() {
 
 value() { guest cat /proc/sys/vm/swappiness; }
 timers() { guest bash -c "systemctl list-units --all --no-legend --plain 'evenkeel-try-*' | cut -d' ' -f1"; }
-# By the name of the program, which is not that of the shell that looks.
+# By the name of the program, which differs from that of the checking shell.
 watchdogs() { guest bash -c 'for at in /proc/[0-9]*; do [ "$(cat $at/comm 2>/dev/null)" = evenkeel ] && tr "\0" " " 2>/dev/null <$at/cmdline | grep -q " watchdog " && echo ${at#/proc/}; done; true'; }
 
 # is WHAT WANTED FOUND

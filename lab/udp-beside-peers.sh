@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Puts `measure udp` and `measure bandwidth` beside sockperf and iperf3: the same veth pair between two network namespaces, the same rate and
-# size, servers on the first CPU and clients on the last, in turns. Prints a line a run, and medians with ratios at the end.
+# Compares `measure udp` and `measure bandwidth` with sockperf and iperf3, interleaved: the same veth pair between two network namespaces,
+# the same rate and size, servers on the first CPU and clients on the last. Prints one line per run, and medians with ratios at the end.
 #
 # usage: lab/udp-beside-peers.sh [-r ROUNDS] [-t SECONDS] [-w WHAT,…] [PROGRAM]
-#        WHAT of latency, packets, bandwidth; all of them unless told
+#        WHAT of latency, packets, bandwidth (default: all)
 set -euo pipefail
 # shellcheck source=lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -52,7 +52,7 @@ for end in "$client" "$server"; do
     ip -n "$end" link set evk0 up
 done
 
-# What runs in the background is killed by its own id: `ip netns exec` becomes the program.
+# Background programs are killed by their own id: `ip netns exec` becomes the program.
 serve() {
     ip netns exec "$server" taskset -c "$first" "$@" >/dev/null 2>&1 &
     pids+=($!)
@@ -68,7 +68,7 @@ tell() {
     echo "$*"
     echo "$*" >>"$lines"
 }
-# sockperf tells whole round trips when asked to; ours counts `from_send_ns` as it does.
+# sockperf reports complete round trips on request; evenkeel's `from_send_ns` counts the same.
 of_sockperf() {
     sed -n 's/.*percentile 50\.000 = *\([0-9.]*\).*/p50 \1/p; s/.*percentile 99\.000 = *\([0-9.]*\).*/p99 \1/p' | sort | tr '\n' ' '
 }
@@ -92,7 +92,7 @@ packets() {
     tell "packets sockperf sent $(ask sockperf throughput -i 10.77.0.2 -p 11111 -m "$bytes" -t 2 2>&1 | sed -n 's/.*Message Rate is \([0-9]*\).*/\1/p')"
     tell "packets evenkeel $(ask "$program" measure udp 10.77.0.2:7007 --json --part ceiling --size "$bytes" |
         jq -r '.ceiling | "sent \(.send.per_s | floor) taken \(.receive.per_s | floor)"')"
-    # iperf3 counts what its own server got.
+    # iperf3 reports what its own server received.
     tell "packets iperf3 $(ask iperf3 -c 10.77.0.2 -u -b 0 -l "$bytes" -t 2 -J |
         jq -r '.end.sum | "sent \(.packets / .seconds | floor) taken \((.packets - .lost_packets) / .seconds | floor)"')"
 }

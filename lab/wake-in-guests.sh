@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What `evenkeel measure wake` says of guests that differ in how their CPUs idle: by a driver (acpi_idle, from lab/idle.asl), without one by
-# halting, and not at all (idle=poll). The part that leaving idle takes must be there in the first two, by either way to take it away, and be most of
-# what the third lacks. Prints a line a cell, and says what does not hold.
+# Checks `evenkeel measure wake` in guests whose CPUs idle in different ways: with a driver (acpi_idle, from lab/idle.asl), without one by
+# halting, and not at all (idle=poll). The cost of leaving idle must appear in the first two by both methods, and explain most of the
+# difference from the third. Prints one line per cell, and what does not hold.
 #
-# usage: lab/wake-in-guests.sh [SECONDS]        12 in each guest unless told
+# usage: lab/wake-in-guests.sh [SECONDS]        (default: 12 per guest)
 #
 # EVENKEEL names a static program to measure with [default: lab/guest-program.sh]. Guests are as lab/accelerator.sh says: under software
 # emulation a CPU that halts is a thread of QEMU that sleeps, and leaving idle is that thread's wake-up.
@@ -58,16 +58,17 @@ wrong = []
 for (name, kind, gap_us), parts in seen.items():
     if name == "poll":
         continue
-    # A guest that never idles lacks this; what is left of it elsewhere (ticks, the governor) is no part of leaving idle.
+    # A guest that never idles lacks this. What remains of it elsewhere (ticks, the governor) does not belong to leaving idle.
     never = seen["poll", kind, gap_us]
     lacks = parts["plain_ns"] - never["plain_ns"]
-    # To keep a CPU awake takes a switch to another thread and back, which where nothing idles is all that there is: less than nothing.
+    # Keeping a CPU awake costs a switch to another thread and back. In a guest that never idles there is nothing else, so the difference is
+    # negative.
     kept = parts["idle_exit_kept_awake"]["ns"] - never["idle_exit_kept_awake"]["ns"]
     ways = [("kept awake, less than in that guest", kept)]
     if name == "driver":
         ways.append(("held by dma latency", parts["idle_exit"]["low_ns"]))
     for way, ns in ways:
-        # By UDP the rounds themselves spread as far as the part: those are told and not judged.
+        # With UDP the spread of the rounds is as large as the part: these are printed but not judged.
         holds = kind != "futex" or lacks / 3 <= ns <= lacks * 1.2
         words = f"{name}, {kind} after {gap_us} us: {lacks / 1e3:.1f} us more than a guest that never idles; {way}: {ns / 1e3:.1f}"
         print(words + ("" if holds else " WRONG"))

@@ -4,7 +4,7 @@
 # Calls on files; memory that runs out is not what is promised.
 FALLIBLE='^(open|openat|openat2|read|pread64|write|pwrite64|fsync|fdatasync|rename.*|unlink.*|mkdir.*|rmdir|ftruncate|fchmod|fchown|flock|fstat|newfstatat|statx|getdents64|symlink.*|readlink.*|lseek|fcntl|access)$'
 
-# judge WHAT STATUS: whether an exit code of a change told the truth about what is now.
+# judge WHAT STATUS: whether the exit code of a change describes the resulting state.
 judge() {
     local what=$1 status=$2
     case $status in
@@ -63,7 +63,7 @@ errors() {
     REVERT=("$EVENKEEL" revert)
 }
 
-# No kernel runs in an image that could be asked: whether it is whole is told by what `revert` finds there.
+# No kernel runs in an image. `revert` there shows whether the image is as before.
 judge_image() {
     case $2 in
     0 | 6) ;;
@@ -94,8 +94,8 @@ signals() {
     done
 }
 
-# told WHAT STATUS EXPECTED WORDS: the last command's exit code and words.
-told() {
+# expect WHAT STATUS EXPECTED WORDS: checks the last command's exit code and output.
+expect() {
     local what=$1 status=$2 expected=$3 words=$4
     [[ " $expected " == *" $status "* ]] || fail "$what: exit code $status, not $expected: $(tail -n 3 "$T/said")"
     tr -s '\n ' ' ' <"$T/said" | grep -q -- "$words" || fail "$what: does not say '$words': $(tail -n 3 "$T/said")"
@@ -110,13 +110,13 @@ full_journal() {
         "$EVENKEEL" apply --persist "${LASTING[@]}" >"$T/said" 2>&1
         status=$?
         judge "apply with ${room} kB for the journal" $status
-        [ $status -eq 0 ] || told "apply with ${room} kB for the journal" $status '4 5' 'ENOSPC'
+        [ $status -eq 0 ] || expect "apply with ${room} kB for the journal" $status '4 5' 'ENOSPC'
         # Nobody has made room meanwhile: what undoes the rest is on disk already.
         undo_all_full "apply with ${room} kB for the journal" && back=$((back + 1))
         tried=$((tried + 1))
         umount "$STATE"
     done
-    # Room for the change, and none for what tells that it is undone.
+    # Space for the change, but not for the record that it is undone.
     fresh
     mkdir -p "$STATE" && mount -t tmpfs -o mode=700,size=256k none "$STATE"
     "$EVENKEEL" apply "${WANTED[@]}" >"$T/said" 2>&1
@@ -128,7 +128,7 @@ full_journal() {
     report 'journal on a full disk' $((tried + 2)) "$back" 'rooms of 4 to 32 kB, and none' $((SECONDS - started))
 }
 
-# On a full disk the values are back, and the journal can't be told of it: that is said, and a later revert looks again.
+# On a full disk the values are restored but the journal cannot record it. This is reported, and a later revert checks again.
 undo_all_full() {
     "$EVENKEEL" revert >"$T/revert" 2>&1 || [ $? -eq 4 ] || fail "$1: revert: $(tail -n 2 "$T/revert")"
     as_before "$1"
@@ -229,8 +229,8 @@ torn_journals() {
     report 'last record torn' "$tried" "$back" "of $length lengths" $((SECONDS - started))
 }
 
-# A journal that is damaged before its end is refused by what would change more; `revert` names what is lost and puts back the rest. Each line
-# of it tells a shell how to undo it, too.
+# A change refuses a journal that is damaged before its end. `revert` names what is lost and restores the rest. Each line of the journal
+# also contains shell commands that undo it.
 damaged_journals() {
     local size at status tried=0 back=0 started=$SECONDS line
     for at in 10 200 45% 70%; do
@@ -242,16 +242,16 @@ damaged_journals() {
         for command in 'apply vm.swappiness=30' confirm; do
             # shellcheck disable=SC2086 # words
             "$EVENKEEL" $command >"$T/said" 2>&1
-            told "$command with byte $at of the journal damaged" $? 4 'undo'
+            expect "$command with byte $at of the journal damaged" $? 4 'undo'
         done
         tried=$((tried + 1))
         cp "$STATE/journal" "$T/damaged"
         "$EVENKEEL" revert >"$T/said" 2>&1
-        told "revert with byte $at of the journal damaged" $? 6 'Not everything is as it was'
+        expect "revert with byte $at of the journal damaged" $? 6 'Not everything is as it was'
         # What a person does who has only the journal and a shell: it does no harm after the revert.
         tac "$T/damaged" | LC_ALL=C sed -nE 's/.*"undo":"((\\.|[^"\])*)".*/\1/p' | while read -r line; do printf '%b\n' "$line"; done >"$T/undo.sh"
         sh "$T/undo.sh" >"$T/said" 2>&1
-        # The damaged line may be the very one that would have told.
+        # The damaged line may be the one with that information.
         if is_as_before; then back=$((back + 1)); else say "byte $at of $size: $(tail -n 1 "$T/said") $(diff <(echo "$VALUES_BEFORE") <(values)) $(cut -c1-90 "$T/undo.sh")"; fi
         put_values_back "$VALUES_BEFORE"
         tree_back
@@ -269,7 +269,7 @@ two_at_once() {
     for command in 'apply vm.swappiness=30' revert confirm; do
         # shellcheck disable=SC2086 # words
         "$EVENKEEL" $command >"$T/said" 2>&1
-        told "$command beside another" $? 4 'another evenkeel (process'
+        expect "$command beside another" $? 4 'another evenkeel (process'
     done
     "$EVENKEEL" history >"$T/said" 2>&1 || fail "history beside another: $(tail -n 2 "$T/said")"
     wait $first || fail "the first of two: $(tail -n 2 "$T/first")"

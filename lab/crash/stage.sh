@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # the parts share variables
-# The stage: private copies of /etc, /boot and the journal's folder, in namespaces of our own, before the real kernel; and what
-# tells whether all is as it was.
+# The stage: private copies of /etc, /boot and the journal's folder, in namespaces of our own, on the real kernel; and the check whether
+# everything is as before.
 
 EVENKEEL=/opt/evenkeel
 T=/run/crash
@@ -48,8 +48,8 @@ values() {
     done
 }
 
-# put_values_back TEXT: writes what `values` told before; the guard for a run that fails. Of two spellings of one limit the one that is
-# not 0 counts, and what the kernel changes along comes last.
+# put_values_back TEXT: writes the values that `values` printed before; the guard for a failing run. Of two spellings of one limit the
+# nonzero one counts. Values that the kernel changes along with others come last.
 put_values_back() {
     local path value
     while read -r path value; do

@@ -88,9 +88,9 @@ watchdog_killed() {
     on_trial
     for pid in $(watchdogs); do kill -KILL "$pid"; done
     "$EVENKEEL" verify --json >"$T/said" 2>&1
-    told 'verify with the watchdog killed' $? '0 1' '"unconfirmed"'
+    expect 'verify with the watchdog killed' $? '0 1' '"unconfirmed"'
     is_as_before && fail 'the values are as before though nobody put them back'
-    undo_all 'the watchdog killed' && report 'watchdog killed' 1 1 'verify tells of it, revert puts back' $((SECONDS - started))
+    undo_all 'the watchdog killed' && report 'watchdog killed' 1 1 'verify reports it, revert restores' $((SECONDS - started))
 }
 
 # No signal that can be withstood ends it.

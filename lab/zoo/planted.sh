@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Trials on servers that nobody prepared, with an effect whose size is known: the server does so many percent more work while vm.dirty_ratio
-# has another value (src/plant.c), which at one percent more does nothing else. 0 percent is the machine against itself. One line of JSON a trial goes
-# to the file; the sysctl is as it was when the script ends, however it ends (evenkeel puts it back).
+# Runs trials on unprepared servers with an effect of known size: the server does this many percent more work while vm.dirty_ratio has
+# another value (src/plant.c), which at one percent more does nothing else. 0 percent is the machine against itself. Writes one line of JSON
+# per trial to the file. The sysctl is restored when the script ends, for any reason (by evenkeel).
 #
 # usage: lab/zoo/planted.sh FILE BUDGET PERCENT,… NAME:MODE…     such as planted.sh out.jsonl 90s 10,5,0 minetest:load teeworlds:load
-#        lab/zoo/planted.sh --table FILE…                          what was found beside what is true
+#        lab/zoo/planted.sh --table FILE…                          the results against the truth
 # Exit code 3: not root; 4: no compiler. EVENKEEL names the program [default: target/release/evenkeel].
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Records what a server of the zoo does, for the tests that play it again (crates/measure/tests/suite/ticks_zoo): starts it, waits until it has
-# settled, and watches it from outside. What the page said, and the server's own count of its ticks where it keeps one, stand beside the recording.
+# Records a server of the zoo, for the replay tests (crates/measure/tests/suite/ticks_zoo): starts it, waits until it has settled, and
+# watches it from outside. It stores the page's contents, and the server's own count of its ticks if it has one, next to the recording.
 #
 # usage: lab/zoo/record.sh NAME [idle|load] [FOLDER] [SECONDS]     FOLDER is target/zoo unless named; 8 seconds
 set -euo pipefail

@@ -58,8 +58,8 @@ while True:
     except OSError: pass'
 }
 
-# serve COMMAND…: leaves the keeper behind and becomes the server. `closed=yes`: in a network namespace with a loopback of its own, for those
-# that cannot be told an address. `user=nobody`: for those that refuse root.
+# serve COMMAND…: starts the keeper and becomes the server. `closed=yes`: in a network namespace with its own loopback, for servers without
+# an address option. `user=nobody`: for those that refuse root.
 serve() {
     local before=()
     command -v "$1" >/dev/null 2>&1 || { rm -rf "$dir"; die "$1 is not installed: lab/zoo/setup.sh"; }

@@ -1,4 +1,4 @@
-"""What trials with a planted effect found, beside what is true (lab/zoo/planted.sh).
+"""The results of trials with a planted effect, compared with the truth (lab/zoo/planted.sh).
 
 usage: planted.py --row NAME MODE PERCENT EXIT_CODE ANSWER SAID     one line of JSON
        planted.py FILE…                                             the table, and how many were found
@@ -59,14 +59,14 @@ def table(files):
     print()
     for planted in sorted({one["planted"] for one in rows}):
         of = [one for one in rows if one["planted"] == planted]
-        told = [one for one in of if "verdict" in one]
-        holds = sum(one["low"] <= one["true_ratio"] <= one["high"] for one in told)
-        worse = sum(one["verdict"] == "worse" for one in told)
-        better = sum(one["verdict"] == "better" for one in told)
-        few = sum(one["pairs"] < 5 for one in told)
+        answered = [one for one in of if "verdict" in one]
+        holds = sum(one["low"] <= one["true_ratio"] <= one["high"] for one in answered)
+        worse = sum(one["verdict"] == "worse" for one in answered)
+        better = sum(one["verdict"] == "better" for one in answered)
+        few = sum(one["pairs"] < 5 for one in answered)
         print(
-            f"{planted} % planted: {len(of)} trials, {len(of) - len(told)} without an answer; worse {worse}, better {better}; "
-            f"the interval holds the truth in {holds} of {len(told)}; fewer than five pairs in {few}"
+            f"{planted} % planted: {len(of)} trials, {len(of) - len(answered)} without an answer; worse {worse}, better {better}; "
+            f"the interval holds the truth in {holds} of {len(answered)}; fewer than five pairs in {few}"
         )
 
 
