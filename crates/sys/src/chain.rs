@@ -1,10 +1,10 @@
-//! Instructions that take a known number of cycles, to tell how fast a CPU's cycles are where its own counters are closed to a guest; and
-//! loads that make a processor change its clock or share its core.
+//! Instructions that take a known number of cycles, to measure a CPU's clock when its own counters are closed to a guest. Also loads that
+//! make a processor change its clock or share its core.
 //!
-//! A chain of instructions of which each needs the result of the one before can't run faster than their latency, however wide the
-//! processor is. An addition of two registers has had a latency of one cycle, and a multiplication of 64 bits one of three, on every x86
-//! server processor since 2008 (Nehalem and after; AMD since Zen). An addition of a small constant would be no chain: recent processors
-//! do it while renaming registers.
+//! In a chain, each instruction needs the result of the previous one, so the chain cannot run faster than their latency, however wide the
+//! processor is. An addition of two registers has had a latency of one cycle, and a 64-bit multiplication one of three, on every x86 server
+//! processor since 2008 (Nehalem and later; AMD since Zen). Additions of a small constant would form no chain: recent processors do them
+//! while renaming registers.
 
 use std::hint::black_box;
 
@@ -17,7 +17,7 @@ pub const WIDE_ADDS_PER_ROUND: u64 = 64;
 /// Cycles that one 64-bit multiplication takes on x86.
 pub const MULTIPLY_CYCLES: u64 = 3;
 
-/// So many rounds of [`ADDS_PER_ROUND`] additions, each of which needs the one before: a cycle each.
+/// This many rounds of [`ADDS_PER_ROUND`] dependent additions: one cycle each.
 pub fn adds(rounds: u64) {
     let mut value = black_box(1_u64);
     let step = black_box(3_u64);
@@ -46,8 +46,8 @@ pub fn adds(rounds: u64) {
     black_box(value);
 }
 
-/// So many rounds of [`MULTIPLIES_PER_ROUND`] multiplications, each of which needs the one before. False where the processor is none that
-/// the latency is known of; nothing was run then.
+/// This many rounds of [`MULTIPLIES_PER_ROUND`] dependent multiplications. Returns false, without running any, if the latency is unknown
+/// for this processor.
 pub fn multiplies(rounds: u64) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -72,8 +72,8 @@ pub fn multiplies(rounds: u64) -> bool {
     }
 }
 
-/// So many rounds of [`WIDE_ADDS_PER_ROUND`] additions in eight chains at once: as many a cycle as the core has units for, so that
-/// somebody else on the same core takes from it.
+/// This many rounds of [`WIDE_ADDS_PER_ROUND`] additions in eight chains at once: as many per cycle as the core has units for, so that
+/// another thread on the same core slows them.
 pub fn wide(rounds: u64) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -106,7 +106,7 @@ pub fn wide(rounds: u64) {
     }
 }
 
-/// Vector instructions of which a processor may slow its clock.
+/// Vector instructions for which a processor may lower its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vector {
     /// Multiplications and additions of 256 bits (AVX2 with FMA).
@@ -116,7 +116,7 @@ pub enum Vector {
 }
 
 impl Vector {
-    /// Whether this processor has them, and the kernel lets them be used.
+    /// Whether this processor has them and the kernel allows them.
     pub fn is_here(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -129,7 +129,7 @@ impl Vector {
         false
     }
 
-    /// Runs so many rounds of eight of them. False where the processor has none; nothing was run then.
+    /// Runs this many rounds of eight of them. Returns false, without running any, if the processor has none.
     pub fn burn(self, rounds: u64) -> bool {
         if !self.is_here() {
             return false;
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_chain_takes_as_long_as_it_is() {
-        // 6,400 cycles each way; a clock that moves meanwhile moves both, and the shortest of many is nobody's interrupt.
+        // 6,400 cycles each. A changing clock affects both, and the shortest of many runs is free of interrupts.
         let (mut short, mut long) = (u64::MAX, u64::MAX);
         for _ in 0..2000 {
             short = short.min(one_ticks(&mut || adds(100)));
@@ -204,7 +204,7 @@ mod tests {
         if multiplies(1) {
             let multiplied = shortest_ticks(|| assert!(multiplies(200)));
             let ratio = multiplied as f64 / short as f64;
-            // Under software emulation both are what the emulator makes of them.
+            // Under software emulation both depend on the emulator.
             println!("a multiplication takes {ratio:.3} additions");
         }
         let wide = shortest_ticks(|| wide(100));

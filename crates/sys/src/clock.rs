@@ -5,12 +5,12 @@ use rustix::time::{Timespec, clock_getres, clock_gettime};
 
 const NS: u64 = 1_000_000_000;
 
-/// The monotonic clock, in nanoseconds since an unnamed start. It stands still while the machine sleeps.
+/// The monotonic clock, in nanoseconds since an unspecified start. It stops while the machine sleeps.
 pub fn monotonic_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::Monotonic))
 }
 
-/// Time since the machine was booted, sleep included, in nanoseconds.
+/// Time since boot including sleep, in nanoseconds.
 pub fn boottime_ns() -> u64 {
     to_ns(clock_gettime(rustix::time::ClockId::Boottime))
 }
@@ -31,20 +31,20 @@ pub fn thread_cpu_ns() -> u64 {
 }
 
 /// One tick of the kernel's timer, in nanoseconds: the resolution of its coarse clocks. `KTIME_LOW_RES` of the kernel's
-/// `kernel/time/posix-timers.c` is `TICK_NSEC`: unlike the file that tells `CONFIG_HZ`, every kernel tells this to everybody.
+/// `kernel/time/posix-timers.c` is `TICK_NSEC`. Unlike the file with `CONFIG_HZ`, every kernel provides this to everyone.
 pub fn kernel_tick_ns() -> u64 {
     to_ns(clock_getres(rustix::time::ClockId::MonotonicCoarse))
 }
 
-/// Sleeps until the monotonic clock reads `deadline_ns`, signals notwithstanding. Returns at once if it has passed.
+/// Sleeps until the monotonic clock reaches `deadline_ns`, ignoring signals. Returns at once if that time is over.
 pub fn sleep_until_ns(deadline_ns: u64) {
     while !sleep_until_ns_or_signal(deadline_ns) {}
 }
 
-/// The same, but ends early when the calling thread handles a signal. Returns false then.
+/// The same, but ends early if the calling thread handles a signal. It then returns false.
 pub fn sleep_until_ns_or_signal(deadline_ns: u64) -> bool {
     let deadline = Timespec {
-        // 2^63 ns are 292 years: the quotient always fits.
+        // 2^63 ns is 292 years: the quotient always fits.
         tv_sec: (deadline_ns / NS).cast_signed(),
         tv_nsec: (deadline_ns % NS).cast_signed(),
     };

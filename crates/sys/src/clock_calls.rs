@@ -1,4 +1,4 @@
-//! The calls that read the time, so that each can be measured; and whether one of them needs the kernel.
+//! The calls that read the time, so that each can be measured, and a check whether one of them enters the kernel.
 
 use std::mem::MaybeUninit;
 
@@ -9,13 +9,13 @@ const NS: u64 = 1_000_000_000;
 /// A call that reads the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The C library's `clock_gettime` of the monotonic clock, which asks the vDSO first.
+    /// The C library's `clock_gettime` of the monotonic clock, which first uses the vDSO.
     ClockGettime,
     /// The C library's `gettimeofday`.
     Gettimeofday,
 }
 
-/// The monotonic clock in nanoseconds, as the C library gives it to every program; 0 if it gives none.
+/// The monotonic clock in nanoseconds, from the C library as for every program; 0 on failure.
 #[inline(always)]
 pub fn clock_gettime() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
@@ -27,7 +27,7 @@ pub fn clock_gettime() -> u64 {
     (time.tv_sec as u64).wrapping_mul(NS).wrapping_add(time.tv_nsec as u64)
 }
 
-/// The same by a system call, whatever the vDSO could do.
+/// The same by a system call, even if the vDSO works.
 #[inline(always)]
 pub fn clock_gettime_by_system_call() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
@@ -39,7 +39,7 @@ pub fn clock_gettime_by_system_call() -> u64 {
     (time.tv_sec as u64).wrapping_mul(NS).wrapping_add(time.tv_nsec as u64)
 }
 
-/// The wall clock in microseconds since 1970, as the C library's `gettimeofday` gives it; 0 if it gives none.
+/// The wall clock in microseconds since 1970, from the C library's `gettimeofday`; 0 on failure.
 #[inline(always)]
 pub fn gettimeofday() -> u64 {
     let mut time = MaybeUninit::<libc::timeval>::zeroed();
@@ -51,19 +51,18 @@ pub fn gettimeofday() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000).wrapping_add(time.tv_usec as u64)
 }
 
-/// A system call that does next to nothing (`getppid`): what it costs to enter the kernel at all.
+/// A system call that does almost nothing (`getppid`): the cost of entering the kernel.
 #[inline(always)]
 pub fn empty_system_call() -> u64 {
     // SAFETY: the call has no arguments and touches no memory.
     unsafe { libc::syscall(libc::SYS_getppid) as u64 }
 }
 
-/// Whether `call` enters the kernel here and now. It is made in a thread of its own in which the kernel refuses its system call
-/// (seccomp(2), which needs no right): an answer that comes all the same came without the kernel. The thread ends, and nothing else
-/// is touched.
+/// Whether `call` enters the kernel here and now. It runs in a separate thread for which the kernel refuses the system call (seccomp(2),
+/// which needs no privilege). If it still gets an answer, the kernel was not involved. The thread ends, and nothing else is affected.
 ///
 /// # Errors
-/// `ENOSYS` for a processor that this is not written for; else what the kernel said to the filter.
+/// `ENOSYS` for an unsupported processor; otherwise the kernel's error for the filter.
 pub fn enters_the_kernel(call: Call) -> Result<bool, Errno> {
     let thread = std::thread::Builder::new().name("evenkeel-vdso".to_owned()).spawn(move || {
         refuse_clock_calls()?;
@@ -89,7 +88,7 @@ fn is_answered(call: Call) -> bool {
     }
 }
 
-/// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` of linux/audit.h: the numbers below are those of this architecture alone.
+/// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` of linux/audit.h: the numbers below are valid only for this architecture.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: Option<u32> = Some(0xC000_003E);
 #[cfg(target_arch = "aarch64")]
@@ -97,7 +96,7 @@ const ARCHITECTURE: Option<u32> = Some(0xC000_00B7);
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ARCHITECTURE: Option<u32> = None;
 
-/// From now on the kernel refuses the calling thread its clock_gettime and gettimeofday with EPERM. It can't be taken back.
+/// From now on the kernel refuses clock_gettime and gettimeofday to the calling thread with EPERM. This cannot be undone.
 fn refuse_clock_calls() -> Result<(), Errno> {
     let architecture = ARCHITECTURE.ok_or(Errno::NOSYS)?;
     let load = |offset| filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset);
@@ -133,7 +132,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn all_calls_tell_the_same_time() {
+    fn all_calls_return_the_same_time() {
         let before = clock::monotonic_ns();
         let (one, other) = (clock_gettime(), clock_gettime_by_system_call());
         assert!(before <= one && one <= other && other <= clock::monotonic_ns());
@@ -144,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_refused_system_call_is_seen_as_one() {
-        // In a thread that may not, the forced call gets nothing: so the filter refuses, and what is answered came from user space.
+        // In a restricted thread the forced call fails, so the filter works, and any answer came from user space.
         let seen = std::thread::spawn(|| refuse_clock_calls().map(|()| clock_gettime_by_system_call())).join().unwrap();
         match seen {
             Ok(time) => assert_eq!(time, 0),

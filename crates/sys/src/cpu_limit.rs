@@ -1,16 +1,16 @@
-//! The limits on CPU time that hold for the calling thread: those of its control group and of all groups above it, as they say
-//! themselves. Whoever wonders about a CPU that is gone now and then reads them first: what is written down need not be guessed.
+//! The CPU limits of the calling thread: those of its control group and of all groups above it. Read these first when a CPU seems to
+//! disappear now and then: a configured limit need not be detected.
 //!
-//! Both versions of control groups are known. Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
+//! Both versions of control groups are supported. Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst (`cpu.max`, `cpu.stat`) and
 //! Documentation/scheduler/sched-bwc.rst (`cpu.cfs_quota_us`, `cpu.cfs_period_us`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Groups from ours up to the root that are looked at.
+/// The most groups to read, from ours up to the root.
 const DEPTH_MAX: usize = 64;
 
-/// Where the two versions are mounted: the second alone or beside the first, the first's controller alone or with its sister.
+/// The mount points of both versions: version 2 alone or next to version 1, and version 1's controller alone or with its sister.
 const SECOND: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const FIRST: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
 
@@ -21,21 +21,21 @@ pub struct CpuLimit {
     pub group: String,
     /// CPU time in each period, in nanoseconds; above 0.
     pub quota_ns: u64,
-    /// From one refill to the next, in nanoseconds; above 0.
+    /// The refill period, in nanoseconds; above 0.
     pub period_ns: u64,
 }
 
 /// What a limit has taken since its group was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttled {
-    /// In how many periods it ran out; none where nobody counts.
+    /// The number of periods in which it ran out. None if nothing counts this.
     pub times: Option<u64>,
-    /// How long threads were held back for it, in nanoseconds; none where nobody counts.
+    /// How long threads were throttled, in nanoseconds. None if nothing counts this.
     pub ns: Option<u64>,
 }
 
 impl CpuLimit {
-    /// How many CPUs it comes to: 0.4 is four tenths of one.
+    /// The number of CPUs that it allows: 0.4 is four tenths of one.
     pub fn cpus(&self) -> f64 {
         self.quota_ns as f64 / self.period_ns as f64
     }
@@ -50,12 +50,12 @@ impl CpuLimit {
     }
 }
 
-/// All limits that hold for the calling thread, the innermost first.
+/// All limits on the calling thread, the innermost first.
 pub fn all() -> Vec<CpuLimit> {
     all_by(&text)
 }
 
-/// The tightest of them, which is the effective one; none without a limit, or if it cannot be read.
+/// The tightest of them, which is the effective one. None without a limit, or if it cannot be read.
 pub fn tightest() -> Option<CpuLimit> {
     tightest_of(all())
 }
@@ -68,7 +68,7 @@ fn text(path: &str) -> Option<String> {
 }
 
 fn all_by(text: &Text<'_>) -> Vec<CpuLimit> {
-    // In the first version's groups each thread may be elsewhere. Kernels before 3.17 tell only of the process.
+    // In version 1 each thread may be in another group. Kernels before 3.17 report only the process.
     let groups = text("/proc/thread-self/cgroup").or_else(|| text("/proc/self/cgroup"));
     let groups = groups.map_or_else(Groups::default, |text| parse_groups(&text));
     let mut limits: Vec<CpuLimit> = Vec::new();
@@ -87,20 +87,20 @@ fn tightest_of(limits: Vec<CpuLimit>) -> Option<CpuLimit> {
     limits.into_iter().min_by(|one, other| one.cpus().total_cmp(&other.cpus()))
 }
 
-/// The counters of limits, kept open: read for as little as a read of a file, without taking memory.
+/// The counters of limits, kept open: reading them costs as little as a file read and allocates nothing.
 #[derive(Debug)]
 pub struct Counters {
     files: Vec<File>,
 }
 
 impl Counters {
-    /// Of these limits of the live machine. One whose file can't be opened is left out: it then counts nothing.
+    /// The counters of these limits on the live machine. A limit whose file cannot be opened is left out and counts nothing.
     pub fn of<'a>(limits: impl IntoIterator<Item = &'a CpuLimit>) -> Counters {
         let open = |limit: &CpuLimit| File::open(format!("{}/cpu.stat", limit.group)).ok();
         Counters { files: limits.into_iter().filter_map(open).collect() }
     }
 
-    /// Whether there is nothing to ask.
+    /// Whether there are no counters.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -113,7 +113,7 @@ impl Counters {
             (sum, one) => sum.or(one),
         };
         for file in &self.files {
-            // Longer than any kernel's; what would be beyond it is not looked at.
+            // Longer than any kernel's file. Anything beyond is ignored.
             let mut bytes = [0; 1024];
             let length = file.read_at(&mut bytes, 0).unwrap_or(0);
             let one = std::str::from_utf8(&bytes[..length]).map_or_else(|_| Throttled::default(), parse_stat);
@@ -127,11 +127,11 @@ impl Counters {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Groups {
     second: Option<String>,
-    /// That of the first version's CPU controller.
+    /// The path in version 1's CPU hierarchy.
     first: Option<String>,
 }
 
-/// `NUMBER:CONTROLLERS:PATH` in each line, the second version with the number 0 and no controllers.
+/// `NUMBER:CONTROLLERS:PATH` per line; version 2 has the number 0 and no controllers.
 fn parse_groups(text: &str) -> Groups {
     let mut groups = Groups::default();
     for line in text.lines() {
@@ -139,7 +139,7 @@ fn parse_groups(text: &str) -> Groups {
         let (Some(number), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else {
             continue;
         };
-        // A group outside of our namespace is shown as `/../NAME`: nothing of it can be read here.
+        // A group outside our namespace is shown as `/../NAME`; it cannot be read here.
         if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
             continue;
         }
@@ -152,8 +152,8 @@ fn parse_groups(text: &str) -> Groups {
     groups
 }
 
-/// The folder of a group and of those above it. In a container the path may be the host's while the mount is our group: the mount
-/// itself is among them.
+/// The folder of a group and those of its ancestors. In a container the path may be the host's while the mount is our group, so the mount
+/// itself is included.
 fn folders(mount: &str, path: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut path = path.trim_end_matches('/');
@@ -175,18 +175,18 @@ fn limit_of(text: &Text<'_>, group: String) -> Option<CpuLimit> {
             (number("quota")?, number("period")?)
         }
     };
-    // In the first version no limit is -1.
+    // In version 1, -1 means no limit.
     let ns = |us: i64| u64::try_from(us).ok().filter(|us| *us > 0)?.checked_mul(1000);
     Some(CpuLimit { quota_ns: ns(quota_us)?, period_ns: ns(period_us)?, group })
 }
 
-/// `QUOTA PERIOD` in microseconds; none for `max PERIOD`.
+/// `QUOTA PERIOD` in microseconds. None for `max PERIOD`.
 fn parse_cpu_max(text: &str) -> Option<(i64, i64)> {
     let mut words = text.split_ascii_whitespace();
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
 }
 
-/// `nr_throttled N`, and `throttled_time NS` of the first version or `throttled_usec US` of the second.
+/// `nr_throttled N`, and `throttled_time NS` of version 1 or `throttled_usec US` of version 2.
 fn parse_stat(text: &str) -> Throttled {
     let mut throttled = Throttled::default();
     for line in text.lines() {
@@ -216,7 +216,7 @@ mod tests {
         move |path| texts.get(path).cloned()
     }
 
-    /// Each limit: the group below the mounts, and its quota and period in microseconds.
+    /// Each limit: the group below the mount, and its quota and period in microseconds.
     fn found(texts: &[(&str, &str)]) -> Vec<(String, u64, u64)> {
         let plain = |limit: CpuLimit| {
             let group = limit.group.trim_start_matches("/sys/fs/cgroup").to_owned();
@@ -243,7 +243,7 @@ mod tests {
             ("/sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us", "-1\n"),
             ("/sys/fs/cgroup/cpu/docker/abc/cpu.cfs_period_us", "100000\n"),
         ];
-        // In a container the group's own path is not mounted: its top is the group.
+        // In a container the group's own path is not mounted: the top of the mount is the group.
         assert_eq!(found(&first), [("/cpu,cpuacct".into(), 20_000, 50_000)]);
         let own_thread = [
             ("/proc/self/cgroup", "3:cpu:/\n"),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_no_limit_is_none() {
+    fn unlimited_groups_have_no_limit() {
         let v2 = "0::/a\n";
         let table: [&[(&str, &str)]; 6] = [
             &[],
@@ -263,7 +263,7 @@ mod tests {
             &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "max 100000\n")],
             &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "0 0\n")],
             &[("/proc/self/cgroup", v2), ("/sys/fs/cgroup/a/cpu.max", "9223372036854775807 100000\n")],
-            // Outside of our namespace: what is mounted is not above it.
+            // Outside our namespace: the mount is not an ancestor.
             &[("/proc/self/cgroup", "0::/../other\n"), ("/sys/fs/cgroup/cpu.max", "1000 2000\n")],
         ];
         for texts in table {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_counts_and_says_what_it_took() {
+    fn the_tightest_limit_counts_with_its_throttling() {
         let texts = host(&NESTED);
         let tightest = tightest_of(all_by(&texts)).unwrap();
         assert_eq!((tightest.group.as_str(), tightest.cpus()), ("/sys/fs/cgroup/pods/one", 0.4));
@@ -299,7 +299,7 @@ mod tests {
         let counters = Counters::of(&limits);
         assert!(!counters.is_empty());
         assert_eq!(counters.read(), Throttled { times: Some(7), ns: Some(3000) });
-        assert_eq!(Counters::of([]).read(), Throttled::default(), "nobody counts: that is not 0");
+        assert_eq!(Counters::of([]).read(), Throttled::default(), "without counters the value is unknown, not 0");
     }
 
     proptest! {

@@ -3,19 +3,19 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The most CPUs that a Linux kernel can be built for (`CONFIG_NR_CPUS` on x86). A text that names a higher one is no
-/// set of CPUs, and is refused before any memory is spent on it.
+/// The most CPUs that a Linux kernel can be built for (`CONFIG_NR_CPUS` on x86). A text with a higher number is invalid, and is refused
+/// before it uses memory.
 pub const MAX_CPUS: usize = 8192;
 
 /// A set of CPUs, by number. Iterates in ascending order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CpuSet {
-    /// 64 CPUs a word, without words of zeros at the end, so that equal sets are equal.
+    /// 64 CPUs per word, without trailing zero words, so that equal sets compare equal.
     words: Vec<u64>,
 }
 
 impl CpuSet {
-    /// Reads a list as in `/sys/devices/system/cpu/online`. The empty text is the empty set, as it is to the kernel.
+    /// Parses a list as in `/sys/devices/system/cpu/online`. As in the kernel, the empty text is the empty set.
     pub fn parse_list(list: &str) -> Option<CpuSet> {
         let mut set = CpuSet::default();
         if list.trim().is_empty() {
@@ -27,7 +27,7 @@ impl CpuSet {
         Some(set)
     }
 
-    /// Reads a mask as in `/proc/irq/N/smp_affinity`: groups of up to eight hexadecimal digits, the highest CPUs first.
+    /// Parses a mask as in `/proc/irq/N/smp_affinity`: groups of up to eight hexadecimal digits, the highest CPUs first.
     pub fn parse_mask(mask: &str) -> Option<CpuSet> {
         let groups: Vec<&str> = mask.trim().split(',').collect();
         let mut digits = String::new();
@@ -66,7 +66,7 @@ impl CpuSet {
         mask
     }
 
-    /// Adds a CPU. One at or over [`MAX_CPUS`] can't exist and is left out.
+    /// Adds a CPU. A number of [`MAX_CPUS`] or more cannot exist and is ignored.
     pub fn insert(&mut self, cpu: usize) {
         if cpu < MAX_CPUS {
             if self.words.len() <= cpu / 64 {
@@ -91,12 +91,12 @@ impl CpuSet {
         self.iter().next()
     }
 
-    /// How many CPUs there are in the set.
+    /// The number of CPUs in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_is_refused_without_spending_memory() {
+    fn invalid_sets_are_refused_without_using_memory() {
         for list in ["0-4294967295", "8192", "3-1", "a", "1,,2", "-1", "1-", "0-18446744073709551616", "+1", "1 2", ","]
         {
             assert_eq!(CpuSet::parse_list(list), None, "{list}");

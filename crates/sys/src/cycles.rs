@@ -1,5 +1,4 @@
-//! `Cycles`: the processor's own count of cycles of the calling thread, through perf_event_open(2), where the kernel and the hypervisor
-//! have it open.
+//! `Cycles`: the processor's own cycle count of the calling thread, through perf_event_open(2), if the kernel and the hypervisor allow it.
 
 use std::fs::File;
 use std::io::Read;
@@ -31,17 +30,17 @@ struct Attributes {
     config1: u64,
 }
 
-/// Cycles of the thread that made it, in user space.
+/// Cycles of the thread that created it, in user space.
 #[derive(Debug)]
 pub struct Cycles {
     file: File,
 }
 
 impl Cycles {
-    /// Of the calling thread, from now on.
+    /// Counts the calling thread from now on.
     ///
     /// # Errors
-    /// `ENOENT` where the machine gives no counter, as most virtual ones don't; `EACCES` where `kernel.perf_event_paranoid` forbids it.
+    /// `ENOENT` if the machine has no counter, as most virtual machines; `EACCES` if `kernel.perf_event_paranoid` forbids it.
     pub fn of_this_thread() -> Result<Cycles, Errno> {
         open(TYPE_HARDWARE, CONFIG_CPU_CYCLES).map(|file| Cycles { file })
     }
@@ -49,7 +48,7 @@ impl Cycles {
     /// The count now.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn read(&self) -> Result<u64, Errno> {
         count(&self.file)
     }
@@ -86,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_counter_counts_or_says_why_not() {
-        // The kernel's own clock of a thread comes through the same door, and is there where the processor's counter is not.
+        // The kernel's own clock of a thread uses the same call, and exists even without the processor's counter.
         match open(1, 1) {
             Ok(file) => {
                 let before = count(&file).unwrap();

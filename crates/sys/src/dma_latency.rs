@@ -1,11 +1,11 @@
-//! `DmaLatency`: a limit on how long CPUs may take to leave idle, for as long as it is held.
+//! `DmaLatency`: a limit on how long CPUs may take to leave idle, for as long as a process holds it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 
 use crate::errno::Errno;
 
-/// The device that limits how long a CPU may take to leave idle, for as long as it is held open.
+/// The device that limits idle exit latency while it is held open.
 pub const DEVICE: &str = "/dev/cpu_dma_latency";
 
 /// A limit on idle exit latency that ends when this is dropped.
@@ -18,17 +18,17 @@ impl DmaLatency {
     /// Holds a limit of `us` microseconds.
     ///
     /// # Errors
-    /// What the kernel said: root may, and the kernel needs an idle driver.
+    /// The kernel's error: it needs root and an idle driver.
     pub fn hold_us(us: i32) -> Result<DmaLatency, Errno> {
         let mut device = OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|error| Errno::from(&error))?;
         device.write_all(&us.to_ne_bytes()).map_err(|error| Errno::from(&error))?;
         Ok(DmaLatency { device })
     }
 
-    /// The limit in force now, in microseconds: the smallest that any process holds.
+    /// The active limit, in microseconds: the smallest that any process holds.
     ///
     /// # Errors
-    /// What the kernel said to the read.
+    /// The kernel's error.
     pub fn in_force_us(&mut self) -> Result<i32, Errno> {
         let mut bytes = [0; 4];
         self.device.read_exact(&mut bytes).map_err(|error| Errno::from(&error))?;

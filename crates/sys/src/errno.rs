@@ -93,12 +93,12 @@ impl Errno {
         NAMES.iter().find(|(errno, ..)| *errno == self).map_or("unnamed error", |(_, _, meaning)| meaning)
     }
 
-    /// Whether it says that this user may not, as against that the thing is not there.
+    /// Whether it means that this user lacks permission, rather than that the thing is missing.
     pub fn is_denial(self) -> bool {
         self == Errno::PERM || self == Errno::ACCESS
     }
 
-    /// Whether it says that the thing is not there, or that its driver has no such thing.
+    /// Whether it means that the thing is missing, or that its driver does not support it.
     pub fn is_absence(self) -> bool {
         [Errno::NOENT, Errno::SRCH, Errno::NODEV, Errno::NXIO, Errno::NOTDIR, Errno::OPNOTSUPP].contains(&self)
     }
@@ -129,8 +129,8 @@ impl From<rustix::io::Errno> for Errno {
 impl From<&std::io::Error> for Errno {
     fn from(error: &std::io::Error) -> Errno {
         use std::io::ErrorKind;
-        // An error without a number comes from whoever adds a path to the kernel's, of which the kind is left, and from std's own checks
-        // (a NUL in a path): the kernel would have said EINVAL.
+        // An error without a number comes from code that adds a path to the kernel's error and keeps its kind, or from std's own checks (a
+        // NUL in a path): for that the kernel would have said EINVAL.
         error.raw_os_error().map_or_else(
             || match error.kind() {
                 ErrorKind::NotFound => Errno::NOENT,

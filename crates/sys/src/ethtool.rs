@@ -1,7 +1,7 @@
-//! `Room`: questions to the driver of a network interface, by the `SIOCETHTOOL` ioctl, and memory for answers whose length only the kernel
-//! knows. It writes as much as the driver has at that moment, whatever it was told of the room there is: a change of queues between two
-//! calls makes that more than was asked for. So the room ends at a page that nobody may write, and an answer that does not fit is an error
-//! (`EFAULT`), never a write beyond.
+//! `Room`: queries to a network interface's driver, by the `SIOCETHTOOL` ioctl, with memory for answers whose length only the kernel knows.
+//! The kernel writes as much as the driver has at that moment, regardless of the announced size: if the number of queues changes between
+//! two calls, that is more than expected. So the memory ends at a page without write access. An answer that does not fit is an error
+//! (`EFAULT`), never an overflow.
 
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
@@ -17,12 +17,12 @@ const SIOCETHTOOL: Opcode = 0x8946;
 /// `IFNAMSIZ`: the longest interface name, with its NUL.
 const NAME_BYTES: usize = 16;
 
-/// Bytes of the longest answer: 32,768 names. Only pages that are touched take memory.
+/// Bytes of the longest answer: 32,768 names. Only touched pages use memory.
 const ROOM_BYTES: usize = 1 << 20;
-/// As large as the largest page of any kernel that we run on, so that it holds at least one.
+/// At least the largest page of any supported kernel, so that it contains one.
 const GUARD_BYTES: usize = 64 << 10;
 
-/// What a driver can be asked without changing anything, by the number of its command in `include/uapi/linux/ethtool.h`.
+/// A query that changes nothing, by the number of its command in `include/uapi/linux/ethtool.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Question {
@@ -48,8 +48,8 @@ pub enum Question {
     Hashing = 0x0000_0046,
 }
 
-/// `struct ifreq` of `include/uapi/linux/if.h`, as far as this call reads it: the union behind the name is 24 bytes long
-/// on 64-bit machines, of which a pointer is the first member.
+/// `struct ifreq` of `include/uapi/linux/if.h`, as far as this call reads it. The union after the name has 24 bytes on 64-bit machines; its
+/// first member is a pointer.
 #[repr(C)]
 struct Request {
     name: [u8; NAME_BYTES],
@@ -57,17 +57,17 @@ struct Request {
     rest_of_union: [u8; 24 - size_of::<*mut c_void>()],
 }
 
-/// Zeroed memory with a wall behind it.
+/// Zeroed memory with a guard page behind it.
 #[derive(Debug)]
 pub struct Room {
     start: NonNull<u8>,
 }
 
 impl Room {
-    /// A fresh one.
+    /// Fresh memory.
     ///
     /// # Errors
-    /// What the kernel said, out of memory.
+    /// The kernel's error when memory is exhausted.
     pub fn new() -> Result<Room, Errno> {
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use.
         let start =
@@ -78,10 +78,10 @@ impl Room {
         Ok(room)
     }
 
-    /// Asks the driver with the question and its `arguments` at the start of the room, which the answer overwrites.
+    /// Queries the driver with the question and its `arguments` at the start of the memory, which the answer overwrites.
     ///
     /// # Errors
-    /// What the kernel said; `ENODEV` for a name that no interface can have.
+    /// The kernel's error; `ENODEV` for a name that no interface can have.
     pub fn ask(&mut self, interface: &str, question: Question, arguments: &[u32]) -> Result<(), Errno> {
         let header = std::iter::once(question as u32).chain(arguments.iter().copied());
         for (to, from) in self.bytes().chunks_exact_mut(4).zip(header) {
@@ -102,7 +102,7 @@ impl Room {
         Some(u32::from_ne_bytes(*bytes))
     }
 
-    /// The whole room.
+    /// The whole memory.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is at least so long, readable and writable, zeroed by the kernel, and lives as long as `self`,
         // whose exclusive borrow keeps `ask` away meanwhile.

@@ -1,11 +1,11 @@
-//! Processes that others started and we look after: signals to one that is surely still the same or to a whole group, orphans that come
-//! to us, and the CPU time that one has used, to the nanosecond.
+//! Processes of others that we manage: signals to a process that is certainly still the same, or to a group; orphans that come to us; and
+//! the CPU time of a process, to the nanosecond.
 
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 
 use crate::errno::Errno;
 
-/// A signal that asks a program to end, or makes it.
+/// A signal that asks a program to end, or forces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal(rustix::process::Signal);
 
@@ -21,21 +21,21 @@ const NAMES: [(&str, rustix::process::Signal); 8] = [
 ];
 
 impl Signal {
-    /// What a program may catch to end in good order.
+    /// Can be caught, to end in good order.
     pub const TERM: Signal = Signal(rustix::process::Signal::TERM);
-    /// What lets a stopped process run on.
+    /// Continues a stopped process.
     pub const CONT: Signal = Signal(rustix::process::Signal::CONT);
-    /// What no program can catch.
+    /// Cannot be caught.
     pub const KILL: Signal = Signal(rustix::process::Signal::KILL);
 
-    /// The signal of this name, with `SIG` before it or not, in any case; of those that programs take for a wish that they end.
+    /// The signal with this name, with or without `SIG`, in any case. Only signals that ask a program to end.
     pub fn of_name(name: &str) -> Option<Signal> {
         let name = name.to_ascii_uppercase();
         let short = name.strip_prefix("SIG").unwrap_or(&name);
         NAMES.iter().find(|(known, _)| *known == short).map(|(_, signal)| Signal(*signal))
     }
 
-    /// The names that [`of_name`](Signal::of_name) knows.
+    /// The names that [`of_name`](Signal::of_name) accepts.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(name, _)| *name)
     }
@@ -48,19 +48,19 @@ fn of(pid: u32) -> Result<Pid, Errno> {
 /// Sends a signal to every process of a group.
 ///
 /// # Errors
-/// `ESRCH` if there is none left, `EPERM` if none of them is ours to end.
+/// `ESRCH` if no process is left, `EPERM` if we may signal none of them.
 pub fn signal_group(group: u32, signal: Signal) -> Result<(), Errno> {
-    // Group 1 would be everybody's and 0 our own; no child of ours leads either.
+    // Group 1 would be everyone's and 0 our own; none of our children leads either.
     if group <= 1 {
         return Err(Errno::INVAL);
     }
     Ok(rustix::process::kill_process_group(of(group)?, signal.0)?)
 }
 
-/// Sends a signal to one process, if `is_it` still says so once the number is held: it can't be given to another process then.
+/// Sends a signal to one process if `is_it` confirms it while the pidfd is held: then the number cannot be reused.
 ///
 /// # Errors
-/// `ESRCH` if it has ended or is another one by now, `EPERM` if it is not ours to end.
+/// `ESRCH` if it has ended or was replaced, `EPERM` if we may not signal it.
 pub fn signal_if(pid: u32, signal: Signal, is_it: impl FnOnce() -> bool) -> Result<(), Errno> {
     if pid <= 1 {
         return Err(Errno::INVAL);
@@ -72,15 +72,15 @@ pub fn signal_if(pid: u32, signal: Signal, is_it: impl FnOnce() -> bool) -> Resu
     Ok(rustix::process::pidfd_send_signal(&held, signal.0)?)
 }
 
-/// From now on a process whose parent ends becomes our child, if it comes from us: one that goes into the background stays in sight.
+/// From now on, descendants whose parent ends become our children: a process that goes into the background stays visible.
 ///
 /// # Errors
-/// What the kernel said; none is known.
+/// The kernel's error; no case is known.
 pub fn adopt_orphans() -> Result<(), Errno> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Takes note of the end of a child that nobody waits for, if it has ended.
+/// Reaps a child that has ended, if nobody else waits for it.
 pub fn reap(pid: u32) {
     if let Ok(pid) = of(pid) {
         let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);

@@ -27,10 +27,10 @@ pub enum BadAnswer {
     /// A header or trailer that RFC 9112 does not allow.
     #[error("the answer has an invalid header")]
     Header,
-    /// Its head or trailer is too long, or too many interim answers precede it.
+    /// Its head or trailer is too long, or too many interim answers came first.
     #[error("the answer has more than {} KiB or {HEADERS_MAX} lines of headers", HEAD_BYTES_MAX >> 10)]
     HeadTooLong,
-    /// Its length is not a number, is given twice, or depends on a coding that we do not know.
+    /// Its length is not a number, is given twice, or depends on an unknown coding.
     #[error("the answer does not give one valid length of its body")]
     Length,
     /// A body that is longer than the caller accepts.
@@ -61,7 +61,7 @@ pub enum HttpError {
 /// How a head says where its body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// After so many bytes.
+    /// After this many bytes.
     Length(usize),
     /// With the last chunk.
     Chunks,
@@ -74,7 +74,7 @@ pub enum Framing {
 pub struct Head<'a> {
     /// From 100 to 599.
     pub status: u16,
-    /// The words after the status, often none.
+    /// The reason phrase, often empty.
     pub reason: &'a str,
     /// Where the body ends.
     pub framing: Framing,
@@ -91,19 +91,19 @@ pub struct Head<'a> {
 pub struct Answer {
     /// From 200 to 599.
     pub status: u16,
-    /// The words after the status, often none.
+    /// The reason phrase, often empty.
     pub reason: String,
     /// A `Content-Encoding` other than `identity`.
     pub encoding: Option<String>,
-    /// Without the lines between chunks.
+    /// The body without chunk lines.
     pub body: Vec<u8>,
 }
 
-/// Reads one answer in pieces of any length.
+/// Parses one answer from pieces of any length.
 #[derive(Debug)]
 pub struct Reader {
     body_bytes_max: usize,
-    /// Received, but too short to be decoded: less than [`HEAD_BYTES_MAX`].
+    /// Received, but too short to parse: less than [`HEAD_BYTES_MAX`].
     pending: Vec<u8>,
     used: usize,
     interim: u32,
@@ -111,7 +111,7 @@ pub struct Reader {
     answer: Answer,
 }
 
-/// What the next byte belongs to.
+/// The meaning of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Head,
@@ -125,10 +125,10 @@ enum Next {
 }
 
 impl Head<'_> {
-    /// The head at the start of `bytes`; `None` if its end is not there yet.
+    /// The head at the start of `bytes`. `None` if it is incomplete.
     ///
     /// # Errors
-    /// If no bytes that follow can make it a head.
+    /// If no further bytes can make it a valid head.
     pub fn parse(bytes: &[u8]) -> Result<Option<Head<'_>>, BadAnswer> {
         let near = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
         let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
@@ -147,7 +147,7 @@ impl Head<'_> {
             let is = |name: &str| header.name.eq_ignore_ascii_case(name);
             if is("content-length") || is("transfer-encoding") {
                 let this = if is("content-length") { parse_length(header.value) } else { parse_coding(header.value) };
-                // Of two lengths that differ, another reader may believe the other one.
+                // With two different lengths, another reader may use the other one.
                 if framing.is_some_and(|other| this != Some(other) || other == Framing::Chunks) {
                     return Err(BadAnswer::Length);
                 }
@@ -161,7 +161,7 @@ impl Head<'_> {
                 encoding = Some(header.value);
             }
         }
-        // These never have a body, whatever the headers say.
+        // These never have a body, regardless of the headers.
         let framing = match status {
             100..200 | 204 | 304 => Framing::Length(0),
             _ => framing.unwrap_or(Framing::Close),
@@ -200,11 +200,11 @@ impl Reader {
     /// Takes the next bytes and returns the answer once it is complete. Bytes after its end are ignored.
     ///
     /// # Errors
-    /// If this is no answer, or exceeds a bound.
+    /// If it is not a valid answer, or exceeds a bound.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Answer>, BadAnswer> {
         let is_line = !self.pending.is_empty() && self.next != Next::ChunkEnd;
         if is_line && !bytes.contains(&b'\n') && self.pending.len() + bytes.len() < HEAD_BYTES_MAX {
-            // Nothing to decode yet: a server that sends byte by byte would have us parse its head as often.
+            // Nothing to parse yet: a server that sends single bytes would otherwise make us parse its head each time.
             self.pending.extend_from_slice(bytes);
             return Ok(None);
         }
@@ -220,7 +220,7 @@ impl Reader {
                 return Ok(None);
             };
             rest = &rest[used..];
-            // The lines between chunks count too, or a body of tiny chunks would cost far more than its bound.
+            // Lines between chunks count too. Otherwise a body of tiny chunks would cost far more than its bound.
             self.used += used;
             if self.used > 2 * (HEAD_BYTES_MAX + self.body_bytes_max) {
                 return Err(self.too_long());
@@ -229,7 +229,7 @@ impl Reader {
         Ok(Some(mem::take(&mut self.answer)))
     }
 
-    /// Takes the end of the connection, which completes an answer only if its head gives no length.
+    /// Handles the end of the connection, which completes an answer only if its head gives no length.
     ///
     /// # Errors
     /// If the answer is not complete.
@@ -237,7 +237,7 @@ impl Reader {
         if self.next == Next::UntilClose { Ok(self.answer) } else { Err(BadAnswer::Ended) }
     }
 
-    /// Decodes one part and returns its length, or `None` if it needs more bytes. Each step uses bytes or is followed by one that does.
+    /// Parses one part and returns its length, or `None` if it needs more bytes. Each step consumes bytes or is followed by one that does.
     fn step(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
         match self.next {
             Next::Head => self.head(bytes),
@@ -285,7 +285,7 @@ impl Reader {
 
     fn chunk_size(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadAnswer> {
         let line = lines(bytes);
-        // The parser takes a line without a digit for the last chunk.
+        // The parser treats a line without a digit as the last chunk.
         if line.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) {
             return Err(BadAnswer::Chunk);
         }
@@ -315,26 +315,26 @@ impl Reader {
     }
 }
 
-/// The whole lines of the near bytes.
+/// The complete lines of the next bytes.
 fn lines(bytes: &[u8]) -> &[u8] {
     let near = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     &near[..near.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)]
 }
 
-/// Lines whose end is not there: more bytes are needed, unless there are too many already.
+/// Incomplete lines: more bytes are needed, unless there are too many already.
 fn more(bytes: &[u8], too_long: BadAnswer) -> Result<Option<usize>, BadAnswer> {
     if bytes.len() < HEAD_BYTES_MAX { Ok(None) } else { Err(too_long) }
 }
 
-/// A connection to the first of `addresses` that accepts one before the deadline.
+/// Connects to the first of `addresses` that accepts before the deadline.
 ///
 /// # Errors
-/// If none does: why the first one did not.
+/// If none does: the error of the first one.
 pub fn connect(addresses: impl IntoIterator<Item = SocketAddr>, deadline: Instant) -> io::Result<TcpStream> {
     let mut first = None;
     for address in addresses {
         let left = deadline.saturating_duration_since(Instant::now());
-        // A time-out of zero is an error of another kind.
+        // A timeout of zero is a different error.
         let connected = if left.is_zero() { timed_out() } else { TcpStream::connect_timeout(&address, left) };
         match connected {
             Ok(stream) => return Ok(stream),
@@ -344,7 +344,7 @@ pub fn connect(addresses: impl IntoIterator<Item = SocketAddr>, deadline: Instan
     Err(first.unwrap_or_else(|| ErrorKind::AddrNotAvailable.into()))
 }
 
-/// Sends `request` and reads the answer. All of it ends by the deadline, however slowly the bytes come.
+/// Sends `request` and reads the answer. Everything ends by the deadline, however slowly the bytes arrive.
 ///
 /// # Errors
 /// If the connection fails, the deadline passes, or the server sends something else.
@@ -357,7 +357,7 @@ pub fn exchange(
     exchange_over(stream, request, body_bytes_max, || deadline.saturating_duration_since(Instant::now()))
 }
 
-/// A connection whose calls can be made to end.
+/// A connection whose calls have time limits.
 trait Wire: Read + Write {
     fn set_timeout(&mut self, left: Duration) -> io::Result<()>;
 }
@@ -384,7 +384,7 @@ fn exchange_over(
     }
     let mut reader = Reader::new(body_bytes_max);
     let mut piece = [0; 16 << 10];
-    // Each turn takes a byte at least, and the reader bounds how many there can be.
+    // Each turn reads at least one byte, and the reader bounds their number.
     loop {
         match within(wire, &left, |wire| wire.read(&mut piece))? {
             0 => return Ok(reader.end()?),
@@ -397,7 +397,7 @@ fn exchange_over(
     }
 }
 
-/// One call that ends in the time that is left.
+/// One call that ends within the remaining time.
 fn within<W: Wire>(
     wire: &mut W,
     left: &impl Fn() -> Duration,

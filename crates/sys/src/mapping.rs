@@ -1,5 +1,5 @@
-//! Memory of our own that the kernel gives page by page: an anonymous mapping with advice on huge pages and a choice of NUMA node. A heap
-//! would hide all three behind what it keeps for later.
+//! Memory from the kernel, page by page: an anonymous mapping with advice on huge pages and a choice of NUMA node. A heap would hide all
+//! three behind the memory that it caches.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -8,24 +8,24 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::errno::Errno;
 
-/// What a mapping is aligned to: the size of a huge page on x86-64, and on 64-bit ARM with pages of 4 KiB.
+/// The alignment of a mapping: the size of a huge page on x86-64, and on 64-bit ARM with 4 KiB pages.
 pub const ALIGNED_BYTES: usize = 2 << 20;
 
-/// The highest NUMA node that can be asked for.
+/// The highest NUMA node that can be requested.
 pub const MAX_NODES: usize = 1024;
 
-/// Which pages a mapping asks for. No setting of the system is changed by it.
+/// The page size that a mapping requests. This changes no system setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// What the system gives by itself.
+    /// The system's default.
     Unadvised,
-    /// Huge ones where they can be had (`MADV_HUGEPAGE`). A system that is set to never takes the advice and gives small ones.
+    /// Huge pages if available (`MADV_HUGEPAGE`). A system set to never accepts the advice and gives small ones.
     Huge,
-    /// Small ones only (`MADV_NOHUGEPAGE`).
+    /// Only small pages (`MADV_NOHUGEPAGE`).
     Small,
 }
 
-/// Anonymous memory of this process alone, zero at first; given back when dropped. No page is there before it is touched.
+/// Anonymous memory of this process, initially zero, freed when dropped. No page exists before it is touched.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u64>,
@@ -36,11 +36,11 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps so many bytes. From [`ALIGNED_BYTES`] on they are rounded up to multiples of it and aligned so; fewer are rounded up to 64 KiB
-    /// and cost one system call.
+    /// Maps this many bytes. From [`ALIGNED_BYTES`] on they are rounded up to multiples of it and aligned accordingly. Fewer bytes are
+    /// rounded up to 64 KiB and cost one system call.
     ///
     /// # Errors
-    /// `ENOMEM` if the process may not have so much; `EINVAL` for none, and from the advice, where the kernel has no huge pages.
+    /// `ENOMEM` if the process may not have that much; `EINVAL` for 0, and from the advice if the kernel has no huge pages.
     pub fn new(len_bytes: usize, pages: Pages) -> Result<Mapping, Errno> {
         let unit = if len_bytes >= ALIGNED_BYTES { ALIGNED_BYTES } else { 64 << 10 };
         let len_bytes = len_bytes.checked_next_multiple_of(unit).filter(|len| *len > 0).ok_or(Errno::INVAL)?;
@@ -50,7 +50,7 @@ impl Mapping {
             Pages::Unadvised => {}
             Pages::Huge => mapping.advise(Advice::LinuxHugepage)?,
             Pages::Small => match mapping.advise(Advice::LinuxNoHugepage) {
-                // A kernel without huge pages knows no advice against them.
+                // A kernel without huge pages also rejects advice against them.
                 Ok(()) | Err(Errno::INVAL) => {}
                 Err(errno) => return Err(errno),
             },
@@ -58,10 +58,10 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Lets its pages come from one NUMA node only (`mbind`, `MPOL_BIND`). To be called before they are touched.
+    /// Takes its pages from one NUMA node only (`mbind`, `MPOL_BIND`). Call it before they are touched.
     ///
     /// # Errors
-    /// `EINVAL` if there is no such node, or it has no memory; `EPERM` or `ENOSYS` where a container forbids the call.
+    /// `EINVAL` if the node does not exist or has no memory; `EPERM` or `ENOSYS` if a container forbids the call.
     pub fn bind(&self, node: usize) -> Result<(), Errno> {
         if node >= MAX_NODES {
             return Err(Errno::INVAL);
@@ -84,7 +84,7 @@ impl Mapping {
         if done == 0 { Ok(()) } else { Err(Errno::from(&std::io::Error::last_os_error())) }
     }
 
-    /// Where it begins, as `/proc/self/smaps` names it.
+    /// Its start, as in `/proc/self/smaps`.
     pub fn address(&self) -> usize {
         self.start.addr().get()
     }
@@ -101,7 +101,7 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
     }
 
-    /// Its memory, to write to.
+    /// Its memory, for writing.
     pub fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as above, and `&mut self` makes it the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len_bytes / size_of::<u64>()) }
@@ -119,7 +119,7 @@ fn map(len_bytes: usize) -> Result<*mut c_void, Errno> {
     Ok(unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }?)
 }
 
-/// Older kernels align to small pages, and a huge page needs its own alignment: what is over on both sides goes back.
+/// Older kernels align to small pages, and a huge page needs its own alignment: the excess on both sides is unmapped.
 fn map_aligned(len_bytes: usize) -> Result<*mut c_void, Errno> {
     let asked = map(len_bytes.checked_add(ALIGNED_BYTES).ok_or(Errno::INVAL)?)?;
     let before_bytes = asked.addr().wrapping_neg() % ALIGNED_BYTES;

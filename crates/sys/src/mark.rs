@@ -1,8 +1,8 @@
-//! Marks of what a server does, for whoever looks at it from outside (USDT): an instruction that does nothing, and a note in the program's
-//! file that says where it is. Nobody looks: a call and that instruction, no memory is touched. Somebody does (`evenkeel profile ticks`,
-//! bpftrace, perf): the kernel stops the thread there for some microseconds. The notes stay when a program is stripped.
+//! Markers of a server's actions for outside observers (USDT): an instruction that does nothing, and a note in the program's file with its
+//! place. Without an observer it costs a call and that instruction, and touches no memory. With one (`evenkeel profile ticks`, bpftrace,
+//! perf) the kernel stops the thread there for some microseconds. The notes survive stripping.
 
-/// The place and its note, as `sys/sdt.h` of SystemTap writes them, with two numbers in the first two registers of a call.
+/// The place and its note in the format of SystemTap's `sys/sdt.h`, with two numbers in the first two argument registers.
 macro_rules! note {
     ($name:literal, $where:literal, $($registers:tt)*) => {
         // SAFETY: the one instruction does nothing and needs nothing; the rest goes to a section of notes that is never loaded, and to one
@@ -59,13 +59,13 @@ macro_rules! mark {
     };
 }
 
-/// A tick has begun: its number, and when it was due in nanoseconds of the monotonic clock. `evenkeel:tick_begin` from outside.
+/// A tick has begun: its number, and its due time in nanoseconds of the monotonic clock. `evenkeel:tick_begin` for observers.
 #[inline(never)]
 pub fn tick_begin(number: u64, due_ns: u64) {
     mark!("tick_begin", number, due_ns);
 }
 
-/// A tick's work is done: its number, and when it was due. `evenkeel:tick_done` from outside.
+/// A tick's work is done: its number and due time. `evenkeel:tick_done` for observers.
 #[inline(never)]
 pub fn tick_done(number: u64, due_ns: u64) {
     mark!("tick_done", number, due_ns);
@@ -73,15 +73,15 @@ pub fn tick_done(number: u64, due_ns: u64) {
 
 #[cfg(test)]
 mod tests {
-    /// The program has both notes, and they say where the numbers are.
+    /// The program has both notes, and they name the registers of the numbers.
     #[test]
-    fn the_program_tells_its_marks() {
+    fn the_program_has_its_marks() {
         super::tick_begin(1, 2);
         super::tick_done(1, 2);
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let has = |text: &[u8]| program.windows(text.len()).any(|window| window == text);
         let place: &[u8] = if cfg!(target_arch = "x86_64") { b"8@%rdi 8@%rsi\0" } else { b"8@x0 8@x1\0" };
-        // Put together here, so that this test's own text is not what is found.
+        // Assembled at run time, so that the search does not find this test's own text.
         for name in ["begin", "done"] {
             let note = [b"evenkeel\0tick_", name.as_bytes(), b"\0", place].concat();
             assert!(has(&note), "{name}");

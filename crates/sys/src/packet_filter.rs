@@ -1,37 +1,37 @@
-//! A filter of packets as the kernel runs it (classic BPF): UDP that this machine sends from certain ports. It is built here rather than
-//! compiled from a text, since it is one page long and has to be right: a test runs it beside a plain reading of the same packets.
+//! A packet filter that the kernel runs (classic BPF): UDP that this machine sends from certain ports. It is built here rather than
+//! compiled from a text, because it is one page long and must be correct: a test compares it with a plain parser on the same packets.
 
 /// One instruction, as `struct sock_filter` lays it out.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub code: u16,
-    /// How many to skip if the comparison holds,
+    /// How many instructions to skip if the comparison holds,
     pub if_true: u8,
     /// and if it does not.
     pub if_false: u8,
-    /// Its number.
+    /// Its operand.
     pub k: u32,
 }
 
-/// More ports than these are no server's.
+/// No server has more ports.
 pub const PORTS_MAX: usize = 64;
-/// So many bytes of a packet are kept: the longest head of IPv4, or IPv6's, with UDP's behind it.
+/// How many bytes of a packet to keep: the longest IPv4 header, or IPv6's, plus UDP's.
 pub const KEPT_BYTES: u32 = 68;
 
 /// `BPF_LD | BPF_B | BPF_ABS` and so on.
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_HALF_AT_X: u16 = 0x48;
-/// X becomes four times the low half of the byte: the length of an IPv4 head.
+/// X becomes four times the low half of the byte: the length of an IPv4 header.
 const HEAD_TO_X: u16 = 0xb1;
 const JUMP: u16 = 0x05;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const JUMP_IF_ANY: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
-/// What the kernel knows beside the packet's bytes: `SKF_AD_OFF`, and behind it the protocol and the kind of packet.
+/// The kernel's metadata of a packet: `SKF_AD_OFF`, and after it the protocol and the packet type.
 const PROTOCOL_AT: u32 = 0xffff_f000;
 const KIND_AT: u32 = 0xffff_f004;
 /// `PACKET_OUTGOING`.
@@ -41,16 +41,16 @@ const IPV6: u32 = 0x86dd;
 const UDP: u32 = 17;
 const FRAGMENT_OFFSET: u32 = 0x1fff;
 
-/// The program for these ports; at most [`PORTS_MAX`] of them count.
+/// The program for these ports. At most [`PORTS_MAX`] of them count.
 pub fn sent_from(ports: &[u16]) -> Vec<Instruction> {
-    /// Where the way of IPv6 begins, and where the ports do.
+    /// The start of the IPv6 branch, and of the ports.
     const IPV6_AT: u8 = 12;
     const PORTS_AT: u8 = 15;
     let ports = &ports[..ports.len().min(PORTS_MAX)];
-    // Both fit into the eight bits of a jump, by PORTS_MAX.
+    // Both fit into the eight bits of a jump, because of PORTS_MAX.
     let drop_at = PORTS_AT + ports.len() as u8;
     let keep_at = drop_at + 1;
-    // A jump is counted from the instruction behind it.
+    // A jump counts from the next instruction.
     let to = |target: u8, at: u8| target - at - 1;
     let step = |code, k| Instruction { code, if_true: 0, if_false: 0, k };
     let must_be = |at: u8, k| Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: to(drop_at, at), k };
@@ -63,7 +63,7 @@ pub fn sent_from(ports: &[u16]) -> Vec<Instruction> {
         step(LOAD_BYTE, 9),
         must_be(6, UDP),
         step(LOAD_HALF, 6),
-        // All but the first piece of a packet have no ports.
+        // Later fragments of a packet have no ports.
         Instruction { code: JUMP_IF_ANY, if_true: to(drop_at, 8), if_false: 0, k: FRAGMENT_OFFSET },
         step(HEAD_TO_X, 0),
         step(LOAD_HALF_AT_X, 0),
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::packet_ring::read_packet;
 
-    /// The kernel's machine, as far as the program uses it: what it returns. None for what the kernel would not take.
+    /// An interpreter for the instructions that the program uses: its result. None if the kernel would reject the program.
     fn run(program: &[Instruction], kind: u8, protocol: u16, packet: &[u8]) -> Option<u32> {
         let (mut a, mut x, mut at) = (0_u32, 0_usize, 0_usize);
         let byte = |at: usize| packet.get(at).copied().map(u32::from);
@@ -102,7 +102,7 @@ mod tests {
                 (LOAD_HALF, _) => half(k as usize),
                 (LOAD_HALF_AT_X, _) => half(x + k as usize),
                 (HEAD_TO_X, _) => {
-                    // A packet that ends before what is loaded is dropped.
+                    // A packet that ends before the loaded bytes is dropped.
                     let Some(head) = byte(k as usize) else { return Some(0) };
                     x = (head & 15) as usize * 4;
                     continue;
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_says_what_a_plain_reading_says(
+        fn the_filter_agrees_with_a_plain_parser(
             ports in prop::collection::vec(any::<u16>(), 0..70), kind in 0_u8..7, which in 0_usize..70,
             (is_v6, options, fragment) in (any::<bool>(), 0_usize..11, prop_oneof![Just(0_u16), Just(0x4000), any::<u16>()]),
             broken in prop::option::of((0_usize..60, any::<u8>())), cut in 0_usize..80,
@@ -192,7 +192,7 @@ mod tests {
             let said = run(&sent_from(&ports), kind, protocol, &packet);
             let read = read_packet(&packet);
             let is_one = read.is_some_and(|read| ports[..ports.len().min(PORTS_MAX)].contains(&read.from_port));
-            // What the filter lets by, the reading may still refuse: it looks at more. What it drops, nobody reads.
+            // The parser checks more, so it may refuse packets that the filter passes. It accepts nothing that the filter drops.
             if kind != 4 {
                 prop_assert_eq!(said, Some(0));
             } else if is_one && read.is_some_and(|read| read.to.is_ipv6() == is_v6) {

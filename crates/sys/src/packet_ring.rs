@@ -1,5 +1,5 @@
-//! `SentPackets`: when this machine sent a UDP packet from one of a server's ports, and to whom, by the kernel's own time stamps: a packet
-//! socket with a ring of blocks in shared memory (packet(7), `TPACKET_V3`). The server notices nothing, and no packet is held up.
+//! `SentPackets`: when this machine sent a UDP packet from one of a server's ports, and to whom, by kernel timestamps: a packet socket with
+//! a ring of blocks in shared memory (packet(7), `TPACKET_V3`). The server is not affected, and no packet is delayed.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,51 +13,50 @@ use rustix::thread::LinkNameSpaceType;
 use crate::errno::Errno;
 use crate::packet_filter::{Instruction, sent_from};
 
-/// A block of 64 KiB holds some 300 packets of which only the heads are kept; it is handed over with one packet too, if it is old enough.
+/// A block of 64 KiB holds some 300 packet headers. A block with a single packet is also handed over once it is old enough.
 const BLOCK_BYTES: usize = 1 << 16;
 const BLOCKS: usize = 32;
-/// A multiple of 16; blocks of this version are filled without regard to it.
+/// A multiple of 16. Blocks of this version ignore it.
 const FRAME_BYTES: u32 = 2048;
-/// A block that is not full is handed over after this long.
+/// A partly filled block is handed over after this time.
 pub const HANDED_OVER_WITHIN_MS: u32 = 40;
-/// A ring that is drained no later than this after the time before loses nothing to its number of blocks, however few packets each of them has:
-/// half of what all blocks last.
+/// If the ring is read at least this often, it never runs out of blocks, however few packets each contains: half of the time of all blocks.
 pub const DRAIN_WITHIN_MS: u32 = HANDED_OVER_WITHIN_MS * BLOCKS as u32 / 2;
 
 const VERSION_3: i32 = 2;
 const STATUS_USER: u32 = 1;
-/// Where `struct tpacket_block_desc` has its status, its packets, the first one's place and its length.
+/// The offsets in `struct tpacket_block_desc` of its status, number of packets, first packet and length.
 const STATUS_AT: usize = 8;
 const COUNT_AT: usize = 12;
 const FIRST_AT: usize = 16;
 const FILLED_AT: usize = 20;
-/// `struct tpacket3_hdr`, behind which the address of the interface lies.
+/// `struct tpacket3_hdr`, followed by the interface's address.
 const HEAD_BYTES: usize = 48;
 const INTERFACE_AT: usize = HEAD_BYTES + 4;
 
-/// What the heads of a packet say.
+/// The header fields of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heads {
-    /// The port that it was sent from.
+    /// The source port.
     pub from_port: u16,
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
-    /// Bytes of its own, without the heads.
+    /// The payload size in bytes.
     pub bytes: u16,
 }
 
-/// A packet that was sent.
+/// A sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentPacket {
-    /// When, in nanoseconds of the time of day.
+    /// The time, in nanoseconds of the wall clock.
     pub at_ns: u64,
     /// The number of the interface.
     pub interface: u32,
-    /// What its heads say.
+    /// Its header fields.
     pub heads: Heads,
 }
 
-/// Reads a packet of UDP over IP, as much of it as there is; none if it is another, or no whole one at its beginning.
+/// Parses UDP over IP from the available bytes. None for other packets, or without a complete header.
 pub fn read_packet(bytes: &[u8]) -> Option<Heads> {
     let half = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
     let (udp_at, to) = match bytes.first()? >> 4 {
@@ -79,11 +78,11 @@ pub fn read_packet(bytes: &[u8]) -> Option<Heads> {
     Some(Heads { from_port, to: SocketAddr::new(to, to_port), bytes: length.saturating_sub(8) })
 }
 
-/// Hands over each packet of a block, and returns how many in it could not be read.
+/// Passes on each packet of a block, and returns how many could not be parsed.
 pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
     let word = |at: usize| Some(u32::from_ne_bytes(block.get(at..at.checked_add(4)?)?.try_into().ok()?));
     let Some((count, first)) = word(COUNT_AT).zip(word(FIRST_AT)) else { return 0 };
-    // As many as fit, whatever is said.
+    // As many as fit, regardless of the announced number.
     let count = count.min((block.len() / HEAD_BYTES) as u32);
     let (mut at, mut odd) = (first as usize, 0);
     for nth in 0..count {
@@ -102,7 +101,7 @@ pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
         }
         let next = word(at).unwrap_or(0) as usize;
         if next < HEAD_BYTES {
-            // The last one has none behind it; if it was not the last, the others can't be found.
+            // The last packet has no successor. If it was not the last, the others cannot be found.
             return odd + (count - nth - 1);
         }
         at = at.saturating_add(next);
@@ -110,25 +109,25 @@ pub fn read_block(block: &[u8], mut on_packet: impl FnMut(SentPacket)) -> u32 {
     odd
 }
 
-/// In whose network a socket is made.
+/// The network namespace of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Ours.
+    /// Our own.
     Own,
     /// That of the process with this number, which may be a container's.
     OfProcess(u32),
 }
 
-/// Packets that the kernel saw and had no room for, since the last question.
+/// Packet counts of the kernel since the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// All that passed the filter.
+    /// All packets that passed the filter.
     pub packets: u64,
-    /// Of them, those that were lost.
+    /// The lost ones among them.
     pub lost: u64,
 }
 
-/// The packets of some ports. To be read by one thread.
+/// The packets of some ports. Read it from one thread only.
 #[derive(Debug)]
 pub struct SentPackets {
     socket: OwnedFd,
@@ -141,11 +140,11 @@ pub struct SentPackets {
 unsafe impl Send for SentPackets {}
 
 impl SentPackets {
-    /// Records what is sent from `ports` by any interface, from now on.
+    /// Records packets sent from `ports` on any interface, from now on.
     ///
     /// # Errors
-    /// `EPERM` without CAP_NET_RAW, and without CAP_SYS_ADMIN for another network than our own; `ESRCH` or `ENOENT` if there is no such
-    /// process; `EAFNOSUPPORT` where the kernel has no packet sockets; `EINVAL` without ports.
+    /// `EPERM` without CAP_NET_RAW, or without CAP_SYS_ADMIN for another network namespace; `ESRCH` or `ENOENT` if the process does not
+    /// exist; `EAFNOSUPPORT` if the kernel has no packet sockets; `EINVAL` without ports.
     pub fn of_ports(ports: &[u16], network: Network) -> Result<SentPackets, Errno> {
         if ports.is_empty() {
             return Err(Errno::INVAL);
@@ -153,7 +152,7 @@ impl SentPackets {
         let program = sent_from(ports);
         let Network::OfProcess(pid) = network else { return SentPackets::open(&program) };
         let place = File::open(format!("/proc/{pid}/ns/net")).map_err(|error| Errno::from(&error))?;
-        // A thread that has moved to another network stays there: one is started for it, and the socket outlives it.
+        // A thread that changes its network namespace stays there, so a separate thread does it. The socket outlives that thread.
         let opened = std::thread::Builder::new().name("evenkeel-net".to_owned()).spawn(move || {
             rustix::thread::move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network))?;
             SentPackets::open(&program)
@@ -162,7 +161,7 @@ impl SentPackets {
     }
 
     fn open(program: &[Instruction]) -> Result<SentPackets, Errno> {
-        // Of no protocol at first: nothing may come in before the filter stands.
+        // Without a protocol at first: nothing may arrive before the filter is set.
         // SAFETY: the call takes three numbers.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if fd < 0 {
@@ -193,7 +192,7 @@ impl SentPackets {
         Ok(packets)
     }
 
-    /// All protocols by all interfaces: only so does the kernel show what is sent.
+    /// All protocols on all interfaces: only then does the kernel show sent packets.
     fn begin(&self) -> Result<(), Errno> {
         let address = libc::sockaddr_ll {
             sll_family: libc::AF_PACKET as u16,
@@ -210,15 +209,15 @@ impl SentPackets {
         if said < 0 { Err(last()) } else { Ok(()) }
     }
 
-    /// Hands over each packet of the blocks that are full or old enough, and returns how many could not be read.
+    /// Passes on each packet of the blocks that are full or old enough, and returns how many could not be parsed.
     pub fn drain(&mut self, mut on_packet: impl FnMut(SentPacket)) -> u32 {
         let mut odd = 0;
-        // Once around at the most: who sends faster than we read must not hold us.
+        // At most once around: a fast sender must not hold us here.
         for _ in 0..BLOCKS {
             let at = self.next * BLOCK_BYTES;
             // SAFETY: an aligned word within the mapping, which lives as long as this value; the kernel writes it as a whole.
             let status = unsafe { self.map.add(at + STATUS_AT).cast::<AtomicU32>().as_ref() };
-            // Pairs with the kernel's barrier before it gives the block away: what is in it is written.
+            // Pairs with the kernel's barrier before it hands the block over: its contents are written.
             if status.load(Ordering::Acquire) & STATUS_USER == 0 {
                 break;
             }
@@ -231,7 +230,7 @@ impl SentPackets {
                 let filled = (u32::from_ne_bytes(filled) as usize).min(BLOCK_BYTES);
                 self.block.extend_from_slice(&block[..filled]);
             }
-            // What was copied may be written over.
+            // The copied data may be overwritten.
             status.store(0, Ordering::Release);
             self.next = (self.next + 1) % BLOCKS;
             odd += read_block(&self.block, &mut on_packet);
@@ -239,10 +238,10 @@ impl SentPackets {
         odd
     }
 
-    /// What passed since the last question, and what of it was lost.
+    /// The number of packets since the last call, and how many of them were lost.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn counts(&self) -> Result<PacketCounts, Errno> {
         let mut said = [0_u32; 3];
         let mut length = size_of_val(&said) as libc::socklen_t;
@@ -291,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    /// A block of the kernel's layout with these packets.
+    /// A block in the kernel's layout with these packets.
     fn block(packets: &[Vec<u8>]) -> Vec<u8> {
         let mut block = vec![0; 48];
         for (nth, packet) in packets.iter().enumerate() {
@@ -338,7 +337,7 @@ mod tests {
         let expected =
             [(5_000_000_000, 3, "127.0.0.2:1".to_owned(), 4), (5_000_000_002, 3, "127.0.0.2:2".to_owned(), 4)];
         assert_eq!(seen, expected);
-        assert_eq!(read_block(&bytes[..60], |_| panic!("it was cut off")), 1, "no more than there is room for");
+        assert_eq!(read_block(&bytes[..60], |_| panic!("it was cut off")), 1, "only as many as fit");
         assert_eq!(read_block(&[], |_| panic!("there is none")), 0);
     }
 

@@ -1,10 +1,10 @@
-//! `Pages`: memory straight from the kernel, which goes back to it at once when this is dropped. An allocator would keep it.
+//! `Pages`: memory directly from the kernel, which gets it back when this is dropped. An allocator would keep it.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::errno::Errno;
 
-/// Pages of zeros, of which none takes memory before it is written to.
+/// Zeroed pages that use no memory before they are written.
 #[derive(Debug)]
 pub struct Pages {
     start: *mut u8,
@@ -15,10 +15,10 @@ pub struct Pages {
 unsafe impl Send for Pages {}
 
 impl Pages {
-    /// So many bytes, rounded up to whole pages by the kernel.
+    /// This many bytes; the kernel rounds up to whole pages.
     ///
     /// # Errors
-    /// `ENOMEM` if there is no room for them; `EINVAL` for none.
+    /// `ENOMEM` if there is not enough memory; `EINVAL` for 0.
     pub fn new(length: usize) -> Result<Pages, Errno> {
         // SAFETY: a new private mapping at a place of the kernel's choice touches no memory that anybody has.
         let start = unsafe {

@@ -1,5 +1,5 @@
-//! What all events of perf_event_open(2) that are recorded into memory have in common: how one is opened on a CPU, and the ring that the
-//! kernel writes its records into.
+//! The common part of all perf_event_open(2) events that record into memory: opening one on a CPU, and the ring into which the kernel
+//! writes its records.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -10,10 +10,10 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::errno::Errno;
 
-/// The usual ring: 4,096 records of 32 bytes, some seconds of a busy CPU's switches. A power of two pages of any size that there is.
+/// The default ring: 4,096 records of 32 bytes, some seconds of a busy CPU's switches. A power of two pages for any page size.
 const RING_BYTES: usize = 1 << 17;
 
-/// Where `struct perf_event_mmap_page` has the writer's and the reader's place.
+/// The offsets of the writer's and the reader's position in `struct perf_event_mmap_page`.
 const HEAD_AT: usize = 1024;
 const TAIL_AT: usize = 1032;
 
@@ -29,7 +29,7 @@ const FLAG_EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const OPEN_CLOEXEC: libc::c_ulong = 8;
-/// `PERF_FLAG_PID_CGROUP`: what is named is a control group.
+/// `PERF_FLAG_PID_CGROUP`: the descriptor names a control group.
 const OPEN_GROUP: libc::c_ulong = 4;
 /// `PERF_EVENT_IOC_ID`: `_IOR('$', 7, __u64 *)`.
 const ID: libc::Ioctl = 0x8008_2407_u32 as libc::Ioctl;
@@ -40,15 +40,15 @@ const DISABLE: libc::Ioctl = 0x2401;
 /// `PERF_EVENT_IOC_ENABLE`: `_IO('$', 0)`.
 const ENABLE: libc::Ioctl = 0x2400;
 
-/// What each record of a thread's event has.
+/// The sample fields of every record of a thread's event.
 pub(crate) const SAMPLE_OF_THREADS: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU;
 
-/// So many records were lost, because nobody read in time.
+/// This many records were lost because they were not read in time.
 pub(crate) const RECORD_LOST: u32 = 2;
 /// A sample, such as a tracepoint's.
 pub(crate) const RECORD_SAMPLE: u32 = 9;
 
-/// `struct perf_event_attr` as of its fifth version, the first that has a clock.
+/// `struct perf_event_attr` of its fifth version, the first with a clock.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Attributes {
@@ -74,7 +74,7 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    /// An event of the kernel's own, with thread and time in each record.
+    /// A kernel software event with thread and time in each record.
     pub(crate) fn software(config: u64, flags: u64) -> Attributes {
         Attributes {
             kind: TYPE_SOFTWARE,
@@ -87,7 +87,7 @@ impl Attributes {
         }
     }
 
-    /// The same with the CPU in each record, and as one that counts nothing of the kernel: whoever may look at a thread may have that of it.
+    /// The same with the CPU in each record, and without counting kernel time: allowed for any thread that the user may inspect.
     pub(crate) fn of_threads(self) -> Attributes {
         Attributes {
             sample_type: self.sample_type | SAMPLE_CPU,
@@ -101,7 +101,7 @@ impl Attributes {
         Attributes { flags: self.flags | FLAG_DISABLED, ..self }
     }
 
-    /// Each hit of the tracepoint with this number, as a sample of the time and the tracepoint's own bytes.
+    /// Each hit of the tracepoint with this number, as a sample with the time and the tracepoint's data.
     pub(crate) fn tracepoint(id: u64) -> Attributes {
         Attributes {
             kind: TYPE_TRACEPOINT,
@@ -121,19 +121,19 @@ impl Attributes {
 pub(crate) struct Sampled {
     pub(crate) kind: u32,
     pub(crate) config: u64,
-    /// Samples a second, or events from one sample to the next: the flags say which.
+    /// Samples per second, or events per sample, depending on the flags.
     pub(crate) rate: u64,
     pub(crate) sample_type: u64,
     pub(crate) read_format: u64,
     pub(crate) flags: u64,
     pub(crate) user_registers: u64,
     pub(crate) user_stack_bytes: u32,
-    /// What some kinds of events want beside `config`.
+    /// Further configuration of some kinds of events.
     pub(crate) more: [u64; 2],
 }
 
 impl Attributes {
-    /// An event that is sampled, on the monotonic clock, with whose and when in each record.
+    /// A sampled event on the monotonic clock, with thread and time in each record.
     pub(crate) fn sampled(of: &Sampled) -> Attributes {
         Attributes {
             kind: of.kind,
@@ -152,7 +152,7 @@ impl Attributes {
         }
     }
 
-    /// Its bytes, as the kernel gets them and as a `perf.data` file has them.
+    /// Its bytes, as in the system call and in a `perf.data` file.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Attributes { kind, size, config, sample_period, sample_type, read_format, flags, .. } = self;
         let mut bytes = [kind.to_ne_bytes(), size.to_ne_bytes()].concat();
@@ -175,25 +175,25 @@ impl Attributes {
 pub(crate) struct Event(OwnedFd);
 
 impl Event {
-    /// Of all threads on `cpu`, from now on.
+    /// An event of all threads on `cpu`, from now on.
     pub(crate) fn on_cpu(attributes: &Attributes, cpu: usize) -> Result<Event, Errno> {
         Event::open(attributes, -1, i32::try_from(cpu).map_err(|_| Errno::INVAL)?, 0)
     }
 
-    /// Of one thread on any CPU, from now on.
+    /// An event of one thread on any CPU, from now on.
     pub(crate) fn on_thread(attributes: &Attributes, tid: u32) -> Result<Event, Errno> {
-        // Zero would be ourselves.
+        // Zero would mean the calling thread.
         let tid = i32::try_from(tid).ok().filter(|tid| *tid > 0).ok_or(Errno::INVAL)?;
         Event::open(attributes, tid, -1, 0)
     }
 
-    /// Of one thread while it is on `cpu`, from now on; zero is the thread that asks.
+    /// An event of one thread while it is on `cpu`, from now on. Zero is the calling thread.
     pub(crate) fn on_thread_on_cpu(attributes: &Attributes, tid: u32, cpu: usize) -> Result<Event, Errno> {
         let tid = i32::try_from(tid).map_err(|_| Errno::INVAL)?;
         Event::open(attributes, tid, i32::try_from(cpu).map_err(|_| Errno::INVAL)?, 0)
     }
 
-    /// Of all threads of a control group while they are on `cpu`, from now on.
+    /// An event of all threads of a control group while they are on `cpu`, from now on.
     pub(crate) fn on_group_on_cpu(attributes: &Attributes, group: &OwnedFd, cpu: usize) -> Result<Event, Errno> {
         let cpu = i32::try_from(cpu).map_err(|_| Errno::INVAL)?;
         Event::open(attributes, group.as_raw_fd(), cpu, OPEN_GROUP)
@@ -213,7 +213,7 @@ impl Event {
         Ok(Event(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Has its records written into the ring of `other`, which is of the same CPU and clock.
+    /// Writes its records into the ring of `other`, which must have the same CPU and clock.
     pub(crate) fn record_into(&self, other: &PerfRing) -> Result<(), Errno> {
         self.request(SET_OUTPUT, other.event.0.as_raw_fd())
     }
@@ -222,24 +222,24 @@ impl Event {
         &self.0
     }
 
-    /// Whether the thread that it is of has ended.
+    /// Whether its thread has ended.
     fn is_over(&self) -> bool {
         let mut asked = [PollFd::new(&self.0, PollFlags::empty())];
         let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut asked, Some(&now)).is_ok() && asked[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Starts or goes on recording.
+    /// Starts or continues recording.
     pub(crate) fn resume(&self) -> Result<(), Errno> {
         self.request(ENABLE, 0)
     }
 
-    /// Stops recording, until it is enabled again.
+    /// Pauses recording until it is enabled again.
     pub(crate) fn pause(&self) -> Result<(), Errno> {
         self.request(DISABLE, 0)
     }
 
-    /// Its number, which its records carry.
+    /// Its id, which its records contain.
     pub(crate) fn id(&self) -> Result<u64, Errno> {
         let mut id = 0_u64;
         // SAFETY: the kernel writes eight bytes to where `id` is, which is alive and ours; the descriptor is open.
@@ -247,7 +247,7 @@ impl Event {
         if said < 0 { Err(Errno::from(&std::io::Error::last_os_error())) } else { Ok(id) }
     }
 
-    /// What it reads, in words of eight bytes: see `read_format` in perf_event_open(2). None if it has nothing to say.
+    /// Its counter values in words of eight bytes: see `read_format` in perf_event_open(2). None if it has none.
     pub(crate) fn values<const N: usize>(&self) -> Option<[u64; N]> {
         let mut bytes = [0_u8; 64];
         let length = rustix::io::read(&self.0, &mut bytes).ok()?;
@@ -266,11 +266,11 @@ impl Event {
     }
 }
 
-/// An event's ring, to be read by one thread.
+/// The ring of an event. Read it from one thread only.
 #[derive(Debug)]
 pub(crate) struct PerfRing {
     map: NonNull<u8>,
-    /// The ring begins behind the first page.
+    /// The ring begins after the first page.
     page_bytes: usize,
     ring_bytes: usize,
     event: Event,
@@ -286,7 +286,7 @@ impl PerfRing {
         PerfRing::sized(event, RING_BYTES)
     }
 
-    /// The same with room for so many bytes, which are rounded up to a power of two of pages.
+    /// The same with this many bytes, rounded up to a power of two of pages.
     pub(crate) fn sized(event: Event, ring_bytes: usize) -> Result<PerfRing, Errno> {
         let ring_bytes = ring_bytes.max(RING_BYTES).next_power_of_two();
         let page_bytes = rustix::param::page_size();
@@ -311,30 +311,30 @@ impl PerfRing {
         head.wrapping_sub(tail) as f64 / self.ring_bytes as f64
     }
 
-    /// Whether the thread that it is of has ended.
+    /// Whether its thread has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.event.is_over()
     }
 
-    /// Stops recording, until it is enabled again.
+    /// Pauses recording until it is enabled again.
     pub(crate) fn pause(&self) -> Result<(), Errno> {
         self.event.pause()
     }
 
-    /// Records again.
+    /// Resumes recording.
     pub(crate) fn resume(&self) -> Result<(), Errno> {
         self.event.resume()
     }
 
-    /// The event that it is of.
+    /// Its event.
     pub(crate) fn event(&self) -> &Event {
         &self.event
     }
 
-    /// All whole records since the last call, and room for new ones.
+    /// All complete records since the last call; makes room for new ones.
     pub(crate) fn take(&mut self) -> &[u8] {
         let tail = self.place(TAIL_AT).load(Ordering::Relaxed);
-        // Pairs with the kernel's barrier before it moves the head: what lies before the head is written.
+        // Pairs with the kernel's barrier before it moves the head: everything before the head is written.
         let head = self.place(HEAD_AT).load(Ordering::Acquire);
         let length = usize::try_from(head.wrapping_sub(tail)).unwrap_or(0).min(self.ring_bytes);
         let start = (tail % self.ring_bytes as u64) as usize;
@@ -346,7 +346,7 @@ impl PerfRing {
             self.bytes.extend_from_slice(std::slice::from_raw_parts(ring.add(start).as_ptr(), first));
             self.bytes.extend_from_slice(std::slice::from_raw_parts(ring.as_ptr(), length - first));
         }
-        // What was copied may be written over.
+        // The copied data may be overwritten.
         self.place(TAIL_AT).store(head, Ordering::Release);
         &self.bytes
     }
@@ -359,7 +359,7 @@ impl Drop for PerfRing {
     }
 }
 
-/// A record as it lies in the ring, its head included.
+/// A record in the ring, including its header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Raw<'a> {
     pub(crate) kind: u32,
@@ -377,11 +377,11 @@ impl Raw<'_> {
     }
 }
 
-/// The first record in `bytes`; none if they don't hold a whole one.
+/// The first record in `bytes`. None if they do not hold a complete one.
 pub(crate) fn first_raw(bytes: &[u8]) -> Option<Raw<'_>> {
     let kind = u32::from_ne_bytes(bytes.get(0..4)?.try_into().ok()?);
     let misc = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
     let length = usize::from(u16::from_ne_bytes(bytes.get(6..8)?.try_into().ok()?));
-    // One of no length would never end.
+    // A record of length 0 would cause an endless loop.
     (length >= 8).then(|| bytes.get(..length).map(|bytes| Raw { kind, misc, bytes }))?
 }

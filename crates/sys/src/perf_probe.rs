@@ -1,6 +1,6 @@
-//! `Probe`: a place in a program's code at which the kernel says each time that it is run (a uprobe), or that the function there returns. The
-//! event itself is opened and read as any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)). Nothing is written to
-//! tracefs, so that nobody else sees it, and it ends with the process that opened it, however that ends.
+//! `Probe`: a place in a program's code whose executions the kernel reports (a uprobe), or the return of the function there. Open and read
+//! the event like any other ([`SampledEvent::probe`](crate::perf_sampler::SampledEvent::probe)). It writes nothing to tracefs, so no other
+//! process sees it, and it ends with the process that opened it, even after a crash.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::errno::Errno;
 
-/// Where the kernel says which kind of event it is (`CONFIG_UPROBE_EVENTS`).
+/// The file with the type number of the event (`CONFIG_UPROBE_EVENTS`).
 const DEVICE: &str = "/sys/bus/event_source/devices/uprobe";
 
 /// A place in a file.
@@ -19,7 +19,7 @@ pub struct Probe {
     is_return: bool,
 }
 
-/// How this kernel is asked for probes.
+/// How this kernel expects probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeKind {
     kind: u32,
@@ -27,10 +27,10 @@ pub struct ProbeKind {
 }
 
 impl ProbeKind {
-    /// Of the kernel that runs.
+    /// For the running kernel.
     ///
     /// # Errors
-    /// `ENOENT` if it has no such events; `EINVAL` if it says what nobody understands.
+    /// `ENOENT` if it has no such events; `EINVAL` if its description is not understood.
     pub fn of_kernel() -> Result<ProbeKind, Errno> {
         let read =
             |file: &str| std::fs::read_to_string(format!("{DEVICE}/{file}")).map_err(|error| Errno::from(&error));
@@ -46,38 +46,39 @@ fn parse_bit(text: &str) -> Option<u32> {
 }
 
 impl Probe {
-    /// At this offset of the file at `path`, which has to be an instruction's first byte: the kernel does not look, and puts its own there.
+    /// A probe at this offset of the file at `path`. The offset must be an instruction's first byte: the kernel does not check, and places
+    /// its own instruction there.
     ///
     /// # Errors
-    /// `EINVAL` if a zero is in the path.
+    /// `EINVAL` if the path contains a zero byte.
     pub fn at(path: &Path, offset: u64) -> Result<Probe, Errno> {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
         Ok(Probe { path, offset, is_return: false })
     }
 
-    /// When the function that begins there returns. While it runs, what it returns to is the kernel's own code: an exception or a panic that
-    /// leaves it finds no way up, and the program ends.
+    /// A probe at the return of the function that begins there. While the function runs, its return address is the kernel's own code: an
+    /// exception or panic that unwinds through it finds no caller, and the program ends.
     #[must_use]
     pub fn on_return(self) -> Probe {
         Probe { is_return: true, ..self }
     }
 
-    /// Where in the file it is.
+    /// Its offset in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Whether it is of the function's end.
+    /// Whether it is at the function's return.
     pub fn is_return(&self) -> bool {
         self.is_return
     }
 
-    /// What the kernel is told beside that: where the path is in our memory, for as long as this value lives, and the offset.
+    /// The additional arguments for the kernel: the address of the path, valid as long as this value lives, and the offset.
     pub(crate) fn address(&self) -> [u64; 2] {
         [self.path.as_ptr().expose_provenance() as u64, self.offset]
     }
 
-    /// Its kind and config.
+    /// Its type and config.
     pub fn numbers(&self, of: ProbeKind) -> (u32, u64) {
         (of.kind, u64::from(self.is_return) << of.return_bit)
     }
@@ -106,7 +107,7 @@ mod tests {
         std::hint::black_box(number) + 1
     }
 
-    /// Where in this program's file a function is: by what is mapped where.
+    /// The place of a function in this program's file, by the process's mappings.
     fn offset_of(address: usize) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
@@ -129,7 +130,7 @@ mod tests {
             let offset = offset_of(function as usize);
             let open = |probe: Probe| {
                 let (kind, config) = probe.numbers(ProbeKind::of_kernel()?);
-                // Its thread and when.
+                // The sample's thread and time.
                 let spec = Spec { kind, config, rate: 1, sample_type: 1 << 1 | 1 << 2, ..Spec::default() };
                 SampledRing::of(SampledEvent::probe(&spec, &probe, Whose::Thread(0), cpu)?, 0)
             };
@@ -148,7 +149,7 @@ mod tests {
                 sum += probed(number);
             }
             assert_eq!(sum, 28);
-            // The head, process and thread, the time.
+            // The header, process and thread, the time.
             assert_eq!((begins.take().len(), returns.take().len()), (7 * 24, 7 * 24));
         };
         std::thread::spawn(body).join().unwrap();
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_an_error() {
+    fn other_files_are_errors() {
         let cpu = crate::thread::affinity().unwrap().first().unwrap();
         let Ok(kind) = ProbeKind::of_kernel() else {
             evenkeel_testkit::skipped("this kernel has no probes");

@@ -1,5 +1,5 @@
-//! What a recorder needs of perf_event_open(2): events of whole CPUs, of threads and of control groups, several of which write into one
-//! ring a CPU, in the order of time. What their records say is read elsewhere: here they are bytes.
+//! What a recorder needs of perf_event_open(2): events of whole CPUs, threads and control groups. Several of them write into one ring per
+//! CPU, in order of time. Here the records are only bytes; other code parses them.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::perf_probe::Probe;
 /// `read_format`: how many records of the event were lost (since Linux 6.0).
 const READ_LOST: u64 = 1 << 4;
 
-/// `flags` of [`Spec`], as the kernel numbers them.
+/// `flags` of [`Spec`], with the kernel's numbers.
 pub mod flag {
     #![expect(
         missing_docs,
@@ -39,27 +39,27 @@ pub mod flag {
     pub const BUILD_ID: u64 = 1 << 34;
 }
 
-/// What an event counts, and what its records hold. `sample_id_all` and the monotonic clock come by themselves.
+/// What an event counts, and what its records contain. `sample_id_all` and the monotonic clock are always set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spec {
     /// `PERF_TYPE_*`.
     pub kind: u32,
-    /// Which of its kind.
+    /// The event within its type.
     pub config: u64,
-    /// Samples a second with [`flag::FREQUENCY`], else events from one sample to the next.
+    /// Samples per second with [`flag::FREQUENCY`], otherwise events per sample.
     pub rate: u64,
     /// The fields of a sample (`PERF_SAMPLE_*`).
     pub sample_type: u64,
     /// See [`flag`].
     pub flags: u64,
-    /// Which registers of user mode are copied (`PERF_REG_*`), one bit each.
+    /// The user-mode registers to copy (`PERF_REG_*`), one bit each.
     pub user_registers: u64,
-    /// How much of the user's stack is copied, in bytes; a multiple of 8.
+    /// How much of the user's stack to copy, in bytes; a multiple of 8.
     pub user_stack_bytes: u32,
 }
 
 impl Spec {
-    /// As the kernel gets it: `struct perf_event_attr` of the fifth version.
+    /// As the kernel expects it: `struct perf_event_attr` of the fifth version.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.attributes(0, [0; 2]).to_bytes()
     }
@@ -88,24 +88,24 @@ impl Group {
     /// The group at `path`.
     ///
     /// # Errors
-    /// What the kernel says to opening it.
+    /// The kernel's error from opening it.
     pub fn open(path: &Path) -> Result<Group, Errno> {
         Ok(Group(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?))
     }
 }
 
-/// Whose events.
+/// The scope of an event.
 #[derive(Clone, Copy, Debug)]
 pub enum Whose<'a> {
-    /// Of all.
+    /// All threads.
     Everybody,
-    /// Of one thread; with [`flag::INHERIT`] of those that it makes later too. Zero is the thread that asks.
+    /// One thread; with [`flag::INHERIT`] also threads that it creates later. Zero is the calling thread.
     Thread(u32),
-    /// Of the threads in this group and in those below it.
+    /// The threads of this group and of its descendants.
     Group(&'a Group),
 }
 
-/// An event of one CPU, open.
+/// An open event of one CPU.
 #[derive(Debug)]
 pub struct SampledEvent {
     event: Event,
@@ -116,19 +116,19 @@ impl SampledEvent {
     /// Opens it. It records from now on, unless it is [`flag::DISABLED`].
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` if this user may not; `ESRCH` if there is no such thread (any more); `ENODEV` if the CPU is offline;
-    /// `ENOENT`, `EOPNOTSUPP` where there is no such event; `EINVAL` for a flag that this kernel does not know; `EMFILE` if the process may
-    /// not have more files; `EBADF` for what is no control group of the kernel's `perf_event` controller.
+    /// `EACCES` or `EPERM` if this user may not; `ESRCH` if the thread does not exist; `ENODEV` if the CPU is offline; `ENOENT`,
+    /// `EOPNOTSUPP` if the event does not exist; `EINVAL` for a flag that this kernel does not know; `EMFILE` if the process may not open
+    /// more files; `EBADF` if the group is not one of the kernel's `perf_event` controller.
     pub fn open(spec: &Spec, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
         SampledEvent::with(spec, [0; 2], whose, cpu)
     }
 
-    /// The same of a place in a program's code: it records each time that the place is run. `spec` is of the kind and the config that
-    /// [`Probe::numbers`] gives.
+    /// The same for a place in a program's code: it records each execution of the place. `spec` has the type and the config from
+    /// [`Probe::numbers`].
     ///
     /// # Errors
-    /// As [`open`](SampledEvent::open); `ENOENT` if the file is not there, `EINVAL` if nothing can be probed there, `EIO`, `ENOTSUPP` if the
-    /// instruction there is none that the kernel can step over.
+    /// The same as [`open`](SampledEvent::open); `ENOENT` if the file does not exist, `EINVAL` if nothing can be probed there, `EIO`,
+    /// `ENOTSUPP` if the kernel cannot step over the instruction there.
     pub fn probe(spec: &Spec, probe: &Probe, whose: Whose<'_>, cpu: usize) -> Result<SampledEvent, Errno> {
         // The kernel copies the path while it opens the event; `probe` is alive until then.
         SampledEvent::with(spec, probe.address(), whose, cpu)
@@ -145,52 +145,52 @@ impl SampledEvent {
         };
         match with(READ_LOST) {
             Ok(event) => Ok(SampledEvent { event, says_lost: true }),
-            // Kernels before 6.0 know no such thing.
+            // Kernels before 6.0 do not support this.
             Err(Errno::INVAL) => Ok(SampledEvent { event: with(0)?, says_lost: false }),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Its number, which its records carry.
+    /// Its id, which its records contain.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn id(&self) -> Result<u64, Errno> {
         self.event.id()
     }
 
-    /// How many of its records found no room, from the beginning on; nothing where the kernel does not say.
+    /// How many of its records were lost since the start. Empty if the kernel does not report this.
     pub fn lost(&self) -> Option<u64> {
         // The counter's value, then this.
         self.says_lost.then(|| self.event.values::<2>()).flatten().map(|[_, lost]| lost)
     }
 
-    /// Records from now on.
+    /// Starts recording.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn resume(&self) -> Result<(), Errno> {
         self.event.resume()
     }
 
-    /// Records nothing more.
+    /// Stops recording.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn pause(&self) -> Result<(), Errno> {
         self.event.pause()
     }
 
-    /// Has its records written into `ring`, which is of the same CPU.
+    /// Writes its records into `ring`, which must have the same CPU.
     ///
     /// # Errors
-    /// `EINVAL` if it is not of the same CPU.
+    /// `EINVAL` if it has another CPU.
     pub fn record_into(&self, ring: &SampledRing) -> Result<(), Errno> {
         self.event.record_into(&ring.ring)
     }
 }
 
-/// The ring of one CPU. To be read by one thread.
+/// The ring of one CPU. Read it from one thread only.
 #[derive(Debug)]
 pub struct SampledRing {
     ring: PerfRing,
@@ -198,23 +198,23 @@ pub struct SampledRing {
 }
 
 impl SampledRing {
-    /// A ring that `event` writes into, and others that are told to. `bytes` is rounded up to a power of two, 128 KiB at the least.
+    /// A ring for `event`, and for other events that are redirected to it. `bytes` is rounded up to a power of two, at least 128 KiB.
     ///
     /// # Errors
-    /// `EPERM` if this user may not have so much locked memory (kernel.perf_event_mlock_kb), `ENOMEM`.
+    /// `EPERM` if this user may not lock that much memory (kernel.perf_event_mlock_kb), `ENOMEM`.
     pub fn of(event: SampledEvent, bytes: usize) -> Result<SampledRing, Errno> {
         Ok(SampledRing { ring: PerfRing::sized(event.event, bytes)?, says_lost: event.says_lost })
     }
 
-    /// How many records of its own event found no room: see [`SampledEvent::lost`].
+    /// How many records of its own event were lost: see [`SampledEvent::lost`].
     pub fn lost(&self) -> Option<u64> {
         self.says_lost.then(|| self.ring.event().values::<2>()).flatten().map(|[_, lost]| lost)
     }
 
-    /// The number of its own event.
+    /// The id of its own event.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn id(&self) -> Result<u64, Errno> {
         self.ring.event().id()
     }
@@ -224,29 +224,29 @@ impl SampledRing {
         self.ring.fullness()
     }
 
-    /// Its own event records nothing more.
+    /// Stops recording of its own event.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn pause(&self) -> Result<(), Errno> {
         self.ring.pause()
     }
 
-    /// All whole records since the last call.
+    /// All complete records since the last call.
     pub fn take(&mut self) -> &[u8] {
         self.ring.take()
     }
 }
 
-/// How many files this process may have open, after its own limit was raised to the most that it may raise it to.
+/// The number of files that this process may open, after raising its soft limit to the hard limit.
 pub fn files_allowed() -> u64 {
     let limit = getrlimit(Resource::Nofile);
-    // What is not raised is as it was.
+    // If it cannot be raised, it stays as it was.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Sleeps until one of the rings is half full, or for so long. Those whose CPU or thread is gone are not waited for.
+/// Sleeps until one of the rings is half full, or for this long. Rings whose CPU or thread is gone do not count.
 pub fn wait_for_half<'a>(rings: impl Iterator<Item = &'a SampledRing>, longest_ms: u32) {
     let until_ns = crate::clock::monotonic_ns() + u64::from(longest_ms) * 1_000_000;
     let mut asked: Vec<PollFd<'_>> =
@@ -271,7 +271,7 @@ pub fn wait_for_half<'a>(rings: impl Iterator<Item = &'a SampledRing>, longest_m
         if asked.iter().any(|asked| asked.revents().contains(PollFlags::IN)) {
             return;
         }
-        // One that hangs up is ready for ever: to wait for it would be not to sleep.
+        // A ring that hangs up is always ready: waiting for it would never sleep.
         asked.retain(|asked| asked.revents().is_empty());
     }
 }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_gets_has_the_length_that_it_says() {
+    fn structures_have_their_announced_length() {
         let spec = Spec { kind: 1, config: 9, rate: 99, sample_type: 7, flags: flag::FREQUENCY, ..Spec::default() };
         let bytes = spec.to_bytes();
         assert_eq!(bytes.len(), 112);
@@ -296,7 +296,7 @@ mod tests {
         let cpu = crate::thread::affinity().unwrap().first().unwrap();
         let body = move || {
             crate::thread::set_affinity(&[cpu].into_iter().collect()).unwrap();
-            // Each millisecond of the task clock, of user mode alone: whoever may look at a thread may have that.
+            // Each millisecond of the task clock, in user mode only: allowed for any thread that the user may inspect.
             let flags = flag::EXCLUDE_KERNEL | flag::EXCLUDE_HYPERVISOR;
             let spec =
                 Spec { kind: 1, config: 1, rate: 1_000_000, sample_type: 1 << 1 | 1 << 2, flags, ..Spec::default() };
@@ -312,10 +312,10 @@ mod tests {
             assert!(event.lost().is_none_or(|lost| lost == 0));
             let mut ring = SampledRing::of(event, 1).unwrap();
             let mut bytes = 0;
-            // Time in which the whole machine stood still counts as the thread's, and nothing is sampled in it.
+            // If the whole machine stalls, the time counts as the thread's, but nothing is sampled.
             for _ in 0..20 {
                 let until_ns = crate::clock::thread_cpu_ns() + 20_000_000;
-                // To ask for the time is the kernel's work, which is not sampled.
+                // Reading the clock is kernel work, which is not sampled.
                 while crate::clock::thread_cpu_ns() < until_ns {
                     (0..10_000).for_each(|_| std::hint::spin_loop());
                 }

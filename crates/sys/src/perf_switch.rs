@@ -1,5 +1,5 @@
-//! `Switches`: who was given a CPU and when, from the kernel's own records of context switches (perf_event_open(2)). They need no
-//! tracer, and are whole where the scheduler's tracepoint is not. Reading them takes no system call.
+//! `Switches`: which thread got a CPU and when, from the kernel's own records of context switches (perf_event_open(2)). They need no
+//! tracer, and are complete where the scheduler's tracepoint is not. Reading them takes no system call.
 
 use crate::errno::Errno;
 use crate::perf_event::{self, Attributes, Event, PerfRing};
@@ -9,45 +9,45 @@ const FLAG_COMM: u64 = 1 << 9;
 const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
 
 const RECORD_COMM: u32 = 3;
-/// A thread's name with the zero behind it (`TASK_COMM_LEN`).
+/// A thread's name with the final zero (`TASK_COMM_LEN`).
 const NAME_BYTES: usize = 16;
 const RECORD_SWITCH_CPU_WIDE: u32 = 15;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 
-/// A thread was given the CPU, or gave it away.
+/// A thread got the CPU, or gave it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// When, on the monotonic clock.
     pub at_ns: u64,
-    /// The thread's number; 0 is the idle one.
+    /// The thread's number; 0 is the idle thread.
     pub tid: u32,
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A thread was given the CPU.
+    /// A thread got the CPU.
     In(Switch),
-    /// A thread gave the CPU away: the kernel writes it before the work of the switch, and the other one's beginning after it.
+    /// A thread gave up the CPU. The kernel writes this before the switch, and the start of the next thread after it.
     Out(Switch),
     /// A thread has a new name.
     Named {
         /// The thread's number.
         tid: u32,
-        /// Its name, filled up with zeros.
+        /// Its name, padded with zeros.
         name: [u8; NAME_BYTES],
     },
-    /// So many records were lost, because nobody read in time.
+    /// This many records were lost because they were not read in time.
     Lost(u64),
-    /// Another one.
+    /// Another record.
     Other,
 }
 
-/// The first record in `bytes` and its length; none if they don't hold a whole one.
+/// The first record in `bytes` and its length. None if they do not hold a complete one.
 pub fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {
-        // The other thread's process and number, then the sample's: process and number of this one, and the time.
+        // The other thread's process and number, then the sample's fields: process and number of this thread, and the time.
         RECORD_SWITCH_CPU_WIDE if raw.bytes.len() >= 32 => {
             let switch = Switch { at_ns: raw.u64_at(24)?, tid: raw.u32_at(20)? };
             if raw.misc & MISC_SWITCH_OUT == 0 { Record::In(switch) } else { Record::Out(switch) }
@@ -65,7 +65,7 @@ pub fn first_record(bytes: &[u8]) -> Option<(Record, usize)> {
     Some((record, raw.bytes.len()))
 }
 
-/// The switches of one CPU. To be read by one thread.
+/// The switches of one CPU. Read it from one thread only.
 #[derive(Debug)]
 pub struct Switches {
     ring: PerfRing,
@@ -87,7 +87,7 @@ impl Switches {
         self.ring.fullness()
     }
 
-    /// Hands over each record since the last call.
+    /// Passes on each record since the last call.
     pub fn drain(&mut self, mut on_record: impl FnMut(Record)) {
         let mut rest = self.ring.take();
         while let Some((record, length)) = first_record(rest) {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_told_apart() {
+    fn records_are_distinguished() {
         let [low, high] = if cfg!(target_endian = "little") { [7, 0] } else { [0, 7] };
         let given = record(RECORD_SWITCH_CPU_WIDE, 0, &[1, 2, 30, 31, low, high]);
         assert_eq!(first_record(&given), Some((Record::In(Switch { at_ns: 7, tid: 31 }), 32)));
@@ -151,7 +151,7 @@ mod tests {
                 }
             };
             let tid = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-            // One may be missing: who loses the CPU just before a sleep has none, for its time is over by then.
+            // One may be missing: a thread that loses the CPU just before has no record, because its time is over by then.
             let mut seen_in_all = 0;
             let mut tried = 0;
             for _ in 0..20 {

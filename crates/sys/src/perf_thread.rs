@@ -1,5 +1,5 @@
-//! `ThreadSwitches`: when one thread of any process was given a CPU and when and why it gave it away, from the kernel's own records of
-//! context switches (perf_event_open(2)). The thread notices nothing: it is neither stopped nor traced, and its program needs no symbols.
+//! `ThreadSwitches`: when a thread of any process got a CPU, and when and why it gave it up, from the kernel's own records of context
+//! switches (perf_event_open(2)). The thread is not affected: it is neither stopped nor traced, and its program needs no symbols.
 
 use crate::errno::Errno;
 use crate::perf_event::{self, Attributes, Event, PerfRing, Sampled};
@@ -11,49 +11,49 @@ const RECORD_SWITCH: u32 = 14;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 /// It was still ready to run (since Linux 4.17).
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
-/// A record, and a note of lost ones: a ring with less room than this may have lost some already.
+/// The size of a record plus a note of lost ones: a ring with less space than this may have lost some already.
 const RECORD_ROOM_BYTES: f64 = 80.0;
 
 /// What happened to the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It was given a CPU.
+    /// It got a CPU.
     In,
     /// It went to sleep.
     Slept,
-    /// It lost the CPU while it still had something to do.
+    /// It lost the CPU while it still had work.
     Preempted,
 }
 
-/// A thread was given the CPU, or gave it away.
+/// A thread got the CPU, or gave it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSwitch {
     /// When, on the monotonic clock.
     pub at_ns: u64,
-    /// On which CPU.
+    /// The CPU.
     pub cpu: u32,
-    /// Which of the two.
+    /// The kind of switch.
     pub turn: Turn,
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadRecord {
     /// A switch.
     Switch(ThreadSwitch),
-    /// The thread entered the function that is probed, at this time on the monotonic clock.
+    /// The thread entered the probed function at this time on the monotonic clock.
     Entered(u64),
-    /// So many records were lost, because nobody read in time.
+    /// This many records were lost because they were not read in time.
     Lost(u64),
-    /// Another one.
+    /// Another record.
     Other,
 }
 
-/// The first record in `bytes` and its length; none if they don't hold a whole one.
+/// The first record in `bytes` and its length. None if they do not hold a complete one.
 pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let record = match raw.kind {
-        // Nothing of its own, then the sample's: process and thread, the time, the CPU.
+        // No fields of its own, then the sample's: process and thread, the time, the CPU.
         RECORD_SWITCH if raw.bytes.len() >= 32 => {
             let turn = match (raw.misc & MISC_SWITCH_OUT, raw.misc & MISC_SWITCH_OUT_PREEMPT) {
                 (0, _) => Turn::In,
@@ -62,7 +62,7 @@ pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
             };
             ThreadRecord::Switch(ThreadSwitch { at_ns: raw.u64_at(16)?, cpu: raw.u32_at(24)?, turn })
         }
-        // The same sample, of the probe: it is the only event here that has any.
+        // The same sample fields, from the probe: the only event here that takes samples.
         perf_event::RECORD_SAMPLE if raw.bytes.len() >= 32 => ThreadRecord::Entered(raw.u64_at(16)?),
         perf_event::RECORD_LOST if raw.bytes.len() >= 24 => ThreadRecord::Lost(raw.u64_at(16)?),
         _ => ThreadRecord::Other,
@@ -70,21 +70,21 @@ pub fn first_thread_record(bytes: &[u8]) -> Option<(ThreadRecord, usize)> {
     Some((record, raw.bytes.len()))
 }
 
-/// The switches of one thread. To be read by one thread.
+/// The switches of one thread. Read it from one thread only.
 #[derive(Debug)]
 pub struct ThreadSwitches {
     ring: PerfRing,
-    /// The function's entries, which go to the same ring.
+    /// The entries of the function, which use the same ring.
     entries: Option<Event>,
     room_bytes: f64,
 }
 
 impl ThreadSwitches {
-    /// Records the switches of thread `tid` from now on, with room for `records` of them between two readings.
+    /// Records the switches of thread `tid` from now on, with space for `records` of them between two reads.
     ///
     /// # Errors
-    /// `ESRCH` if there is no such thread; `EACCES` or `EPERM` if it is another user's and this one has no CAP_PERFMON, or where
-    /// kernel.perf_event_paranoid is 3 or more; `ENOSYS` or `ENOENT` where the kernel has no such events.
+    /// `ESRCH` if the thread does not exist; `EACCES` or `EPERM` if it is another user's and this one has no CAP_PERFMON, or if
+    /// kernel.perf_event_paranoid is 3 or more; `ENOSYS` or `ENOENT` if the kernel has no such events.
     pub fn of_thread(tid: u32, records: usize) -> Result<ThreadSwitches, Errno> {
         let attributes = Attributes::software(SOFTWARE_DUMMY, FLAG_CONTEXT_SWITCH).of_threads();
         let bytes = records.clamp(1, 1 << 20) * 32;
@@ -92,11 +92,11 @@ impl ThreadSwitches {
         Ok(ThreadSwitches { ring, entries: None, room_bytes: bytes as f64 })
     }
 
-    /// Records too when the thread enters the function at `probe`. Each entry costs the thread some microseconds.
+    /// Also records when the thread enters the function at `probe`. Each entry costs the thread some microseconds.
     ///
     /// # Errors
-    /// `EACCES` without CAP_PERFMON; `ENOENT` if the kernel has no such events, or the file is not there; `EINVAL`, `EIO` or `ENOTSUPP` if
-    /// nothing can be probed there; `ESRCH` if the thread has ended.
+    /// `EACCES` without CAP_PERFMON; `ENOENT` if the kernel has no such events, or the file does not exist; `EINVAL`, `EIO` or `ENOTSUPP`
+    /// if nothing can be probed there; `ESRCH` if the thread has ended.
     pub fn with_entries(mut self, tid: u32, probe: &Probe) -> Result<ThreadSwitches, Errno> {
         let (kind, config) = probe.numbers(ProbeKind::of_kernel()?);
         let attributes = Attributes::sampled(&Sampled {
@@ -122,7 +122,7 @@ impl ThreadSwitches {
         self.ring.fullness()
     }
 
-    /// Whether there is no room for one more record: the kernel tells of what is lost only with the next record that it has room for.
+    /// Whether not even one more record fits: the kernel reports losses only with the next record that fits.
     pub fn is_full(&self) -> bool {
         (1.0 - self.fullness()) * self.room_bytes < RECORD_ROOM_BYTES
     }
@@ -132,25 +132,25 @@ impl ThreadSwitches {
         self.ring.is_over()
     }
 
-    /// Records nothing more until [`resume`](ThreadSwitches::resume): the thread then pays nothing for being watched.
+    /// Pauses recording until [`resume`](ThreadSwitches::resume). Meanwhile the thread has no overhead.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn pause(&self) -> Result<(), Errno> {
         self.entries.as_ref().map_or(Ok(()), Event::pause)?;
         self.ring.pause()
     }
 
-    /// Records again.
+    /// Resumes recording.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn resume(&self) -> Result<(), Errno> {
         self.entries.as_ref().map_or(Ok(()), Event::resume)?;
         self.ring.resume()
     }
 
-    /// Hands over each record since the last call.
+    /// Passes on each record since the last call.
     pub fn drain(&mut self, mut on_record: impl FnMut(ThreadRecord)) {
         let mut rest = self.ring.take();
         while let Some((record, length)) = first_thread_record(rest) {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_told_apart() {
+    fn records_are_distinguished() {
         let table = [
             (0, Turn::In),
             (MISC_SWITCH_OUT, Turn::Slept),
@@ -200,7 +200,7 @@ mod tests {
         #[test]
         fn no_bytes_are_a_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0_u8..20, length in 0_u8..60) {
             if let [first, rest @ ..] = bytes.as_mut_slice() && rest.len() > 6 {
-                // Most random heads are of no known kind, or longer than all there is.
+                // Most random headers have an unknown type, or are longer than the data.
                 (*first, rest[0], rest[1], rest[2], rest[5], rest[6]) = (kind, 0, 0, 0, length, 0);
             }
             let mut rest = bytes.as_slice();
@@ -211,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn another_threads_sleep_is_seen_with_its_end() {
+    fn another_threads_sleep_is_recorded_with_its_end() {
         let (say, hear) = std::sync::mpsc::channel();
         let (go, wait) = std::sync::mpsc::channel();
         let sleeper = std::thread::spawn(move || {
             say.send(crate::thread::id()).unwrap();
             wait.recv().unwrap();
             let before_ns = crate::clock::monotonic_ns();
-            // Several: what takes this thread's CPU away just before one is over when the CPU is back.
+            // Several attempts: the thread may lose its CPU just before one ends.
             for _ in 0..5 {
                 crate::clock::sleep_until_ns(crate::clock::monotonic_ns() + 2_000_000);
             }

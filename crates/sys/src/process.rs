@@ -1,4 +1,4 @@
-//! Child processes that never outlive their parent, and who we are.
+//! Child processes that never outlive their parent, and our own privileges.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -16,8 +16,8 @@ use crate::cpuset::CpuSet;
 use crate::errno::Errno;
 use crate::thread;
 
-/// Makes the kernel kill the child with SIGKILL when the thread that starts it ends, however it ends: a measuring run that
-/// is killed must not leave a server under load behind.
+/// Makes the kernel kill the child with SIGKILL when the thread that starts it ends, for any reason: a killed measurement must not leave a
+/// server under load behind.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = rustix::process::getpid();
     // SAFETY: the closure runs in the forked child before exec. It makes two system calls and allocates nothing, takes no
@@ -25,26 +25,26 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died before the call above: the child then already has another.
+            // The parent may have died before the call above: then the child already has another parent.
             if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(std::io::ErrorKind::NotFound.into()) }
         })
     }
 }
 
-/// Makes the child run on `cpus` only, from its first instruction.
+/// Restricts the child to `cpus` from its first instruction.
 ///
 /// # Errors
-/// `EINVAL` if one of them is 1,024 or more. What the kernel says to the set itself comes from starting the child.
+/// `EINVAL` if a number is 1,024 or more. The kernel's error for the set itself appears when the child is started.
 pub fn run_on<'a>(command: &'a mut Command, cpus: &CpuSet) -> Result<&'a mut Command, Errno> {
     let set = thread::kernel_set(cpus)?;
     // SAFETY: as above: one system call on a set that was made before the fork.
     Ok(unsafe { command.pre_exec(move || Ok(rustix::thread::sched_setaffinity(None, &set)?)) })
 }
 
-/// Makes the child enter the control group at `group`, from its first instruction, so that all it starts is in there too.
+/// Moves the child into the control group at `group` before its first instruction, so that all its children are in it too.
 ///
 /// # Errors
-/// What the kernel said to opening the group; what it says to entering comes from starting the child.
+/// The kernel's error from opening the group. An error from entering appears when the child is started.
 pub fn enter_group<'a>(command: &'a mut Command, group: &Path) -> Result<&'a mut Command, Errno> {
     let list = std::fs::OpenOptions::new().write(true).open(group.join("cgroup.procs"));
     let list = list.map_err(|error| Errno::from(&error))?;
@@ -52,20 +52,20 @@ pub fn enter_group<'a>(command: &'a mut Command, group: &Path) -> Result<&'a mut
     Ok(unsafe { command.pre_exec(move || Ok(rustix::io::write(&list, b"0").map(|_| ())?)) })
 }
 
-/// How a child is doing.
+/// The state of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// It runs still.
+    /// It still runs.
     Runs,
-    /// It has ended, so that waiting for it returns at once.
+    /// It has ended, so waiting for it returns at once.
     Ended,
 }
 
-/// Waits until a child that was not waited for yet ends, a signal comes, or the monotonic clock reads `until_ns`: without a turn of the
-/// CPU in between, which would disturb what is measured.
+/// Waits until a child without another waiter ends, a signal arrives, or the monotonic clock reaches `until_ns`. It does not wake in
+/// between, which would disturb the measurement.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Errno> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(Errno::INVAL)?;
     let held = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
@@ -84,10 +84,10 @@ pub fn await_end(child: &std::process::Child, until_ns: u64) -> Result<Doing, Er
 /// Nobody can handle the first two, and waiting for children needs the last one.
 const NOT_WITHSTOOD: [i32; 3] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD];
 
-/// What the kernel sends for an error of our own. Sent by somebody else they mean nothing.
+/// Sent by the kernel for an error of our own. Sent by another process they mean nothing.
 const FAULTS: [i32; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Does nothing, unless the kernel found an error of ours: to go on would repeat it without end.
+/// Does nothing, unless the kernel found an error of ours: continuing would repeat it without end.
 extern "C" fn withstand(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: with SA_SIGINFO the kernel hands us a valid struct, for as long as the handler runs.
     let is_of_kernel = unsafe { (*info).si_code } > 0;
@@ -97,14 +97,14 @@ extern "C" fn withstand(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
     }
 }
 
-/// Makes this process go on whatever signal it is sent, SIGKILL and SIGSTOP apart. Programs that it starts have the usual handling again,
-/// which ignoring the signals would not give them.
+/// Makes this process survive every signal except SIGKILL and SIGSTOP. Programs that it starts have the default handling again; ignored
+/// signals would be inherited.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn withstand_signals() -> Result<(), Errno> {
     for signal in (1..=libc::SIGRTMAX()).filter(|signal| !NOT_WITHSTOOD.contains(signal)) {
-        // The C library keeps these for its threads.
+        // The C library reserves these for its threads.
         if (32..libc::SIGRTMIN()).contains(&signal) {
             continue;
         }
@@ -121,13 +121,13 @@ pub fn withstand_signals() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Asks the kernel to end other processes first when memory runs out. Where this is not allowed, nothing happens.
+/// Asks the kernel to kill other processes first when memory runs out. If this is not allowed, nothing happens.
 pub fn be_spared_when_memory_is_short() {
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
 }
 
-/// Makes the child lead a session of its own, without a terminal: the end of the caller's terminal sends it no signal, and it outlives whoever
-/// starts it.
+/// Puts the child into a session of its own without a terminal: the end of the caller's terminal sends it no signal, and it outlives its
+/// creator.
 pub fn detach(command: &mut Command) -> &mut Command {
     // SAFETY: `pre_exec` runs in the forked child, where only what is safe in a signal handler may be called: this is one system call
     // (setsid), and an error of it allocates nothing.
@@ -139,8 +139,8 @@ pub fn detach(command: &mut Command) -> &mut Command {
     }
 }
 
-/// Leaves the control group of the login session, which systemd may kill as a whole when its user goes. Where this is not
-/// allowed or there is no such group, nothing happens.
+/// Leaves the control group of the login session, which systemd may kill as a whole when its user logs out. If this is not allowed or there
+/// is no such group, nothing happens.
 pub fn leave_session_group() {
     let pid = rustix::process::getpid().as_raw_nonzero().to_string();
     for group in ["/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs"] {
@@ -148,10 +148,10 @@ pub fn leave_session_group() {
     }
 }
 
-/// Reads so many bytes of what a child says, fewer if it ends before.
+/// Reads this many bytes of a child's output, fewer if it ends before.
 ///
 /// # Errors
-/// `ETIMEDOUT` if it says less within `limit`; else what the kernel said.
+/// `ETIMEDOUT` if it writes less within `limit`; otherwise the kernel's error.
 pub fn read_within(mut from: impl Read + AsFd, len_bytes: usize, limit: Duration) -> Result<Vec<u8>, Errno> {
     let deadline_ns = clock::monotonic_ns().saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
     let mut said = Vec::new();
@@ -176,17 +176,17 @@ pub fn read_within(mut from: impl Read + AsFd, len_bytes: usize, limit: Duration
     Ok(said)
 }
 
-/// Whether the effective user is root. With fewer rights most writes are refused; ask the kernel by trying.
+/// Whether the effective user is root. With fewer privileges most writes are refused; try them to find out.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether this program was started with more rights than its user has (set-user-ID, set-group-ID).
+/// Whether this program runs with more privileges than its user has (set-user-ID, set-group-ID).
 pub fn is_set_id() -> bool {
     rustix::process::getuid() != rustix::process::geteuid() || rustix::process::getgid() != rustix::process::getegid()
 }
 
-/// Asks a process that we started to end (SIGTERM). One that has ended already is no error.
+/// Asks a process that we started to end (SIGTERM). If it has ended already, that is no error.
 pub fn ask_to_end(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, Signal::TERM);
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_child_ends_with_the_thread_that_started_it() {
-        // The signal is sent when the starting thread ends, so a thread stands in for the whole parent.
+        // The signal is sent when the starting thread ends, so a thread represents the parent here.
         let starter = std::thread::spawn(|| die_with_parent(Command::new("sleep").arg("60")).spawn().unwrap());
         let mut child = starter.join().unwrap();
         let status = child.wait().unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_runs_where_it_is_told_to() {
+    fn a_child_runs_on_its_cpus() {
         let ours = thread::affinity().unwrap();
         let last: CpuSet = ours.iter().last().into_iter().collect();
         let mut command = Command::new("cat");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_child_says_what_it_has_to_say() {
+    fn the_output_of_a_detached_child_is_read() {
         let say = |script: &str, limit| {
             let mut command = Command::new("sh");
             command.args(["-c", script]).stdout(std::process::Stdio::piped());

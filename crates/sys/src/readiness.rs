@@ -1,5 +1,5 @@
-//! `Readiness`: sleeps until one of many sockets has something to say, or until a time of the clock, exact to what the kernel's timers give: a
-//! load generator that has to send at a set time can't wait in milliseconds, and poll(2) looks at every socket at each call.
+//! `Readiness`: sleeps until one of many sockets is ready, or until a precise time. A load generator that must send at set times cannot
+//! wait in milliseconds, and poll(2) examines every socket at each call.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,19 +10,19 @@ use rustix::time::Timespec;
 use crate::errno::Errno;
 use crate::timer_fd::Alarm;
 
-/// What the timer is called among the sockets, whose names have 32 bits.
+/// The timer's name among the sockets, whose names have 32 bits.
 const ALARM: u64 = u64::MAX;
-/// Sockets that one wait can return; the others come with the next.
+/// The most sockets that one wait returns. The others follow with the next wait.
 const EVENTS_MAX: usize = 64;
-/// As good as never: 146 years.
+/// Practically never: 146 years.
 const NEVER_NS: u64 = u64::MAX / 4;
 
-/// What is waited for on a socket, beside its end.
+/// What to wait for on a socket, in addition to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Something to read.
+    /// Data to read.
     Read,
-    /// Something to read, or room to write.
+    /// Data to read, or space to write.
     ReadAndWrite,
 }
 
@@ -35,7 +35,7 @@ impl Interest {
     }
 }
 
-/// Sockets that are waited for together (epoll(7), level triggered), and one timer.
+/// Sockets to wait for together (epoll(7), level triggered), and one timer.
 #[derive(Debug)]
 pub struct Readiness {
     epoll: OwnedFd,
@@ -44,10 +44,10 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// One without sockets.
+    /// A set without sockets.
     ///
     /// # Errors
-    /// `EMFILE` if the process may not have more files.
+    /// `EMFILE` if the process may not open more files.
     pub fn new() -> Result<Readiness, Errno> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let alarm = Alarm::new()?;
@@ -55,31 +55,31 @@ impl Readiness {
         Ok(Readiness { epoll, alarm, set_ns: NEVER_NS })
     }
 
-    /// Adds a socket, whose events have this `name`. Closing the socket removes it.
+    /// Adds a socket. Its events have this `name`. Closing the socket removes it.
     ///
     /// # Errors
-    /// What the kernel said: `EEXIST` if it is there already.
+    /// The kernel's error: `EEXIST` if it was added already.
     pub fn add(&self, socket: impl AsFd, name: u32, interest: Interest) -> Result<(), Errno> {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(name.into()), interest.flags())?)
     }
 
-    /// Waits for something else of this socket from now on.
+    /// Changes what to wait for on this socket.
     ///
     /// # Errors
-    /// What the kernel said: `ENOENT` if it is not there.
+    /// The kernel's error: `ENOENT` if it was not added.
     pub fn change(&self, socket: impl AsFd, name: u32, interest: Interest) -> Result<(), Errno> {
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(name.into()), interest.flags())?)
     }
 
-    /// Sleeps until a socket is ready, the monotonic clock reads `at_ns`, or `longest_ms` have passed, whichever is first, and puts the names
-    /// of the sockets that are ready into `ready`, which is emptied before. A signal ends it early.
+    /// Sleeps until a socket is ready, the monotonic clock reaches `at_ns`, or `longest_ms` have passed, whichever is first. Puts the names
+    /// of ready sockets into `ready`, which is cleared before. A signal ends it early.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn wait(&mut self, at_ns: Option<u64>, longest_ms: u32, ready: &mut Vec<u32>) -> Result<(), Errno> {
         ready.clear();
         let set_ns = at_ns.unwrap_or(NEVER_NS);
-        // Setting it also takes back that it fired before.
+        // Setting the timer also clears an earlier expiry.
         if set_ns != self.set_ns {
             self.alarm.set(set_ns)?;
             self.set_ns = set_ns;
@@ -117,19 +117,19 @@ mod tests {
             readiness.wait(Some(due_ns), 10_000, &mut ready).unwrap();
             assert_eq!(ready, []);
         }
-        // The time that has passed does not end the next wait at once: it is another time, or none.
+        // The expired time does not end the next wait at once, because that has another time, or none.
         let begun_ns = clock::monotonic_ns();
         readiness.wait(None, 5, &mut ready).unwrap();
         assert!(clock::monotonic_ns() - begun_ns >= 4_000_000);
         theirs.write_all(b"x").unwrap();
         readiness.wait(None, 10_000, &mut ready).unwrap();
         assert_eq!(ready, [7]);
-        // It stays ready until it is read; and a socket with room is ready when room is asked for.
+        // It stays ready until it is read. A socket with space is ready if space is requested.
         readiness.change(&ours, 8, Interest::ReadAndWrite).unwrap();
         readiness.wait(None, 10_000, &mut ready).unwrap();
         assert_eq!(ready, [8]);
         drop(ours);
-        // A program that another test is just starting has it open too until it runs.
+        // A program that another test is just starting also has it open, until it calls exec.
         let tries = (0..4000).take_while(|_| {
             readiness.wait(None, 0, &mut ready).unwrap();
             !ready.is_empty()

@@ -1,5 +1,5 @@
-//! Memory that is there when it is wanted: pages brought in before they are touched, kept from being swapped out, and what the system reads
-//! back from swap all the same.
+//! Memory that is present when needed: pages faulted in beforehand and locked against swapping, and a count of what the system still reads
+//! back from swap.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -15,23 +15,23 @@ use crate::errno::Errno;
 /// /proc/vmstat has some 5 KiB.
 const VMSTAT_BYTES_MAX: usize = 16 << 10;
 
-/// Which of the process' pages stay in memory.
+/// The pages of the process that stay in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// All that it has mapped now: each page is brought in.
+    /// All current mappings: each page is faulted in.
     Present,
-    /// And all that it maps later: each mapping is brought in as a whole, thread stacks too.
+    /// Also future mappings, including thread stacks: each is faulted in completely.
     PresentAndFuture,
-    /// What it has mapped now, each page from its first touch on.
+    /// Current mappings, each page after its first use.
     PresentOnFault,
-    /// And what it maps later, likewise.
+    /// Also future mappings, in the same way.
     PresentAndFutureOnFault,
 }
 
-/// Locks the process' memory (`mlockall`).
+/// Locks the process's memory (`mlockall`).
 ///
 /// # Errors
-/// `EPERM` where this user may lock none; `ENOMEM` where it may not lock so much; `EINVAL` before Linux 4.4.
+/// `EPERM` if this user may lock none; `ENOMEM` if it may not lock that much; `EINVAL` before Linux 4.4.
 pub fn lock(which: Lock) -> Result<(), Errno> {
     let flags = match which {
         Lock::Present => MlockAllFlags::CURRENT,
@@ -42,22 +42,22 @@ pub fn lock(which: Lock) -> Result<(), Errno> {
     Ok(rustix::mm::mlockall(flags)?)
 }
 
-/// Lets all of it be swapped again.
+/// Allows all of it to be swapped again.
 ///
 /// # Errors
-/// What the kernel said; none is known.
+/// The kernel's error; no case is known.
 pub fn unlock() -> Result<(), Errno> {
     Ok(rustix::mm::munlockall()?)
 }
 
-/// How many bytes this process may lock; none where nothing limits it, by its limit (`RLIMIT_MEMLOCK`) or by a right over it
-/// (`CAP_IPC_LOCK`, which a container may show and not have: it is tried).
+/// How many bytes this process may lock. None without a limit, either by its limit (`RLIMIT_MEMLOCK`) or by a capability above it
+/// (`CAP_IPC_LOCK`). A container may show that capability without having it, so this tries it.
 pub fn lock_limit_bytes() -> Option<u64> {
     let limit_bytes = getrlimit(Resource::Memlock).current?;
     (!is_lockable(limit_bytes)).then_some(limit_bytes)
 }
 
-/// Tries to lock more than the limit: addresses without a page behind them.
+/// Tries to lock more than the limit: addresses without a page.
 fn is_lockable(limit_bytes: u64) -> bool {
     let Some(more) = usize::try_from(limit_bytes).ok().and_then(|bytes| bytes.checked_add(64 << 10)) else {
         return false;
@@ -72,7 +72,7 @@ fn is_lockable(limit_bytes: u64) -> bool {
     }
 }
 
-/// How much of the process' memory is locked, in KiB.
+/// How much of the process's memory is locked, in KiB.
 ///
 /// # Errors
 /// The kernel's error; `EINVAL` if it does not report the value.
@@ -81,22 +81,21 @@ pub fn locked_kib() -> Result<u64, Errno> {
     parse_locked_kib(&text).ok_or(Errno::INVAL)
 }
 
-/// The line `VmLck: 123 kB` of /proc/PID/status.
-/// `VmLck:`, white space, `123 kB`: a line of /proc/PID/status.
+/// Parses the line `VmLck: 123 kB` of /proc/PID/status.
 pub fn parse_locked_kib(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmLck:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Brings in the pages of some memory, writable, and changes nothing in it.
+/// Faults in the pages of some memory for writing, without changing its contents.
 ///
 /// # Errors
-/// `EINVAL` before Linux 5.14; `ENOMEM` if there is no room.
+/// `EINVAL` before Linux 5.14; `ENOMEM` if there is not enough memory.
 pub fn populate(memory: &mut [u8]) -> Result<(), Errno> {
     populate_range(memory.as_mut_ptr().addr(), memory.len())
 }
 
-/// Brings in the pages that a vector has room in.
+/// Faults in the pages of a vector's capacity.
 ///
 /// # Errors
 /// As [`populate`].
@@ -117,10 +116,10 @@ fn populate_range(start: usize, bytes: usize) -> Result<(), Errno> {
     Ok(unsafe { rustix::mm::madvise(address, end - first, Advice::LinuxPopulateWrite) }?)
 }
 
-/// How many bytes the calling thread's stack may still grow by. The main thread's as far as its limit goes.
+/// How many bytes the calling thread's stack may still grow, for the main thread up to its limit.
 ///
 /// # Errors
-/// What the C library said of the thread.
+/// The C library's error for the thread.
 pub fn stack_left_bytes() -> Result<usize, Errno> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::zeroed();
     // SAFETY: the C library fills in what it is given, of the calling thread, and gives an error number.
@@ -142,8 +141,8 @@ pub fn stack_left_bytes() -> Result<usize, Errno> {
     Ok((&raw const here).addr().saturating_sub(lowest.addr()))
 }
 
-/// Tells glibc's allocator to keep what is freed rather than give it back to the kernel, and to take large pieces from what it keeps. It holds
-/// for the whole process. Another C library does nothing of it: `EOPNOTSUPP`.
+/// Makes glibc's allocator keep freed memory rather than return it to the kernel, and serve large allocations from it. This applies to the
+/// whole process. Another C library does nothing: `EOPNOTSUPP`.
 ///
 /// # Errors
 /// `EINVAL` if the allocator refused.
@@ -159,7 +158,7 @@ pub fn keep_freed_memory() -> Result<(), Errno> {
     Err(Errno::OPNOTSUPP)
 }
 
-/// Counts pages that the whole system reads back from swap, from a file that is kept open.
+/// Counts pages that the whole system reads back from swap, from an open file.
 #[derive(Debug)]
 pub struct SwapIns {
     file: File,
@@ -169,14 +168,14 @@ impl SwapIns {
     /// Opens the count.
     ///
     /// # Errors
-    /// What the kernel said; `EINVAL` where it has no swap built in.
+    /// The kernel's error; `EINVAL` if it was built without swap.
     pub fn open() -> Result<SwapIns, Errno> {
         let counts = SwapIns { file: File::open("/proc/vmstat").map_err(|error| Errno::from(&error))? };
         counts.pages()?;
         Ok(counts)
     }
 
-    /// Pages since boot. It takes some tens of microseconds: once a second is often enough.
+    /// Pages since boot. A call takes some tens of microseconds: once a second is enough.
     ///
     /// # Errors
     /// As [`SwapIns::open`].
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_were_brought_in_are_no_faults() {
+    fn populated_pages_cause_no_faults() {
         let mut room: Vec<u64> = Vec::with_capacity(1 << 20);
         if populate_capacity(&mut room) == Err(Errno::INVAL) {
             evenkeel_testkit::skipped("MADV_POPULATE_WRITE takes Linux 5.14");
@@ -246,13 +245,13 @@ mod tests {
         }
         let body = || (stack_left_bytes().unwrap(), deeper());
         let (left, less) = std::thread::Builder::new().stack_size(1 << 20).spawn(body).unwrap().join().unwrap();
-        // The C library may hand out a larger stack that another thread has left.
+        // The C library may reuse a larger stack of an ended thread.
         assert!(left > 900_000 && left < 64 << 20, "{left}");
         assert!((100_000..140_000).contains(&(left - less)), "{left} {less}");
     }
 
     #[test]
-    fn what_this_machine_tells_is_read() {
+    fn this_machines_values_are_read() {
         assert!(locked_kib().is_ok());
         let limit = lock_limit_bytes();
         assert!(limit.is_none() || limit == getrlimit(Resource::Memlock).current, "{limit:?}");

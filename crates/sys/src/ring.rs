@@ -1,19 +1,19 @@
-//! `Ring`: pointers through a piece of memory, each to the next, so that one load must have come before the next can begin. What a step
-//! takes is then the latency of the memory, which nothing overlaps.
+//! `Ring`: a chain of pointers through memory, so that each load must finish before the next can begin. A step then takes the latency of
+//! the memory, without any overlap.
 
 use std::ptr;
 
 use crate::errno::Errno;
 use crate::mapping::Mapping;
 
-/// Bytes from one pointer's place to the next: a line of the cache.
+/// Bytes from one pointer to the next: a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// A ring of pointers, one in each line that it goes through.
+/// A ring of pointers, one in each of its lines.
 #[derive(Debug)]
 pub struct Ring {
     mapping: Mapping,
-    /// Points to a pointer of the ring, always.
+    /// Always points to a pointer of the ring.
     at: *const u8,
     lines: usize,
 }
@@ -22,10 +22,10 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Links the lines of `order` to a ring, in that order; each line once.
+    /// Links the lines of `order` into a ring in that order. Name each line once.
     ///
     /// # Errors
-    /// `EINVAL` if the order is empty or names a line that is not in the mapping.
+    /// `EINVAL` if the order is empty or names a line outside the mapping.
     pub fn new(mut mapping: Mapping, order: &[u32]) -> Result<Ring, Errno> {
         let lines = mapping.len_bytes() / LINE_BYTES;
         let (Some(first), Some(last)) = (order.first(), order.last()) else { return Err(Errno::INVAL) };
@@ -46,7 +46,7 @@ impl Ring {
         Ok(Ring { at: place(*first), mapping, lines: order.len() })
     }
 
-    /// Goes so many steps on.
+    /// Advances this many steps.
     pub fn chase(&mut self, steps: u64) {
         let mut at = self.at;
         for _ in 0..steps {
@@ -57,12 +57,12 @@ impl Ring {
         self.at = at;
     }
 
-    /// How many lines a lap has.
+    /// The number of lines in a lap.
     pub fn lines(&self) -> usize {
         self.lines
     }
 
-    /// The memory that it goes through.
+    /// Its memory.
     pub fn mapping(&self) -> &Mapping {
         &self.mapping
     }

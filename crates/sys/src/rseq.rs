@@ -1,12 +1,12 @@
-//! `Watcher`: whether the calling thread was preempted inside the guest since it last asked, for half a nanosecond and no right.
+//! `Watcher`: whether the calling thread was preempted inside the guest since its last check, for half a nanosecond and without privileges.
 //!
-//! Restartable sequences (rseq(2)) let a thread name a stretch of code that the kernel must abort when it takes the CPU away. A thread
-//! that names a stretch which it never enters gets nothing aborted, but the kernel clears the name whenever it gives the CPU to
-//! another thread, or moves this one. What a hypervisor takes it knows nothing of, and leaves the name there. So a gap with the name
-//! cleared is the guest's own doing, and one with the name intact is not.
+//! Restartable sequences (rseq(2)) let a thread name a section of code that the kernel must abort when it takes the CPU away. A thread that
+//! names a section without ever entering it has nothing aborted, but the kernel clears the name whenever it gives the CPU to another thread
+//! or moves this one. The kernel does not know when a hypervisor takes the CPU, so it then leaves the name. So after a gap, a cleared name
+//! means the guest's own doing, and an intact name means the hypervisor.
 //!
-//! The C library registers the thread's area (glibc 2.35 and later); where it does not (musl, older ones), this does. Kernels differ in
-//! when they clear the name, so [`Watcher::self_test`] tries it out.
+//! The C library registers the thread's area (glibc 2.35 and later). Where it does not (musl, older versions), this does. Kernels differ in
+//! when they clear the name, so [`Watcher::self_test`] tries it.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use crate::errno::Errno;
 use crate::schedstat::RunDelay;
 use crate::{clock, sched, thread};
 
-/// What stands before an abort handler's address; the kernel refuses other code. Of glibc's `sys/rseq.h`.
+/// The marker before an abort handler's address; the kernel refuses other code. From glibc's `sys/rseq.h`.
 #[cfg(target_arch = "x86_64")]
 const SIGNATURE: u32 = 0x5305_3053;
 #[cfg(target_arch = "aarch64")]
@@ -24,7 +24,7 @@ const SIGNATURE: u32 = 0xd428_bc00;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const SIGNATURE: u32 = 0;
 
-/// The kernel's first `struct rseq`: 20 bytes that mean something, in 32.
+/// The kernel's first `struct rseq`: 20 meaningful bytes of 32.
 #[repr(C, align(32))]
 #[derive(Debug, Default)]
 struct Area {
@@ -35,7 +35,7 @@ struct Area {
     rest: [u32; 3],
 }
 
-/// `struct rseq_cs`: a stretch of no length, so that no address is inside.
+/// `struct rseq_cs`: a section of length 0, so that no address is inside.
 #[repr(C, align(32))]
 #[derive(Debug)]
 struct Section {
@@ -59,24 +59,24 @@ static LANDING: Landing = Landing { signature: SIGNATURE, handler: 0 };
 /// Why there is no watcher.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RseqError {
-    /// The processor is one for which the signature is not known here.
+    /// The signature for this processor is not known here.
     #[error("restartable sequences are not known here for this processor")]
     Processor,
-    /// The kernel does not do it.
+    /// The kernel does not support it.
     #[error("register for restartable sequences: {0}")]
     Refused(Errno),
-    /// The kernel takes the registration and does not do what it is used for.
+    /// The kernel accepts the registration but does not behave as needed.
     #[error("restartable sequences do not serve here: {0}")]
     NotAsNeeded(&'static str),
 }
 
-/// Watches the thread that made it. While it lives no other restartable sequence may be entered by this thread.
+/// Watches the thread that created it. While it lives, this thread may enter no other restartable sequence.
 #[derive(Debug)]
 pub struct Watcher {
     /// The thread's `critical_section` field.
     name: NonNull<u64>,
     section: Box<Section>,
-    /// An area that we registered ourselves, and take back.
+    /// An area that we registered ourselves, and unregister.
     own: Option<Box<UnsafeCell<Area>>>,
     /// The area belongs to one thread.
     thread: PhantomData<*mut ()>,
@@ -110,7 +110,7 @@ impl Watcher {
         Ok(Watcher { name, section, own: Some(own), thread: PhantomData })
     }
 
-    /// From now on a preemption is seen.
+    /// From now on a preemption is noticed.
     #[inline(always)]
     pub fn arm(&self) {
         // SAFETY: the field is this thread's own, only this thread and the kernel touch it, and the kernel does so while this
@@ -118,19 +118,19 @@ impl Watcher {
         unsafe { ptr::write_volatile(self.name.as_ptr(), &raw const *self.section as u64) }
     }
 
-    /// Whether this thread kept its CPU, as far as the kernel knows, since [`Watcher::arm`].
+    /// Whether this thread kept its CPU since [`Watcher::arm`], as far as the kernel knows.
     #[inline(always)]
     pub fn intact(&self) -> bool {
         // SAFETY: as in `arm`.
         unsafe { ptr::read_volatile(self.name.as_ptr()) != 0 }
     }
 
-    /// Tries it out for at most 0.3 s: this thread is made to share its CPU with another one that spins, and every turn of the other
-    /// must be seen, and next to nothing without one. To be called in the ordinary class.
+    /// Tests it for at most 0.3 s: this thread shares its CPU with another one that spins. It must notice every turn of the other, and
+    /// almost nothing otherwise. Call it in the ordinary class.
     ///
     /// # Errors
-    /// [`RseqError::NotAsNeeded`] with what went wrong. Where the kernel counts no turns, or nobody got one, nothing is proven, which is
-    /// an error too.
+    /// [`RseqError::NotAsNeeded`] with the reason. If the kernel does not count switches, or the other thread got no turn, nothing is
+    /// proven, which is an error too.
     pub fn self_test(&self) -> Result<(), RseqError> {
         const LIMIT_NS: u64 = 200_000_000;
         const SPIN_NS: u64 = 300_000;
@@ -140,15 +140,15 @@ impl Watcher {
         let count = || turns.read().map(|counted| counted.turns).map_err(|_| not("the kernel's count cannot be read"));
         let rival = Rival::on_our_cpu(LIMIT_NS)?;
         let until_ns = clock::monotonic_ns() + LIMIT_NS;
-        let (mut seen, mut calm, mut stray) = (0, 0, 0);
+        let (mut seen, mut calm, mut unexplained) = (0, 0, 0);
         while clock::monotonic_ns() < until_ns && (seen < TURNS || calm < TURNS) {
             self.arm();
             let before = count()?;
-            // A turn around the count is on either side of it, and proves nothing.
+            // A switch during the count may belong to either side, and proves nothing.
             if !self.intact() {
                 continue;
             }
-            // By the clock, not by a count: a pause is an exit to the hypervisor on some machines, and then takes longer than a turn.
+            // By the clock rather than a count: on some machines a pause is an exit to the hypervisor, and takes longer than a turn.
             let until_ns = clock::monotonic_ns() + SPIN_NS;
             while clock::monotonic_ns() < until_ns {}
             let held = self.intact();
@@ -157,13 +157,13 @@ impl Watcher {
                 (true, false, _) => seen += 1,
                 (false, true, _) => calm += 1,
                 (true, true, true) => return Err(not("another thread's turn was not seen")),
-                // The kernel also clears the name when other work of its own meets this thread on the way out: now and then is no fault.
-                (false, false, _) => stray += 1,
+                // The kernel also clears the name when its own work interrupts this thread on the way out. Occasional cases are no error.
+                (false, false, _) => unexplained += 1,
                 (true, true, false) => {}
             }
         }
         drop(rival);
-        if stray > 1 && stray * 4 > seen + calm {
+        if unexplained > 1 && unexplained * 4 > seen + calm {
             return Err(not("turns were seen where there were none"));
         }
         if seen > 0 && calm > 0 { Ok(()) } else { Err(not("no other thread got a turn in 0.2 s to try it with")) }
@@ -234,7 +234,7 @@ fn thread_pointer() -> *mut u8 {
 struct Rival {
     stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// Where the caller may run, to be put back.
+    /// The caller's affinity, to be restored.
     before: crate::CpuSet,
 }
 
@@ -251,7 +251,7 @@ impl Rival {
         let spin = {
             let only = only.clone();
             move || {
-                // Short turns make the test short, where the kernel knows them.
+                // Short slices make the test short, if the kernel supports them.
                 let _ = (thread::set_affinity(&only), sched::set_ordinary(Some(1_000_000)));
                 let _ = ready.send(());
                 let until_ns = clock::monotonic_ns() + limit_ns;
@@ -264,7 +264,7 @@ impl Rival {
         let thread = Some(thread.map_err(|_| not("no second thread could be started to try it with"))?);
         let rival = Rival { stop, thread, before };
         thread::set_affinity(&only).map_err(|_| not("this thread could not be kept on one CPU"))?;
-        // On a busy machine a new thread takes a while to begin.
+        // On a busy machine a new thread takes a while to start.
         let begun = is_ready.recv_timeout(std::time::Duration::from_millis(100));
         begun.map_err(|_| not("the second thread to try it with has not begun in 0.1 s"))?;
         Ok(rival)
@@ -289,11 +289,11 @@ mod tests {
     fn the_kernel_reads_what_we_write() {
         assert_eq!((size_of::<Area>(), std::mem::offset_of!(Area, critical_section)), (32, 8));
         assert_eq!((size_of::<Section>(), std::mem::offset_of!(Section, abort)), (32, 24));
-        // The signature is right before the handler's address.
+        // The signature is directly before the handler's address.
         assert_eq!(std::mem::offset_of!(Landing, handler), 4);
     }
 
-    /// In a thread of its own: the test's harness may have other plans for this one.
+    /// In a separate thread: the test harness may use this one differently.
     fn in_a_thread<T: Send>(run: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(run).join().unwrap())
     }
@@ -306,7 +306,7 @@ mod tests {
                 watcher.arm();
                 watcher.self_test()
             });
-            assert_eq!(thread::affinity().unwrap(), before, "where it may run is put back");
+            assert_eq!(thread::affinity().unwrap(), before, "its affinity is restored");
             said
         });
         match said {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn an_area_of_our_own_is_given_back() {
-        // The C library's registration stands in the way of a second one, which the kernel says; without it, ours is taken and given back.
+        // The C library's registration conflicts with a second one, which the kernel reports. Without it, ours is made and removed.
         in_a_thread(|| {
             let own = UnsafeCell::new(Area::default());
             match register(&own, 0) {

@@ -1,22 +1,22 @@
-//! What class a thread is scheduled in: real-time, for a meter that nobody but a hypervisor should interrupt; ordinary with a
-//! shorter slice, which needs no right. The threads of another process of the same user can be set too.
+//! The scheduling class of a thread: real-time, for a meter that only a hypervisor should interrupt; ordinary with a shorter slice, which
+//! needs no privilege. Threads of other processes of the same user can be set too.
 
 use crate::errno::Errno;
 
-/// The scheduling classes that are used here (sched(7)).
+/// The scheduling classes used here (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The ordinary one.
+    /// Ordinary.
     Other,
-    /// Real-time: runs until it sleeps, before all of lower priority.
+    /// Real-time: runs until it sleeps, before all lower priorities.
     Fifo,
-    /// Runs only where nobody else would.
+    /// Runs only when the CPU would idle.
     Idle,
-    /// Another one, by its number.
+    /// Another class, by its number.
     Unnamed(u32),
 }
 
-/// `struct sched_attr` of sched_setattr(2), as of its first version.
+/// `struct sched_attr` of sched_setattr(2), in its first version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Attributes {
@@ -32,30 +32,30 @@ struct Attributes {
 
 const SIZE: u32 = size_of::<Attributes>() as u32;
 
-/// Makes the calling thread real-time (`SCHED_FIFO`), of a priority from 1 to 99.
+/// Makes the calling thread real-time (`SCHED_FIFO`) with a priority from 1 to 99.
 ///
 /// # Errors
-/// `EPERM` without CAP_SYS_NICE, or in a control group that has no real-time share; `EINVAL` for another priority.
+/// `EPERM` without CAP_SYS_NICE, or in a control group without a real-time share; `EINVAL` for another priority.
 pub fn set_fifo(priority: u8) -> Result<(), Errno> {
     set(&Attributes { size: SIZE, policy: libc::SCHED_FIFO as u32, priority: priority.into(), ..Attributes::default() })
 }
 
-/// Makes the calling thread an ordinary one, which is given the CPU for `slice_ns` at a time; none is the kernel's own length. Kernels
-/// before 6.12 accept the number without effect: check with [`slice_ns`].
+/// Makes the calling thread ordinary, with time slices of `slice_ns`. None means the kernel's default. Kernels before 6.12 accept the
+/// number without effect: check with [`slice_ns`].
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn set_ordinary(slice_ns: Option<u64>) -> Result<(), Errno> {
     let nice = current()?.nice;
     let runtime_ns = slice_ns.unwrap_or(0);
     set(&Attributes { size: SIZE, policy: libc::SCHED_OTHER as u32, nice, runtime_ns, ..Attributes::default() })
 }
 
-/// Makes the calling thread one that runs only where nobody else would (`SCHED_IDLE`): it keeps a CPU from going idle, and gives it up to
-/// whoever wakes. It can't always be taken back.
+/// Makes the calling thread one that runs only when the CPU would idle (`SCHED_IDLE`). It keeps a CPU from going idle, and yields it to any
+/// waking thread. This cannot always be undone.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn set_idle() -> Result<(), Errno> {
     set(&Attributes { size: SIZE, policy: libc::SCHED_IDLE as u32, ..Attributes::default() })
 }
@@ -63,15 +63,15 @@ pub fn set_idle() -> Result<(), Errno> {
 /// The calling thread's class.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn policy() -> Result<Policy, Errno> {
     policy_of(0)
 }
 
-/// The class of any thread by its number, 0 for the calling one.
+/// The class of any thread by its number; 0 is the calling one.
 ///
 /// # Errors
-/// `ESRCH` if there is none.
+/// `ESRCH` if it does not exist.
 pub fn policy_of(tid: u32) -> Result<Policy, Errno> {
     Ok(match attributes_of(tid)?.policy {
         policy if policy == libc::SCHED_OTHER as u32 => Policy::Other,
@@ -81,28 +81,28 @@ pub fn policy_of(tid: u32) -> Result<Policy, Errno> {
     })
 }
 
-/// The time slice of the calling ordinary thread, in nanoseconds; none if the kernel does not report it.
+/// The time slice of the calling ordinary thread, in nanoseconds. None if the kernel does not report it.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn slice_ns() -> Result<Option<u64>, Errno> {
     Ok(Some(current()?.runtime_ns).filter(|ns| *ns > 0))
 }
 
-/// The time slice of any ordinary thread, in nanoseconds; none for other classes, and if the kernel does not report it.
+/// The time slice of any ordinary thread, in nanoseconds. None for other classes, or if the kernel does not report it.
 ///
 /// # Errors
-/// `ESRCH` if there is no such thread.
+/// `ESRCH` if the thread does not exist.
 pub fn slice_ns_of(tid: u32) -> Result<Option<u64>, Errno> {
     let attributes = attributes_of(tid)?;
     Ok(Some(attributes.runtime_ns).filter(|ns| *ns > 0 && attributes.has_slice()))
 }
 
-/// Gives any ordinary thread another slice, and leaves its class and nice value; none is the kernel's own length. Kernels before 6.12 take
-/// the number without effect: check with [`slice_ns_of`].
+/// Sets the time slice of any ordinary thread, and keeps its class and nice value. None means the kernel's default. Kernels before 6.12
+/// accept the number without effect: check with [`slice_ns_of`].
 ///
 /// # Errors
-/// `EINVAL` for a thread of another class; `EPERM` for another user's without CAP_SYS_NICE; `ESRCH` if there is none.
+/// `EINVAL` for a thread of another class; `EPERM` for another user's without CAP_SYS_NICE; `ESRCH` if it does not exist.
 pub fn set_slice_ns_of(tid: u32, slice_ns: Option<u64>) -> Result<(), Errno> {
     let attributes = attributes_of(tid)?;
     if !attributes.has_slice() {
@@ -111,10 +111,11 @@ pub fn set_slice_ns_of(tid: u32, slice_ns: Option<u64>) -> Result<(), Errno> {
     set_of(tid, &Attributes { size: SIZE, runtime_ns: slice_ns.unwrap_or(0), ..attributes })
 }
 
-/// Gives any thread another class, and leaves its nice value; the real-time ones with the lowest priority, 1.
+/// Sets the class of any thread, and keeps its nice value. Real-time classes get the lowest priority, 1.
 ///
 /// # Errors
-/// `EPERM` without the right to it (CAP_SYS_NICE for real-time); `EINVAL` for a class that the kernel does not know; `ESRCH` if there is none.
+/// `EPERM` without the privilege (CAP_SYS_NICE for real-time); `EINVAL` for a class that the kernel does not know; `ESRCH` if it does not
+/// exist.
 pub fn set_policy_of(tid: u32, policy: Policy) -> Result<(), Errno> {
     let (policy, priority) = match policy {
         Policy::Other => (libc::SCHED_OTHER as u32, 0),
@@ -162,7 +163,7 @@ mod tests {
         let ours = std::thread::spawn(|| {
             assert_eq!(policy(), Ok(Policy::Other));
             set_ordinary(Some(300_000)).unwrap();
-            // Older kernels have no slice of a thread's own; newer ones keep it within their bounds.
+            // Older kernels have no slice per thread; newer ones clamp it to their bounds.
             assert!(slice_ns().unwrap().is_none_or(|ns| ns == 300_000));
             set_ordinary(None).unwrap();
             set_fifo(200).unwrap_err()

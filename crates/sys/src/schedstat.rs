@@ -1,5 +1,5 @@
-//! `RunDelay`: how long the calling thread was ready to run and did not, as the kernel counts it, for as little as a read of a file that
-//! is kept open (0.3 us). It counts other threads' turns and limits of control groups, and not what a hypervisor takes.
+//! `RunDelay`: how long the calling thread was ready but did not run, by the kernel's count, at the cost of reading an open file (0.3 us).
+//! It includes other threads' time slices and limits of control groups, but not what a hypervisor takes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,43 +7,43 @@ use std::os::unix::fs::FileExt;
 use crate::clock;
 use crate::errno::Errno;
 
-/// What the kernel counts of a thread.
+/// The kernel's counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// The monotonic clock.
     pub wall_ns: u64,
-    /// The time that it ran. A hypervisor's pauses are taken out where the kernel knows of them.
+    /// Its run time. A hypervisor's pauses are excluded if the kernel knows of them.
     pub cpu_ns: u64,
     /// The time that it waited for a CPU.
     pub run_delay_ns: u64,
-    /// How often it was given a CPU.
+    /// How often it got a CPU.
     pub turns: u64,
 }
 
-/// Counts of the thread that made it.
+/// Counts of the thread that created it.
 #[derive(Debug)]
 pub struct RunDelay {
     file: File,
 }
 
 impl RunDelay {
-    /// Of the calling thread.
+    /// For the calling thread.
     ///
     /// # Errors
-    /// What the kernel said; `ENOENT` where it was built without such counts.
+    /// The kernel's error; `ENOENT` if it was built without these counts.
     pub fn of_this_thread() -> Result<RunDelay, Errno> {
         File::open("/proc/thread-self/schedstat").map(|file| RunDelay { file }).map_err(|error| Errno::from(&error))
     }
 
-    /// The counts now. To be called by the thread that it is of: the CPU time is the caller's.
+    /// The current counts. Only the counted thread may call this, because the CPU time is the caller's.
     ///
     /// # Errors
-    /// What the kernel said; `EINVAL` if the file has other than three numbers.
+    /// The kernel's error; `EINVAL` if the file does not have three numbers.
     pub fn read(&self) -> Result<Counted, Errno> {
         let mut bytes = [0; 96];
         let length = self.file.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
         let (_, run_delay_ns, turns) = parse_schedstat(&bytes[..length]).ok_or(Errno::INVAL)?;
-        // The file's own time of running is brought up to date only at the scheduler's tick; the clock's is exact.
+        // The file's own run time is updated only at the scheduler's tick; the clock's is exact.
         Ok(Counted { wall_ns: clock::monotonic_ns(), cpu_ns: clock::thread_cpu_ns(), run_delay_ns, turns })
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     fn ours_never_goes_back() {
         let ours = RunDelay::of_this_thread().unwrap();
         let first = ours.read().unwrap();
-        // The kernel adds a thread's time up when it gives the CPU away, and leaves out what the hypervisor says that it took meanwhile.
+        // The kernel updates a thread's time when it gives up the CPU, and excludes reported steal time.
         let mut second = first;
         for _ in 0..100_000 {
             std::thread::yield_now();

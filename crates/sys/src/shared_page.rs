@@ -1,5 +1,5 @@
-//! `SharedPage`: a small file that is mapped for writing, so that other processes can read what this one is doing without asking it.
-//! Its memory is there before it is written to: a full file system is told when the page is made, not by a signal in the middle of a tick.
+//! `SharedPage`: a small file mapped for writing, so that other processes can see what this one is doing without asking. Its memory is
+//! allocated beforehand: a full file system is reported when the page is created, not by a signal during a tick.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,20 +12,20 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::errno::Errno;
 
-/// The most bytes that a page may have.
+/// The most bytes of a page.
 pub const PAGE_BYTES_MAX: usize = 1 << 16;
 
 /// Who else may read the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Nobody but its owner: 0600.
+    /// Only its owner: 0600.
     #[default]
     Owner,
-    /// Its group too: 0640.
+    /// Also its group: 0640.
     Group,
 }
 
-/// A file of words that any process may read, and this one writes. Its name goes away when this is dropped.
+/// A file of words that other processes may read and this one writes. Dropping this removes its name.
 #[derive(Debug)]
 pub struct SharedPage {
     start: NonNull<AtomicU64>,
@@ -40,11 +40,11 @@ unsafe impl Send for SharedPage {}
 unsafe impl Sync for SharedPage {}
 
 impl SharedPage {
-    /// Makes a file of zeros at `path`, and locks it (`flock`), so that others can tell that somebody holds it. `bytes` is a multiple of 8.
+    /// Creates a file of zeros at `path` and locks it (`flock`), which shows others that it is in use. `bytes` is a multiple of 8.
     ///
     /// # Errors
-    /// `EEXIST` if there is a file already; `ENOSPC` if there is no room; `EINVAL` for no bytes, too many or a part of a word; else what the
-    /// kernel said.
+    /// `EEXIST` if the file exists; `ENOSPC` if there is no space; `EINVAL` for 0, too many bytes or a part of a word; otherwise the
+    /// kernel's error.
     pub fn create(path: &Path, bytes: usize, access: Access) -> Result<SharedPage, Errno> {
         if bytes == 0 || bytes > PAGE_BYTES_MAX || !bytes.is_multiple_of(size_of::<u64>()) {
             return Err(Errno::INVAL);
@@ -67,7 +67,7 @@ impl SharedPage {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 
-    /// Where the file is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -75,7 +75,7 @@ impl SharedPage {
 
 impl Drop for SharedPage {
     fn drop(&mut self) {
-        // Another file may have our name by now: that one is none of ours.
+        // Another file may have our name by now. That one is not ours.
         let is_ours = |there: &std::fs::Metadata| {
             self.file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
         };
@@ -87,18 +87,18 @@ impl Drop for SharedPage {
     }
 }
 
-/// Gives the file its memory, its rights and its lock.
+/// Allocates the file's memory, and sets its mode and lock.
 fn fill(file: &File, bytes: usize, access: Access) -> Result<(), Errno> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes as u64) {
         Ok(()) => {}
-        // Zeros that are written take the room too.
+        // Writing zeros also allocates the space.
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             file.write_all_at(&vec![0; bytes], 0).map_err(|error| Errno::from(&error))?;
         }
         Err(errno) => return Err(errno.into()),
     }
     let group = if access == Access::Group { Mode::RGRP } else { Mode::empty() };
-    // Whatever the umask is.
+    // Regardless of the umask.
     rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR | group)?;
     Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
 }
@@ -112,10 +112,10 @@ fn map(file: &File, bytes: usize) -> Result<NonNull<AtomicU64>, Errno> {
     NonNull::new(start.cast()).ok_or(Errno::INVAL)
 }
 
-/// Whether somebody holds a lock on the file: whoever made it does until it ends, however it ends.
+/// Whether a process holds the lock on the file: its creator does until it ends, even by a crash.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn is_locked(file: &File) -> Result<bool, Errno> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(rustix::fs::flock(file, FlockOperation::Unlock).map(|()| false)?),
@@ -124,11 +124,11 @@ pub fn is_locked(file: &File) -> Result<bool, Errno> {
     }
 }
 
-/// Opens a file of somebody else's to read: an ordinary one of up to [`PAGE_BYTES_MAX`] bytes, through no symbolic link, and without waiting
-/// for who would write to it.
+/// Opens another process's file for reading: a regular file of up to [`PAGE_BYTES_MAX`] bytes, without following a symbolic link or waiting
+/// for a writer.
 ///
 /// # Errors
-/// `EINVAL` if it is no ordinary file; `EFBIG` if it is longer; else what the kernel said.
+/// `EINVAL` if it is not a regular file; `EFBIG` if it is longer; otherwise the kernel's error.
 pub fn open(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read_by_others() {
+    fn other_processes_can_read_the_page() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page");
         let page = SharedPage::create(&path, 4096, Access::Group).unwrap();
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(SharedPage::create(&path, 4096, Access::Owner).unwrap_err(), Errno::EXIST);
         drop(page);
         assert!(!path.exists());
-        // A program that another test is just starting has the page open too until it runs.
+        // A program that another test is just starting also has the page open, until it calls exec.
         let tries = (0..4000).take_while(|_| is_locked(&file) != Ok(false));
         assert!(tries.map(|_| std::thread::sleep(std::time::Duration::from_millis(5))).count() < 4000, "it is locked");
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_refused() {
+    fn invalid_pages_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for bytes in [0, 7, PAGE_BYTES_MAX + 8] {

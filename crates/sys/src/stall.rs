@@ -1,5 +1,5 @@
-//! How long somebody was ready to run and did not, as the kernel counts it for the whole system and for a control group: small files that
-//! are kept open and read anew, without an allocation.
+//! How long threads were ready but did not run, by the kernel's counts for the whole system and for a control group: small files that stay
+//! open and are read again without allocation.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,28 +10,28 @@ use crate::errno::Errno;
 /// The files have some 100 to 600 bytes.
 const BYTES_MAX: usize = 2048;
 
-/// The most of /proc/thread-self/cgroup that is looked at: hierarchies, one a line.
+/// The most bytes of /proc/thread-self/cgroup to read: one line per hierarchy.
 const GROUPS_MAX: usize = 64;
 
-/// A pressure file of CPUs (Linux 4.20 and later, where it is not switched off).
+/// A CPU pressure file (Linux 4.20 and later, if it is not disabled).
 #[derive(Debug)]
 pub struct CpuStalls {
     file: File,
 }
 
 impl CpuStalls {
-    /// Of the whole system: in a container that shows the machine's /proc too.
+    /// For the whole system. In a container that shows the machine's /proc, also for the machine.
     ///
     /// # Errors
-    /// What the kernel said; `ENOENT` where it has none.
+    /// The kernel's error; `ENOENT` if it has none.
     pub fn of_the_system() -> Result<CpuStalls, Errno> {
         CpuStalls::open("/proc/pressure/cpu".into())
     }
 
-    /// Of the calling thread's control group, of the second version.
+    /// For the calling thread's version 2 control group.
     ///
     /// # Errors
-    /// What the kernel said; `ENOENT` where there is no such group, or it has none, as the topmost has.
+    /// The kernel's error; `ENOENT` if there is no such group, or it has no file, like the root group.
     pub fn of_this_group() -> Result<CpuStalls, Errno> {
         CpuStalls::open(group_file("cpu.pressure").ok_or(Errno::NOENT)?)
     }
@@ -45,7 +45,7 @@ impl CpuStalls {
     /// How long at least one thread waited for a CPU, in microseconds since boot or since the group was made.
     ///
     /// # Errors
-    /// What the kernel said, `EOPNOTSUPP` where pressure is switched off; `EINVAL` if the file does not say it.
+    /// The kernel's error, `EOPNOTSUPP` if pressure is disabled; `EINVAL` if the file lacks the number.
     pub fn some_us(&self) -> Result<u64, Errno> {
         let mut bytes = [0; BYTES_MAX];
         parse_some_us(text(&self.file, &mut bytes)?).ok_or(Errno::INVAL)
@@ -57,7 +57,7 @@ fn text<'a>(file: &File, bytes: &'a mut [u8]) -> Result<&'a str, Errno> {
     std::str::from_utf8(&bytes[..length]).map_err(|_| Errno::ILSEQ)
 }
 
-/// Where the calling thread's control group has this file: the first version's group for CPUs, or the second's, whichever has it.
+/// The folder of the calling thread's control group that has this file: version 1's CPU group, or version 2's, whichever has it.
 fn group_file(name: &str) -> Option<PathBuf> {
     let groups = std::fs::read_to_string("/proc/thread-self/cgroup").ok()?;
     let candidates = groups.lines().take(GROUPS_MAX).filter_map(|line| {
@@ -75,7 +75,7 @@ fn group_file(name: &str) -> Option<PathBuf> {
     candidates.into_iter().find(|path| path.exists())
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=123` in a line of its own.
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=123` on its own line.
 pub fn parse_some_us(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
     line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
@@ -117,7 +117,7 @@ mod tests {
             Err(errno) => evenkeel_testkit::skipped(format_args!("this kernel reports no pressure: {errno}")),
         }
         if let Err(errno) = CpuStalls::of_this_group() {
-            evenkeel_testkit::skipped(format_args!("this control group does not tell: {errno}"));
+            evenkeel_testkit::skipped(format_args!("this control group reports no pressure: {errno}"));
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::process::{ask_to_end, die_with_parent};
 const GO: u8 = b'g';
 const STAY: u8 = b's';
 
-/// A command that has not begun. Dropped, it never does.
+/// A command that has not started. If this is dropped, it never does.
 #[derive(Debug)]
 pub struct SuspendedChild {
     pid: u32,
@@ -23,7 +23,7 @@ pub struct SuspendedChild {
     ended: Receiver<io::Result<ExitStatus>>,
 }
 
-/// A command that runs. It is killed when this process ends.
+/// A running command. It is killed when this process ends.
 #[derive(Debug)]
 pub struct Running {
     pid: u32,
@@ -31,10 +31,10 @@ pub struct Running {
 }
 
 impl SuspendedChild {
-    /// Makes the process. It is killed when this process ends, however it ends.
+    /// Creates the process. It is killed when this process ends, for any reason.
     ///
     /// # Errors
-    /// If no process can be made.
+    /// If no process can be created.
     pub fn new(mut command: Command) -> io::Result<SuspendedChild> {
         let (pid_in, pid_out) = pipe_with(PipeFlags::CLOEXEC)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -56,8 +56,8 @@ impl SuspendedChild {
         };
         let (say_begun, begun) = channel();
         let (say_ended, ended) = channel();
-        // A thread of its own: making a process returns when its program has begun. It stays until the end, for the kernel kills the
-        // process when the thread that made it ends.
+        // A separate thread, because creating a process returns only when its program has started. The thread stays until the end, because
+        // the kernel kills the process when its creating thread ends.
         std::thread::Builder::new()
             .name("evenkeel-hold".to_owned())
             .spawn(move || run(command, &say_begun, &say_ended))?;
@@ -73,15 +73,15 @@ impl SuspendedChild {
         self.pid
     }
 
-    /// Lets it begin. What it says is handed over if its standard output is piped.
+    /// Starts the command. Its output is passed on if its standard output is piped.
     ///
     /// # Errors
-    /// If there is no such program, or it can't be run.
+    /// If the program does not exist or cannot be run.
     pub fn start(mut self) -> io::Result<(Running, Option<ChildStdout>)> {
         rustix::io::write(&self.go, &[GO])?;
         let begun = self.begun.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
         let stdout = begun?;
-        // It has a destructor, out of which nothing can be moved.
+        // It has a destructor, so nothing can be moved out of it.
         let ended = std::mem::replace(&mut self.ended, channel().1);
         Ok((Running { pid: self.pid, ended }, stdout))
     }
@@ -89,14 +89,14 @@ impl SuspendedChild {
 
 impl Drop for SuspendedChild {
     fn drop(&mut self) {
-        // One that has begun reads no more.
+        // A started command reads no more.
         let _ = rustix::io::write(&self.go, &[STAY]);
     }
 }
 
 fn run(mut command: Command, begun: &Sender<io::Result<Option<ChildStdout>>>, ended: &Sender<io::Result<ExitStatus>>) {
     let child = command.spawn();
-    // The ends of the pipes that it holds.
+    // The ends of its pipes.
     drop(command);
     match child {
         Ok(mut child) => {
@@ -115,7 +115,7 @@ impl Running {
         self.pid
     }
 
-    /// How it ended, once it has; only the first call after that returns it.
+    /// How it ended, once it has. Only the first call after that returns it.
     pub fn ended(&self) -> Option<io::Result<ExitStatus>> {
         match self.ended.try_recv() {
             Ok(status) => Some(status),
@@ -124,7 +124,7 @@ impl Running {
         }
     }
 
-    /// Asks it to end (SIGTERM) and waits for so long; what does not end is killed when this process ends.
+    /// Asks it to end (SIGTERM) and waits this long. If it does not end, it is killed when this process ends.
     pub fn end(&self, limit: Duration) -> Option<io::Result<ExitStatus>> {
         ask_to_end(self.pid);
         self.ended.recv_timeout(limit).ok()
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_begins_when_it_is_told_to() {
+    fn a_command_starts_on_request() {
         let mut command = Command::new("echo");
         command.arg("here").stdout(Stdio::piped());
         let held = SuspendedChild::new(command).unwrap();
@@ -151,12 +151,12 @@ mod tests {
         let mut said = String::new();
         stdout.unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "here\n");
-        // It is not asked to end: it ends by itself, and a signal may come before it has, though its output is closed.
+        // No SIGTERM here: it ends by itself, and a signal may arrive first, even though its output is closed.
         assert!(running.ended.recv_timeout(Duration::from_secs(60)).unwrap().unwrap().success());
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told_and_one_that_is_dropped_never_begins() {
+    fn a_missing_program_is_reported_and_a_dropped_one_never_starts() {
         let held = SuspendedChild::new(Command::new("/nowhere/at-all")).unwrap();
         assert_eq!(held.start().unwrap_err().kind(), io::ErrorKind::NotFound);
         let file = tempfile::NamedTempFile::new().unwrap();

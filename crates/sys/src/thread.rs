@@ -1,4 +1,4 @@
-//! What a thread may set of itself without rights: its CPUs and its timer slack; and the CPUs of a thread of another process.
+//! What a thread may set for itself without privileges: its CPUs and its timer slack. Also the CPUs of a thread of another process.
 
 use std::num::NonZeroU64;
 
@@ -8,7 +8,7 @@ use crate::errno::Errno;
 /// The CPUs that the calling thread may run on.
 ///
 /// # Errors
-/// What the kernel said: `EINVAL` with more than 1,024 CPUs.
+/// The kernel's error: `EINVAL` with more than 1,024 CPUs.
 pub fn affinity() -> Result<CpuSet, Errno> {
     affinity_in(None)
 }
@@ -16,20 +16,20 @@ pub fn affinity() -> Result<CpuSet, Errno> {
 /// The CPUs that any thread may run on, by its number.
 ///
 /// # Errors
-/// `ESRCH` if there is none; what else the kernel said.
+/// `ESRCH` if it does not exist; otherwise the kernel's error.
 pub fn affinity_of(tid: u32) -> Result<CpuSet, Errno> {
     affinity_in(Some(pid_of(tid)?))
 }
 
-/// Lets any thread run on `cpus` only, by its number.
+/// Restricts any thread to `cpus`, by its number.
 ///
 /// # Errors
-/// `EPERM` for another user's without CAP_SYS_NICE; `ESRCH` if there is none; else as [`set_affinity`].
+/// `EPERM` for another user's without CAP_SYS_NICE; `ESRCH` if it does not exist; otherwise as [`set_affinity`].
 pub fn set_affinity_of(tid: u32, cpus: &CpuSet) -> Result<(), Errno> {
     Ok(rustix::thread::sched_setaffinity(Some(pid_of(tid)?), &kernel_set(cpus)?)?)
 }
 
-/// Zero would be the calling thread.
+/// Zero would mean the calling thread.
 fn pid_of(tid: u32) -> Result<rustix::process::Pid, Errno> {
     i32::try_from(tid).ok().and_then(rustix::process::Pid::from_raw).ok_or(Errno::SRCH)
 }
@@ -39,32 +39,32 @@ fn affinity_in(pid: Option<rustix::process::Pid>) -> Result<CpuSet, Errno> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// The CPUs that the process's first thread may run on: all of its own, unless that thread was pinned.
+/// The CPUs that the process's first thread may run on: all of the process's CPUs, unless that thread was pinned.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn process_affinity() -> Result<CpuSet, Errno> {
     affinity_in(Some(rustix::process::getpid()))
 }
 
-/// How many CPUs the process was given: those that its control group's cpuset allows, of which the calling thread may have fewer.
+/// The number of CPUs of the process: those that its control group's cpuset allows. The calling thread may have fewer.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn allowed_cpus() -> Result<usize, Errno> {
-    // A thread that pinned itself says nothing of the process: the first thread is asked, whose number is the process's.
+    // A thread that pinned itself says nothing about the process. So ask the first thread, whose number is the process's.
     Ok(process_affinity()?.iter().count())
 }
 
-/// Lets the calling thread run on `cpus` only.
+/// Restricts the calling thread to `cpus`.
 ///
 /// # Errors
-/// `EINVAL` if none of them is online and allowed by the thread's cpuset, or if one is 1,024 or more.
+/// `EINVAL` if none of them is online and allowed by the thread's cpuset, or if a number is 1,024 or more.
 pub fn set_affinity(cpus: &CpuSet) -> Result<(), Errno> {
     Ok(rustix::thread::sched_setaffinity(None, &kernel_set(cpus)?)?)
 }
 
-/// The set as the system call takes it.
+/// The set in the system call's form.
 pub(crate) fn kernel_set(cpus: &CpuSet) -> Result<rustix::thread::CpuSet, Errno> {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus.iter() {
@@ -76,17 +76,17 @@ pub(crate) fn kernel_set(cpus: &CpuSet) -> Result<rustix::thread::CpuSet, Errno>
     Ok(set)
 }
 
-/// The CPU that the calling thread runs on. Unless it is held there, it may be on another by the time that this returns.
+/// The CPU that the calling thread runs on. Unless it is pinned, it may have moved by the time this returns.
 pub fn current_cpu() -> usize {
     rustix::thread::sched_getcpu()
 }
 
-/// The calling thread's number, as the kernel's records name it.
+/// The calling thread's number, as in the kernel's records.
 pub fn id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
 }
 
-/// The name of any thread, by its number; none if it has ended, or hides.
+/// The name of any thread, by its number. None if it has ended or is hidden.
 pub fn name_of(tid: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{tid}/comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
@@ -95,16 +95,16 @@ pub fn name_of(tid: u32) -> Option<String> {
 /// Sets the calling thread's nice value, -20 to 19; threads of the same process keep theirs.
 ///
 /// # Errors
-/// `EACCES` for a lower one than it has, without CAP_SYS_NICE.
+/// `EACCES` for a lower value than the current one, without CAP_SYS_NICE.
 pub fn set_nice(nice: i32) -> Result<(), Errno> {
-    // Without a process the kernel takes the calling thread, whatever the standard says.
+    // Without a process number the kernel uses the calling thread, contrary to the standard.
     Ok(rustix::process::setpriority_process(None, nice)?)
 }
 
 /// How much later than asked the kernel may end a sleep of the calling thread, in nanoseconds (`PR_GET_TIMERSLACK`).
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn timer_slack_ns() -> Result<u64, Errno> {
     Ok(rustix::thread::current_timer_slack()?)
 }
@@ -112,7 +112,7 @@ pub fn timer_slack_ns() -> Result<u64, Errno> {
 /// Sets the calling thread's timer slack; `None` gives it the default it was started with (`PR_SET_TIMERSLACK`).
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn set_timer_slack_ns(ns: Option<NonZeroU64>) -> Result<(), Errno> {
     Ok(rustix::thread::set_current_timer_slack(ns)?)
 }

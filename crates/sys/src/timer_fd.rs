@@ -1,6 +1,5 @@
-//! Timers as files. [`Alarm`] is set before there is time to sleep, so that going to sleep costs no more than a switch. [`Interrupts`] are
-//! timer interrupts on purpose, on the CPU of the thread that asks for them, which wake nobody: this is how a meter of interrupts gets some
-//! at known times.
+//! Timers as files. [`Alarm`] is set before it is time to sleep, so that going to sleep costs only a switch. [`Interrupts`] are deliberate
+//! timer interrupts on the calling thread's CPU that wake no thread: they give a meter of interrupts some at known times.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -17,27 +16,27 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// One that is not set.
+    /// A timer that is not set.
     ///
     /// # Errors
-    /// `EMFILE` if the process may not have more files.
+    /// `EMFILE` if the process may not open more files.
     pub fn new() -> Result<Alarm, Errno> {
         Ok(Alarm { timer: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)? })
     }
 
-    /// Sets it to a time of the monotonic clock, 1 or more; what it was set to before is forgotten.
+    /// Sets it to a time of the monotonic clock, 1 or more. This replaces an earlier time.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn set(&self, at_ns: u64) -> Result<(), Errno> {
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &once(at_ns.max(1)))?;
         Ok(())
     }
 
-    /// Sleeps until the time it was set to; returns at once if that has passed. One that is not set is waited for until a signal ends it.
+    /// Sleeps until its time; returns at once if that is over. Without a time it waits until a signal.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn wait(&self) -> Result<(), Errno> {
         let mut fired = [0; 8];
         loop {
@@ -68,15 +67,15 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Arms `together` timers for each of these times of the monotonic clock. Where the calling thread is bound to one CPU, they fire
-    /// there. More of them make each interrupt longer.
+    /// Arms `together` timers for each of these times of the monotonic clock. If the calling thread is pinned to one CPU, they fire there.
+    /// More timers make each interrupt longer.
     ///
     /// # Errors
-    /// `EMFILE` if they are more than the process may have files; `EINVAL` if a time is too long.
+    /// `EMFILE` if there are more than the process may open files; `EINVAL` if a time is too large.
     pub fn arm(times_ns: &[u64], together: usize) -> Result<Interrupts, Errno> {
         let mut timers = Vec::with_capacity(times_ns.len() * together);
         for at_ns in times_ns {
-            // One that repeats would fire once: the kernel arms it anew only when somebody reads it.
+            // A repeating timer would fire once: the kernel rearms it only when it is read.
             let when = once(*at_ns);
             for _ in 0..together {
                 let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
@@ -92,7 +91,7 @@ impl Interrupts {
         self.timers.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no timers.
     pub fn is_empty(&self) -> bool {
         self.timers.is_empty()
     }

@@ -1,8 +1,8 @@
-//! `Tracepoints`: when chosen tracepoints of the kernel are hit on one CPU, and with which first word (perf_event_open(2)). No tracer is
-//! switched on and no file is written: nobody else sees that we look, and it ends with the process.
+//! `Tracepoints`: when chosen kernel tracepoints are hit on one CPU, and their first data word (perf_event_open(2)). It enables no tracer
+//! and writes no file: other processes do not notice it, and it ends with the process.
 //!
-//! An event takes the tracepoint's number, which tracefs tells. Where that is not mounted, a mount of our own is made that is nowhere in
-//! the tree of files (fsmount(2)): no other process can see it, and it goes with its descriptor.
+//! An event needs the tracepoint's number, which tracefs provides. If tracefs is not mounted, we create a mount that is not attached to the
+//! file tree (fsmount(2)): no other process can see it, and it disappears with its descriptor.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,10 +14,10 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use crate::errno::Errno;
 use crate::perf_event::{self, Attributes, Event, PerfRing};
 
-/// Where tracefs is, if somebody mounted it. Below debugfs there is one too, which to look at would mount it for all to see.
+/// The usual mount point of tracefs. It also exists below debugfs, but looking there would mount it visibly for all.
 const MOUNTED_AT: &str = "/sys/kernel/tracing";
 
-/// A tracepoint and its number in the kernel that runs.
+/// A tracepoint and its number in the running kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoint {
     /// Its name with its group, such as `irq/softirq_entry`.
@@ -25,7 +25,7 @@ pub struct Tracepoint {
     id: u16,
 }
 
-/// The numbers of these tracepoints, each named as `irq/softirq_entry`; one that this kernel does not have is left out.
+/// The numbers of these tracepoints, each named like `irq/softirq_entry`. Tracepoints that this kernel lacks are left out.
 ///
 /// # Errors
 /// `EACCES` or `EPERM` if this user may see none; `ENOENT` or `ENODEV` if the kernel has none.
@@ -38,10 +38,10 @@ pub fn find(names: &[&'static str]) -> Result<Vec<Tracepoint>, Errno> {
     }
 }
 
-/// What the kernel says in a file of tracefs, such as `events/sched/sched_waking/format`; no more than `bytes_max` of it.
+/// The contents of a file in tracefs, such as `events/sched/sched_waking/format`, at most `bytes_max` of it.
 ///
 /// # Errors
-/// `EACCES` or `EPERM` if this user may not; `ENOENT` if there is none.
+/// `EACCES` or `EPERM` if this user may not; `ENOENT` if it does not exist.
 pub fn described(path: &str, bytes_max: u64) -> Result<Vec<u8>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let read = |top: OwnedFd| {
@@ -84,15 +84,15 @@ fn ids_in(top: &OwnedFd, names: &[&'static str]) -> Result<Vec<Tracepoint>, Errn
     if found.is_empty() { Err(refused) } else { Ok(found) }
 }
 
-/// Tracepoints that are kept ready, so that to look at one costs nothing more: the first look at each takes the kernel some 30 ms.
-/// Nothing is recorded by it. It ends when this is dropped.
+/// Keeps tracepoints ready, so that using one costs nothing more: the first use of each takes the kernel some 30 ms. This records nothing.
+/// It ends when this is dropped.
 #[derive(Debug)]
 pub struct Ready {
     _events: Vec<Event>,
 }
 
 impl Ready {
-    /// Has the kernel get `points` ready, by way of an event on `cpu`, one that is online.
+    /// Prepares `points` by an event on `cpu`, which must be online.
     ///
     /// # Errors
     /// As [`Tracepoints::of_cpu`].
@@ -102,29 +102,29 @@ impl Ready {
     }
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     /// A tracepoint was hit.
     At {
         /// When, on the monotonic clock.
         at_ns: u64,
-        /// Which: its number.
+        /// The tracepoint's number.
         id: u16,
-        /// The first four bytes of its own.
+        /// The first four bytes of its data.
         word: u32,
     },
-    /// So many were lost, because nobody read in time.
+    /// This many were lost because they were not read in time.
     Lost(u64),
     /// Another record.
     Other,
 }
 
-/// The first record in `bytes` and its length; none if they don't hold a whole one.
+/// The first record in `bytes` and its length. None if they do not hold a complete one.
 pub fn first_hit(bytes: &[u8]) -> Option<(Hit, usize)> {
     let raw = perf_event::first_raw(bytes)?;
     let hit = match raw.kind {
-        // The head, the time, how many bytes the tracepoint has, and those: its number in 16 bits, six bytes of what all have, its own.
+        // The header, the time, the size of the tracepoint's data, and the data: its number in 16 bits, six common bytes, its own fields.
         perf_event::RECORD_SAMPLE if raw.bytes.len() >= 32 && raw.u32_at(16)? >= 12 => {
             let id = u16::from_ne_bytes(raw.bytes.get(20..22)?.try_into().ok()?);
             Hit::At { at_ns: raw.u64_at(8)?, id, word: raw.u32_at(28)? }
@@ -135,11 +135,11 @@ pub fn first_hit(bytes: &[u8]) -> Option<(Hit, usize)> {
     Some((hit, raw.bytes.len()))
 }
 
-/// Tracepoints of one CPU, recorded into one ring in the order of time. To be read by one thread.
+/// Tracepoints of one CPU, recorded into one ring in order of time. Read it from one thread only.
 #[derive(Debug)]
 pub struct Tracepoints {
     ring: PerfRing,
-    /// Those that write into the ring of the first.
+    /// The events that write into the first one's ring.
     _others: Vec<Event>,
 }
 
@@ -147,7 +147,7 @@ impl Tracepoints {
     /// Records the hits of `points` on `cpu` from now on.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` without CAP_PERFMON, `EMFILE` if the process may not have a file for each, `EINVAL` if there are none.
+    /// `EACCES` or `EPERM` without CAP_PERFMON, `EMFILE` if the process may not open a file for each, `EINVAL` if there are none.
     pub fn of_cpu(cpu: usize, points: &[Tracepoint]) -> Result<Tracepoints, Errno> {
         let (first, others) = points.split_first().ok_or(Errno::INVAL)?;
         let open = |point: &Tracepoint| Event::on_cpu(&Attributes::tracepoint(u64::from(point.id)), cpu);
@@ -166,7 +166,7 @@ impl Tracepoints {
         self.ring.fullness()
     }
 
-    /// Hands over each record since the last call.
+    /// Passes on each record since the last call.
     pub fn drain(&mut self, mut on_hit: impl FnMut(Hit)) {
         let mut rest = self.ring.take();
         while let Some((hit, length)) = first_hit(rest) {
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hits_are_told_apart() {
+    fn hits_are_distinguished() {
         let mut bytes =
             [9_u32.to_ne_bytes().to_vec(), 0_u16.to_ne_bytes().to_vec(), 40_u16.to_ne_bytes().to_vec()].concat();
         bytes.extend(77_u64.to_ne_bytes());
@@ -230,7 +230,7 @@ mod tests {
             if let Ok(top) = own_mount() {
                 assert_eq!(ids_in(&top, &names), find(&names), "they are the same wherever they are read");
             }
-            assert_eq!(mounts(), before, "no mount of ours is to be seen");
+            assert_eq!(mounts(), before, "our mount is not visible");
             let mut points = match made {
                 Ok(points) => points,
                 Err(errno) => {
@@ -238,7 +238,7 @@ mod tests {
                     return;
                 }
             };
-            // A machine that stands still before it falls asleep leaves nothing to wait for: no timer is set then.
+            // A machine that stalls before it falls asleep has nothing to wait for, and then sets no timer.
             let mut seen = 0;
             for _ in 0..20 {
                 let before_ns = crate::clock::monotonic_ns();

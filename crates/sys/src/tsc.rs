@@ -1,11 +1,11 @@
-//! The cycle counter: the cheapest clock there is (some nanoseconds), and the only one that goes on through a pause of the whole
-//! machine without anybody's help. On x86 it is the time-stamp counter, on 64-bit ARM the virtual count.
+//! The cycle counter: the cheapest clock (some nanoseconds), and the only one that continues through a pause of the whole machine without
+//! support. On x86 it is the time-stamp counter, on 64-bit ARM the virtual count.
 
 use crate::clock;
 
 /// How long [`Scale::measured`] compares the counter with the kernel's clock.
 const COMPARED_NS: u64 = 20_000_000;
-/// Readings of a pair, of which the closest counts: an interrupt between the two would spoil it.
+/// Readings per pair, of which the closest counts: an interrupt between the two would spoil it.
 const TRIES: u32 = 50;
 
 /// The counter now. The processor may read it some instructions early or late.
@@ -27,18 +27,18 @@ pub fn ticks() -> u64 {
     clock::monotonic_ns()
 }
 
-/// The counter, read only after all instructions before are done (`rdtscp`; on ARM behind a barrier): dearer than [`ticks`], and what
-/// is timed can't slip out of the measured stretch. A value of this type is the proof that the processor has it.
+/// The counter, read only after all earlier instructions are done (`rdtscp`; on ARM after a barrier). It is slower than [`ticks`], but the
+/// measured code cannot move out of the measured stretch. A value of this type proves that the processor has it.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder(());
 
 impl InOrder {
-    /// None where the processor lacks the instruction.
+    /// None if the processor lacks the instruction.
     pub fn find() -> Option<InOrder> {
         #[cfg(target_arch = "x86_64")]
         {
             use core::arch::x86_64::__cpuid;
-            // CPUID 80000001h, EDX bit 27; a leaf beyond the highest reads as nonsense.
+            // CPUID 80000001h, EDX bit 27. A leaf above the highest returns invalid data.
             if __cpuid(0x8000_0000).eax < 0x8000_0001 || __cpuid(0x8000_0001).edx & (1 << 27) == 0 {
                 return None;
             }
@@ -67,7 +67,7 @@ impl InOrder {
     }
 }
 
-/// The counter and the monotonic clock in nanoseconds, read as close together as can be had.
+/// The counter and the monotonic clock in nanoseconds, read as close together as possible.
 pub fn ticks_and_ns() -> (u64, u64) {
     let one = || {
         let before = ticks();
@@ -79,7 +79,7 @@ pub fn ticks_and_ns() -> (u64, u64) {
     (closest.1, closest.2)
 }
 
-/// What the counter's ticks are in time: a moment at which both clocks were read, and the ticks between that and another.
+/// The time of the counter's ticks: a moment at which both clocks were read, and the ticks between that and another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     ticks: u64,
@@ -95,14 +95,14 @@ impl Scale {
         Scale::between(first, ticks_and_ns())
     }
 
-    /// From two readings of [`ticks_and_ns`]: the longer apart, the better.
+    /// From two readings of [`ticks_and_ns`]: a longer distance is more precise.
     pub fn between(first: (u64, u64), second: (u64, u64)) -> Scale {
         let (ticks, ns) = (second.0.saturating_sub(first.0), second.1.saturating_sub(first.1));
         let ns_per_tick = if ticks == 0 || ns == 0 { 1.0 } else { ns as f64 / ticks as f64 };
         Scale { ticks: first.0, ns: first.1, ns_per_tick }
     }
 
-    /// The same beginning, with the rate measured anew up to now.
+    /// The same start, with the rate measured up to now.
     pub fn since(&self) -> Scale {
         Scale::between((self.ticks, self.ns), ticks_and_ns())
     }
@@ -160,7 +160,7 @@ mod tests {
     fn the_counter_goes_with_the_clock() {
         let scale = Scale::measured();
         let (ticks, ns) = ticks_and_ns();
-        // Both were read within a moment; a pause between the two readings is dropped by taking the closest of many.
+        // Both were read within a moment. Taking the closest of many drops a pause between the two readings.
         assert!(scale.ns_at(ticks).abs_diff(ns) < 1_000_000, "{} {ns}", scale.ns_at(ticks));
         assert!(scale.since().hz() / scale.hz() > 0.99);
     }

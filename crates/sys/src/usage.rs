@@ -1,12 +1,12 @@
-//! What the kernel counts of the calling thread as a user of the machine: page faults and the time it spent in the kernel. Exact to the
-//! fault, and a read costs less than a microsecond.
+//! The kernel's counts of the calling thread: page faults and the time in the kernel. They are exact to the fault, and a read costs less
+//! than a microsecond.
 
 use crate::errno::Errno;
 
 /// Counts since the thread began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Page faults that no disk was needed for.
+    /// Page faults without disk access.
     pub minor_faults: u64,
     /// Page faults that waited for a disk.
     pub major_faults: u64,
@@ -17,10 +17,10 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of the calling thread.
+    /// For the calling thread.
     ///
     /// # Errors
-    /// What the kernel said; none is known.
+    /// The kernel's error; no case is known.
     pub fn of_this_thread() -> Result<Usage, Errno> {
         let mut counted = std::mem::MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: the kernel writes one `struct rusage` and keeps no pointer.
@@ -42,7 +42,7 @@ impl Usage {
         })
     }
 
-    /// What came since `before`.
+    /// The increase since `before`.
     pub fn since(&self, before: &Usage) -> Usage {
         Usage {
             minor_faults: self.minor_faults.saturating_sub(before.minor_faults),

@@ -1,4 +1,4 @@
-//! What threads sleep on and are woken by: a word in memory (futex), and a timer that is a file.
+//! The objects that threads sleep on: a word in memory (futex), and a timerfd.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU32;
@@ -13,18 +13,18 @@ const NS: u64 = 1_000_000_000;
 /// How a wait on a word ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// By a wake, or for no reason at all: look at the word.
+    /// By a wake, or without a reason: check the word.
     Woken,
-    /// The word had another value already.
+    /// The word already had another value.
     NotAsleep,
     /// By its time limit.
     TimedOut,
 }
 
-/// Sleeps while `word` has the value `while_is`, for `limit_ns` at the most.
+/// Sleeps while `word` has the value `while_is`, for at most `limit_ns`.
 ///
 /// # Errors
-/// What the kernel said; an interrupt by a signal counts as a wake.
+/// The kernel's error. An interruption by a signal counts as a wake.
 pub fn wait(word: &AtomicU32, while_is: u32, limit_ns: u64) -> Result<Waited, Errno> {
     match futex::wait(word, futex::Flags::PRIVATE, while_is, Some(&timespec(limit_ns))) {
         Ok(()) | Err(rustix::io::Errno::INTR) => Ok(Waited::Woken),
@@ -34,31 +34,31 @@ pub fn wait(word: &AtomicU32, while_is: u32, limit_ns: u64) -> Result<Waited, Er
     }
 }
 
-/// Wakes a thread that sleeps on `word`. Gives whether there was one.
+/// Wakes a thread that sleeps on `word`. Returns whether there was one.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn wake(word: &AtomicU32) -> Result<bool, Errno> {
     Ok(futex::wake(word, futex::Flags::PRIVATE, 1)? > 0)
 }
 
-/// A timer of the monotonic clock that is waited for by reading a file (timerfd_create(2)). The kernel gives it no slack.
+/// A timer of the monotonic clock, awaited by reading a file (timerfd_create(2)). The kernel gives it no slack.
 #[derive(Debug)]
 pub struct TimerFd(OwnedFd);
 
 impl TimerFd {
-    /// One that is not set.
+    /// A timer that is not set.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn new() -> Result<TimerFd, Errno> {
         Ok(TimerFd(rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?))
     }
 
-    /// Sleeps until the monotonic clock reads `deadline_ns`.
+    /// Sleeps until the monotonic clock reaches `deadline_ns`.
     ///
     /// # Errors
-    /// What the kernel said; `EINVAL` for 0, which would unset it.
+    /// The kernel's error; `EINVAL` for 0, which would disable it.
     pub fn sleep_until_ns(&self, deadline_ns: u64) -> Result<(), Errno> {
         if deadline_ns == 0 {
             return Err(Errno::INVAL);
@@ -86,7 +86,7 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn a_sleeper_is_woken_and_one_that_does_not_sleep_is_told() {
+    fn a_sleeper_is_woken_and_an_awake_thread_is_reported() {
         let word = AtomicU32::new(0);
         assert_eq!(wait(&word, 1, NS), Ok(Waited::NotAsleep));
         assert_eq!(wait(&word, 0, 1_000_000), Ok(Waited::TimedOut));
@@ -110,7 +110,7 @@ mod tests {
         let deadline_ns = clock::monotonic_ns() + 2_000_000;
         timer.sleep_until_ns(deadline_ns).unwrap();
         assert!(clock::monotonic_ns() >= deadline_ns);
-        // One that has passed ends at once.
+        // An expired timer ends at once.
         timer.sleep_until_ns(1).unwrap();
         assert_eq!(timer.sleep_until_ns(0), Err(Errno::INVAL));
     }

@@ -1,4 +1,4 @@
-//! Answers as servers send them, as hostile ones do, and clocks that a script moves.
+//! Answers of normal and hostile servers, with clocks that a script controls.
 
 use std::cell::Cell;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use super::*;
 
 const BODY_BYTES_MAX: usize = 256 << 10;
 
-/// The answer in pieces of so many bytes, followed by the end of the connection.
+/// The answer in pieces of this many bytes, followed by the end of the connection.
 fn read(bytes: &[u8], piece: usize) -> Result<Answer, BadAnswer> {
     let mut reader = Reader::new(BODY_BYTES_MAX);
     for piece in bytes.chunks(piece) {
@@ -101,7 +101,7 @@ fn an_answer_ends_where_its_head_says() {
 }
 
 #[test]
-fn a_head_says_what_comes_after_it() {
+fn a_head_gives_the_framing_of_its_body() {
     let head = |text: &'static str| {
         let head = Head::parse(text.as_bytes()).unwrap().unwrap();
         assert_eq!(head.bytes, text.len());
@@ -124,7 +124,7 @@ fn a_head_says_what_comes_after_it() {
     }
 }
 
-/// A connection that takes and gives a byte a millisecond of the script's clock.
+/// A connection that transfers one byte per millisecond of the script's clock.
 struct Drip<'a> {
     clock_ms: &'a Cell<u64>,
     taken: Vec<u8>,
@@ -190,7 +190,7 @@ fn no_server_is_slow_enough_to_outlive_the_deadline() {
     for (start, forever) in endless {
         let answer = start.bytes().chain(forever.bytes().cycle());
         let (answer, at_ms) = ask(Box::new(answer), request);
-        // As many headers as are allowed come before the deadline.
+        // The allowed number of headers arrives before the deadline.
         let expected =
             if forever == "A: b\r\n" { "the answer has more than 16 KiB or 100 lines of headers" } else { "timed out" };
         assert_eq!(answer, Err(expected.to_owned()), "{start:?}");
@@ -202,7 +202,7 @@ fn no_server_is_slow_enough_to_outlive_the_deadline() {
     assert_eq!(answer, Err("the connection closed within the answer".to_owned()));
 }
 
-/// A server on loopback that sends the same piece until the other side has enough, and keeps the connection open meanwhile.
+/// A server on loopback that sends the same piece until the other side closes, and keeps the connection open.
 fn endless(start: &'static str, piece: &'static str) -> Result<Answer, HttpError> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -252,7 +252,7 @@ fn a_server_that_never_ends_is_left_after_a_bounded_number_of_bytes() {
 fn a_connection_is_made_to_the_first_that_listens_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let open = listener.local_addr().unwrap();
-    // Bound, so that nobody else gets the port, and not listening.
+    // Bound, so that no other program gets the port, but not listening.
     let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let closed = net::getsockname(&socket).unwrap().try_into().unwrap();
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_sent_whole_is_read_whole(status in 200_u16..600, body in prop::collection::vec(any::<u8>(), 0..99), piece in 1_usize..99) {
+    fn complete_answers_are_read_completely(status in 200_u16..600, body in prop::collection::vec(any::<u8>(), 0..99), piece in 1_usize..99) {
         prop_assume!(status != 204 && status != 304);
         let mut bytes = format!("HTTP/1.1 {status} X\r\ncontent-LENGTH:  {}\r\n\r\n", body.len()).into_bytes();
         bytes.extend_from_slice(&body);

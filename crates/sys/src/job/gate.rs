@@ -1,9 +1,9 @@
-//! `Gate`: who of a few threads sleeps, and how one of them is woken. A thread says that it is about to sleep, looks once more whether
-//! there is something to do, and then sleeps; who has made something to do looks who sleeps. One of the two sees the other.
+//! `Gate`: which of a few threads sleep, and how one of them is woken. A thread announces that it is about to sleep, checks once more for
+//! work, and then sleeps. A thread that created work checks for sleepers. At least one of the two sees the other.
 
 use super::primitive::{AtomicU32, AtomicU64, Ordering, fence, relax, wait, wake};
 
-/// The most threads that a gate has slots for: a bit each.
+/// The most threads of a gate: one bit each.
 pub const SLOTS_MAX: usize = 64;
 
 const AWAKE: u32 = 0;
@@ -13,43 +13,43 @@ const ASLEEP: u32 = 2;
 /// Threads, each with a number below [`SLOTS_MAX`], that sleep until they are woken.
 #[derive(Debug)]
 pub struct Gate {
-    /// Those that sleep, or are about to.
+    /// The threads that sleep, or are about to.
     idle: AtomicU64,
     words: Box<[Word]>,
 }
 
-/// In a cache line of its own: its thread may look at it for a moment.
+/// In its own cache line: its thread may poll it for a moment.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Word(AtomicU32);
 
 impl Gate {
-    /// For so many threads, at most [`SLOTS_MAX`].
+    /// For this many threads, at most [`SLOTS_MAX`].
     pub fn new(slots: usize) -> Gate {
         let words = (0..slots.min(SLOTS_MAX)).map(|_| Word(AtomicU32::new(AWAKE))).collect();
         Gate { idle: AtomicU64::new(0), words }
     }
 
-    /// A bit for each thread that sleeps or is about to, as far as one can tell without a fence.
+    /// A bit for each thread that sleeps or is about to, as far as can be seen without a fence.
     #[inline]
     pub fn idle(&self) -> u64 {
         self.idle.load(Ordering::Relaxed)
     }
 
-    /// The thread with this number is about to sleep. It has to look once more for what it would sleep through, and then either
-    /// [`stay`](Gate::stay) or [`sleep`](Gate::sleep).
+    /// The thread with this number is about to sleep. It must check once more for work, and then either [`stay`](Gate::stay) or
+    /// [`sleep`](Gate::sleep).
     pub fn about_to_sleep(&self, slot: usize) {
         self.idle.fetch_or(bit(slot), Ordering::Relaxed);
-        // Either our bit is seen by who has just made something to do, or what he made is seen by our second look.
+        // Either the thread that just created work sees our bit, or our second check sees that work.
         fence(Ordering::SeqCst);
     }
 
-    /// It does not sleep after all.
+    /// The thread does not sleep after all.
     pub fn stay(&self, slot: usize) {
         self.idle.fetch_and(!bit(slot), Ordering::Relaxed);
     }
 
-    /// It sleeps until it is called; before, it looks for a call so many times. May end without a call.
+    /// The thread sleeps until it is called. Before that it polls for a call this many times. May end without a call.
     pub fn sleep(&self, slot: usize, looks: u32) {
         let Some(Word(word)) = self.words.get(slot) else { return };
         for _ in 0..looks {
@@ -61,12 +61,12 @@ impl Gate {
         while word.compare_exchange(AWAKE, ASLEEP, Ordering::Relaxed, Ordering::Relaxed) != Err(CALLED) {
             wait(word, ASLEEP);
         }
-        // Acquire: what the caller did before is seen.
+        // Acquire: makes the caller's earlier writes visible.
         word.swap(AWAKE, Ordering::Acquire);
         self.stay(slot);
     }
 
-    /// Wakes one of those whose bits are given, the lowest first; gives its number, or none if all are awake.
+    /// Wakes one of the threads with these bits, the lowest first. Returns its number, or none if all are awake.
     pub fn wake_one(&self, of: u64) -> Option<usize> {
         fence(Ordering::SeqCst);
         let mut idle = self.idle.load(Ordering::Relaxed);
@@ -86,7 +86,7 @@ impl Gate {
         }
     }
 
-    /// Calls this one, whether or not it sleeps.
+    /// Calls this thread, whether or not it sleeps.
     fn call(&self, slot: usize) {
         let Some(Word(word)) = self.words.get(slot) else { return };
         if word.swap(CALLED, Ordering::Release) == ASLEEP {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_sleeps_is_woken_and_the_lowest_first() {
+    fn only_sleepers_are_woken_and_the_lowest_first() {
         let gate = Gate::new(3);
         assert_eq!(gate.wake_one(u64::MAX), None);
         gate.about_to_sleep(2);
@@ -114,7 +114,7 @@ mod tests {
         gate.sleep(1, 0);
         gate.stay(2);
         assert_eq!(gate.wake_one(0b111), None);
-        // A slot that is not there sleeps no moment.
+        // An invalid slot never sleeps.
         gate.sleep(64, 0);
     }
 
@@ -143,7 +143,7 @@ mod model {
     use super::*;
 
     #[test]
-    fn nobody_sleeps_through_what_there_is_to_do() {
+    fn no_thread_sleeps_through_work() {
         loom::model(|| {
             let shared = Arc::new((Gate::new(2), AtomicU64::new(0)));
             let sleepers = [0, 1].map(|slot| {
@@ -155,7 +155,7 @@ mod model {
                     } else {
                         shared.0.stay(slot);
                     }
-                    // Who may have been called wakes the next: a call may come to one that does not sleep after all.
+                    // A called thread wakes the next one, because the call may reach a thread that does not sleep after all.
                     shared.0.wake_one(0b11);
                 })
             });

@@ -1,25 +1,25 @@
-//! `Ledger`: how many tasks of a scope are not gone, and who waits for them.
+//! `Ledger`: how many tasks of a scope still exist, and which thread waits for them.
 
 use super::primitive::{AtomicU64, Ordering};
 
-/// How many tasks are not gone.
+/// The number of tasks that still exist.
 pub(super) struct Ledger<D> {
     pub(super) pending: AtomicU64,
-    /// The bit of the slot that waits.
+    /// The bit of the waiting slot.
     pub(super) waiter: u64,
     pub(super) data: D,
 }
 
 impl<D> Ledger<D> {
-    /// So many are gone. The bit of who waits, if these were the last.
+    /// Counts this many tasks as gone. Returns the bit of the waiting slot if these were the last.
     ///
     /// # Safety
-    /// The ledger lives: as many tasks of it are not gone yet. Afterwards it may be no more.
+    /// The ledger is alive: this many of its tasks still exist. Afterwards it may be freed.
     #[inline]
     pub(super) unsafe fn gone(ledger: *const Ledger<D>, count: u64) -> Option<u64> {
         // SAFETY: as the caller promises; no reference outlives the last line that needs it.
         let waiter = unsafe { (*ledger).waiter };
-        // Release: what the tasks did is seen by who waited for them.
+        // Release: makes the tasks' writes visible to the waiting thread.
         // SAFETY: as above.
         let before = unsafe { (*ledger).pending.fetch_sub(count, Ordering::Release) };
         (before == count).then_some(waiter)

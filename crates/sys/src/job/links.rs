@@ -1,28 +1,28 @@
-//! `Links`: who waits for whom. A link stands for something that others may wait for, and that may wait for others. A chain of edges
-//! hangs on each link for those that wait for it; a count says for how many a link still waits. Bounded, and without a lock.
+//! `Links`: dependencies. A link stands for work that others may wait for, and that may wait for others. Each link has a chain of edges to
+//! those that wait for it, and a count of links that it still waits for. Bounded and lock-free.
 
 use super::primitive::{AtomicU32, Ordering, fence};
 
 /// No edge.
 const NONE: u32 = u32::MAX;
-/// Nothing more can be hung on: what it stands for is done.
+/// No more edges may be added: the work is done.
 const DONE: u32 = u32::MAX - 1;
-/// The same, and it went wrong.
+/// The same, and the work failed.
 const FAILED: u32 = u32::MAX - 2;
-/// Set in a count: something that it waited for went wrong.
+/// Set in a count: something that it waited for failed.
 const SPOILT: u32 = 1 << 31;
 
-/// A link, as long as the links are not [`clear`](Links::clear)ed.
+/// A link, valid until the links are [`clear`](Links::clear)ed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link(u32);
 
 impl Link {
-    /// Its place among all links, below their number.
+    /// Its index among all links.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The link at this place.
+    /// The link with this index.
     pub fn at(index: u32) -> Link {
         Link(index)
     }
@@ -30,9 +30,9 @@ impl Link {
 
 #[derive(Debug)]
 struct Node {
-    /// For how many it waits, itself included until it is started, and [`SPOILT`].
+    /// The number of links that it waits for, including itself until it is started, and [`SPOILT`].
     waits_for: AtomicU32,
-    /// The first edge to those that wait for it, [`NONE`] or [`DONE`].
+    /// The first edge to those that wait for it, or [`NONE`], or [`DONE`].
     first: AtomicU32,
 }
 
@@ -42,7 +42,7 @@ struct Edge {
     next: AtomicU32,
 }
 
-/// A fixed number of links and of edges between them.
+/// A fixed number of links and edges.
 #[derive(Debug)]
 pub struct Links {
     nodes: Box<[Node]>,
@@ -52,7 +52,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Room for so many links, and for so many pairs of which one waits for the other.
+    /// Memory for this many links, and this many pairs in which one waits for the other.
     pub fn new(links: u32, pairs: u32) -> Links {
         let zero = || AtomicU32::new(0);
         Links {
@@ -63,19 +63,19 @@ impl Links {
         }
     }
 
-    /// How many links there is room for.
+    /// The capacity in links.
     pub fn room(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Takes all links back. To be called when nobody uses one; what would go wrong otherwise is the order, nothing else.
+    /// Frees all links. Call it when none is in use; otherwise only the order is lost.
     pub fn clear(&self) {
         self.nodes_used.store(0, Ordering::Relaxed);
         self.edges_used.store(0, Ordering::Relaxed);
     }
 
-    /// A new link that waits for all of `others` (none: for what is done); it does not come free before it is [`start`](Links::start)ed.
-    /// None if there is no room.
+    /// A new link that waits for all of `others`. None of them means completed work. It is not released before it is
+    /// [`start`](Links::start)ed. None if there is no capacity.
     pub fn link(&self, others: impl ExactSizeIterator<Item = Option<Link>>) -> Option<Link> {
         let pairs = u32::try_from(others.len()).ok()?;
         let first = take(&self.edges_used, pairs, self.edges.len())?;
@@ -96,8 +96,8 @@ impl Links {
         Some(Link(own))
     }
 
-    /// [`NONE`] if it hangs now, or [`DONE`] or [`FAILED`] if `other` is that already. Only what was there before can be waited for: so
-    /// nobody waits in a circle.
+    /// [`NONE`] if the edge was added, or [`DONE`] or [`FAILED`] if `other` already has that state. A link can wait only for older ones, so
+    /// there are no cycles.
     fn hang(&self, at: u32, other: Link, own: u32) -> u32 {
         if other.0 >= own {
             return DONE;
@@ -109,33 +109,33 @@ impl Links {
         let mut first = other.first.load(Ordering::Relaxed);
         while first != DONE && first != FAILED {
             edge.next.store(first, Ordering::Relaxed);
-            // Release: who is done sees the edge, and that it is counted.
+            // Release: the completing thread sees the edge and its count.
             match other.first.compare_exchange_weak(first, at, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return NONE,
                 Err(now) => first = now,
             }
         }
-        // Acquire: what was done before is seen by who waits for it no more.
+        // Acquire: makes earlier work visible to a link that no longer waits.
         fence(Ordering::Acquire);
         first
     }
 
-    /// The link is ready to come free as soon as all are done that it waits for. `Some` if they are already: whether all went well.
+    /// Allows the link to be released as soon as everything that it waits for is done. `Some` if that is already so: whether all succeeded.
     #[must_use]
     pub fn start(&self, link: Link) -> Option<bool> {
         self.nodes.get(link.index()).and_then(|node| count_down(node, 0))
     }
 
-    /// Whether what the link stands for is done.
+    /// Whether the link's work is done.
     pub fn is_done(&self, link: Link) -> bool {
         self.nodes.get(link.index()).is_none_or(|node| matches!(node.first.load(Ordering::Acquire), DONE | FAILED))
     }
 
-    /// What the link stands for is done; `well` tells how. `free` is called with each link that waits for nothing any more, and whether
-    /// all went well that it waited for.
+    /// Marks the link's work as done; `well` is its success. `free` is called with each link that no longer waits, and whether everything
+    /// that it waited for succeeded.
     pub fn done(&self, link: Link, well: bool, mut free: impl FnMut(Link, bool)) {
         let Some(node) = self.nodes.get(link.index()) else { return };
-        // Release for those who ask later, Acquire for the edges.
+        // Release for threads that ask later, Acquire for the edges.
         let mut at = node.first.swap(if well { DONE } else { FAILED }, Ordering::AcqRel);
         for _ in 0..self.edges.len() {
             let Some(edge) = self.edges.get(at as usize) else { return };
@@ -149,17 +149,17 @@ impl Links {
     }
 }
 
-/// One less to wait for; `Some` for the last: whether all went well.
+/// One dependency less. `Some` for the last one: whether all succeeded.
 fn count_down(node: &Node, spoilt: u32) -> Option<bool> {
     if spoilt != 0 {
         node.waits_for.fetch_or(spoilt, Ordering::Relaxed);
     }
-    // Release: the last one sees what the others did; Acquire: it is the last one.
+    // Release and Acquire: the last one sees what the others did.
     let before = node.waits_for.fetch_sub(1, Ordering::AcqRel);
     (before & !SPOILT == 1).then_some(before & SPOILT == 0)
 }
 
-/// Takes so many of the next; none if there are not so many left.
+/// Reserves this many of the next entries. None if not enough are left.
 fn take(used: &AtomicU32, count: u32, room: usize) -> Option<u32> {
     let mut at = used.load(Ordering::Relaxed);
     loop {
@@ -180,7 +180,7 @@ mod tests {
         links.link(others.iter().copied().map(Some)).unwrap()
     }
 
-    /// Those that come free, and how.
+    /// The links that are released, with their success.
     fn freed(links: &Links, done: Link, well: bool) -> Vec<(usize, bool)> {
         let mut freed = Vec::new();
         links.done(done, well, |link, well| freed.push((link.index(), well)));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_that_is_waited_for_sets_free() {
+    fn the_last_dependency_releases() {
         let links = Links::new(8, 8);
         let first = link(&links, &[]);
         assert_eq!(links.start(first), Some(true));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_wrong_spoils_what_waits_for_it() {
+    fn failures_reach_dependents() {
         let links = Links::new(4, 4);
         let (bad, good) = (link(&links, &[]), link(&links, &[]));
         let both = link(&links, &[bad, good]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_and_nobody_waits_for_himself() {
+    fn full_links_are_refused_and_none_waits_for_itself() {
         let links = Links::new(3, 2);
         let first = link(&links, &[]);
         let second = link(&links, &[first, first]);
@@ -245,7 +245,7 @@ mod model {
     use super::*;
 
     #[test]
-    fn what_waits_comes_free_once_and_sees_what_it_waited_for() {
+    fn a_dependent_is_released_once_and_sees_its_dependencies() {
         loom::model(|| {
             let shared = Arc::new((Links::new(3, 2), AtomicUsize::new(0), AtomicUsize::new(0)));
             let others = [(); 2].map(|()| shared.0.link(std::iter::empty()).unwrap());
@@ -253,7 +253,7 @@ mod model {
             let threads = others.map(|other| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    // What is written before is to be seen by who waited: two writers, one reader.
+                    // One reader must see the earlier writes of two writers.
                     shared.1.fetch_add(1, Ordering::Relaxed);
                     shared.0.done(other, true, |_, _| {
                         assert_eq!(shared.1.load(Ordering::Relaxed), 2);

@@ -1,6 +1,6 @@
-//! What a job system is built of, so that the scheduler itself needs no unsafe code and no allocation: closures that are held in a few
-//! words ([`Task`]) and may borrow for as long as somebody waits for them ([`open`]), a bounded queue between any number of threads
-//! ([`Ring`]), who waits for whom ([`Links`]), and who sleeps ([`Gate`]).
+//! The building blocks of a job system, so that the scheduler itself needs neither unsafe code nor allocation. Closures are held in a few
+//! words ([`Task`]) and may borrow as long as a thread waits for them ([`open`]). There is a bounded queue between any number of threads
+//! ([`Ring`]), dependencies ([`Links`]), and sleeping threads ([`Gate`]).
 
 mod gate;
 mod ledger;

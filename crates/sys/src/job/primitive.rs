@@ -1,4 +1,4 @@
-//! What the job system's parts are built of, so that their orderings can be model-checked.
+//! The primitives of the job system, replaceable so that their orderings can be model-checked.
 
 #[cfg(not(loom))]
 pub(super) use real::*;
@@ -12,7 +12,7 @@ mod real {
 
     use rustix::thread::futex::{self, Flags};
 
-    /// A cell as the model checker's is, so that it can watch who comes near.
+    /// A cell with the model checker's interface, so that it can watch each access.
     #[derive(Debug)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -27,13 +27,13 @@ mod real {
         }
     }
 
-    /// Waits as long as `word` is `value`; may end sooner, for no reason too.
+    /// Waits while `word` is `value`. May return early, even without a reason.
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
-        // That it has changed meanwhile, and that a signal came, are both reasons to look again, as the caller does.
+        // A changed word and a signal are both reasons to check again, which the caller does.
         let _ = futex::wait(word, Flags::PRIVATE, value, None);
     }
 
-    /// Wakes one that waits on `word`.
+    /// Wakes one thread that waits on `word`.
     pub(crate) fn wake(word: &AtomicU32) {
         let _ = futex::wake(word, Flags::PRIVATE, 1);
     }
@@ -43,7 +43,7 @@ mod real {
     }
 }
 
-/// The same under the model checker: a futex is a mutex and a condition over the word.
+/// The same under the model checker: a futex is a mutex and a condition on the word.
 #[cfg(loom)]
 mod model {
     pub(crate) use loom::cell::UnsafeCell;
@@ -56,13 +56,13 @@ mod model {
 
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
         let queue = QUEUE.0.lock().unwrap();
-        // The kernel looks at the word under its own lock, which a waker takes too.
+        // The kernel checks the word under its own lock, which a waker also takes.
         if word.load(Ordering::SeqCst) == value {
             drop(QUEUE.1.wait(queue).unwrap());
         }
     }
 
-    /// All wake, since the condition does not tell words apart; who was not meant sleeps on.
+    /// All threads wake, because the condition does not distinguish words. Threads with another word sleep again.
     pub(crate) fn wake(_: &AtomicU32) {
         let _queue = QUEUE.0.lock().unwrap();
         QUEUE.1.notify_all();

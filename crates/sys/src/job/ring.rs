@@ -1,6 +1,6 @@
-//! `Ring`: a bounded queue that any number of threads push to and pop from, without a lock and without waiting: each slot tells by a
-//! number of its own whose turn it is (after Dmitry Vyukov's bounded queue). A thread that is taken from its CPU in the middle of a push
-//! hides what was pushed after it, until it is back; it never makes others wait awake.
+//! `Ring`: a bounded queue that any number of threads push to and pop from, without a lock and without waiting. Each slot has a number that
+//! shows whose turn it is (after Dmitry Vyukov's bounded queue). A thread that loses its CPU during a push hides later values until it is
+//! back, but never makes others spin.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::primitive::{AtomicU64, Ordering, UnsafeCell};
 
-/// Apart from its neighbours by two cache lines, since processors fetch them in pairs.
+/// Two cache lines from its neighbours, because processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Apart<T>(T);
@@ -18,9 +18,9 @@ struct Apart<T>(T);
 pub struct Ring<T> {
     slots: Box<[Slot<T>]>,
     mask: u64,
-    /// The number of the next value that is pushed.
+    /// The number of the next value to push.
     tail: Apart<AtomicU64>,
-    /// The number of the next value that is popped.
+    /// The number of the next value to pop.
     head: Apart<AtomicU64>,
 }
 
@@ -37,7 +37,7 @@ unsafe impl<T: Send> Send for Ring<T> {}
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 impl<T> Ring<T> {
-    /// Room for so many values at least: the next power of two, 2 or more. All memory is taken here.
+    /// Capacity for at least this many values: the next power of two, 2 or more. It allocates all memory.
     pub fn new(capacity: usize) -> Ring<T> {
         let slots = capacity.max(2).next_power_of_two() as u64;
         let slot = |turn| Slot { turn: AtomicU64::new(turn), value: UnsafeCell::new(MaybeUninit::uninit()) };
@@ -49,25 +49,25 @@ impl<T> Ring<T> {
         }
     }
 
-    /// How many values are in it, as far as one thread can tell.
+    /// The number of values, as far as one thread can see.
     #[inline]
     pub fn len(&self) -> usize {
-        // The head first: it never overtakes the tail, so the difference is no less than 0.
+        // Read the head first: it never overtakes the tail, so the difference is at least 0.
         let head = self.head.0.load(Ordering::Acquire);
         self.tail.0.load(Ordering::Acquire).saturating_sub(head) as usize
     }
 
-    /// Whether it is empty, as far as one thread can tell.
+    /// Whether it is empty, as far as one thread can see.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether there is a value to pop, not counting one that is just being put in.
+    /// Whether there is a value to pop. A value that is just being pushed does not count.
     #[inline]
     pub fn has_ready(&self) -> bool {
         let number = self.head.0.load(Ordering::Relaxed);
-        // Beyond that, somebody has popped meanwhile: there may be another.
+        // Otherwise another thread has popped meanwhile: there may be another value.
         self.slot(number).turn.load(Ordering::Acquire) > number
     }
 
@@ -76,16 +76,16 @@ impl<T> Ring<T> {
         &self.slots[(number & self.mask) as usize]
     }
 
-    /// Puts a value behind all others.
+    /// Adds a value at the end.
     ///
     /// # Errors
-    /// The value, if there is no room.
+    /// The value, if the queue is full.
     #[inline]
     pub fn push(&self, value: T) -> Result<(), T> {
         let mut number = self.tail.0.load(Ordering::Relaxed);
         let slot = loop {
             let slot = self.slot(number);
-            // Acquire: whoever popped the value before has read it.
+            // Acquire: the thread that popped the previous value has read it.
             let turn = slot.turn.load(Ordering::Acquire);
             if turn == number {
                 let next = number + 1;
@@ -105,7 +105,7 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// Takes the oldest value out; none if there is none, or if it is just being put in.
+    /// Removes the oldest value. None if there is none, or if it is just being pushed.
     #[inline]
     pub fn pop(&self) -> Option<T> {
         let mut number = self.head.0.load(Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl<T> Ring<T> {
         Some(unsafe { self.take(number) })
     }
 
-    /// Moves a value out and gives its slot back.
+    /// Moves a value out and frees its slot.
     ///
     /// # Safety
     /// The value with this number was seen to be written, and the number was taken from `head` by the caller, who calls this once.
@@ -143,7 +143,7 @@ impl<T> Ring<T> {
     }
 }
 
-/// Where one thread alone pushes: that takes it no atomic step. Any number of threads pop from the [`Sink`].
+/// The pushing end for a single thread, which then needs no atomic step. Any number of threads pop from the [`Sink`].
 #[derive(Debug)]
 pub struct Source<T> {
     ring: Arc<Ring<T>>,
@@ -151,20 +151,20 @@ pub struct Source<T> {
     next: Cell<u64>,
 }
 
-/// Where any number of threads pop what comes from one [`Source`].
+/// The popping end of one [`Source`], for any number of threads.
 #[derive(Debug)]
 pub struct Sink<T> {
     ring: Arc<Ring<T>>,
 }
 
-/// Both ends of a queue with room for so many values at least, as [`Ring::new`] has it.
+/// Both ends of a queue with capacity for at least this many values, as in [`Ring::new`].
 pub fn one_to_many<T>(capacity: usize) -> (Source<T>, Sink<T>) {
     let ring = Arc::new(Ring::new(capacity));
     (Source { ring: Arc::clone(&ring), next: Cell::new(0) }, Sink { ring })
 }
 
 impl<T> Source<T> {
-    /// How many values are in the queue, as far as one thread can tell: never fewer than there are.
+    /// The number of values, as far as one thread can see: never too low.
     #[inline]
     pub fn len(&self) -> usize {
         self.next.get().saturating_sub(self.ring.head.0.load(Ordering::Relaxed)) as usize
@@ -176,10 +176,10 @@ impl<T> Source<T> {
         self.len() == 0
     }
 
-    /// Puts a value behind all others.
+    /// Adds a value at the end.
     ///
     /// # Errors
-    /// The value, if there is no room.
+    /// The value, if the queue is full.
     #[inline]
     pub fn push(&self, value: T) -> Result<(), T> {
         let number = self.next.get();
@@ -190,14 +190,14 @@ impl<T> Source<T> {
         // SAFETY: the slot is free for this number, and numbers are given by this source alone, which is one and not `Sync`.
         slot.value.with_mut(|place| unsafe { (*place).write(value) });
         self.next.set(number + 1);
-        // For those who ask how long the queue is; who pops goes by the turn.
+        // For threads that ask for the length. Popping threads use the slot's number.
         self.ring.tail.0.store(number + 1, Ordering::Relaxed);
         slot.turn.store(number + 1, Ordering::Release);
         Ok(())
     }
 }
 
-/// Some values of a [`Sink`] that were taken out in one step, and are moved out one by one. What is left is dropped with it.
+/// Values of a [`Sink`] that were removed in one step and are moved out one by one. Dropping this drops the rest.
 #[derive(Debug)]
 pub struct Claim<T> {
     ring: Arc<Ring<T>>,
@@ -206,7 +206,7 @@ pub struct Claim<T> {
 }
 
 impl<T> Claim<T> {
-    /// How many are left.
+    /// The number of values left.
     #[inline]
     pub fn len(&self) -> usize {
         (self.end - self.next) as usize
@@ -218,7 +218,7 @@ impl<T> Claim<T> {
         self.next == self.end
     }
 
-    /// The oldest that is left.
+    /// The oldest value left.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.is_empty() {
@@ -238,7 +238,7 @@ impl<T> Drop for Claim<T> {
 }
 
 impl<T> Sink<T> {
-    /// Takes up to so many values out at once; none if there is none.
+    /// Removes up to this many values at once. None if there is none.
     #[inline]
     pub fn claim(&self, most: u64) -> Option<Claim<T>> {
         let ring = &self.ring;
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_comes_back() {
+    fn values_that_do_not_fit_come_back() {
         let ring = Ring::new(3);
         assert!(ring.is_empty() && !ring.has_ready() && ring.pop().is_none());
         for turn in 0..5 {

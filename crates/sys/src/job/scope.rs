@@ -1,5 +1,5 @@
-//! `open`: tasks that borrow are lent to other threads, and it does not return before all of them are gone: run, or dropped. A task that
-//! is leaked keeps it waiting for ever. That is what makes it sound to leave the borrow out of a task's type.
+//! `open`: lends borrowing tasks to other threads, and does not return before all of them are gone: run or dropped. A leaked task makes it
+//! wait for ever. This makes it sound to leave the borrow out of a task's type.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,16 +9,16 @@ use super::ledger::Ledger;
 use super::primitive::{AtomicU64, Ordering};
 use super::task::{Task, Words};
 
-/// More than can ever be lent. It is in the count as long as the opener has not said how many it lent itself: until then, the count can't
-/// reach 0, and lending costs the opener no atomic step.
+/// More than can ever be lent. The count includes this value until the opener has reported how many tasks it lent itself. Until then the
+/// count cannot reach 0, and lending costs the opener no atomic step.
 const OPEN: u64 = 1 << 62;
 
-/// Makes tasks that may borrow for `'env`, on the thread that opened the scope or in a task of it.
+/// Makes tasks that may borrow for `'env`, on the thread that opened the scope or in one of its tasks.
 pub struct JobScope<'env, D> {
     ledger: *const Ledger<D>,
-    /// What the opener has lent; none on other threads, and in tasks.
+    /// The number that the opener has lent. None on other threads, and in tasks.
     own: Option<Cell<u64>>,
-    /// Neither longer nor shorter than it is; and for one thread.
+    /// Invariant in its lifetime, and for one thread.
     borrows: PhantomData<Cell<&'env ()>>,
 }
 
@@ -45,7 +45,7 @@ impl<'env, D> JobScope<'env, D> {
         unsafe { Task::holding(label, job, call_lent::<F, S, D>, self.ledger) }
     }
 
-    /// What the opener keeps for all of its tasks.
+    /// What the opener shares with all of its tasks.
     #[inline]
     pub fn data(&self) -> &D {
         // SAFETY: the ledger lives as long as this scope.
@@ -74,14 +74,14 @@ impl<D> fmt::Debug for JobScope<'_, D> {
     }
 }
 
-/// What somebody waits for.
+/// What a thread waits for.
 pub struct Left<'a>(&'a AtomicU64);
 
 impl Left<'_> {
     /// Whether nothing is left to wait for.
     #[inline]
     pub fn is_nothing(&self) -> bool {
-        // Acquire: what the tasks did is seen.
+        // Acquire: makes the tasks' writes visible.
         self.0.load(Ordering::Acquire) == 0
     }
 }
@@ -92,9 +92,9 @@ impl fmt::Debug for Left<'_> {
     }
 }
 
-/// Calls `body`, which may have tasks made that borrow for `'env`, and returns when all of them are gone. Until then `settle` is called
-/// again and again: it is to run tasks, or to sleep until the bit `waiter` is among what a [`Tally`](super::Tally) says is released. Gives
-/// back `data` too. Where `body` panics, the tasks are waited for all the same; where `settle` panics, the process ends.
+/// Calls `body`, which may make tasks that borrow for `'env`, and returns when all of them are gone. Until then it calls `settle` again and
+/// again. `settle` should run tasks, or sleep until the bit `waiter` is among those that a [`Tally`](super::Tally) releases. Returns `data`
+/// too. If `body` panics, it still waits for the tasks; if `settle` panics, the process ends.
 pub fn open<'env, D, R>(
     waiter: u64,
     data: D,
@@ -118,7 +118,7 @@ struct Settling<'env, 'l, D, F: FnMut(&Left<'_>)> {
 
 impl<D, F: FnMut(&Left<'_>)> Drop for Settling<'_, '_, D, F> {
     fn drop(&mut self) {
-        // To go on while tasks still borrow is out of the question, and so is not to go on: an unwinding `settle` leaves nothing else.
+        // We can neither continue while tasks still borrow, nor return: an unwinding `settle` leaves no other choice.
         let ends_the_process = EndOnDrop;
         let own = self.scope.own.as_ref().map_or(0, Cell::get);
         self.pending.fetch_add(own.wrapping_sub(OPEN), Ordering::Relaxed);
@@ -149,7 +149,7 @@ mod tests {
 
     type Held = Mutex<Vec<Task<u32, ()>>>;
 
-    /// Runs what is held, on this thread.
+    /// Runs the held tasks on this thread.
     fn run_all(held: &Held) {
         let tally = Tally::new();
         let next = || held.lock().unwrap().pop();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_or_panics_is_gone_too() {
+    fn dropped_and_panicking_tasks_are_gone_too() {
         let held = Held::default();
         let alive = std::sync::Arc::new(());
         open(
@@ -272,7 +272,7 @@ mod model {
     use super::*;
 
     #[test]
-    fn who_waits_sees_what_the_tasks_did() {
+    fn a_waiter_sees_the_tasks_writes() {
         loom::model(|| {
             let ring = Arc::new(Ring::<Task<(), ()>>::new(2));
             let done = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);

@@ -1,5 +1,5 @@
-//! `Task`: a closure of a few words, held in place, that is run once or dropped. What it borrows is not in its type: it is made by a
-//! [`JobScope`](super::JobScope), behind which somebody waits until it is gone.
+//! `Task`: a closure of a few words, stored in place, that runs once or is dropped. Its type does not show what it borrows: a
+//! [`JobScope`](super::JobScope) makes it, and a thread waits until it is gone.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,19 +10,19 @@ use super::ledger::Ledger;
 
 const WORDS: usize = 6;
 
-/// The most that a closure may capture, in bytes: six references. What takes more is borrowed as a whole.
+/// The most that a closure may capture, in bytes: six references. Borrow larger data as a whole.
 pub const CAPTURED_BYTES_MAX: usize = WORDS * size_of::<usize>();
 
 pub(super) type Words = MaybeUninit<[usize; WORDS]>;
 
-/// Moves the closure out of the words, and calls it, or drops it where there is no slot.
+/// Moves the closure out of the words, and calls it, or drops it if there is no slot.
 type Call<S, D> = unsafe fn(*mut Words, Option<&S>, *const Ledger<D>);
 
-/// A closure that is run once, by a thread that shows its slot `S`, or dropped. Who waits for it keeps data `D`.
+/// A closure that runs once, on a thread that passes its slot `S`, or is dropped. The waiting thread holds data `D`.
 pub struct Task<S, D> {
     words: Words,
     call: Call<S, D>,
-    /// Where it is counted; null where nobody waits for it.
+    /// Its ledger. Null if nothing waits for it.
     ledger: *const Ledger<D>,
     label: u32,
 }
@@ -32,7 +32,7 @@ pub struct Task<S, D> {
 unsafe impl<S, D: Sync> Send for Task<S, D> {}
 
 impl<S, D> Task<S, D> {
-    /// A task that borrows nothing, and for which nobody waits.
+    /// A task that borrows nothing and that nothing waits for.
     #[inline]
     pub fn free<F: FnOnce(&S) + Send + 'static>(label: u32, job: F) -> Task<S, D> {
         // SAFETY: nothing is borrowed, and `call_free` takes an `F` out.
@@ -53,30 +53,30 @@ impl<S, D> Task<S, D> {
         Task { words, call, ledger, label }
     }
 
-    /// The number it was given.
+    /// Its label.
     #[inline]
     pub fn label(&self) -> u32 {
         self.label
     }
 
-    /// Whether it is one for which nobody waits.
+    /// Whether nothing waits for it.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.ledger.is_null()
     }
 
-    /// Gives it another label.
+    /// Changes its label.
     pub fn set_label(&mut self, label: u32) {
         self.label = label;
     }
 
-    /// Runs it, and counts it as gone, also where it panics.
+    /// Runs it, and counts it as gone, even if it panics.
     #[inline]
     pub fn run(self, slot: &S, tally: &Tally<D>) {
         self.end(Some(slot), tally);
     }
 
-    /// Drops it unrun, and counts it as gone.
+    /// Drops it without running, and counts it as gone.
     pub fn discard(self, tally: &Tally<D>) {
         self.end(None, tally);
     }
@@ -84,7 +84,7 @@ impl<S, D> Task<S, D> {
     #[inline]
     fn end(self, slot: Option<&S>, tally: &Tally<D>) {
         let mut task = ManuallyDrop::new(self);
-        // Who waits for others must not wait for this one too.
+        // A thread that waits for others must not wait for this one too.
         tally.turn_to(task.ledger);
         let _gone = Gone { ledger: task.ledger, tally };
         // SAFETY: the closure is in the words, and nobody takes it out again: this task is not dropped. The ledger lives until it is
@@ -133,12 +133,13 @@ impl<D> Drop for Gone<'_, D> {
     }
 }
 
-/// Tasks that one thread ended and has not told those yet who wait for them: telling each by itself would cost an atomic step a task.
+/// Tasks that one thread ended but has not yet reported to the waiting threads: reporting each separately would cost an atomic step per
+/// task.
 pub struct Tally<D> {
-    /// The ledger of these tasks; it lives, because they are not reported yet. Null if there are none.
+    /// The ledger of these tasks. It is alive because they are not reported yet. Null if there are none.
     ledger: Cell<*const Ledger<D>>,
     count: Cell<u64>,
-    /// A bit for the slot of each that has nothing to wait for any more.
+    /// A bit for the slot of each waiter that has nothing to wait for any more.
     released: Cell<u64>,
 }
 
@@ -164,7 +165,7 @@ impl<D> Tally<D> {
         self.count.set(self.count.get() + 1);
     }
 
-    /// Tells those who wait. To be called often: they wait for it.
+    /// Reports to the waiting threads. Call it often, because they wait for it.
     #[inline]
     pub fn report(&self) {
         let (ledger, count) = (self.ledger.replace(ptr::null()), self.count.replace(0));
@@ -175,13 +176,13 @@ impl<D> Tally<D> {
         }
     }
 
-    /// How many are not reported yet.
+    /// The number of tasks that are not reported yet.
     #[inline]
     pub fn unreported(&self) -> u64 {
         self.count.get()
     }
 
-    /// A bit for the slot of each who has nothing to wait for any more, since this was asked last: they are to be woken.
+    /// A bit for the slot of each waiter that has become free since the last call. Wake these.
     #[inline]
     pub fn take_released(&self) -> u64 {
         self.released.replace(0)

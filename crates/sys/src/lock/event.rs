@@ -1,20 +1,20 @@
-//! `Event`: threads wait until something has happened.
+//! `Event`: threads wait until an event has happened.
 
 use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
 
 const NOT_YET: u32 = 0;
 const HAPPENED: u32 = 1;
-/// Not yet, and somebody may sleep.
+/// Not yet, and a thread may sleep.
 const WAITED_FOR: u32 = 2;
 
-/// Something that happens once, until it is reset. What was written before it is [`set`](Event::set) is seen by whoever has waited.
+/// An event that happens once, until it is reset. Writes before [`set`](Event::set) are visible to threads that have waited.
 #[derive(Debug)]
 pub struct Event {
     word: AtomicU32,
 }
 
 impl Event {
-    /// One that has not happened.
+    /// An event that has not happened.
     #[cfg(not(loom))]
     pub const fn new() -> Event {
         Event { word: AtomicU32::new(NOT_YET) }
@@ -26,7 +26,7 @@ impl Event {
         Event { word: AtomicU32::new(NOT_YET) }
     }
 
-    /// It has happened: whoever waits goes on. A second time changes nothing.
+    /// Sets the event: waiting threads continue. Setting it again changes nothing.
     pub fn set(&self) {
         if self.word.swap(HAPPENED, Ordering::Release) == WAITED_FOR {
             wake(&self.word, i32::MAX.unsigned_abs());
@@ -43,9 +43,9 @@ impl Event {
         self.word.load(Ordering::Relaxed) == WAITED_FOR
     }
 
-    /// It is to happen anew. Nobody may wait meanwhile who waits for the last time.
+    /// Resets the event. No thread may still be waiting for the previous one.
     pub fn reset(&self) {
-        // Only what has happened goes back: who waits for the next time already is not forgotten.
+        // Only an event that has happened is reset: threads that already wait for the next one are not forgotten.
         let _ = self.word.compare_exchange(HAPPENED, NOT_YET, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_sees_what_was_written_before() {
+    fn a_waiter_sees_earlier_writes() {
         let (event, value) = (Event::new(), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -113,7 +113,7 @@ mod model {
     use super::*;
 
     #[test]
-    fn nobody_misses_it() {
+    fn no_thread_misses_the_event() {
         loom::model(|| {
             let shared = Arc::new((Event::new(), AtomicUsize::new(0)));
             let waiters = [(); 2].map(|()| {

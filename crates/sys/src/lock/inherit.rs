@@ -1,6 +1,6 @@
-//! `Inherit`: a lock whose holder runs with the priority of the most urgent that waits for it (`FUTEX_LOCK_PI`). Where the tick's thread
-//! is real-time and shares data with ordinary ones, anything else lets it wait for as long as third threads keep the holder from running:
-//! a spin lock for 1 to 2.8 s, as measured, this one for as long as the holder itself takes.
+//! `Inherit`: a lock whose holder runs with the priority of its most urgent waiter (`FUTEX_LOCK_PI`). If a real-time tick thread shares
+//! data with ordinary threads, any other lock makes it wait as long as third threads keep the holder from running. We measured 1 to 2.8 s
+//! for a spin lock. With this lock it waits only as long as the holder itself takes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,14 +13,14 @@ use crate::errno::Errno;
 const FREE: u32 = 0;
 
 thread_local! {
-    /// The kernel's number of this thread, asked once: a lock must not cost a system call. A forked child has another; it
-    /// must not take locks of this kind before exec, as of few kinds.
+    /// The kernel's number of this thread, read once: a lock must not cost a system call. A forked child has another number, so it must not
+    /// take these locks before exec, as with most locks.
     static OWN: Cell<u32> = const { Cell::new(FREE) };
 }
 
 #[derive(Debug)]
 pub(super) struct Inherit {
-    /// 0, or the holder's number, with a bit for those who wait. The kernel knows the word too.
+    /// 0, or the holder's number with a bit for waiters. The kernel uses this word too.
     word: AtomicU32,
 }
 
@@ -46,7 +46,7 @@ impl Inherit {
             // The kernel takes the lock for us, or lends the holder our priority and lets us sleep.
             match futex::lock_pi(&self.word, Flags::PRIVATE, None).map_err(Errno::from) {
                 Ok(()) => return,
-                // The holder is just about to end, or a signal came.
+                // The holder is about to end, or a signal arrived.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(errno) => never(errno),
             }
@@ -56,7 +56,7 @@ impl Inherit {
         }
     }
 
-    /// To be called by the holder alone.
+    /// Only the holder may call this.
     pub(super) fn unlock(&self) {
         let alone = self.word.compare_exchange(own(), FREE, Ordering::Release, Ordering::Relaxed).is_ok();
         if !alone && let Err(errno) = futex::unlock_pi(&self.word, Flags::PRIVATE) {
@@ -69,7 +69,8 @@ impl Inherit {
     }
 }
 
-/// A thread that takes a lock which it holds (`EDEADLK`), or a kernel without such locks: to go on would be to go on unlocked.
+/// A thread that takes a lock which it already holds (`EDEADLK`), or a kernel without such locks: to continue would mean to run without the
+/// lock.
 #[cold]
 fn never(errno: Errno) -> ! {
     panic!("failed to take or let go a lock that inherits priority: {errno}: does this thread hold it already?")

@@ -1,6 +1,6 @@
-//! Locks for server loops: they sleep in the kernel rather than yield, take no tickets, and spin only a moment, and only where there is
-//! another CPU that could let the lock go meanwhile. On one CPU a spinning waiter keeps the holder from running: a third to nine tenths
-//! of the CPU's time were measured to go that way. A yield gives a whole turn of the scheduler away.
+//! Locks for server loops. They sleep in the kernel rather than yield, take no tickets, and spin only briefly, and only if another CPU
+//! could release the lock meanwhile. On a single CPU a spinning waiter keeps the holder from running: we measured a loss of a third to nine
+//! tenths of the CPU's time. A yield gives away a whole time slice.
 
 mod event;
 #[cfg(not(loom))]

@@ -1,11 +1,11 @@
-//! `Plain`: a lock in one word. Whoever finds it held sleeps, and whoever lets it go wakes one of them; who comes meanwhile may take it
-//! first, since a lock that is handed on stands still while the next one wakes up.
+//! `Plain`: a lock in one word. A thread that finds it held sleeps, and the release wakes one sleeper. A thread that arrives meanwhile may
+//! take the lock first, because a lock that is handed over would be idle while the next thread wakes.
 
 use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may sleep.
+/// Held, and a thread may sleep.
 const WAITED_FOR: u32 = 2;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Plain {
     }
 
     pub(super) fn try_lock(&self) -> bool {
-        // Acquire: what the last holder wrote is seen by us.
+        // Acquire: makes the previous holder's writes visible.
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -47,7 +47,8 @@ impl Plain {
             }
         }
         loop {
-            // From here on the word says that somebody sleeps, since we can't know whether we are the last: at worst one wake too many.
+            // From here on the word says that a thread sleeps, because we cannot know whether we are the last: at worst this causes one
+            // unneeded wake.
             if seen != WAITED_FOR && self.word.swap(WAITED_FOR, Ordering::Acquire) == FREE {
                 return;
             }
@@ -56,7 +57,7 @@ impl Plain {
         }
     }
 
-    /// Looks for a moment whether it comes free. Others that sleep already had their moment: then there is no sense in it.
+    /// Spins for a moment. If others already sleep, they have spun before, so spinning is pointless.
     fn look(&self) -> u32 {
         let mut left = spins();
         loop {
@@ -69,10 +70,10 @@ impl Plain {
         }
     }
 
-    /// To be called by the holder alone.
+    /// Only the holder may call this.
     #[inline]
     pub(super) fn unlock(&self) {
-        // Release: what we wrote is seen by the next holder.
+        // Release: makes our writes visible to the next holder.
         if self.word.swap(FREE, Ordering::Release) == WAITED_FOR {
             wake(&self.word, 1);
         }
@@ -100,7 +101,7 @@ mod model {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     shared.0.lock();
-                    // Two steps that somebody else's would come between, if the lock let them.
+                    // Two steps that another thread would interleave with if the lock failed.
                     let seen = shared.1.load(Ordering::Relaxed);
                     shared.1.store(seen + 1, Ordering::Relaxed);
                     shared.0.unlock();

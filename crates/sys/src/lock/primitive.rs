@@ -1,4 +1,4 @@
-//! What the locks are built of, so that the orderings can be model-checked: an atomic word, and waiting on it.
+//! The primitives of the locks, replaceable so that their orderings can be model-checked: an atomic word, and waiting on it.
 
 #[cfg(not(loom))]
 pub(super) use real::*;
@@ -16,23 +16,23 @@ mod real {
 
     use crate::thread;
 
-    /// Readings of the word before a waiter sleeps: some hundred nanoseconds, less than two system calls.
+    /// Reads of the word before a waiter sleeps: some hundred nanoseconds, less than two system calls.
     const SPINS: u32 = 100;
 
-    /// Waits as long as `word` is `value`; may end sooner, for no reason too.
+    /// Waits while `word` is `value`. May return early, even without a reason.
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
-        // That it has changed meanwhile, and that a signal came, are both reasons to look again, as the caller does.
+        // A changed word and a signal are both reasons to check again, which the caller does.
         let _ = futex::wait(word, Flags::PRIVATE, value, None);
     }
 
-    /// Wakes up to `count` of those that wait on `word`, and gives whether there was one.
+    /// Wakes up to `count` threads that wait on `word`, and returns whether there was one.
     pub(crate) fn wake(word: &AtomicU32, count: u32) -> bool {
         futex::wake(word, Flags::PRIVATE, count).is_ok_and(|woken| woken > 0)
     }
 
-    /// How often to look before sleeping: not at all where all threads share one CPU.
+    /// How often to spin before sleeping: not at all if all threads share one CPU.
     pub(crate) fn spins() -> u32 {
-        /// 0 is not known yet, else one more than the number.
+        /// 0 means unknown; otherwise the number plus one.
         static KNOWN: AtomicU32 = AtomicU32::new(0);
         match KNOWN.load(Ordering::Relaxed) {
             0 => {
@@ -66,7 +66,7 @@ mod model {
     use loom::sync::{Condvar, Mutex};
 
     struct Queue {
-        /// Who sleeps: the word's address, and a number of their own.
+        /// The sleepers: the word's address, and a number of their own.
         sleepers: Vec<(usize, u32)>,
         next: u32,
     }
@@ -81,14 +81,14 @@ mod model {
 
     pub(crate) fn wait(word: &AtomicU32, value: u32) {
         let mut queue = QUEUE.0.lock().unwrap();
-        // The kernel looks at the word under its own lock, which a waker takes too.
+        // The kernel checks the word under its own lock, which a waker also takes.
         if word.load(Ordering::SeqCst) != value {
             return;
         }
         let own = (address(word), queue.next);
         queue.next += 1;
         queue.sleepers.push(own);
-        // The condition wakes all; who was not meant sleeps on, so that a wake too few is found.
+        // The condition wakes all; threads that were not meant sleep again, so that a missing wake is detected.
         while queue.sleepers.contains(&own) {
             queue = QUEUE.1.wait(queue).unwrap();
         }

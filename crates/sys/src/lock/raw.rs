@@ -1,23 +1,23 @@
-//! The locks with the data that they guard. The guards and all that people know from the standard library come from `lock_api`.
+//! The locks with the data that they guard. The guards and the rest of the standard library's interface come from `lock_api`.
 
 use super::inherit::Inherit;
 use super::plain::Plain;
 use super::read_write::ReadWrite;
 
-/// A lock for data of threads that all are ordinary, or all real-time.
+/// A lock for data that only ordinary threads share, or only real-time ones.
 pub type Mutex<T> = lock_api::Mutex<RawPlain, T>;
-/// Held as long as this lives.
+/// Holds the lock until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPlain, T>;
 /// A lock for data that a real-time thread shares with ordinary ones.
 pub type InheritMutex<T> = lock_api::Mutex<RawInherit, T>;
-/// Held as long as this lives, by the thread that took it.
+/// Holds the lock until it is dropped, by the thread that took it.
 pub type InheritMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawInherit, T>;
 
-/// A lock that many may hold who only read, or one who writes. Who wants to write is not kept waiting by readers that come after.
+/// A lock for many readers or one writer. A waiting writer goes before readers that arrive later.
 pub type RwLock<T> = lock_api::RwLock<RawReadWrite, T>;
-/// Held for reading as long as this lives.
+/// Holds the lock for reading until it is dropped.
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawReadWrite, T>;
-/// Held for writing as long as this lives.
+/// Holds the lock for writing until it is dropped.
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawReadWrite, T>;
 
 /// The lock of a [`Mutex`].
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_lock_says_so() {
+    fn a_held_lock_is_reported() {
         let (plain, inherit) = (Mutex::new(1), InheritMutex::new(1));
         let held = (plain.lock(), inherit.lock());
         assert!(plain.is_locked() && inherit.is_locked());
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn to_take_what_one_holds_is_no_silent_hang() {
+    fn taking_a_held_lock_again_is_no_silent_hang() {
         let outcome = std::thread::spawn(|| {
             let lock = InheritMutex::new(());
             let _held = lock.lock();

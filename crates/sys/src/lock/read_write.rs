@@ -1,21 +1,21 @@
-//! `ReadWrite`: many readers or one writer, in two words. New readers wait as soon as a writer does: a tick that writes once must not
-//! stand behind readers that come and go for ever. The way of counting is that of the standard library's lock on futexes.
+//! `ReadWrite`: many readers or one writer, in two words. New readers wait as soon as a writer waits: a tick that writes once must not wait
+//! behind an endless stream of readers. It counts like the standard library's futex lock.
 
 use super::primitive::{AtomicU32, Kind, Ordering, begin, relax, spins, wait, wake};
 
-/// How many readers hold it, in the lower 30 bits; all of them set is a writer.
+/// The number of readers that hold it, in the lower 30 bits. All bits set means a writer.
 const ONE_READER: u32 = 1;
 const HOLDERS: u32 = (1 << 30) - 1;
 const WRITER: u32 = HOLDERS;
 const READERS_MAX: u32 = HOLDERS - 1;
-/// Somebody may sleep: readers on `state`, writers on `writers`.
+/// A thread may sleep: readers on `state`, writers on `writers`.
 const READERS_WAIT: u32 = 1 << 30;
 const WRITERS_WAIT: u32 = 1 << 31;
 
 #[derive(Debug)]
 pub(super) struct ReadWrite {
     state: AtomicU32,
-    /// Goes up each time that a writer is woken: writers sleep apart, so that one wake does not go to a reader.
+    /// Incremented each time a writer is woken. Writers sleep on a separate word, so that a wake for them does not go to a reader.
     writers: AtomicU32,
 }
 
@@ -77,18 +77,18 @@ impl ReadWrite {
         }
     }
 
-    /// To be called by a reader that holds it.
+    /// Only a reader that holds the lock may call this.
     #[inline]
     pub(super) fn unlock_read(&self) {
-        // Release: what we read was read before the next writer writes.
+        // Release: our reads happen before the next writer's writes.
         let state = self.state.fetch_sub(ONE_READER, Ordering::Release) - ONE_READER;
-        // Readers sleep only behind a writer: that it holds the lock, or waits for it, is known then.
+        // Readers sleep only behind a writer that holds the lock or waits for it, so this state is known.
         if is_free(state) && state & WRITERS_WAIT != 0 {
             self.hand_on(state);
         }
     }
 
-    /// To be called by the writer that holds it.
+    /// Only the writer that holds the lock may call this.
     #[inline]
     pub(super) fn unlock_write(&self) {
         let state = self.state.fetch_sub(WRITER, Ordering::Release) - WRITER;
@@ -107,12 +107,12 @@ impl ReadWrite {
         self.state.load(Ordering::Relaxed) & HOLDERS == WRITER
     }
 
-    /// Acquire: what the last holder wrote is seen by us.
+    /// Acquire: makes the previous holder's writes visible.
     fn take(&self, from: u32, to: u32) -> Result<(), u32> {
         self.state.compare_exchange_weak(from, to, Ordering::Acquire, Ordering::Relaxed).map(|_| ())
     }
 
-    /// Sets a bit that says that somebody is about to sleep; or says what the state is by now.
+    /// Sets a bit that announces a sleeper, or returns the current state.
     fn announce(&self, state: u32, bit: u32) -> Result<(), u32> {
         if state & bit != 0 {
             return Ok(());
@@ -132,7 +132,7 @@ impl ReadWrite {
                 }
                 continue;
             }
-            // A billion readers: each is a thread with a stack, so that this is a guard that was leaked a billion times.
+            // A billion readers: each is a thread with a stack, so a guard must have been leaked a billion times.
             assert!(state & HOLDERS != READERS_MAX, "too many readers hold a lock");
             if let Err(now) = self.announce(state, READERS_WAIT) {
                 state = now;
@@ -147,7 +147,7 @@ impl ReadWrite {
     fn write_held(&self) {
         let _waiting = begin(Kind::Write, self);
         let mut state = self.look(|state| is_free(state) || state & WRITERS_WAIT != 0);
-        // Whether others may sleep who wait to write is not known to who was woken: it says so, at worst for one wake too many.
+        // A woken writer does not know whether others may sleep, so it keeps the bit. At worst this causes one unneeded wake.
         let mut others = 0;
         loop {
             if is_free(state) {
@@ -162,7 +162,7 @@ impl ReadWrite {
                 continue;
             }
             others = WRITERS_WAIT;
-            // Acquire, before the state is looked at again: a wake between the two is seen in this number.
+            // Acquire, before the state is read again: this number shows a wake in between.
             let number = self.writers.load(Ordering::Acquire);
             state = self.state.load(Ordering::Relaxed);
             if is_free(state) || state & WRITERS_WAIT == 0 {
@@ -173,7 +173,7 @@ impl ReadWrite {
         }
     }
 
-    /// Looks for a moment until `enough`.
+    /// Spins for a moment until `enough` holds.
     fn look(&self, enough: impl Fn(u32) -> bool) -> u32 {
         let mut left = spins();
         loop {
@@ -186,8 +186,8 @@ impl ReadWrite {
         }
     }
 
-    /// It is free, and somebody may sleep: a writer is woken, or else all readers. If somebody has taken it meanwhile, that one
-    /// will do so.
+    /// The lock is free and a thread may sleep: wake a writer, or otherwise all readers. If a thread has taken the lock meanwhile, that
+    /// thread will do so.
     #[cold]
     fn hand_on(&self, mut state: u32) {
         let change = |from, to| self.state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
@@ -197,7 +197,7 @@ impl ReadWrite {
                     self.wake_writer();
                     return;
                 }
-                // Readers may have begun to wait too.
+                // Readers may have started to wait too.
                 Err(now) => state = now,
             }
         }
@@ -205,7 +205,7 @@ impl ReadWrite {
             if change(state, READERS_WAIT).is_err() || self.wake_writer() {
                 return;
             }
-            // No writer slept: it has not gone to sleep yet, and will find the lock free. So the readers' turn it is.
+            // No writer slept: it is not asleep yet and will find the lock free. So wake the readers.
             state = READERS_WAIT;
         }
         if state == READERS_WAIT && change(state, 0).is_ok() {
@@ -215,7 +215,7 @@ impl ReadWrite {
 
     /// Whether one slept.
     fn wake_writer(&self) -> bool {
-        // Release: who sees this number sees the state before it.
+        // Release: a thread that sees this number sees the earlier state.
         self.writers.fetch_add(1, Ordering::Release);
         wake(&self.writers, 1)
     }
@@ -243,7 +243,7 @@ mod model {
                 thread::spawn(move || match does {
                     Does::Read => {
                         shared.0.read();
-                        // A writer's two steps are seen both or not at all.
+                        // A writer's two steps must be visible together or not at all.
                         let first = shared.1.load(Ordering::Relaxed);
                         assert_eq!(first, shared.2.load(Ordering::Relaxed));
                         shared.0.unlock_read();

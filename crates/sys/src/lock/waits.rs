@@ -1,6 +1,6 @@
-//! `waits`: for who looks for what holds a server up: each wait for a lock or an event that took longer than told, less the time in which
-//! the waiter could have gone on but had no CPU. Off, it costs a load on the way of those who wait anyway; a lock that is free never comes
-//! here.
+//! `waits`: a log of long waits, to find what holds a server up: each wait for a lock or an event above a threshold, minus the time in
+//! which the waiter could have continued but had no CPU. When off, it costs one load, and only for threads that wait anyway. A free lock
+//! never gets here.
 
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,61 +10,62 @@ use crate::clock;
 use crate::schedstat::RunDelay;
 use crate::thread;
 
-/// The most waits that are kept until somebody takes them.
+/// The most waits to hold until they are read.
 const KEPT_MAX: usize = 4096;
-/// No wait is as long: nothing is logged.
+/// No wait is this long: nothing is logged.
 const OFF: u64 = u64::MAX;
 
 static OVER_NS: AtomicU64 = AtomicU64::new(OFF);
 static LOG: Mutex<LongWaits> = Mutex::new(LongWaits { waits: Vec::new(), lost: 0 });
 
 thread_local! {
-    /// None where the kernel does not count for how long this thread waited for a CPU.
+    /// None if the kernel does not count how long this thread waited for a CPU.
     static RUN_DELAY: OnceCell<Option<RunDelay>> = const { OnceCell::new() };
 }
 
-/// What was waited for.
+/// The kind of the awaited object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A mutex.
     Mutex,
     /// A mutex whose holder inherits priority.
     InheritMutex,
-    /// To read under a reader-writer lock.
+    /// The read side of a reader-writer lock.
     Read,
-    /// To write under one.
+    /// The write side of a reader-writer lock.
     Write,
     /// An event.
     Event,
 }
 
-/// A wait that took long.
+/// A long wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongWait {
-    /// What was waited for.
+    /// The kind of the awaited object.
     pub kind: Kind,
-    /// Which: its address.
+    /// Its address.
     pub address: usize,
-    /// Who waited: the kernel's number of the thread.
+    /// The waiting thread, by the kernel's number.
     pub thread: u32,
-    /// When it began, in nanoseconds of the monotonic clock.
+    /// When the wait began, in nanoseconds of the monotonic clock.
     pub start_ns: u64,
     /// How long it took, in nanoseconds, without `no_cpu_ns`.
     pub length_ns: u64,
-    /// For how long the wait was over but the CPU another's, in nanoseconds; none where the kernel does not count it, and `length_ns` has it.
+    /// How long the thread had no CPU after the wait was over, in nanoseconds. None if the kernel does not count this; `length_ns` then
+    /// includes it.
     pub no_cpu_ns: Option<u64>,
 }
 
-/// The waits that were logged.
+/// The logged waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LongWaits {
     /// In the order in which they ended.
     pub waits: Vec<LongWait>,
-    /// Those for which there was no room.
+    /// Waits that did not fit.
     pub lost: u64,
 }
 
-/// From now on every wait is logged that takes longer than this, in nanoseconds. Takes the memory that it needs.
+/// From now on logs every wait longer than this, in nanoseconds. Allocates the memory for it.
 pub fn log_over_ns(over_ns: u64) {
     let mut log = log();
     let missing = KEPT_MAX.saturating_sub(log.waits.capacity());
@@ -72,12 +73,12 @@ pub fn log_over_ns(over_ns: u64) {
     OVER_NS.store(over_ns.min(OFF - 1), Ordering::Relaxed);
 }
 
-/// No wait is logged from now on. Those that were can still be taken.
+/// Stops logging. Logged waits can still be read.
 pub fn stop_log() {
     OVER_NS.store(OFF, Ordering::Relaxed);
 }
 
-/// Takes what was logged since the last time.
+/// Returns the waits logged since the last call.
 pub fn take_log() -> LongWaits {
     let mut log = log();
     let taken = log.clone();
@@ -90,7 +91,7 @@ fn log() -> std::sync::MutexGuard<'static, LongWaits> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A wait that goes on until this is dropped; none while nothing is logged.
+/// A wait that lasts until this is dropped. None while nothing is logged.
 pub(crate) fn begin<T>(kind: Kind, of: &T) -> Option<Waiting> {
     if OVER_NS.load(Ordering::Relaxed) == OFF {
         return None;
@@ -133,13 +134,13 @@ impl Drop for Waiting {
     }
 }
 
-/// For how long this thread had to wait for a CPU since it began.
+/// How long this thread has waited for a CPU since it began.
 fn run_delay_ns() -> Option<u64> {
     let read = |kept: &OnceCell<Option<RunDelay>>| {
         let run_delay = kept.get_or_init(|| RunDelay::of_this_thread().ok()).as_ref()?;
         Some(run_delay.read().ok()?.run_delay_ns)
     };
-    // None too in a thread that is just ending.
+    // Also none in a thread that is just ending.
     RUN_DELAY.try_with(read).ok().flatten()
 }
 
@@ -153,7 +154,7 @@ mod tests {
     /// A wait that took longer is logged.
     const LONG_NS: u64 = 2_000_000;
 
-    /// Waits for longer than that for what `hold` gives, in another thread: the time counts from when the kernel has put it to sleep.
+    /// Waits for longer than that for what `hold` returns, in another thread: the time counts from when the kernel has put it to sleep.
     fn while_held<G>(hold: impl FnOnce() -> G, wait: impl FnOnce() + Send) {
         std::thread::scope(|scope| {
             let held = hold();
@@ -163,7 +164,7 @@ mod tests {
                 wait();
             });
             let status = format!("/proc/self/task/{}/status", receiver.recv().unwrap());
-            // It may sleep for a moment before it waits, such as for a page: not at five looks in turn.
+            // It may sleep briefly before it waits, such as for a page, but not in five checks in a row.
             let mut looks_asleep = 0;
             while looks_asleep < 5 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -177,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn long_waits_are_told_and_short_ones_are_not() {
+    fn long_waits_are_logged_and_short_ones_are_not() {
         let (plain, inherit, both, event) = (Plain::new(()), InheritMutex::new(()), RwLock::new(()), Event::new());
         drop(plain.lock());
         while_held(|| plain.lock(), || drop(plain.lock()));
-        // Other tests of this process may take locks at the same time: ours are known by their addresses.
+        // Other tests of this process may take locks at the same time: ours are identified by their addresses.
         let ours = [
             std::ptr::from_ref(&plain).addr(),
             std::ptr::from_ref(&inherit).addr(),
@@ -193,7 +194,7 @@ mod tests {
             let is_ours = |wait: &LongWait| ours.iter().any(|at| (*at..at + size).contains(&wait.address));
             log.waits.into_iter().filter(is_ours).collect()
         };
-        assert_eq!(of_ours(take_log()), [], "nothing is logged unless somebody asks");
+        assert_eq!(of_ours(take_log()), [], "nothing is logged by default");
 
         log_over_ns(LONG_NS);
         drop((plain.lock(), inherit.lock(), both.read(), both.try_write()));

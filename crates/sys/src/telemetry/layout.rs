@@ -1,13 +1,13 @@
-//! The layout of the page: 64-bit words in the machine's byte order. [`UNKNOWN`] is a value that nobody has set.
+//! The layout of the page: 64-bit words in the machine's byte order. [`UNKNOWN`] marks a value that was never set.
 //!
-//! The head says where each part begins and how long it is, so that a later version can add words at a part's end, and a reader takes the
-//! words that it knows. What changes the meaning of a word takes another format number.
+//! The header contains the start and length of each part. So a later version can append words to a part, and a reader uses the words that
+//! it knows. A change of a word's meaning needs another format number.
 
-/// First word: `EVENKEEL` in bytes, which a machine of the other byte order reads otherwise. It is written last.
+/// First word: `EVENKEEL` in bytes, which differs on a machine with the other byte order. It is written last.
 pub const MAGIC: u64 = u64::from_ne_bytes(*b"EVENKEEL");
-/// The format's number.
+/// The format number.
 pub const FORMAT: u64 = 1;
-/// Stands where nothing is known.
+/// Marks an unknown value.
 pub const UNKNOWN: u64 = u64::MAX;
 
 /// Words of the head.
@@ -32,11 +32,11 @@ pub mod head {
     pub const HISTOGRAMS: usize = 8;
     /// The length of each.
     pub const HISTOGRAM_WORDS: usize = 9;
-    /// The writer's process, as its own namespace numbers it.
+    /// The writer's process, by the number in its own namespace.
     pub const PID: usize = 10;
-    /// When that process began, in the kernel's ticks since boot: distinguishes it from a later one with the same id.
+    /// When that process started, in the kernel's ticks since boot. This distinguishes it from a later one with the same id.
     pub const START_TICKS: usize = 11;
-    /// The inode of its namespace of processes.
+    /// The inode of its PID namespace.
     pub const NAMESPACE: usize = 12;
     /// The boot's identifier, in two words.
     pub const BOOT: usize = 13;
@@ -50,17 +50,17 @@ pub mod head {
     pub const NAME_WORDS: usize = 8;
     /// How many entries the tick's thread has begun to write; see [`super::super::sequence`].
     pub const BEGUN: usize = 30;
-    /// How many of them are whole.
+    /// How many of them are complete.
     pub const DONE: usize = 31;
     /// Words of the head.
     pub const WORDS: usize = 32;
 }
 
-/// Words of the tick's part, written by the tick's thread alone. Times are of the monotonic clock.
+/// Words of the tick's part, written only by the tick's thread. Times are on the monotonic clock.
 pub mod tick {
-    /// Ticks that were done.
+    /// Completed ticks.
     pub const TICKS: usize = 0;
-    /// Ticks that were missed.
+    /// Missed ticks.
     pub const MISSED: usize = 1;
     /// The last tick's number.
     pub const NUMBER: usize = 2;
@@ -74,17 +74,17 @@ pub mod tick {
     pub const PERIOD: usize = 6;
     /// How often that changed.
     pub const PERIOD_CHANGES: usize = 7;
-    /// How the CPU is given: 0 whole, 1 in slots, 2 by a limit.
+    /// How the CPU is provided: 0 always, 1 in slots, 2 by a limit.
     pub const TURNS_MODEL: usize = 8;
-    /// From one turn to the next, in nanoseconds.
+    /// The period of the slots or the limit, in nanoseconds.
     pub const TURNS_PERIOD: usize = 9;
-    /// How much of it is ours, in millionths.
+    /// Our share of it, in millionths.
     pub const TURNS_SHARE: usize = 10;
-    /// Page faults of the tick's thread that needed no disk.
+    /// Page faults of the tick's thread without disk access.
     pub const MINOR_FAULTS: usize = 11;
     /// Page faults of the tick's thread that waited for a disk.
     pub const MAJOR_FAULTS: usize = 12;
-    /// Those of the last tick.
+    /// Those during the last tick.
     pub const TICK_MINOR_FAULTS: usize = 13;
     /// See above.
     pub const TICK_MAJOR_FAULTS: usize = 14;
@@ -99,17 +99,17 @@ pub mod tick {
 pub enum Count {
     /// Jobs that were run.
     Jobs = 0,
-    /// Datagrams that came.
+    /// Received datagrams.
     PacketsIn = 1,
-    /// Datagrams that were sent.
+    /// Sent datagrams.
     PacketsOut = 2,
-    /// Bytes in those that came.
+    /// Bytes in received datagrams.
     BytesIn = 3,
-    /// Bytes in those that were sent.
+    /// Bytes in sent datagrams.
     BytesOut = 4,
-    /// Datagrams that were lost for want of room, of either direction.
+    /// Datagrams that were dropped for lack of space, in either direction.
     Drops = 5,
-    /// Players that are there now; it goes up and down.
+    /// Current players; this goes up and down.
     Players = 6,
 }
 
@@ -132,7 +132,7 @@ pub const COUNTS_WORDS: usize = 12;
 /// Histograms in their order: from due to begun, from begun to done, from due to done.
 pub const HISTOGRAMS: [&str; 3] = ["lateness", "work", "due_to_done"];
 
-/// Words of a histogram: how many, their sum and the longest in nanoseconds, then a word for each bucket.
+/// Words of a histogram: count, sum and longest in nanoseconds, then one word per bucket.
 pub mod histogram {
     /// How many values there are.
     pub const COUNT: usize = 0;
@@ -158,16 +158,16 @@ pub const WORDS: usize = HISTOGRAMS_AT + HISTOGRAMS.len() * histogram::WORDS;
 pub const PAGE_BYTES: usize = 4096;
 const _: () = assert!(WORDS * 8 <= PAGE_BYTES);
 
-/// Twenty to a tenfold, of which 1, 2 and 5 are three: a quantile is at most a seventh too long.
+/// Twenty per factor of ten; 1, 2 and 5 are among them. A quantile is at most a seventh too long.
 const MANTISSAS: [u64; 20] =
     [100, 112, 125, 140, 160, 180, 200, 224, 250, 280, 315, 355, 400, 450, 500, 560, 630, 710, 800, 900];
 const TENFOLDS: usize = 7;
 /// Bounds between buckets.
 pub const BOUNDS: usize = MANTISSAS.len() * TENFOLDS + 1;
-/// Buckets: the last one has what is longer than the last bound.
+/// Buckets: the last one contains everything above the last bound.
 pub const BUCKETS: usize = BOUNDS + 1;
 
-/// The longest value of each bucket but the last in nanoseconds, from 1 us to 10 s.
+/// The upper bound of each bucket except the last, in nanoseconds, from 1 us to 10 s.
 pub const BOUNDS_NS: [u64; BOUNDS] = bounds_ns();
 
 const fn bounds_ns() -> [u64; BOUNDS] {
@@ -183,7 +183,7 @@ const fn bounds_ns() -> [u64; BOUNDS] {
     bounds
 }
 
-/// The bucket that a value belongs to.
+/// The bucket of a value.
 pub fn bucket(value_ns: u64) -> usize {
     BOUNDS_NS.partition_point(|bound| *bound < value_ns)
 }

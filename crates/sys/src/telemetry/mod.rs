@@ -1,6 +1,6 @@
-//! The page on which a server tells what its ticks are doing, one small file a session: what stands where ([`layout`]), who writes it, and
-//! how it is read by somebody who trusts neither the file nor its writer. It is here, below both, since the library for servers writes it
-//! and the program reads it.
+//! The page on which a server reports its ticks, one small file per session: its layout ([`layout`]), its writer, and its reader, which
+//! trusts neither the file nor the writer. It is in this crate because both the server library, which writes it, and the program, which
+//! reads it, use it.
 
 pub mod layout;
 mod owner;

@@ -1,5 +1,5 @@
-//! `Owner`: which process a page is of, and whether it is still there. A number alone does not tell: numbers come again, and a container
-//! numbers anew.
+//! `Owner`: the process of a page, and whether it still exists. A process number alone is not enough: numbers are reused, and a container
+//! has its own.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -7,20 +7,20 @@ use std::os::unix::fs::MetadataExt;
 use crate::errno::Errno;
 use crate::shared_page;
 
-/// A process, distinguished from all others since the boot of this kernel.
+/// A process, distinguished from all others since this kernel's boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its number, in its own namespace.
+    /// Its number in its own namespace.
     pub pid: u64,
-    /// When it began, in the kernel's ticks since boot.
+    /// When it started, in the kernel's ticks since boot.
     pub start_ticks: u64,
-    /// The inode of its namespace of processes.
+    /// The inode of its PID namespace.
     pub namespace: u64,
     /// The boot's identifier.
     pub boot: [u64; 2],
 }
 
-/// Whether the writer of a page is there.
+/// Whether the writer of a page still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It runs.
@@ -33,29 +33,30 @@ impl Owner {
     /// The calling process.
     ///
     /// # Errors
-    /// What the kernel said of /proc; `EINVAL` if it says something else than it does.
+    /// The kernel's error for /proc; `EINVAL` if the contents are unexpected.
     pub fn ours() -> Result<Owner, Errno> {
         let pid = u64::from(std::process::id());
         let (_, start_ticks) = of_process("self")?;
         Ok(Owner { pid, start_ticks, namespace: namespace()?, boot: boot()? })
     }
 
-    /// Whether it is still there. `page` is the open page, which its writer holds a lock on: it decides where /proc does not show the process.
+    /// Whether it still exists. `page` is the open page, on which its writer holds a lock. The lock decides if /proc does not show the
+    /// process.
     ///
     /// # Errors
-    /// What the kernel said of /proc.
+    /// The kernel's error for /proc.
     pub fn state(&self, page: &File) -> Result<State, Errno> {
         if self.boot != boot()? {
             return Ok(State::Gone);
         }
         if self.namespace == namespace()? {
             match of_process(&self.pid.to_string()) {
-                // A zombie has ended, and waits for its parent to notice.
+                // A zombie has ended, and waits for its parent.
                 Ok((state, start_ticks)) => {
                     let is_it = start_ticks == self.start_ticks && !matches!(state, 'Z' | 'X');
                     return Ok(if is_it { State::Live } else { State::Gone });
                 }
-                // Gone, or hidden: /proc may show each user its own processes alone.
+                // Gone or hidden: /proc may show each user only their own processes.
                 Err(Errno::NOENT | Errno::SRCH | Errno::PERM | Errno::ACCESS) => {}
                 Err(errno) => return Err(errno),
             }
@@ -70,7 +71,7 @@ fn of_process(name: &str) -> Result<(char, u64), Errno> {
     parse_start(&String::from_utf8_lossy(&text)).ok_or(Errno::INVAL)
 }
 
-/// State and start of /proc/PID/stat, whose second field is a name in brackets that may hold anything.
+/// State and start time from /proc/PID/stat, whose second field is a name in parentheses that may contain anything.
 pub fn parse_start(text: &str) -> Option<(char, u64)> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_proc_says_is_read() {
+    fn proc_files_are_read() {
         let stat =
             "7 (a ) R b) S 1 7 7 0 -1 4194304 96 0 0 0 0 0 0 0 20 0 1 0 1234567 2781184 304 18446744073709551615";
         let table =
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_apart() {
+    fn other_tracepoints_are_distinguished() {
         let ours = Owner::ours().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page");
@@ -144,7 +145,7 @@ mod tests {
         }
         child.wait().unwrap();
         drop(held);
-        // A program that another test is just starting has the page open too, with its lock, until it runs.
+        // A program that another test is just starting also has the page open, with its lock, until it calls exec.
         let elsewhere = Owner { namespace: 1, ..ours };
         let tries = (0..4000).take_while(|_| elsewhere.state(&page) != Ok(State::Gone));
         let waited = tries.map(|_| std::thread::sleep(std::time::Duration::from_millis(5))).count();

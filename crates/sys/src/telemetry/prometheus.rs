@@ -1,5 +1,5 @@
-//! Snapshots as text for Prometheus (exposition format 0.0.4): seconds, buckets at 1, 2 and 5 of each power of ten, and one block a metric
-//! however many sessions there are, as the format wants it.
+//! Snapshots as text for Prometheus (exposition format 0.0.4): seconds, buckets at 1, 2 and 5 of each power of ten, and one block per
+//! metric for all sessions, as the format requires.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use super::layout::{BOUNDS_NS, Count};
 use super::snapshot::{PageHistogram, PageSlices, Snapshot};
 
 /// The bounds to print within each power of ten: 1, 2 and 5.
-const TOLD: [usize; 3] = [0, 6, 14];
+const PRINTED: [usize; 3] = [0, 6, 14];
 const A_TENFOLD: usize = 20;
 
-/// A metric with one number a session.
+/// A metric with one number per session.
 type Number = fn(&Snapshot) -> Option<f64>;
 
 const COUNTERS: [(&str, &str, Number); 4] = [
@@ -138,13 +138,13 @@ fn block(text: &mut String, [name, help, kind]: &[&str; 3], lines: impl Iterator
     }
 }
 
-/// Buckets count up: each has all that is no longer than its bound.
+/// Buckets are cumulative: each counts all values up to its bound.
 fn histogram(name: &str, labels: &str, histogram: &PageHistogram) -> Vec<(String, f64)> {
     let mut lines = Vec::new();
     let mut sum = 0_u64;
     for (at, (bound_ns, count)) in BOUNDS_NS.iter().zip(&histogram.buckets).enumerate() {
         sum = sum.saturating_add(*count);
-        if TOLD.contains(&(at % A_TENFOLD)) {
+        if PRINTED.contains(&(at % A_TENFOLD)) {
             let bound = *bound_ns as f64 / 1e9;
             lines.push((format!("{name}_bucket{{{labels},le=\"{bound}\"}}"), sum as f64));
         }
@@ -155,7 +155,7 @@ fn histogram(name: &str, labels: &str, histogram: &PageHistogram) -> Vec<(String
     lines
 }
 
-/// A label's value: backslashes, quotes and ends of lines are escaped.
+/// A label's value: backslashes, quotes and newlines are escaped.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

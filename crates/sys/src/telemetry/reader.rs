@@ -1,5 +1,5 @@
-//! `TelemetryReader`: reads a session's page while the server goes on. The file is read, not mapped: whoever cuts a mapped file short kills
-//! who looks at it.
+//! `TelemetryReader`: reads a session's page while the server runs. The file is read, not mapped: truncating a mapped file would kill its
+//! reader.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,20 +14,20 @@ use super::snapshot::{Odd, Snapshot};
 use crate::errno::Errno;
 use crate::shared_page::{self, PAGE_BYTES_MAX};
 
-/// What names of pages begin with.
+/// The prefix of page names.
 pub(super) const PREFIX: &str = "evenkeel-rt.";
 
-/// Entries of a folder that are looked at, and pages that are found, at the most.
+/// The most entries of a folder to examine, and the most pages to find.
 const ENTRIES_MAX: usize = 4096;
 const SESSIONS_MAX: usize = 256;
 
-/// Copies that are tried. A tick's entry takes a fraction of a microsecond; the writer may lose its CPU in the middle of it.
+/// The most copies to try. A tick's entry takes a fraction of a microsecond, but the writer may lose its CPU meanwhile.
 const TRIES: u32 = 40;
-/// The first tries come right after one another, the others after a pause.
+/// The first tries follow directly, the others after a pause.
 const TRIES_AT_ONCE: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Why a page could not be made or read.
+/// Why a page could not be created or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
     /// The kernel refused.
@@ -35,13 +35,13 @@ pub enum PageError {
     Kernel {
         /// Which file.
         path: PathBuf,
-        /// What it said.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// The session's name is none or too long.
+    /// The session's name is empty or too long.
     #[error("a session's name has 1 to 64 bytes, and this one has {0}")]
     Name(usize),
-    /// The file is no page, or not a sound one.
+    /// The file is not a valid page.
     #[error("the page of telemetry {}: {odd}", path.display())]
     Odd {
         /// Which file.
@@ -49,13 +49,13 @@ pub enum PageError {
         /// What is wrong with it.
         odd: Odd,
     },
-    /// An entry was being written each time: its writer was stopped or killed in the middle of it.
+    /// An entry was being written each time: its writer was stopped or killed meanwhile.
     #[error("the page of telemetry {} stays half-written: its server was stopped or killed in the middle of a tick", path.display())]
     HalfWritten {
         /// Which file.
         path: PathBuf,
     },
-    /// There is no folder to put it in.
+    /// There is no folder for it.
     #[error("no folder for a page of telemetry: {0}; name one that this user can write to, best on a tmpfs")]
     NoFolder(String),
 }
@@ -68,22 +68,22 @@ pub struct TelemetryReader {
 }
 
 impl TelemetryReader {
-    /// Opens a page: through no symbolic link, and without waiting.
+    /// Opens a page, without following a symbolic link and without waiting.
     ///
     /// # Errors
-    /// If it is not there, no ordinary file, too long for a page, or this user may not read it.
+    /// If it does not exist, is not a regular file, is too long for a page, or this user may not read it.
     pub fn open(path: &Path) -> Result<TelemetryReader, PageError> {
         let file = shared_page::open(path).map_err(|errno| PageError::Kernel { path: path.to_owned(), errno })?;
         Ok(TelemetryReader { file, path: path.to_owned() })
     }
 
-    /// What it says now, all of one moment.
+    /// Its current contents, all from one moment.
     ///
     /// # Errors
-    /// If it is no sound page; or if it stays half-written for a tenth of a second.
+    /// If it is not a valid page, or stays half-written for a tenth of a second.
     pub fn read(&self) -> Result<Snapshot, PageError> {
         for turn in 0..TRIES {
-            // Each look is a system call of its own, with all its barriers, so that the three are in this order.
+            // Each read is a system call with all its barriers, so the three are in this order.
             let copied = sequence::copied(|| self.word(head::DONE), || self.bytes(), || self.word(head::BEGUN));
             if let Some(bytes) = copied {
                 return Snapshot::parse(&bytes?).map_err(|odd| PageError::Odd { path: self.path.clone(), odd });
@@ -95,7 +95,7 @@ impl TelemetryReader {
         Err(PageError::HalfWritten { path: self.path.clone() })
     }
 
-    /// What it says now, as text for Prometheus.
+    /// Its current contents as text for Prometheus.
     ///
     /// # Errors
     /// As [`TelemetryReader::read`].
@@ -103,10 +103,10 @@ impl TelemetryReader {
         Ok(prometheus(&[self.read()?]))
     }
 
-    /// Whether its server is there.
+    /// Whether its server still exists.
     ///
     /// # Errors
-    /// As [`TelemetryReader::read`], a half-written page excepted; or what the kernel said of the process.
+    /// The same as [`TelemetryReader::read`], except for a half-written page; or the kernel's error for the process.
     pub fn state(&self) -> Result<State, PageError> {
         let page = Snapshot::parse(&self.bytes()?);
         let owner = match page {
@@ -121,7 +121,7 @@ impl TelemetryReader {
     /// The user that the file belongs to.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn user(&self) -> Result<u32, PageError> {
         self.file.metadata().map(|found| found.uid()).map_err(|error| self.refused(Errno::from(&error)))
     }
@@ -134,7 +134,7 @@ impl TelemetryReader {
     fn bytes(&self) -> Result<Vec<u8>, PageError> {
         let mut bytes = vec![0; PAGE_BYTES_MAX];
         let mut length = 0;
-        // A file that grows under our eyes ends where the buffer does.
+        // A file that grows meanwhile is cut at the end of the buffer.
         while length < bytes.len() {
             match self.file.read_at(&mut bytes[length..], length as u64) {
                 Ok(0) => break,
@@ -147,7 +147,7 @@ impl TelemetryReader {
         Ok(bytes)
     }
 
-    /// A word of the head; 0 if it cannot be read, which reading the whole page then reports.
+    /// A word of the header. 0 if it cannot be read, which reading the whole page then reports.
     fn word(&self, at: usize) -> u64 {
         let mut word = [0; 8];
         let _ = self.file.read_exact_at(&mut word, at as u64 * 8);
@@ -164,22 +164,22 @@ impl TelemetryReader {
 pub struct Session {
     /// Its page.
     pub reader: TelemetryReader,
-    /// Where that is.
+    /// Its path.
     pub path: PathBuf,
-    /// Whether its server is there.
+    /// Whether its server still exists.
     pub state: State,
 }
 
-/// Where pages are put by those who name no folder: /dev/shm, then the user's own folder for what lives as long as a login.
+/// The default folders of pages: /dev/shm, then the user's runtime folder.
 pub fn folders() -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     std::iter::once(PathBuf::from("/dev/shm")).chain(own).collect()
 }
 
-/// The sound pages in a folder, by name; up to 256. What is called like one and is none is left out.
+/// The valid pages in a folder, by name; up to 256. Other files with such names are left out.
 ///
 /// # Errors
-/// What the kernel said of the folder.
+/// The kernel's error.
 pub fn sessions(folder: &Path) -> Result<Vec<Session>, Errno> {
     let found = session_paths(folder)?.into_iter().filter_map(|path| {
         let reader = TelemetryReader::open(&path).ok()?;
@@ -189,10 +189,10 @@ pub fn sessions(folder: &Path) -> Result<Vec<Session>, Errno> {
     Ok(found.collect())
 }
 
-/// What is called like a page in a folder, in order of names; up to 256.
+/// The files with names of pages in a folder, in order; up to 256.
 ///
 /// # Errors
-/// What the kernel said of the folder.
+/// The kernel's error.
 pub(super) fn session_paths(folder: &Path) -> Result<Vec<PathBuf>, Errno> {
     let entries = std::fs::read_dir(folder).map_err(|error| Errno::from(&error))?;
     let named = entries.take(ENTRIES_MAX).flatten().filter(|entry| {

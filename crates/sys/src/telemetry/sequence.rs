@@ -1,34 +1,35 @@
-//! How a reader knows that what it read belongs together, while the writer never waits: one number is raised before an entry is written,
-//! another after it. A reader takes the second, copies, and takes the first: what both agree on was not touched meanwhile.
+//! How a reader knows that its copy is consistent, while the writer never waits. The writer increments one number before it writes an
+//! entry, and another after it. A reader takes the second, copies, and takes the first. If both are equal, the data was not touched
+//! meanwhile.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Begins an entry, and gives its number. To be called by one thread alone.
+/// Begins an entry, and returns its number. Only one thread may call this.
 pub fn begin(begun: &AtomicU64) -> u64 {
-    // Only we write it, so what we read is what we wrote.
+    // Only we write it, so our read is current.
     let number = begun.load(Ordering::Relaxed).wrapping_add(1);
     begun.store(number, Ordering::Relaxed);
-    // A reader that sees any of what follows sees that it was begun.
+    // A reader that sees any of the following writes also sees that the entry was begun.
     fence(Ordering::Release);
     number
 }
 
-/// The entry of this number is whole.
+/// The entry with this number is complete.
 pub fn end(done: &AtomicU64, number: u64) {
     // Release: a reader that sees the number sees the entry.
     done.store(number, Ordering::Release);
 }
 
-/// Looks three times: at what is done, at what is to be copied, and at what is begun. None if the copy may be of two entries.
+/// Reads three times: the completed number, the data to copy, and the begun number. None if the copy may mix two entries.
 pub fn copied<T>(done: impl FnOnce() -> u64, copy: impl FnOnce() -> T, begun: impl FnOnce() -> u64) -> Option<T> {
     let before = done();
     // With the writer's release: the copy is of this entry or of a later one.
     fence(Ordering::Acquire);
     let copy = copy();
-    // With the writer's fence: if the copy has a word of a later entry, its beginning is seen below.
+    // With the writer's fence: if the copy has a word of a later entry, its begun number is seen below.
     fence(Ordering::Acquire);
     (begun() == before).then_some(copy)
 }

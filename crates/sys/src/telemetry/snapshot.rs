@@ -1,55 +1,55 @@
-//! `Snapshot`: a page as it was at one moment, read from bytes that anybody may have written. Total: whatever the bytes are, this comes
-//! back, with all that it uses checked.
+//! `Snapshot`: a page at one moment, parsed from untrusted bytes. Total: any bytes give a result or an error, and every used value is
+//! checked.
 
 use super::layout::{self, BOUNDS_NS, Count, UNKNOWN, head, histogram, tick};
 use super::owner::Owner;
 
-/// The longest period of turns that is believed, in nanoseconds: an hour.
+/// The longest accepted period, in nanoseconds: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// What is wrong with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Odd {
-    /// It is too short for what it says that it holds.
+    /// It is too short for its announced contents.
     #[error("it has {0} bytes, and says that it needs {1}")]
     Short(usize, u64),
-    /// It is of something else, of a machine of the other byte order, or not ready yet.
+    /// It is something else, from a machine of the other byte order, or not ready yet.
     #[error("it does not begin as a page of telemetry does")]
     Foreign,
-    /// It has a format that this reader does not know.
+    /// Its format is unknown to this reader.
     #[error("it has format {0}, and this reader knows {known}", known = layout::FORMAT)]
     Format(u64),
-    /// A part is shorter than this format's.
+    /// A part is shorter than in this format.
     #[error("its part \"{0}\" is shorter than format 1 has it")]
     Part(&'static str),
-    /// The session's name is none.
+    /// The session's name is invalid.
     #[error("its session's name is too long, empty, or not UTF-8")]
     Name,
-    /// The buckets of a histogram don't add up.
+    /// The buckets of a histogram do not add up.
     #[error("the buckets of its histogram \"{0}\" don't add up to its count")]
     Sum(&'static str),
 }
 
-/// How the CPU is given.
+/// How the CPU is provided.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum PageSlices {
     /// Not known.
     #[default]
     Unknown,
-    /// Whole.
+    /// Always.
     Whole,
     /// By a hypervisor, at fixed times.
     Slots {
-        /// From one turn to the next, in nanoseconds.
+        /// The period, in nanoseconds.
         period_ns: u64,
-        /// How much of it is ours, 0 to 1.
+        /// Our share of it, 0 to 1.
         share: f64,
     },
     /// By a limit on CPU time.
     Bucket {
-        /// From one turn to the next, in nanoseconds.
+        /// The period, in nanoseconds.
         period_ns: u64,
-        /// How much of it is ours, 0 to 1.
+        /// Our share of it, 0 to 1.
         share: f64,
     },
 }
@@ -65,7 +65,7 @@ impl PageSlices {
         }
     }
 
-    /// What no writer of ours says is unknown.
+    /// A value that none of our writers produces is unknown.
     fn of(model: u64, period_ns: u64, millionths: u64) -> PageSlices {
         let share = millionths as f64 / 1e6;
         match (model, period_ns, millionths) {
@@ -80,16 +80,16 @@ impl PageSlices {
 /// Page faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// That needed no disk.
+    /// Without disk access.
     pub minor: u64,
-    /// That waited for a disk: for a file, or for what had been swapped out.
+    /// With a wait for a disk: for a file, or for swapped memory.
     pub major: u64,
 }
 
-/// The last tick that was done. Times are of the monotonic clock.
+/// The last completed tick. Times are on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastTick {
-    /// How many came before it.
+    /// The number of earlier ticks.
     pub number: u64,
     /// When it was due.
     pub due_ns: u64,
@@ -97,25 +97,25 @@ pub struct LastTick {
     pub began_ns: u64,
     /// When it was done.
     pub done_ns: u64,
-    /// Its page faults, if they are known.
+    /// Its page faults, if known.
     pub faults: Option<Faults>,
 }
 
 /// A histogram of durations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageHistogram {
-    /// How many.
+    /// The number of values.
     pub count: u64,
     /// Their sum in nanoseconds.
     pub sum_ns: u64,
-    /// The longest in nanoseconds; none of none.
+    /// The longest in nanoseconds. None if empty.
     pub max_ns: Option<u64>,
-    /// How many in each bucket, by [`BOUNDS_NS`] and one for what is longer.
+    /// The count of each bucket, by [`BOUNDS_NS`] plus one for longer values.
     pub buckets: Vec<u64>,
 }
 
 impl PageHistogram {
-    /// How long the share `q` (0 to 1) of them are at the most, in nanoseconds: at most a seventh too long. None of none.
+    /// A bound that the share `q` (0 to 1) of them do not exceed, in nanoseconds: at most a seventh too long. None if empty.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
             return None;
@@ -130,7 +130,7 @@ impl PageHistogram {
         Some(bound_ns.min(self.max_ns?))
     }
 
-    /// What came since an earlier snapshot. The longest is of both.
+    /// The increase since an earlier snapshot. The longest value is that of both.
     #[must_use]
     pub fn since(&self, before: &PageHistogram) -> PageHistogram {
         let buckets: Vec<u64> =
@@ -148,40 +148,40 @@ impl PageHistogram {
 /// The contents of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// The session's name, as the server gave it: any text of up to 64 bytes.
+    /// The session's name, as the server set it: any text of up to 64 bytes.
     pub session: String,
     /// The server.
     pub owner: Owner,
     /// When the session began, in nanoseconds since 1970 UTC.
     pub began_realtime_ns: u64,
-    /// Ticks that were done.
+    /// Completed ticks.
     pub ticks: u64,
-    /// Ticks that were missed.
+    /// Missed ticks.
     pub missed: u64,
-    /// The last tick; none before the first.
+    /// The last tick. None before the first.
     pub last: Option<LastTick>,
     /// The time from one tick to the next, in nanoseconds.
     pub period_ns: Option<u64>,
     /// How often that changed.
     pub period_changes: u64,
-    /// How the CPU is given.
+    /// How the CPU is provided.
     pub turns: PageSlices,
     /// Page faults of the tick's thread.
     pub faults: Option<Faults>,
     /// Pages that the whole system read back from swap since the session began.
     pub swapped_in: Option<u64>,
-    /// Counters, in the order of [`Count::ALL`]; none for those that nobody has set.
+    /// Counters, in the order of [`Count::ALL`]. None for those that were never set.
     pub counts: [Option<u64>; Count::ALL.len()],
     /// From due to begun.
     pub lateness: PageHistogram,
     /// From begun to done.
     pub work: PageHistogram,
-    /// From due to done: what players feel.
+    /// From due to done: what players notice.
     pub due_to_done: PageHistogram,
 }
 
 impl Snapshot {
-    /// Reads a page's bytes.
+    /// Parses a page's bytes.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -232,7 +232,7 @@ impl Snapshot {
         })
     }
 
-    /// A counter; none where nobody counts it.
+    /// A counter. None if nobody sets it.
     pub fn count(&self, count: Count) -> Option<u64> {
         self.counts[count as usize]
     }

@@ -1,4 +1,4 @@
-//! The page, written and read: what it says, torn or not, and what hostile bytes come to.
+//! The page, written and read: its contents, complete or torn, and hostile bytes.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ fn entry(number: u64) -> TickEntry {
     }
 }
 
-/// A sound page's words.
+/// The words of a valid page.
 fn page(session: &str) -> Vec<u64> {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = PageWriter::create(folder.path(), session, Access::Owner).unwrap();
@@ -58,7 +58,7 @@ fn a_page_says_what_was_written() {
     assert_eq!(found.work.quantile_ns(1.1), None);
     let since = found.work.since(&found.work);
     assert_eq!((since.count, since.sum_ns, since.max_ns, since.quantile_ns(0.5)), (0, 0, None, None));
-    // A later version's page: longer parts elsewhere, more histograms.
+    // A page of a later version: longer parts at other offsets, more histograms.
     words.resize(2000, 7);
     let parts = [
         (head::TICK_AT, head::TICK_WORDS, 1000, tick::WORDS),
@@ -74,7 +74,7 @@ fn a_page_says_what_was_written() {
     assert_eq!(Snapshot::parse(&bytes(&words)), Ok(found));
 }
 
-/// Places and numbers as docs/formats.md has them, not as the code has: whoever wrote a reader from that page must go on reading.
+/// Offsets and numbers from docs/formats.md, not from the code: readers written from that page must keep working.
 #[test]
 fn format_1_stays_readable() {
     let mut words = vec![0_u64; 512];
@@ -85,7 +85,7 @@ fn format_1_stays_readable() {
     let tick = [10, 2, 11, 100, 110, 120, 20_000_000, 1, 2, 100_000_000, 400_000, 30, 31, 1, 0, u64::MAX];
     words[32..48].copy_from_slice(&tick);
     words[56..63].copy_from_slice(&[1, 2, 3, 4, 5, u64::MAX, 64]);
-    // 10 values of up to 5.6 ms: four tenfolds are 80 buckets less the first, then six of the fourth.
+    // 10 values of up to 5.6 ms: four factors of ten are 80 buckets minus the first, then six of the fourth.
     for at in [68, 214, 360] {
         words[at..at + 3].copy_from_slice(&[10, 50_000_000, 5_500_000]);
         words[at + 4 + 75] = 10;
@@ -108,7 +108,7 @@ fn format_1_stays_readable() {
 }
 
 #[test]
-fn what_is_wrong_with_a_page_is_told() {
+fn errors_in_a_page_are_reported() {
     let sound = page("a");
     let at_count = layout::HISTOGRAMS_AT + histogram::COUNT;
     let table: [(usize, u64, &str); 13] = [
@@ -136,7 +136,7 @@ fn what_is_wrong_with_a_page_is_told() {
         assert_eq!(Snapshot::parse(&bytes(&sound)[..length]), Err(Odd::Foreign), "{length}");
     }
     assert!(matches!(Snapshot::parse(&bytes(&sound)[..4000]), Err(Odd::Short(4000, _))));
-    // A share that no CPU has is not believed, and costs nothing else.
+    // An impossible CPU share is ignored, and affects nothing else.
     let mut words = sound;
     words[layout::TICK_AT + tick::TURNS_SHARE] = 1_000_001;
     assert_eq!(Snapshot::parse(&bytes(&words)).unwrap().turns, PageSlices::Unknown);
@@ -171,7 +171,7 @@ fn prometheus_reads_it() {
     (first.began_realtime_ns, second.began_realtime_ns) = (1_700_000_000_500_000_000, 0);
     (second.faults, second.turns) = (None, PageSlices::Whole);
     let text = prometheus(&[first, second]);
-    // What has buckets is checked by rule in another test; one of them here is enough.
+    // Another test checks bucketed metrics by rule; one of them is enough here.
     let plain: Vec<&str> = text.lines().filter(|line| !line.contains("_bucket") || line.contains("work")).collect();
     expect![[r##"
         # HELP evenkeel_ticks_total Ticks that were done.
@@ -279,7 +279,7 @@ fn prometheus_reads_it() {
     .assert_eq(&plain.join("\n"));
 }
 
-/// The exposition format's rules, as promtool and the scraper hold them.
+/// The exposition format's rules, as promtool and the scraper check them.
 #[test]
 fn the_text_keeps_the_formats_rules() {
     let text =
@@ -331,7 +331,7 @@ fn a_page_lives_as_long_as_its_session() {
         found.iter().map(|found| (found.state, found.path.as_path())).collect::<Vec<_>>(),
         [(State::Live, writer.path())]
     );
-    // What a killed server left: the same page, of a process that began at another time. And what only looks like one.
+    // Remains of a killed server: the same page, of a process that started at another time. And a file that only looks like one.
     let mut words = page("left");
     words[head::START_TICKS] += 1;
     let left = folder.path().join(format!("evenkeel-rt.{}.left", std::process::id()));
@@ -360,7 +360,7 @@ fn nothing_torn_is_ever_read() {
     let (path, stop): (PathBuf, AtomicBool) = (writer.path().into(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Bursts, as ticks are: a writer that never pauses leaves no moment to read in.
+            // In bursts, like ticks: a writer that never pauses would leave no moment to read.
             let mut number = 0;
             while !stop.load(Ordering::Relaxed) {
                 for _ in 0..200 {
@@ -390,7 +390,7 @@ fn nothing_torn_is_ever_read() {
 }
 
 #[test]
-fn a_page_that_stays_half_written_is_told() {
+fn a_half_written_page_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("evenkeel-rt.1.a");
     let mut words = page("a");

@@ -1,5 +1,5 @@
-//! `PageWriter`: what the tick's thread writes each tick, and `Counters`: what any thread adds. Nothing here waits or allocates after the
-//! page is made.
+//! `PageWriter`: the entries that the tick's thread writes each tick. `Counters`: what any thread adds. Nothing here waits or allocates
+//! after the page is created.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ pub const NAME_BYTES_MAX: usize = head::NAME_WORDS * 8;
 /// The entry of a tick.
 #[derive(Clone, Copy, Debug)]
 pub struct TickEntry {
-    /// How many came before it, those that were missed included.
+    /// The number of earlier ticks, including missed ones.
     pub number: u64,
-    /// How many right before it were missed.
+    /// How many ticks right before it were missed.
     pub missed: u64,
     /// When it was due, in nanoseconds of the monotonic clock.
     pub due_ns: u64,
@@ -31,7 +31,7 @@ pub struct TickEntry {
     pub done_ns: u64,
     /// The tick period, in nanoseconds, if it is known.
     pub period_ns: Option<u64>,
-    /// How the CPU is given.
+    /// How the CPU is provided.
     pub turns: PageSlices,
     /// Page faults of this tick.
     pub faults: Option<Faults>,
@@ -39,7 +39,7 @@ pub struct TickEntry {
     pub swapped_in: Option<u64>,
 }
 
-/// A page to write to, from one thread. The file goes away when this and all its [`Counters`] are dropped.
+/// A page to write to, from one thread. The file is removed when this and all its [`Counters`] are dropped.
 #[derive(Debug)]
 pub struct PageWriter {
     page: Arc<SharedPage>,
@@ -52,12 +52,11 @@ pub struct Counters {
 }
 
 impl PageWriter {
-    /// Makes the session's page in a folder, and removes those that servers of the same user left there which are gone. `session` is a name
-    /// of 1 to 64 bytes.
+    /// Creates the session's page in a folder, and removes pages that ended servers of the same user left there. `session` is a name of 1
+    /// to 64 bytes.
     ///
     /// # Errors
-    /// If the name has another length, there is such a session of this process, the file system has no room, or the folder can't be
-    /// written to.
+    /// If the name has another length, this process already has such a session, the file system is full, or the folder is not writable.
     pub fn create(folder: &Path, session: &str, access: Access) -> Result<PageWriter, PageError> {
         if session.is_empty() || session.len() > NAME_BYTES_MAX {
             return Err(PageError::Name(session.len()));
@@ -71,12 +70,12 @@ impl PageWriter {
         Ok(PageWriter { page: Arc::new(page) })
     }
 
-    /// Where the page is.
+    /// The path of the page.
     pub fn path(&self) -> &Path {
         self.page.path()
     }
 
-    /// For other threads.
+    /// Counters for other threads.
     pub fn counters(&self) -> Counters {
         Counters { page: Arc::clone(&self.page) }
     }
@@ -128,17 +127,17 @@ impl PageWriter {
 }
 
 impl Counters {
-    /// Adds to a counter; from the first time on it is known.
+    /// Adds to a counter, which is known from the first call on.
     pub fn add(&self, count: Count, more: u64) {
         let word = self.word(count);
         if word.load(Ordering::Relaxed) == UNKNOWN {
-            // Whoever comes second finds it known, and adds to what the first one added.
+            // A thread that comes second finds it known, and adds to the first one's value.
             let _ = word.compare_exchange(UNKNOWN, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         word.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Sets what goes up and down, such as [`Count::Players`].
+    /// Sets a value that goes up and down, such as [`Count::Players`].
     pub fn set(&self, count: Count, now: u64) {
         self.word(count).store(now, Ordering::Relaxed);
     }
@@ -148,7 +147,7 @@ impl Counters {
     }
 }
 
-/// One thread alone writes these words, so that a load and a store do for an addition.
+/// Only one thread writes these words, so a load and a store suffice for an addition.
 #[inline]
 fn add(word: &AtomicU64, more: u64) {
     let before = word.load(Ordering::Relaxed);
@@ -189,17 +188,17 @@ fn fill(words: &[AtomicU64], owner: &Owner, session: &str) {
     for known in [tick::TICKS, tick::MISSED, tick::PERIOD_CHANGES] {
         place(layout::TICK_AT + known, 0);
     }
-    // Release: who sees it sees all of the above.
+    // Release: a reader that sees this sees everything above.
     words[head::MAGIC].store(layout::MAGIC, Ordering::Release);
 }
 
-/// `evenkeel-rt.PID.SESSION`, with a line in place of all that is neither letter nor digit.
+/// `evenkeel-rt.PID.SESSION`; characters other than letters, digits and hyphens become underscores.
 fn file_name(pid: u64, session: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
     format!("{PREFIX}{pid}.{}", session.chars().map(plain).collect::<String>())
 }
 
-/// Removes what servers of this user left behind that were killed. What can't be read or removed stays.
+/// Removes pages of this user's killed servers. Pages that cannot be read or removed stay.
 fn sweep(folder: &Path) {
     for path in reader::session_paths(folder).unwrap_or_default() {
         let Ok(found) = reader::TelemetryReader::open(&path) else { continue };

@@ -1,4 +1,4 @@
-//! Addresses as the kernel takes and gives them, in 28 bytes instead of the 128 that any family would fit in.
+//! Addresses in the kernel's form, in 28 bytes instead of the 128 that any family needs.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -10,13 +10,13 @@ pub(super) union Name {
 }
 
 impl Name {
-    /// None yet.
+    /// An empty address.
     pub(super) const fn none() -> Name {
         // SAFETY: a socket address of nothing but zeros is a value of it.
         Name { v6: unsafe { std::mem::zeroed() } }
     }
 
-    /// Sets it, and gives its length.
+    /// Sets it, and returns its length.
     #[inline]
     pub(super) fn set(&mut self, to: SocketAddr) -> libc::socklen_t {
         match to {
@@ -42,7 +42,7 @@ impl Name {
         }
     }
 
-    /// What the kernel has written here, of which it says that it is so long; none if that is no address of the two families.
+    /// The address that the kernel has written here with this length. None if it belongs to neither family.
     #[inline]
     pub(super) fn get(&self, length: usize) -> Option<SocketAddr> {
         // SAFETY: both variants begin with the family, and all bytes were set from the start.

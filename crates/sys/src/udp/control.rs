@@ -1,12 +1,12 @@
-//! What the kernel tells beside a packet (control messages, cmsg(3)): its times, how long the packets are that it was merged from, and how
+//! The kernel's metadata of a packet (control messages, cmsg(3)): its timestamps, the size of the packets that it was merged from, and how
 //! many were dropped before it.
 
 use std::num::NonZeroU16;
 
-/// Room for every message that can be asked for here, and some more: what does not fit is cut off by the kernel.
+/// Space for every message that can be requested here, and some more. The kernel cuts off what does not fit.
 pub(super) const CONTROL_WORDS: usize = 24;
 
-/// `UDP_GRO`, the level of which is `SOL_UDP`.
+/// `UDP_GRO`, at level `SOL_UDP`.
 pub(super) const UDP_GRO: libc::c_int = 104;
 /// `UDP_SEGMENT`.
 pub(super) const UDP_SEGMENT: libc::c_int = 103;
@@ -16,7 +16,7 @@ pub(super) const UDP_SEGMENT: libc::c_int = 103;
 pub(super) struct ControlData {
     /// When the kernel first had it.
     pub(super) stamp_ns: Option<u64>,
-    /// It is several that were merged, each so long, the last perhaps shorter.
+    /// Several merged packets of this size; the last may be shorter.
     pub(super) segment_bytes: Option<NonZeroU16>,
     /// How many packets the socket had dropped when this one was queued.
     pub(super) dropped: Option<u32>,
@@ -48,7 +48,7 @@ pub(super) fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The first of the times there: with `SO_TIMESTAMPING` the other two are a device's. Zeros stand for none.
+/// The first of the times there. With `SO_TIMESTAMPING` the other two are a device's. Zeros mean none.
 pub(super) fn software_ns(data: &[u8]) -> Option<u64> {
     let seconds = i64::from_ne_bytes(data.get(..8)?.try_into().ok()?);
     let ns = i64::from_ne_bytes(data.get(8..16)?.try_into().ok()?);
@@ -56,7 +56,7 @@ pub(super) fn software_ns(data: &[u8]) -> Option<u64> {
     (seconds > 0).then(|| seconds.saturating_mul(1_000_000_000).saturating_add(ns))
 }
 
-/// Gives each control message's level, type and bytes.
+/// Passes on each control message's level, type and bytes.
 pub(super) fn each_control(header: &libc::msghdr, mut tell: impl FnMut(i32, i32, &[u8])) {
     // SAFETY: the header is one that the kernel has filled in: its control buffer holds `msg_controllen` bytes of whole messages, lives
     // as long as the header's owner does not write to it, and the macros stay within that length.

@@ -1,5 +1,5 @@
-//! `Inbox`: receives up to 64 packets a system call (recvmmsg(2)). All memory is taken at the start, and what the kernel fills in is made
-//! ready once: a call then costs what the kernel takes.
+//! `Inbox`: receives up to 64 packets per system call (recvmmsg(2)). It allocates all memory at the start and prepares the headers once.
+//! After that a call costs only the kernel's work.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::num::NonZeroU16;
@@ -10,7 +10,7 @@ use super::control::{CONTROL_WORDS, ControlData};
 use super::last;
 use crate::errno::Errno;
 
-/// The most packets of one call.
+/// The most packets per call.
 pub const BATCH: usize = 64;
 
 const LINE_BYTES: usize = 64;
@@ -19,40 +19,40 @@ const PAGE_BYTES: usize = 4096;
 /// What to do while there is no packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Sleep until there is one, or the socket's read timeout has passed. Gives that one at once; more may wait behind it.
+    /// Sleep until a packet arrives, or the socket's read timeout is over. Returns that packet at once; more may be queued.
     Sleep,
-    /// Come back at once, with all that there are.
+    /// Return at once, with all available packets.
     Not,
-    /// Come back at once, with one at the most: quicker, where no more is expected.
+    /// Return at once, with at most one: faster if no more is expected.
     NotForOne,
 }
 
-/// A packet that was received.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// What it says; only the beginning if it was `truncated`.
+    /// Its contents; only the beginning if `truncated`.
     pub bytes: &'a [u8],
-    /// Who says to have sent it.
+    /// Its source address, which may be forged.
     pub from: Option<SocketAddr>,
-    /// When the kernel first had it, on the wall clock in nanoseconds; none unless [`super::stamp_received`] or [`super::stamp_arrivals`]
-    /// was asked for.
+    /// When the kernel first had it, on the wall clock in nanoseconds. None unless [`super::stamp_received`] or [`super::stamp_arrivals`]
+    /// was called.
     pub stamp_ns: Option<u64>,
-    /// It is several of one sender that the kernel merged, each so long, the last perhaps shorter: see [`super::merge_received`].
+    /// Several packets of one sender, merged by the kernel. Each has this size; the last may be shorter: see [`super::merge_received`].
     pub segment_bytes: Option<NonZeroU16>,
-    /// How many packets the socket had dropped by when this one came, if it ever dropped one: see [`super::tell_dropped`]. The number
-    /// wraps at 2^32.
+    /// How many packets the socket had dropped when this one arrived, if it ever dropped one: see [`super::tell_dropped`]. The number wraps
+    /// at 2^32.
     pub dropped: Option<u32>,
-    /// It was longer than there was room for.
+    /// Whether it was longer than the buffer.
     pub truncated: bool,
 }
 
-/// How far apart buffers of so many bytes are: an odd number of cache lines, since the beginnings of buffers that are a power of two apart
-/// all compete for the same few places in a cache.
+/// The distance between buffers of this size: an odd number of cache lines. Buffers at power-of-two distances would compete for the same
+/// few places in a cache.
 pub(super) fn stride(bytes_each: usize) -> usize {
     (bytes_each.div_ceil(LINE_BYTES) | 1) * LINE_BYTES
 }
 
-/// Has the kernel give the first page of each buffer, which every packet touches, before the first packet is waited for.
+/// Faults in the first page of each buffer, which every packet touches, before the first packet is awaited.
 pub(super) fn touch(bytes: &mut [u8], stride: usize) {
     bytes.iter_mut().step_by(stride.max(PAGE_BYTES)).for_each(|byte| *byte = std::hint::black_box(0));
 }
@@ -67,7 +67,7 @@ pub struct Inbox {
     // The kernel reads it through the headers.
     _parts: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
-    /// So many headers hold what the last call said.
+    /// This many headers contain results of the last call.
     received: usize,
 }
 
@@ -76,12 +76,12 @@ pub struct Inbox {
 unsafe impl Send for Inbox {}
 
 impl Inbox {
-    /// Room for [`BATCH`] packets of up to so many bytes each.
+    /// Space for [`BATCH`] packets of up to this many bytes each.
     pub fn new(bytes_each: usize) -> Inbox {
         Inbox::with_room(BATCH, bytes_each)
     }
 
-    /// Room for so many packets, 1 to [`BATCH`], of up to so many bytes each.
+    /// Space for this many packets, 1 to [`BATCH`], of up to this many bytes each.
     pub fn with_room(packets: usize, bytes_each: usize) -> Inbox {
         let (packets, bytes_each) = (packets.clamp(1, BATCH), bytes_each.max(1));
         let stride = stride(bytes_each);
@@ -103,36 +103,36 @@ impl Inbox {
             header
         });
         let headers = headers.collect();
-        // Every header is made ready before the first call.
+        // Every header is prepared before the first call.
         Inbox { bytes, bytes_each, stride, names, controls, _parts: parts, headers, received: packets }
     }
 
-    /// Receives at least one packet, and says how many. The packets of the call before are gone.
+    /// Receives at least one packet, and returns how many. The packets of the previous call are gone.
     ///
     /// # Errors
-    /// `EAGAIN` if there was none within the wait; `EINTR` after a signal; `ECONNREFUSED` if a packet of ours found nobody; what else the
-    /// kernel said.
+    /// `EAGAIN` if none arrived in time; `EINTR` after a signal; `ECONNREFUSED` if a packet of ours reached a closed port; otherwise the
+    /// kernel's error.
     pub fn receive(&mut self, socket: &UdpSocket, wait: Wait) -> Result<usize, Errno> {
         match wait {
-            // A call for more looks for a second packet before it gives the first.
+            // A call for several checks for a second packet before it returns the first.
             Wait::Sleep => self.call(socket, 1, 0),
             Wait::Not => self.call(socket, BATCH, libc::MSG_DONTWAIT),
             Wait::NotForOne => self.call(socket, 1, libc::MSG_DONTWAIT),
         }
     }
 
-    /// As [`Inbox::receive`] without waiting, but at most so many.
+    /// Like [`Inbox::receive`] without waiting, but at most this many.
     ///
     /// # Errors
-    /// As there.
+    /// The same.
     pub fn receive_at_most(&mut self, socket: &UdpSocket, packets: usize) -> Result<usize, Errno> {
         self.call(socket, packets.max(1), libc::MSG_DONTWAIT)
     }
 
-    /// As [`Inbox::receive_at_most`] one, by the call that is for one (recvmsg(2)): where a sandbox forbids the other.
+    /// Like [`Inbox::receive_at_most`] one, by the call for a single packet (recvmsg(2)), for sandboxes that forbid the other.
     ///
     /// # Errors
-    /// As there.
+    /// The same.
     pub fn receive_one(&mut self, socket: &UdpSocket) -> Result<usize, Errno> {
         self.make_ready();
         let Some(header) = self.headers.first_mut() else { return Err(Errno::INVAL) };
@@ -144,7 +144,7 @@ impl Inbox {
         Ok(1)
     }
 
-    /// Puts back what the last call has written over.
+    /// Restores what the last call has overwritten.
     fn make_ready(&mut self) {
         for header in self.headers.iter_mut().take(self.received) {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;

@@ -1,5 +1,5 @@
-//! UDP as a server that is short of CPU does it: many packets a system call, with the kernel's own time of each, and what the socket
-//! dropped. The standard library has one packet a call and none of the rest.
+//! UDP for servers that are short of CPU: many packets per system call, with the kernel's timestamps and drop counts. The standard library
+//! has one packet per call and none of the rest.
 
 mod address;
 mod control;
@@ -26,47 +26,46 @@ pub use uring::RingInbox;
 use crate::errno::Errno;
 use crate::timer_fd::Alarm;
 
-/// `SO_MEMINFO` (since Linux 4.12): nine numbers about a socket's memory, the last of which counts what it dropped.
+/// `SO_MEMINFO` (since Linux 4.12): nine numbers about a socket's memory. The last one counts drops.
 const SO_MEMINFO: libc::c_int = 55;
 const MEMINFO_NUMBERS: usize = 9;
 const MEMINFO_DROPS: usize = 8;
 
-/// How much the socket may hold that nobody has read yet, in bytes as the kernel counts them: with what it needs to keep a packet, which
-/// for a small one is several times the packet (`SO_RCVBUF`, which reads twice what was asked).
+/// The receive buffer, in bytes as the kernel counts them: with its overhead per packet, which for a small one is several times the packet
+/// (`SO_RCVBUF`, which reads twice the request).
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn receive_buffer_bytes(socket: &UdpSocket) -> Result<u64, Errno> {
     Ok(rustix::net::sockopt::socket_recv_buffer_size(socket)? as u64)
 }
 
-/// Asks for a receive buffer; the kernel doubles the number, and silently takes no more than `net.core.rmem_max`. Read back what came
-/// of it.
+/// Requests a receive buffer. The kernel doubles the number, and silently limits it to `net.core.rmem_max`. Read the result back.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn set_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), Errno> {
     Ok(rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes as usize)?)
 }
 
-/// Sleeps until a packet has come, or something else is to be said of the socket, or the alarm has gone off. It sets no timer of its own, which
-/// would cost a virtual machine an exit each on the way to sleep and back; set the alarm while nobody waits.
+/// Sleeps until a packet arrives, the socket has an error, or the alarm fires. It sets no timer of its own, which would cost a virtual
+/// machine one exit when going to sleep and one when waking; set the alarm while no thread waits.
 ///
 /// # Errors
-/// `EINTR` after a signal; what else the kernel said.
+/// `EINTR` after a signal; otherwise the kernel's error.
 pub fn await_packet(socket: &UdpSocket, alarm: &Alarm) -> Result<(), Errno> {
     use rustix::event::{PollFd, PollFlags};
     rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)], None)?;
     Ok(())
 }
 
-/// How many packets the socket has dropped since it was made, most for want of room in its receive buffer; none where the kernel does
-/// not tell. The number wraps at 2^32.
+/// How many packets the socket has dropped since it was created, mostly for lack of buffer. None if the kernel does not report it. The
+/// number wraps at 2^32.
 pub fn dropped(socket: &UdpSocket) -> Option<u32> {
     meminfo(socket).map(|numbers| numbers[MEMINFO_DROPS])
 }
 
-/// What the socket holds that nobody has read yet, in bytes as the kernel counts them; none where it does not tell.
+/// How much unread data the socket holds, in bytes as the kernel counts them. None if it does not report it.
 pub fn held_bytes(socket: &UdpSocket) -> Option<u32> {
     meminfo(socket).map(|numbers| numbers[0])
 }
@@ -82,7 +81,7 @@ fn meminfo(socket: &UdpSocket) -> Option<[u32; MEMINFO_NUMBERS]> {
     (done == 0 && is_whole).then_some(numbers)
 }
 
-/// Sets an option of the socket itself that is one number.
+/// Sets a numeric option of the socket itself.
 fn set_option(socket: &UdpSocket, name: libc::c_int, value: u32) -> Result<(), Errno> {
     set_option_of(socket, libc::SOL_SOCKET, name, value)
 }
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_to_whom_it_names_in_both_families() {
+    fn an_answer_goes_to_its_address_in_both_families() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(two) = UdpSocket::bind(address) else {
                 evenkeel_testkit::skipped(format_args!("this machine has no {address}"));
@@ -182,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_when_packets_came_and_went() {
+    fn the_kernel_stamps_received_and_sent_packets() {
         let (one, two) = pair();
         stamp_received(&two).unwrap();
         stamp_sent(&one).unwrap();
         let (mut out, mut inbox) = (Outbox::new(10), Inbox::new(10));
-        // Turning the kernel's stamps on takes it a moment after the first socket has asked for them.
+        // Enabling timestamps takes the kernel a moment after the first socket has requested them.
         let stamped = (0..100).any(|_| {
             clock::sleep_until_ns(clock::monotonic_ns() + 5_000_000);
             let before_ns = clock::realtime_ns();
@@ -205,18 +204,18 @@ mod tests {
         assert!(moments.contains(&Moment::ToDriver), "{moments:?}");
     }
 
-    /// Waits until the kernel has found no room for one: on a busy machine it takes packets in a while after they were sent.
+    /// Waits until the kernel has dropped one: on a busy machine it handles packets some time after they were sent.
     fn await_drop(socket: &UdpSocket) {
         let until_ns = clock::monotonic_ns() + 60_000_000_000;
         while dropped(socket) == Some(0) && clock::monotonic_ns() < until_ns {
             clock::sleep_until_ns(clock::monotonic_ns() + 1_000_000);
         }
-        // And has looked at all the others.
+        // And has handled all the others.
         clock::sleep_until_ns(clock::monotonic_ns() + 50_000_000);
     }
 
     #[test]
-    fn packets_tell_what_was_dropped_before_them() {
+    fn packets_report_earlier_drops() {
         let (one, two) = pair();
         set_receive_buffer_bytes(&two, 4096).unwrap();
         tell_dropped(&two).unwrap();
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
+    fn losses_are_counted() {
         let (one, two) = pair();
         set_receive_buffer_bytes(&two, 4096).unwrap();
         let held = receive_buffer_bytes(&two).unwrap();

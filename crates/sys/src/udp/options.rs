@@ -1,4 +1,4 @@
-//! What a server asks of its UDP socket. Each is refused on some machine or other, so that each is a call of its own with an answer.
+//! Options of a server's UDP socket. Each one fails on some machine, so each is a separate call with a result.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -10,32 +10,32 @@ use super::control::{CONTROL_WORDS, UDP_GRO, UDP_SEGMENT, each_control, word};
 use super::{last, set_option, set_option_of};
 use crate::errno::Errno;
 
-/// What opcodes of the kernel's first packet filter are made of (`linux/filter.h`).
+/// The parts of classic BPF opcodes (`linux/filter.h`).
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const MODULO: u16 = 0x94;
 const RETURN_NUMBER: u16 = 0x06;
 const RETURN_RESULT: u16 = 0x16;
-/// The CPU that runs the filter, which is the one that handles the packet (`SKF_AD_OFF + SKF_AD_CPU`).
+/// The CPU that runs the filter, which also handles the packet (`SKF_AD_OFF + SKF_AD_CPU`).
 const THIS_CPU: u32 = 0xFFFF_F000 + 36;
 
 /// The most sockets that share an address.
 pub const SHARDS_MAX: usize = 64;
 
-/// Who else may have the address.
+/// Who else may use the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// Nobody.
     Alone,
-    /// Sockets of the same user that ask for the same (`SO_REUSEPORT`).
+    /// Sockets of the same user with the same option (`SO_REUSEPORT`).
     SameUser,
 }
 
-/// A socket of this address that never waits. An address of the sixth version takes packets of the fourth, too, if it is that of every
-/// interface and the system does not say otherwise (`net.ipv6.bindv6only`).
+/// A non-blocking socket with this address. An IPv6 address also receives IPv4 packets if it is the wildcard address, unless the system
+/// forbids it (`net.ipv6.bindv6only`).
 ///
 /// # Errors
-/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` for a port below 1024 without a right to it, `EAFNOSUPPORT`; what else the kernel said.
+/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` for a port below 1024 without the privilege, `EAFNOSUPPORT`; otherwise the kernel's error.
 pub fn open(address: SocketAddr, sharing: Sharing) -> Result<UdpSocket, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -47,19 +47,19 @@ pub fn open(address: SocketAddr, sharing: Sharing) -> Result<UdpSocket, Errno> {
     Ok(UdpSocket::from(socket))
 }
 
-/// Has the kernel give packets of one sender and one length that came together as one (`UDP_GRO`, since Linux 5.0).
+/// Merges received packets of one sender and one size that arrive together (`UDP_GRO`, since Linux 5.0).
 ///
 /// # Errors
-/// `ENOPROTOOPT` where the kernel is too old.
+/// `ENOPROTOOPT` if the kernel is too old.
 pub fn merge_received(socket: &UdpSocket) -> Result<(), Errno> {
     set_option_of(socket, libc::SOL_UDP, UDP_GRO, 1)
 }
 
-/// Has the kernel take every message apart into packets of so many bytes that does not say otherwise itself; 0 for none (`UDP_SEGMENT`,
-/// since Linux 4.18). That the device can't is seen with the first one that is sent.
+/// Splits every sent message into packets of this many bytes, unless the message sets its own size; 0 disables it (`UDP_SEGMENT`, since
+/// Linux 4.18). If the device cannot do that, the first send fails.
 ///
 /// # Errors
-/// `ENOPROTOOPT` where the kernel is too old.
+/// `ENOPROTOOPT` if the kernel is too old.
 pub fn split_sent(socket: &UdpSocket, segment_bytes: u16) -> Result<(), Errno> {
     set_option_of(socket, libc::SOL_UDP, UDP_SEGMENT, u32::from(segment_bytes))
 }
@@ -67,15 +67,15 @@ pub fn split_sent(socket: &UdpSocket, segment_bytes: u16) -> Result<(), Errno> {
 /// Makes the kernel report with each packet how many the socket has dropped, once it has dropped any (`SO_RXQ_OVFL`).
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn tell_dropped(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_RXQ_OVFL, 1)
 }
 
-/// Has the kernel ask the device for packets, for so many microseconds, when there are none to receive (`SO_BUSY_POLL`). Reads it back.
+/// Polls the device for packets for this many microseconds when there are none to receive (`SO_BUSY_POLL`). Reads the value back.
 ///
 /// # Errors
-/// `EPERM` for more than `net.core.busy_read` without CAP_NET_ADMIN; `ENOPROTOOPT` where the kernel can't.
+/// `EPERM` for more than `net.core.busy_read` without CAP_NET_ADMIN; `ENOPROTOOPT` if the kernel cannot.
 pub fn set_busy_poll_us(socket: &UdpSocket, us: u32) -> Result<u32, Errno> {
     set_option(socket, libc::SO_BUSY_POLL, us)?;
     let mut now = 0_u32;
@@ -93,7 +93,7 @@ pub fn set_busy_poll_us(socket: &UdpSocket, us: u32) -> Result<u32, Errno> {
     if done == 0 { Ok(now) } else { Err(last()) }
 }
 
-/// Asks for a receive buffer beyond `net.core.rmem_max` (`SO_RCVBUFFORCE`); the kernel doubles the number.
+/// Requests a receive buffer above `net.core.rmem_max` (`SO_RCVBUFFORCE`). The kernel doubles the number.
 ///
 /// # Errors
 /// `EPERM` without CAP_NET_ADMIN in the network namespace's own user namespace.
@@ -101,36 +101,35 @@ pub fn force_receive_buffer_bytes(socket: &UdpSocket, bytes: u32) -> Result<(), 
     set_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// Has the kernel keep what the network said of packets that did not arrive, for [`undelivered`] (`IP_RECVERR`). A call to send or receive
-/// fails once for each.
+/// Collects network errors about undelivered packets, for [`undelivered`] (`IP_RECVERR`). One call to send or receive fails for each.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn keep_undelivered(socket: &UdpSocket) -> Result<(), Errno> {
     let is_v4 = socket.local_addr().map_err(|error| Errno::from(&error))?.is_ipv4();
     if !is_v4 {
         set_option_of(socket, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
     }
-    // A socket of both versions has packets of the fourth, too, and one of the sixth alone does not mind.
+    // A dual-stack socket has IPv4 packets too; an IPv6-only one accepts this option as well.
     match set_option_of(socket, libc::SOL_IP, libc::IP_RECVERR, 1) {
         Err(errno) if is_v4 => Err(errno),
         _ => Ok(()),
     }
 }
 
-/// A packet of which the network, or the machine itself, said that it did not arrive.
+/// A packet that the network, or this machine, reported as undelivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undelivered {
-    /// Where it was to go.
+    /// Its destination.
     pub to: Option<SocketAddr>,
-    /// Why it did not get there: `ECONNREFUSED` if nobody has the port, `EHOSTUNREACH`, `EMSGSIZE`, and so on.
+    /// Why it did not arrive: `ECONNREFUSED` for a closed port, `EHOSTUNREACH`, `EMSGSIZE`, and so on.
     pub why: Errno,
 }
 
-/// The next packet that did not arrive; none if there are no more.
+/// The next undelivered packet. None if there are no more.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn undelivered(socket: &UdpSocket) -> Result<Option<Undelivered>, Errno> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut name = Name::none();
@@ -157,12 +156,12 @@ pub fn undelivered(socket: &UdpSocket) -> Result<Option<Undelivered>, Errno> {
     Ok(Some(Undelivered { to: name.get(header.msg_namelen as usize), why: why.unwrap_or(Errno::IO) }))
 }
 
-/// Has a packet go to the socket of the CPU that handles it, among those that share the address: the first of them for packets of the
-/// first of `cpus`, and so on; packets of other CPUs go by their number, so that all sockets get some (`SO_ATTACH_REUSEPORT_CBPF`, since
-/// Linux 4.5). To be called once, on any of them, when all are there.
+/// Among sockets that share an address, delivers a packet to the socket of the CPU that handles it: the first socket for the first of
+/// `cpus`, and so on. Packets of other CPUs are spread by CPU number, so that all sockets get some (`SO_ATTACH_REUSEPORT_CBPF`, since Linux
+/// 4.5). Call it once, on any of them, when all exist.
 ///
 /// # Errors
-/// `EINVAL` for no CPUs, more than [`SHARDS_MAX`], or a socket that does not share; what else the kernel said.
+/// `EINVAL` for no CPUs, more than [`SHARDS_MAX`], or a socket that does not share its address; otherwise the kernel's error.
 pub fn shard_by_cpu(socket: &UdpSocket, cpus: &[usize]) -> Result<(), Errno> {
     let shards = u32::try_from(cpus.len()).map_err(|_| Errno::INVAL)?;
     if cpus.is_empty() || cpus.len() > SHARDS_MAX {

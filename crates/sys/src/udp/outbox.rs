@@ -1,5 +1,5 @@
-//! Sending: up to 64 messages a system call (sendmmsg(2)), each of which may be several packets of one length that the kernel or the device
-//! takes apart (`UDP_SEGMENT`). [`Load`] is one such call, filled in place; [`Outbox`] is the simple thing on top: packets with their bytes.
+//! Sending: up to 64 messages per system call (sendmmsg(2)). Each may be several packets of one size that the kernel or the device splits
+//! (`UDP_SEGMENT`). [`Load`] is one such call, filled in place. [`Outbox`] is the simple interface on top: packets with their bytes.
 
 use std::marker::PhantomData;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ use crate::errno::Errno;
 /// One control message of two bytes: a header of 16 and the number, rounded up.
 const CONTROL_WORDS: usize = 3;
 
-/// The memory that calls are filled into.
+/// The memory for calls.
 pub struct Sender {
     names: Vec<Name>,
     controls: Vec<[u64; CONTROL_WORDS]>,
@@ -27,7 +27,7 @@ pub struct Sender {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    /// Room for [`BATCH`] messages of so many parts together.
+    /// Space for [`BATCH`] messages with this many parts in all.
     pub fn new(parts: usize) -> Sender {
         Sender {
             names: vec![Name::none(); BATCH],
@@ -37,7 +37,7 @@ impl Sender {
         }
     }
 
-    /// A call that holds nothing yet.
+    /// An empty call.
     pub fn load<'a>(&'a mut self) -> Load<'a> {
         Load { sender: self, messages: 0, parts: 0, bytes: PhantomData }
     }
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-/// Messages that one or more calls are to send. They borrow their bytes.
+/// Messages to send in one or more calls. They borrow their bytes.
 pub struct Load<'a> {
     sender: &'a mut Sender,
     messages: usize,
@@ -58,19 +58,19 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// How many messages it holds.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.messages
     }
 
-    /// Whether it holds none.
+    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.messages == 0
     }
 
-    /// Adds a message: to this address, or to the one that the socket is connected to; all parts one after another; taken apart into
-    /// packets of `segment_bytes`, the last perhaps shorter. 0 is not taken apart, and none is as [`super::split_sent`] has said, which
-    /// the kernel has less to do for. False, and nothing is added, if there is no room for it.
+    /// Adds a message to this address, or to the connected one. Its parts are sent one after another, split into packets of
+    /// `segment_bytes`; the last may be shorter. 0 does not split. None uses the setting of [`super::split_sent`], which is less work for
+    /// the kernel. Returns false, without adding anything, if it does not fit.
     pub fn add(
         &mut self,
         to: Option<SocketAddr>,
@@ -85,7 +85,7 @@ impl<'a> Load<'a> {
         let mut next = first;
         for part in parts {
             let Some(room) = self.sender.parts.get_mut(next) else { return false };
-            // The kernel only reads what is to be sent.
+            // The kernel only reads the data.
             *room = libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() };
             next += 1;
         }
@@ -107,19 +107,19 @@ impl<'a> Load<'a> {
         true
     }
 
-    /// Sends the messages of this range in one call that never waits, as far as the kernel takes them, and says how many it took: at least
+    /// Sends the messages of this range in one non-blocking call, as many as the kernel accepts, and returns how many it accepted: at least
     /// one.
     ///
     /// # Errors
-    /// What the kernel said to the first of them; it has taken none. `EINVAL` for a range that is empty or out of bounds.
+    /// The kernel's error for the first message; none was accepted. `EINVAL` for a range that is empty or out of bounds.
     pub fn send(&mut self, socket: &UdpSocket, range: Range<usize>) -> Result<usize, Errno> {
         self.call(socket, range, libc::MSG_DONTWAIT)
     }
 
-    /// As [`Load::send`] of this one, by the call that is for one (sendmsg(2)): where a sandbox forbids the other.
+    /// Like [`Load::send`] for one message, by the call for a single one (sendmsg(2)), for sandboxes that forbid the other.
     ///
     /// # Errors
-    /// As there.
+    /// The same.
     pub fn send_one(&mut self, socket: &UdpSocket, at: usize) -> Result<(), Errno> {
         let header = self.sender.headers[..self.messages].get(at).ok_or(Errno::INVAL)?;
         // SAFETY: the header leads to parts that are borrowed for as long as this lives, and to a name and a control buffer of the
@@ -146,7 +146,7 @@ impl std::fmt::Debug for Load<'_> {
     }
 }
 
-/// `struct cmsghdr` and the length of a segment, as the kernel takes it.
+/// `struct cmsghdr` and the segment size, as the kernel expects it.
 fn segment_control(bytes: u16) -> [u64; CONTROL_WORDS] {
     // SAFETY: the macro only adds up.
     let length = unsafe { libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) };
@@ -162,18 +162,18 @@ fn segment_control(bytes: u16) -> [u64; CONTROL_WORDS] {
     words
 }
 
-/// What became of the packets of one call.
+/// The result of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// The kernel took so many.
+    /// The number of accepted packets.
     pub sent: usize,
-    /// It did not take so many others.
+    /// The number of refused packets.
     pub refused: usize,
-    /// What it said to the last of those.
+    /// The kernel's error for the last of those.
     pub why: Option<Errno>,
 }
 
-/// Sends packets, and waits where the socket has no room for them.
+/// Sends packets, and waits while the socket is full.
 #[derive(Debug)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -183,7 +183,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Room for [`BATCH`] packets of up to so many bytes each.
+    /// Space for [`BATCH`] packets of up to this many bytes each.
     pub fn new(bytes_each: usize) -> Outbox {
         let bytes_each = bytes_each.max(1);
         Outbox {
@@ -194,18 +194,18 @@ impl Outbox {
         }
     }
 
-    /// How many packets wait to be sent.
+    /// The number of packets to send.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether none waits.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// The bytes of one more packet of this length, to be written: they hold what was written there last, or zeros. No address is the one
-    /// that the socket is connected to. None when it is full, or the packet too long for it.
+    /// The bytes of one more packet of this size, to be written: they contain earlier data or zeros. No address means the connected one.
+    /// None if it is full, or the packet is too long for it.
     pub fn push(&mut self, to: Option<SocketAddr>, length: usize) -> Option<&mut [u8]> {
         let at = self.packets.len();
         if at >= BATCH || length > self.bytes_each {
@@ -216,7 +216,7 @@ impl Outbox {
         Some(bytes)
     }
 
-    /// Sends all, one after another. What the kernel refuses is counted, and the next is tried.
+    /// Sends all, one after another. Refused packets are counted, and the next is tried.
     pub fn send(&mut self, socket: &UdpSocket) -> Sent {
         let mut load = self.sender.load();
         for (bytes, (length, to)) in self.bytes.chunks_exact(self.bytes_each).zip(&self.packets) {

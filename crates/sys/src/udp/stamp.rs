@@ -1,5 +1,5 @@
-//! The kernel's own times of a packet (`SO_TIMESTAMPING`, Documentation/networking/timestamping.rst): when it first saw one that came, and
-//! when it handed one that goes to the queue and to the driver. They tell what the network took from what our own thread took.
+//! The kernel's timestamps of a packet (`SO_TIMESTAMPING`, Documentation/networking/timestamping.rst): when it first had a received one,
+//! and when it passed a sent one to the queue and to the driver. They separate the network's time from our own thread's.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -8,12 +8,12 @@ use super::control::{CONTROL_WORDS, each_control, software_ns, word};
 use super::{last, set_option};
 use crate::errno::Errno;
 
-/// `SO_EE_ORIGIN_TIMESTAMPING`: what stands in the error queue is no error.
+/// `SO_EE_ORIGIN_TIMESTAMPING`: such entries in the error queue are not errors.
 const ORIGIN_TIMESTAMPING: u8 = 4;
 const STAMP_TO_DRIVER: u32 = 0;
 const STAMP_TO_QUEUE: u32 = 1;
 
-/// What happened to a packet that was sent.
+/// An event of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// It was about to be queued for the network device.
@@ -24,38 +24,38 @@ pub enum Moment {
     Other(u32),
 }
 
-/// One time of a packet that was sent.
+/// A timestamp of a sent packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentStamp {
-    /// The packet: how many were sent through the socket since [`stamp_sent`] and before it. Wraps at 2^32.
+    /// The packet: how many were sent through the socket since [`stamp_sent`] before it. Wraps at 2^32.
     pub id: u32,
-    /// What happened.
+    /// The event.
     pub moment: Moment,
     /// When, on the wall clock, in nanoseconds.
     pub ns: u64,
 }
 
-/// Has the kernel stamp each packet that comes in, as early as it sees it. The kernel needs some milliseconds to begin.
+/// Makes the kernel stamp each received packet, as early as possible. The kernel needs some milliseconds to begin.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn stamp_received(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPING, libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE)
 }
 
-/// Has the kernel tell with each packet that comes in when it first had it, and no more than that (`SO_TIMESTAMPNS`).
+/// Makes the kernel report with each received packet when it first had it, and nothing else (`SO_TIMESTAMPNS`).
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn stamp_arrivals(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Has the kernel stamp packets that come in, and each that goes out from now on: on its way to the queue, and when the driver gets it.
-/// [`sent_stamp`] gives those of sent packets; a socket whose stamps nobody fetches fills up with them.
+/// Makes the kernel stamp received packets, and each sent one from now on: when it is queued, and when the driver gets it. Fetch the stamps
+/// of sent packets with [`sent_stamp`]; otherwise they fill up the socket.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn stamp_sent(socket: &UdpSocket) -> Result<(), Errno> {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE
         | libc::SOF_TIMESTAMPING_SOFTWARE
@@ -66,10 +66,10 @@ pub fn stamp_sent(socket: &UdpSocket) -> Result<(), Errno> {
     set_option(socket, libc::SO_TIMESTAMPING, flags)
 }
 
-/// The next time of a packet that was sent; none if there is none yet. What else stands in the error queue is passed over.
+/// The next timestamp of a sent packet. None if there is none yet. Other entries in the error queue are skipped.
 ///
 /// # Errors
-/// What the kernel said.
+/// The kernel's error.
 pub fn sent_stamp(socket: &UdpSocket) -> Result<Option<SentStamp>, Errno> {
     let mut control = [0_u64; CONTROL_WORDS];
     loop {
@@ -109,7 +109,7 @@ fn stamp_of(header: &libc::msghdr) -> Option<SentStamp> {
     Some(SentStamp { id, moment, ns: ns? })
 }
 
-/// `struct sock_extended_err`, of a stamp: what happened, and to which packet.
+/// `struct sock_extended_err` of a timestamp: the event, and the packet.
 fn extended_error(data: &[u8]) -> Option<(u32, u32)> {
     (*data.get(4)? == ORIGIN_TIMESTAMPING).then_some(())?;
     Some((word(data, 8)?, word(data, 12)?))

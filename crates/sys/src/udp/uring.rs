@@ -1,6 +1,6 @@
-//! `RingInbox`: one request that the kernel answers with packet after packet, each in a buffer of a ring that it takes them from
-//! (io_uring(7), multishot recvmsg, since Linux 6.0; deferred task work since 6.1). It saves the copying of headers that recvmmsg(2) does
-//! for each packet, and the call itself where there is nothing to receive.
+//! `RingInbox`: one request that the kernel answers with packet after packet, each in a buffer from a ring (io_uring(7), multishot recvmsg,
+//! since Linux 6.0; deferred task work since 6.1). It saves the copying of headers that recvmmsg(2) does for each packet, and the call
+//! itself when there is nothing to receive.
 
 use std::net::UdpSocket;
 use std::num::NonZeroU16;
@@ -16,13 +16,13 @@ use super::inbox::{Packet, stride};
 use crate::errno::Errno;
 use crate::mapping::{Mapping, Pages};
 
-/// The one group of buffers.
+/// The only buffer group.
 const GROUP: u16 = 0;
 /// What the kernel writes before the name: four numbers.
 const HEAD_BYTES: usize = 16;
-/// Room for an address, rounded up so that what follows is aligned.
+/// Space for an address, rounded up so that what follows is aligned.
 const NAME_BYTES: usize = 32;
-/// Room for a time, a count of drops and a segment's length: the packet then begins a cache line of its own.
+/// Space for a time, a drop count and a segment size. The packet then begins in its own cache line.
 const CONTROL_BYTES: usize = 80;
 const NAME_AT: usize = HEAD_BYTES;
 const CONTROL_AT: usize = NAME_AT + NAME_BYTES;
@@ -30,11 +30,11 @@ const BEFORE_BYTES: usize = CONTROL_AT + CONTROL_BYTES;
 const _: () = assert!(size_of::<Name>() <= NAME_BYTES);
 /// The most buffers.
 const BUFFERS_MAX: usize = 1024;
-/// A request that ends for want of buffers is made again at once, so often.
+/// How often to renew a request at once that ended for lack of buffers.
 const TRIES: usize = 3;
 
-/// A number that no two threads have that live at the same time: where a variable of the thread's own is. To ask the standard library costs two
-/// atomic operations. A later thread may have the number of one that ended; the kernel then refuses it with the same error.
+/// A number that is unique among living threads: the address of a thread-local variable. The standard library's id would cost two atomic
+/// operations. A later thread may reuse the number of an ended one; the kernel then refuses it with the same error.
 #[inline]
 fn this_thread() -> usize {
     thread_local! {
@@ -49,12 +49,12 @@ struct Got {
     length: u32,
 }
 
-/// Receives packets by one standing request. Belongs to the thread that first receives.
+/// Receives packets by one standing request. It belongs to the thread that first receives.
 pub struct RingInbox {
-    // Dropped first: nothing of the kernel's writes to the memory below after that.
+    // Dropped first: after that the kernel no longer writes to the memory below.
     ring: IoUring,
     socket: UdpSocket,
-    // Where it is has to stay until the request is made, which is in the same call; it is kept for reading answers.
+    // Its address must not change until the request is made, which is in the same call. It is kept for parsing answers.
     template: libc::msghdr,
     entries: Mapping,
     buffers: Mapping,
@@ -62,13 +62,13 @@ pub struct RingInbox {
     bytes_each: usize,
     count: usize,
     tail: u16,
-    /// Each place of the ring holds the buffer of its number: buffers come back in the order in which they were given, so that nothing is to
-    /// be written when they are given again.
+    /// Each place of the ring holds the buffer with its number. Buffers come back in the order in which they were given, so returning them
+    /// writes nothing.
     is_in_order: bool,
-    /// The packet that is to be looked at.
+    /// The current packet.
     got: Option<Got>,
     is_asked: bool,
-    /// An answer that came behind packets, for the next call.
+    /// An answer that arrived after packets, for the next call.
     trouble: Option<Errno>,
     thread: Option<usize>,
 }
@@ -78,10 +78,10 @@ pub struct RingInbox {
 unsafe impl Send for RingInbox {}
 
 impl RingInbox {
-    /// Room for so many packets, rounded up to a power of two of at most 1,024, of up to so many bytes each. Nothing is received yet.
+    /// Space for this many packets, rounded up to a power of two of at most 1,024, of up to this many bytes each. It does not receive yet.
     ///
     /// # Errors
-    /// `EINVAL` or `ENOSYS` where the kernel is too old; `EPERM` where `kernel.io_uring_disabled` or a sandbox forbids it; `ENOMEM`.
+    /// `EINVAL` or `ENOSYS` if the kernel is too old; `EPERM` if `kernel.io_uring_disabled` or a sandbox forbids it; `ENOMEM`.
     pub fn new(socket: &UdpSocket, packets: usize, bytes_each: usize) -> Result<RingInbox, Errno> {
         let count = packets.clamp(1, BUFFERS_MAX).next_power_of_two();
         let bytes_each = bytes_each.max(1);
@@ -96,7 +96,7 @@ impl RingInbox {
             .map_err(|error| Errno::from(&error))?;
         let entries = Mapping::new(count * size_of::<BufRingEntry>(), Pages::Unadvised)?;
         let mut buffers = Mapping::new(stride * count, Pages::Small)?;
-        // The first page of each, which every packet touches, is there before the first packet.
+        // The first page of each buffer, which every packet touches, is faulted in before the first packet.
         let step = stride.max(4096) / size_of::<u64>();
         buffers.words_mut().iter_mut().step_by(step).for_each(|word| *word = std::hint::black_box(0));
         let socket = socket.try_clone().map_err(|error| Errno::from(&error))?;
@@ -104,7 +104,7 @@ impl RingInbox {
         let mut template: libc::msghdr = unsafe { std::mem::zeroed() };
         template.msg_namelen = NAME_BYTES as libc::socklen_t;
         template.msg_controllen = CONTROL_BYTES as _;
-        // SAFETY: the mapping is aligned to pages, holds so many entries, and lives until the ring is gone.
+        // SAFETY: the mapping is aligned to pages, holds this many entries, and lives until the ring is gone.
         unsafe { ring.submitter().register_buf_ring_with_flags(entries.address() as u64, count as u16, GROUP, 0) }
             .map_err(|error| Errno::from(&error))?;
         let mut inbox = RingInbox {
@@ -129,16 +129,16 @@ impl RingInbox {
         Ok(inbox)
     }
 
-    /// Receives without waiting: then [`packet`](RingInbox::packet) is there, and [`advance`](RingInbox::advance) goes on to the next. What is
-    /// left of the call before comes first.
+    /// Receives without waiting. Then [`packet`](RingInbox::packet) returns the current one, and [`advance`](RingInbox::advance) moves to
+    /// the next. Packets of the previous call come first.
     ///
     /// # Errors
-    /// `EAGAIN` if there was none; `EEXIST` if another thread received before; `ECONNREFUSED` if a packet of ours found nobody; what else
-    /// the kernel said.
+    /// `EAGAIN` if there was none; `EEXIST` if another thread received before; `ECONNREFUSED` if a packet of ours reached a closed port;
+    /// otherwise the kernel's error.
     pub fn receive(&mut self) -> Result<(), Errno> {
         self.publish();
         if let Err(errno) = self.begin_on_this_thread() {
-            // What was answered to the other thread is not lost.
+            // Answers for the other thread are not lost.
             return self.reaped().unwrap_or(Err(errno));
         }
         for _ in 0..TRIES {
@@ -182,7 +182,7 @@ impl RingInbox {
         Ok(())
     }
 
-    /// Takes the next packet that the kernel has answered with, up to an error.
+    /// Takes the next packet from the kernel's answers, up to an error.
     #[inline]
     fn reap(&mut self) {
         while let Some(answer) = { self.ring.completion().next() } {
@@ -200,7 +200,7 @@ impl RingInbox {
                         self.give(buffer);
                     }
                     let errno = Errno::from_raw(answer.result().saturating_neg());
-                    // Out of buffers: they are all here, and the request is made again.
+                    // Out of buffers: all of them are here, so renew the request.
                     if errno != Errno::NOBUFS {
                         self.trouble = Some(errno);
                         return;
@@ -210,7 +210,7 @@ impl RingInbox {
         }
     }
 
-    /// What there is: a packet, or an error before which there is none.
+    /// The result: a packet, or an error without a packet before it.
     fn reaped(&mut self) -> Option<Result<(), Errno>> {
         if self.got.is_none() && self.trouble.is_none() {
             self.reap();
@@ -221,7 +221,7 @@ impl RingInbox {
         }
     }
 
-    /// Goes on to the next packet that came, if there is one: each goes from the kernel's answer to the caller and back in one go.
+    /// Moves to the next packet, if there is one: each goes from the kernel's answer to the caller and back in one step.
     #[inline]
     pub fn advance(&mut self) {
         if let Some(got) = self.got.take() {
@@ -232,13 +232,13 @@ impl RingInbox {
         }
     }
 
-    /// Whether there is a packet to be looked at.
+    /// Whether there is a current packet.
     #[inline]
     pub fn has_packet(&self) -> bool {
         self.got.is_some()
     }
 
-    /// Puts a buffer at the end of those that the kernel may take, which it sees with [`RingInbox::publish`].
+    /// Returns a buffer to the end of those that the kernel may use. The kernel sees it after [`RingInbox::publish`].
     #[inline]
     fn give(&mut self, buffer: u16) {
         let at = usize::from(self.tail) & (self.count - 1);
@@ -268,7 +268,7 @@ impl RingInbox {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// The packet that is to be looked at.
+    /// The current packet.
     #[inline]
     pub fn packet(&self) -> Option<Packet<'_>> {
         let got = self.got?;
@@ -278,8 +278,8 @@ impl RingInbox {
         let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
         let start = usize::from(got.buffer) * self.stride;
         let buffer = bytes.get(start..start + BEFORE_BYTES + self.bytes_each)?;
-        // `struct io_uring_recvmsg_out`: lengths of the name, of what is told and of the packet, and flags. Each part has its place, however
-        // long it is: with one look at the length, none of the fixed places needs another.
+        // `struct io_uring_recvmsg_out`: lengths of the name, the control data and the packet, and flags. Each part has a fixed place,
+        // whatever its length, so after one check of the total length no other is needed.
         let (before, rest) = buffer.split_first_chunk::<BEFORE_BYTES>()?;
         let bytes = rest.get(..(got.length as usize).checked_sub(BEFORE_BYTES)?)?;
         let word = |at: usize| u32::from_ne_bytes([before[at], before[at + 1], before[at + 2], before[at + 3]]);
@@ -303,7 +303,7 @@ impl RingInbox {
     #[inline]
     fn control_data(&self, control: &[u8], length: usize) -> Option<ControlData> {
         let control = control.get(..length)?;
-        // Most merged packets have only that.
+        // Most merged packets have only this one.
         match merged(control) {
             Some(segment_bytes) => {
                 Some(ControlData { segment_bytes: NonZeroU16::new(segment_bytes), ..ControlData::default() })
@@ -320,7 +320,7 @@ impl RingInbox {
     }
 }
 
-/// The one number of a control buffer that says nothing but how long the packets are that were merged.
+/// The single number of a control buffer that contains only the size of merged packets.
 #[inline]
 fn merged(control: &[u8]) -> Option<u16> {
     const HEADER_BYTES: usize = size_of::<libc::cmsghdr>();
@@ -336,7 +336,7 @@ fn merged(control: &[u8]) -> Option<u16> {
 
 impl Drop for RingInbox {
     fn drop(&mut self) {
-        // Ends the request before its buffers go; where another thread made it, the kernel ends it with the ring.
+        // Ends the request before its buffers are freed. If another thread made it, the kernel ends it with the ring.
         if self.thread == Some(this_thread()) {
             let _ = self.ring.submitter().register_sync_cancel(None, io_uring::types::CancelBuilder::any());
         }
