@@ -1,4 +1,4 @@
-//! `audit`: wall time of a whole `evenkeel audit --json` beside programs that look at the same machine.
+//! `audit`: wall time of a whole `evenkeel audit --json`, compared with programs that read the same machine.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::turns::{Contender, Rounds, wall_ms};
 
 const ROUNDS: usize = 40;
 
-/// A peer: its program, what it is asked, how it tells its version, and the Debian package that has it.
+/// A peer: its program, its arguments, how to get its version, and its Debian package.
 struct Peer {
     program: &'static str,
     arguments: &'static [&'static str],
@@ -30,14 +30,14 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     let ours = beside_us("evenkeel")?;
     let version =
         version(&ours, "--version").with_context(|| format!("{ours} does not run: 'make bench' builds it"))?;
-    let mut contenders = vec![Contender::of(ours, &["audit", "--json"])];
+    let mut contenders = vec![Contender::new(ours, &["audit", "--json"])];
     let mut names = vec![("evenkeel audit --json".to_owned(), version)];
     let mut skipped = BTreeMap::new();
     for peer in PEERS {
         let name = format!("{} {}", peer.program, peer.arguments.join(" ")).trim_end().to_owned();
         match self::version(peer.program, peer.version) {
             Some(version) => {
-                contenders.push(Contender::of(peer.program, peer.arguments));
+                contenders.push(Contender::new(peer.program, peer.arguments));
                 names.push((name, version));
             }
             None => {
@@ -50,17 +50,17 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     let measured = wall_ms(&contenders, Rounds { count: ROUNDS, seed })?;
     let all = names.into_iter().zip(measured);
     let all = all.map(|((name, version), rounds)| Measured { name, version, rounds }).collect();
-    Row::of(Measurements { row: "audit", unit: "ms", all, skipped, seed })
+    Row::new(Measurements { row: "audit", unit: "ms", all, skipped, seed })
 }
 
-/// The program of ours that was built beside this one.
+/// evenkeel's program, built next to this one.
 pub(crate) fn beside_us(name: &str) -> anyhow::Result<String> {
     let us = std::env::current_exe().context("find this program")?;
     let path = us.with_file_name(name);
     Ok(path.to_str().context("the path of this program is not text")?.to_owned())
 }
 
-/// The first line that a program says of its version; `None` where it does not run.
+/// The first line of a program's version output. `None` if it does not run.
 pub(crate) fn version(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,6 +1,6 @@
-//! `apply` and `verify`: how long a change of the running machine takes, and to look whether it holds, beside `sysctl` with the same keys.
+//! `apply` and `verify`: the time of a change of the running machine, and of its verification, compared with `sysctl` with the same keys.
 //!
-//! Every value is one more than it is and is put back before the next run; the journal lies on a tmpfs, so that no disk is measured.
+//! Every value is increased by one and restored before the next run. The journal is on a tmpfs, so that no disk is measured.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,10 +16,10 @@ use crate::turns::{Contender, Rounds, wall_ms};
 
 const ROUNDS: usize = 40;
 
-/// Where a journal costs no disk.
+/// A place where a journal needs no disk.
 const TMPFS: &str = "/dev/shm";
 
-/// Settings of which one more does nobody harm for a moment. Those that this machine does not have are left out.
+/// Settings for which one more is harmless for a moment. Missing ones are left out.
 const KEYS: &[&str] = &[
     "net.core.busy_poll",
     "net.core.busy_read",
@@ -41,19 +41,19 @@ const KEYS: &[&str] = &[
     "vm.watermark_scale_factor",
 ];
 
-/// The machine with its old values, which are put back when this goes.
+/// The machine with its old values, which are restored on drop.
 struct Scene {
     _host: File,
     dir: PathBuf,
     evenkeel: String,
-    /// Each key, with what it is and what it is to be.
+    /// Each key, with its old and its new value.
     keys: Vec<(String, String, String)>,
 }
 
 impl Scene {
     fn new() -> anyhow::Result<Scene> {
         ensure!(process::is_root(), "only root changes settings: run it with sudo");
-        // The tests that switch settings take turns by the same lock.
+        // Tests that switch settings use the same lock.
         let host = File::create(std::env::temp_dir().join("evenkeel-tests-of-this-host.lock"))?;
         host.lock()?;
         let dir = Path::new(TMPFS).join(format!("evenkeel-bench-{}", std::process::id()));
@@ -77,7 +77,7 @@ impl Scene {
     }
 
     fn ours(&self, arguments: &[&str]) -> Contender {
-        let mut contender = Contender::of(&self.evenkeel, arguments);
+        let mut contender = Contender::new(&self.evenkeel, arguments);
         contender.arguments.extend(["--state".to_owned(), self.dir.join("state").display().to_string()]);
         contender
     }
@@ -89,15 +89,15 @@ impl Scene {
     }
 
     fn sysctl(&self, file: &str) -> Contender {
-        Contender::of("sysctl", &["-q", "-p", &self.dir.join(file).display().to_string()])
+        Contender::new("sysctl", &["-q", "-p", &self.dir.join(file).display().to_string()])
     }
 
-    /// Before each run of `apply`, all is as before and the journal is new.
+    /// Before each run of `apply`, everything is as before and the journal is empty.
     fn reset(&self) -> Contender {
         let state = self.dir.join("state").display().to_string();
         let script = "\"$0\" revert --state \"$1\" && rm -r \"$1\"; exec sysctl -q -p \"$2\"";
         let before = self.dir.join("before.conf").display().to_string();
-        Contender::of("sh", &["-c", script, &self.evenkeel, &state, &before])
+        Contender::new("sh", &["-c", script, &self.evenkeel, &state, &before])
     }
 }
 
@@ -116,7 +116,7 @@ fn path_of(key: &str) -> PathBuf {
     Path::new("/proc/sys").join(key.replace('.', "/"))
 }
 
-/// What `sysctl` is skipped for, where it is.
+/// Why `sysctl` is skipped, if it is.
 const SYSCTL_MISSING: &str = "not installed: apt-get install --no-install-recommends procps";
 
 pub(crate) fn measure_apply() -> anyhow::Result<Row> {
@@ -140,13 +140,13 @@ pub(crate) fn measure_verify() -> anyhow::Result<Row> {
     let mut all = vec![(format!("evenkeel verify, {steps} steps"), &*scene.evenkeel, scene.ours(&["verify"]))];
     let mut skipped = BTreeMap::new();
     if version("sysctl", "--version").is_some() {
-        let mut sysctl = Contender::of("sysctl", &["-n"]);
+        let mut sysctl = Contender::new("sysctl", &["-n"]);
         sysctl.arguments.extend(scene.keys.iter().map(|(key, ..)| key.clone()));
         all.push((format!("sysctl -n, {steps} keys"), "sysctl", sysctl));
     } else {
         skipped.insert("sysctl -n".to_owned(), SYSCTL_MISSING.to_owned());
     }
-    // Without its daemon it says so and looks at nothing; with its daemon, TuneD has changed the machine itself.
+    // Without its daemon it reports that and checks nothing. With its daemon, TuneD has changed the machine itself.
     skipped.insert("tuned-adm verify".to_owned(), "it asks a daemon that holds a profile in force".to_owned());
     measure("verify", all, skipped)
 }
@@ -166,5 +166,5 @@ fn measure(
     let measured = wall_ms(&contenders, Rounds { count: ROUNDS, seed })?;
     let all = names.into_iter().zip(measured);
     let all = all.map(|((name, version), rounds)| Measured { name, version, rounds }).collect();
-    Row::of(Measurements { row, unit: "ms", all, skipped, seed })
+    Row::new(Measurements { row, unit: "ms", all, skipped, seed })
 }

@@ -1,4 +1,5 @@
-//! `flame`: wall time from a `perf.data` file of 20 MB to a flame graph, beside `perf script` and the programs that fold its text and draw it.
+//! `flame`: wall time from a 20 MB `perf.data` file to a flame graph, compared with `perf script` and the programs that fold and draw its
+//! text.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,14 @@ use crate::row::{Measured, Measurements, Row};
 use crate::turns::{Contender, Rounds, wall_ms};
 
 const ROUNDS: usize = 10;
-/// As large as the file is to be; perf ends at it.
+/// The size of the file, at which perf ends.
 const RECORDING: &str = "20M";
-/// A recording of one's own in place of one that is made: what it holds decides much.
+/// An own recording to use instead of a new one: its contents matter much.
 const OWN_RECORDING: &str = "EVENKEEL_FLAME_DATA";
-/// Debian's copy of the script, for where it is not on the path.
+/// Debian's copy of the script, if it is not on the path.
 const FLAMEGRAPH: &str = "/usr/share/perl5/Devel/NYTProf/flamegraph.pl";
 
-/// What folds and draws what `perf script` prints.
+/// The programs that fold and draw the output of `perf script`.
 struct Peer {
     fold: &'static str,
     draw: &'static str,
@@ -44,7 +45,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     let data = recording(&ours)?;
     let data = data.to_str().context("the path of the recording is not text")?;
     let svg = format!("{data}.svg");
-    let mut contenders = vec![Contender::of(&ours, &["profile", "view", data, "--output", &svg, "--force"])];
+    let mut contenders = vec![Contender::new(&ours, &["profile", "view", data, "--output", &svg, "--force"])];
     let mut names = vec![("evenkeel profile view".to_owned(), our_version)];
     let mut skipped = BTreeMap::new();
     for peer in PEERS {
@@ -52,7 +53,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
         match found(peer.fold).zip(found(peer.draw)) {
             Some((fold, draw)) => {
                 let line = format!("set -e; perf script -i '{data}' | '{fold}' | '{draw}' > '{svg}'");
-                contenders.push(Contender::of("bash", &["-o", "pipefail", "-c", &line]));
+                contenders.push(Contender::new("bash", &["-o", "pipefail", "-c", &line]));
                 names.push((name, perf.clone()));
             }
             None => {
@@ -64,10 +65,10 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     let measured = wall_ms(&contenders, Rounds { count: ROUNDS, seed })?;
     let all = names.into_iter().zip(measured);
     let all = all.map(|((name, version), rounds)| Measured { name, version, rounds }).collect();
-    Row::of(Measurements { row: "flame", unit: "ms", all, skipped, seed })
+    Row::new(Measurements { row: "flame", unit: "ms", all, skipped, seed })
 }
 
-/// The file to convert: all that runs while audits are made over and over, each CPU 4,999 times a second.
+/// The file to convert: everything that runs while audits repeat, with 4,999 samples per second and CPU.
 fn recording(ours: &str) -> anyhow::Result<PathBuf> {
     if let Some(own) = std::env::var_os(OWN_RECORDING) {
         return Ok(PathBuf::from(own));
@@ -77,14 +78,14 @@ fn recording(ours: &str) -> anyhow::Result<PathBuf> {
     let mut perf = Command::new("timeout");
     perf.args(["--signal=INT", "100", "perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", "4999"]);
     perf.arg(format!("--max-size={RECORDING}")).arg("-o").arg(&data).args(["timeout", "90", "sh", "-c", &audits]);
-    // It ends by the size, or by the time: either is no success to it.
+    // It ends by size or by time, and perf reports neither as success.
     let _ended = perf.stdout(Stdio::null()).stderr(Stdio::null()).status().context("start perf")?;
     let length = std::fs::metadata(&data).with_context(|| format!("look at {}", data.display()))?.len();
     ensure!(length > 1_000_000, "perf recorded {length} bytes only");
     Ok(data)
 }
 
-/// Where a program is.
+/// The path of a program.
 fn found(program: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());

@@ -1,5 +1,5 @@
-//! `locks`: CPU time an operation where four threads share one CPU and one lock. An operation is 50 us of work with the lock and 50 us
-//! without it, always the same number of steps: what a lock burns while it waits comes on top.
+//! `locks`: CPU time per operation while four threads share one CPU and one lock. An operation is 50 us of work with the lock and 50 us
+//! without it, always the same number of steps. The cost of waiting comes on top.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -56,10 +56,10 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
         version: (*version).to_owned(),
         rounds,
     });
-    Row::of(Measurements { row: "locks", unit: "us", all: all.collect(), skipped: BTreeMap::new(), seed })
+    Row::new(Measurements { row: "locks", unit: "us", all: all.collect(), skipped: BTreeMap::new(), seed })
 }
 
-/// CPU time an operation, in microseconds.
+/// CPU time per operation, in microseconds.
 fn one(with: With<'_>, cpu: usize, steps: u64) -> anyhow::Result<f64> {
     let together = Barrier::new(THREADS);
     let body = || -> anyhow::Result<(u64, u64)> {
@@ -91,7 +91,7 @@ pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>()).map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))
 }
 
-/// How many steps so much work has on this machine: the quickest of many, so that nobody else's time is in it.
+/// How many steps this much work has on this machine: the fastest of many, so that it contains no other thread's time.
 pub(crate) fn steps_of(work_ns: u64, cpu: usize) -> anyhow::Result<u64> {
     let body = move || -> anyhow::Result<u64> {
         pin(cpu)?;

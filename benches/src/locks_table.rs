@@ -1,5 +1,5 @@
-//! `locks-table`: how much of the CPU time that threads burn at a lock is work, and how long they wait for it, where a server's threads
-//! meet: on one CPU, under a limit, and where the hypervisor takes one of two CPUs away. For reading, not for a bar of its own.
+//! `locks-table`: the share of work in the CPU time that threads spend at a lock, and how long they wait for it, in a server's typical
+//! cases: on one CPU, under a limit, and while the hypervisor takes one of two CPUs away. It is informative and has no bar.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,24 +16,24 @@ use crate::turns::{Rounds, in_turns};
 const WINDOW_NS: u64 = 400_000_000;
 const ROUNDS: usize = 8;
 
-/// What takes the CPU away.
+/// The disturbance of the CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ground {
+enum Condition {
     Calm,
     /// 4 ms in 10.
     Limit,
     /// A real-time thread on the first CPU, 6 ms in 10.
-    Thief,
+    RtHog,
 }
 
 struct Column {
     name: &'static str,
     threads: usize,
-    /// On so many CPUs.
+    /// The number of CPUs.
     cpus: usize,
     with_ns: u64,
     without_ns: u64,
-    ground: Ground,
+    condition: Condition,
 }
 
 const COLUMNS: [Column; 5] = [
@@ -43,7 +43,7 @@ const COLUMNS: [Column; 5] = [
         cpus: 1,
         with_ns: 50_000,
         without_ns: 50_000,
-        ground: Ground::Calm,
+        condition: Condition::Calm,
     },
     Column {
         name: "B: one CPU, 4 threads, 50/50 us",
@@ -51,7 +51,7 @@ const COLUMNS: [Column; 5] = [
         cpus: 1,
         with_ns: 50_000,
         without_ns: 50_000,
-        ground: Ground::Calm,
+        condition: Condition::Calm,
     },
     Column {
         name: "C: limit of 4 ms in 10, 2 threads, 200/200 us",
@@ -59,7 +59,7 @@ const COLUMNS: [Column; 5] = [
         cpus: 1,
         with_ns: 200_000,
         without_ns: 200_000,
-        ground: Ground::Limit,
+        condition: Condition::Limit,
     },
     Column {
         name: "D: two CPUs, the first taken 6 ms in 10, 50/50 us",
@@ -67,12 +67,19 @@ const COLUMNS: [Column; 5] = [
         cpus: 2,
         with_ns: 50_000,
         without_ns: 50_000,
-        ground: Ground::Thief,
+        condition: Condition::RtHog,
     },
-    Column { name: "E: two CPUs, 1/1 us", threads: 2, cpus: 2, with_ns: 1000, without_ns: 1000, ground: Ground::Calm },
+    Column {
+        name: "E: two CPUs, 1/1 us",
+        threads: 2,
+        cpus: 2,
+        with_ns: 1000,
+        without_ns: 1000,
+        condition: Condition::Calm,
+    },
 ];
 
-/// What one window came to.
+/// The results of one window.
 #[derive(Clone)]
 struct Window {
     useful: f64,
@@ -90,14 +97,14 @@ pub(crate) fn print() -> anyhow::Result<()> {
             println!("  skipped: {} CPUs are needed, {} may be used", column.cpus, cpus.len());
             continue;
         }
-        let group = (column.ground == Ground::Limit).then(Group::new).transpose()?;
+        let group = (column.condition == Condition::Limit).then(Group::new).transpose()?;
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let thief = (column.ground == Ground::Thief).then(|| scope.spawn(|| steal(cpus[0], &stop)));
-            let told = table(column, &cpus[cpus.len() - column.cpus..], group.as_ref());
+            let hog = (column.condition == Condition::RtHog).then(|| scope.spawn(|| steal(cpus[0], &stop)));
+            let printed = table(column, &cpus[cpus.len() - column.cpus..], group.as_ref());
             stop.store(true, Ordering::Relaxed);
-            let stolen = thief.map(|thief| thief.join().map_err(|_| anyhow!("the thief panicked"))?).transpose();
-            told.and(stolen.map(|_| ()))
+            let stolen = hog.map(|hog| hog.join().map_err(|_| anyhow!("the real-time thread panicked"))?).transpose();
+            printed.and(stolen.map(|_| ()))
         })?;
     }
     Ok(())
@@ -134,18 +141,18 @@ fn table(column: &Column, cpus: &[usize], group: Option<&Group>) -> anyhow::Resu
     })?;
     println!("  {:<18} {:>22} {:>22} {:>26} {:>10}", "", "work of CPU time", "wait p50 us", "wait p99.9 us", "1,000/s");
     for ((name, _), windows) in contenders.iter().zip(&windows) {
-        let told = |of: fn(&Window) -> f64, digits: usize| {
+        let column = |of: fn(&Window) -> f64, digits: usize| {
             let mut all: Vec<f64> = windows[1..].iter().map(of).collect(); // the first round warms up
             all.sort_by(f64::total_cmp);
             format!("{:.digits$} [{:.digits$}, {:.digits$}]", all[all.len() / 2], all[0], all[all.len() - 1])
         };
-        let rate = told(|window| window.operations_per_s / 1e3, 0);
+        let rate = column(|window| window.operations_per_s / 1e3, 0);
         let rate = rate.split(' ').next().unwrap_or_default();
         println!(
             "  {name:<18} {:>22} {:>22} {:>26} {rate:>10}",
-            told(|window| window.useful, 2),
-            told(|window| window.wait_us_p50, 1),
-            told(|window| window.wait_us_p999, 0)
+            column(|window| window.useful, 2),
+            column(|window| window.wait_us_p50, 1),
+            column(|window| window.wait_us_p999, 0)
         );
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! `telemetry`, `faults` and `rate`: what looking after a tick costs it, in nanoseconds a tick, a thousand ticks for each number. Each does
-//! what it does after a tick that is done; peers keep the same figures, though only their own process can read them.
+//! `telemetry`, `faults` and `rate`: the cost of observing a tick, in nanoseconds per tick, with a thousand ticks per number. Each does its
+//! usual work after a completed tick. Peers collect the same figures, but only their own process can read them.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -23,13 +23,13 @@ const BATCHES: u64 = 200;
 const ROUNDS: usize = 20;
 const PERIOD_NS: u64 = 20_000_000;
 
-/// Does what is measured after one tick.
+/// Does the measured work after one tick.
 type After = Box<dyn FnMut(&Done)>;
 
-/// Its name, its version, and what it does.
+/// Its name, its version, and its work.
 type Contender = (&'static str, &'static str, After);
 
-/// A tick like any other: a little late now and then, and busy for 3 to 6 ms.
+/// A typical tick: slightly late now and then, and busy for 3 to 6 ms.
 fn done(number: u64) -> Done {
     let due_ns = number * PERIOD_NS;
     let began_ns = due_ns + number.wrapping_mul(7919) % 200_000;
@@ -66,7 +66,7 @@ pub(crate) fn measure_telemetry() -> anyhow::Result<Row> {
     })
 }
 
-/// The same figures in the crate that most servers export them with.
+/// The same figures in the crate that most servers use to export them.
 fn prometheus_crate() -> anyhow::Result<After> {
     let bounds: Vec<f64> =
         (-6..2).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power))).take(22).collect();
@@ -95,8 +95,8 @@ fn prometheus_crate() -> anyhow::Result<After> {
 
 pub(crate) fn measure_faults() -> anyhow::Result<Row> {
     measure("faults", || {
-        let wishes = MemoryConfig { lock: MemoryLock::Nothing, ..MemoryConfig::default() };
-        let mut memory = Memory::set_up(&wishes);
+        let config = MemoryConfig { lock: MemoryLock::Nothing, ..MemoryConfig::default() };
+        let mut memory = Memory::set_up(&config);
         let stat = std::fs::File::open("/proc/thread-self/stat").context("open /proc/thread-self/stat")?;
         let read = move |_: &Done| {
             let mut bytes = [0; 1024];
@@ -122,7 +122,7 @@ pub(crate) fn measure_rate() -> anyhow::Result<Row> {
         Ok(vec![(
             "evenkeel-rt",
             env!("CARGO_PKG_VERSION"),
-            // A look at the system every 50th tick is part of it.
+            // The reading of the system every 50th tick is included.
             Box::new(move |done: &Done| {
                 black_box(rate.after(done));
             }) as After,
@@ -137,7 +137,7 @@ fn measure(row: &'static str, contenders: fn() -> anyhow::Result<Vec<Contender>>
         let mut number = 0;
         let rounds = in_turns(contenders.len(), Rounds { count: ROUNDS, seed }, |at| {
             let after = &mut contenders[at].2;
-            // CPU time: what others do meanwhile is no cost of a tick.
+            // CPU time: other threads' work is no cost of a tick.
             let start_ns = thread_cpu_ns();
             for _ in 0..TICKS * BATCHES {
                 number += 1;
@@ -150,7 +150,7 @@ fn measure(row: &'static str, contenders: fn() -> anyhow::Result<Vec<Contender>>
             version: (*version).to_owned(),
             rounds,
         });
-        Row::of(Measurements { row, unit: "ns", all: all.collect(), skipped: BTreeMap::new(), seed })
+        Row::new(Measurements { row, unit: "ns", all: all.collect(), skipped: BTreeMap::new(), seed })
     };
     std::thread::spawn(body).join().map_err(|_| anyhow!("the thread panicked"))?
 }

@@ -1,4 +1,4 @@
-//! `make bench`: measures evenkeel and its peers in turns, and writes one file a row to `target/bench/`.
+//! `make bench`: measures evenkeel and its peers interleaved, and writes one file per row to `target/bench/`.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ mod udp;
 
 type Measure = fn() -> anyhow::Result<row::Row>;
 
-/// Every row: its name, and what measures it.
+/// Every row: its name, and its function.
 const ROWS: &[(&str, Measure)] = &[
     ("audit", audit::measure),
     ("apply", change::measure_apply),
@@ -59,12 +59,12 @@ const ROWS: &[(&str, Measure)] = &[
     ("udp-echo", udp::measure_echo),
 ];
 
-/// What is printed as text for a finding, and written nowhere.
+/// Tables printed as text for findings, and not written to files.
 const TABLES: &str = "\
   locks-table                 the columns A to E of locks
   pairs-table                 pairs and false claims by noise and effect
   screening-table             which knobs a screening finds, by its length
-  ticks-table [GROUND]...     how late ticks begin, on each ground or those named
+  ticks-table [CONDITION]...  how late ticks begin, under each condition or those named
   record-trace KIND FILE NOTE a trace of noise (udp, cpu) for crates/testkit/src/noise/traces";
 
 fn help() {

@@ -1,6 +1,6 @@
-//! `pairs`: how many pairs it takes to find an effect that is there, at equal rates of false claims, on recorded and made-up noise.
-//! Peers are the ways to test that the field knows, written out here, each given what it needs and a user does not have: the
-//! number of pairs that suits the very effect. Ours is told nothing.
+//! `pairs`: how many pairs a test needs to find a real effect at equal rates of false claims, on recorded and simulated noise. Peers are
+//! the field's tests, implemented here. Each gets the number of pairs that suits the exact effect, which a user does not know. evenkeel's
+//! test does not get it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,28 +18,28 @@ use noise::Noise;
 
 /// Simulated trials of each noise and effect.
 const TRIALS: u64 = 100;
-/// Simulated trials of A beside A, of each noise.
+/// Simulated trials of A against A, for each noise.
 const ALIKE: u64 = 100;
 /// The most pairs of a trial.
 const MOST: usize = 100;
-/// The number of pairs for which a peer plans finds so many of the trials.
+/// A peer plans the number of pairs that finds the effect in this share of the trials.
 const POWER: f64 = 0.9;
-/// Looks of the group-sequential peer, and the p-value that each of five equal ones takes for 5 % in all (S. J. Pocock,
-/// "Group sequential methods in the design and analysis of clinical trials", Biometrika 1977).
+/// The looks of the group-sequential peer, and the p-value that each of five equal looks needs for 5 % in all (S. J. Pocock, "Group
+/// sequential methods in the design and analysis of clinical trials", Biometrika 1977).
 const LOOKS: usize = 5;
 const POCOCK: f64 = 0.0158;
 
 const OPTIONS: Options = Options { confidence: 0.95, smallest_effect_ratio: 0.0, better: Direction::Lower };
 const EFFECTS: [f64; 3] = [0.05, 0.10, 0.20];
 
-/// How one trial ended: after so many pairs, with B found slower, faster, or neither.
+/// The end of one trial: the number of pairs, and whether B was found slower, faster, or neither.
 #[derive(Clone, Copy)]
 struct End {
     pairs: usize,
     found: Option<Verdict>,
 }
 
-/// A way to test, over the pairs of one trial; the number is the most pairs that it is given.
+/// A test over the pairs of one trial. The number is the most pairs that it gets.
 type Way = fn(&[Pair], usize) -> anyhow::Result<End>;
 
 /// # Errors
@@ -50,7 +50,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
     for noise in noise::all() {
         for effect in EFFECTS {
             let trials: Vec<Vec<Pair>> = (0..TRIALS).map(|seed| noise.pairs(MOST, 1.0 + effect, seed)).collect();
-            // A peer that could not find it in 100 pairs has no number; no other is then asked.
+            // A peer that cannot find the effect in 100 pairs has no number, and no later one is tried.
             let (Some(for_fixed), Some(for_groups)) = (planned(&trials, fixed)?, planned(&trials, groups)?) else {
                 continue;
             };
@@ -68,7 +68,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
         (PEEKING.to_owned(), refused(|noise| claims(noise, peeking, MOST))?),
         (WELCH.to_owned(), refused(welch_claims)?),
     ]);
-    Row::of(Measurements { row: "pairs", unit: "pairs", all: all.collect(), skipped, seed: 0 })
+    Row::new(Measurements { row: "pairs", unit: "pairs", all: all.collect(), skipped, seed: 0 })
 }
 
 const SIGN: &str = "e-process on the signs";
@@ -77,14 +77,14 @@ const GROUPS: &str = "Wilcoxon in 5 looks (Pocock), for a power of 90 %";
 const PEEKING: &str = "Wilcoxon after every pair";
 const WELCH: &str = "all of A, then all of B, Welch";
 
-/// Why a way is no peer.
+/// Why a test is not a peer.
 fn refused(claims: impl Fn(&Noise) -> anyhow::Result<f64>) -> anyhow::Result<String> {
     let rates = noise::all().iter().map(claims).collect::<anyhow::Result<Vec<f64>>>()?;
     let at = |share| quantile(&rates, share).context("no noise");
     Ok(format!("claims falsely in {:.0} to {:.0} % of trials", 100.0 * at(0.0)?, 100.0 * at(1.0)?))
 }
 
-/// `pairs-table`: the rates of false claims of all ways on all noise, for the record.
+/// `pairs-table`: the rates of false claims of all tests on all noise, for the record.
 ///
 /// # Errors
 /// If nothing could be simulated.
@@ -96,7 +96,7 @@ pub(crate) fn print_table() -> anyhow::Result<()> {
         (GROUPS, groups, 100),
         (PEEKING, peeking, 100),
     ];
-    let mut table = String::from("| noise, A beside A, up to 100 pairs |");
+    let mut table = String::from("| noise, A against A, up to 100 pairs |");
     for (name, ..) in ways {
         write!(table, " {name} |")?;
     }
@@ -113,7 +113,7 @@ pub(crate) fn print_table() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Mean pairs of each way, noise and effect.
+/// Mean pairs of each test, noise and effect.
 fn power_table() -> anyhow::Result<String> {
     let mut table = format!("| noise | effect | evenkeel | {SIGN} | {FIXED} | {GROUPS} |\n|---|---|---|---|---|---|\n");
     for noise in noise::all() {
@@ -141,7 +141,7 @@ fn power_table() -> anyhow::Result<String> {
     Ok(table)
 }
 
-/// The share of trials of A beside A in which a way claims something.
+/// The share of trials of A against A in which a test claims something.
 fn claims(noise: &Noise, way: Way, most: usize) -> anyhow::Result<f64> {
     let mut claimed = 0;
     for seed in 0..ALIKE {
@@ -150,7 +150,7 @@ fn claims(noise: &Noise, way: Way, most: usize) -> anyhow::Result<f64> {
     Ok(f64::from(claimed) / ALIKE as f64)
 }
 
-/// The least number of pairs, in steps of five, with which a way finds [`POWER`] of the trials.
+/// The least number of pairs, in steps of five, with which a test finds [`POWER`] of the trials.
 fn planned(trials: &[Vec<Pair>], way: Way) -> anyhow::Result<Option<usize>> {
     let (mut short, mut enough) = (1, MOST / LOOKS + 1);
     while short < enough {
@@ -172,7 +172,7 @@ fn power(trials: &[Vec<Pair>], way: Way, most: usize) -> anyhow::Result<f64> {
     Ok(f64::from(found) / trials.len() as f64)
 }
 
-/// A trial that does not find it costs all the pairs that it was given.
+/// A trial that does not find the effect costs all pairs that it got.
 fn mean_pairs(trials: &[Vec<Pair>], way: Way, most: usize) -> anyhow::Result<f64> {
     let mut pairs = 0;
     for trial in trials {
@@ -195,15 +195,15 @@ fn ours(pairs: &[Pair], most: usize) -> anyhow::Result<End> {
 
 /// The sign test by betting, with Krichevsky and Trofimov's estimate, stopped at 20.
 fn sign(pairs: &[Pair], most: usize) -> anyhow::Result<End> {
-    let (mut purse, mut above, mut below) = (1.0, 0.0, 0.0);
+    let (mut wealth, mut above, mut below) = (1.0, 0.0, 0.0);
     for (pair, count) in pairs[..most].iter().zip(1..) {
         let side = if pair.b > pair.a { &mut above } else { &mut below };
         let before = *side;
         *side += f64::from(u8::from(pair.b != pair.a));
         if pair.b != pair.a {
-            purse *= 2.0 * (before + 0.5) / (above + below);
+            wealth *= 2.0 * (before + 0.5) / (above + below);
         }
-        if purse >= 20.0 {
+        if wealth >= 20.0 {
             return Ok(End { pairs: count, found: Some(if above > below { Verdict::Worse } else { Verdict::Better }) });
         }
     }

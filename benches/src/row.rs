@@ -1,4 +1,4 @@
-//! One row: a number for us and for each peer, and the ratio to the best of them.
+//! One row: a number for evenkeel and for each peer, and the ratio to the best peer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use anyhow::Context;
 use evenkeel_stats::{Direction, Options, Pair, compare, median, quantile};
 use serde::Serialize;
 
-/// The answer of one row, as `target/bench/ROW.json` has it.
+/// The result of one row, as in `target/bench/ROW.json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     format: u32,
@@ -16,42 +16,42 @@ pub(crate) struct Row {
     better: &'static str,
     ours: Figure,
     peers: BTreeMap<String, Figure>,
-    /// Peers that are not installed here, each with what to do about it.
+    /// Peers that are not installed here, with advice for each.
     skipped: BTreeMap<String, String>,
     ratio_to_best_peer: Option<Ratio>,
     seed: u64,
 }
 
-/// What several runs of one program gave.
+/// The results of several runs of one program.
 #[derive(Debug, Serialize)]
 struct Figure {
     median: f64,
-    /// A tenth of the runs were below.
+    /// The 10th percentile of the runs.
     low: f64,
-    /// A tenth of the runs were above.
+    /// The 90th percentile of the runs.
     high: f64,
     runs: usize,
     version: String,
 }
 
-/// Ours by the peer's, round by round.
+/// evenkeel's number divided by the peer's, round by round.
 #[derive(Debug, Serialize)]
 struct Ratio {
     peer: String,
     ratio: f64,
-    /// The interval of 95 % confidence that `evenkeel_stats::compare` gives.
+    /// The 95 % confidence interval by `evenkeel_stats::compare`.
     low: f64,
     high: f64,
 }
 
-/// What one program gave, a number for each round.
+/// The results of one program, one number per round.
 pub(crate) struct Measured {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) rounds: Vec<f64>,
 }
 
-/// All that was measured of a row in which lower is better; the first is ours.
+/// All results of a row in which lower is better. The first is evenkeel's.
 pub(crate) struct Measurements {
     pub(crate) row: &'static str,
     pub(crate) unit: &'static str,
@@ -62,27 +62,27 @@ pub(crate) struct Measurements {
 
 impl Row {
     /// # Errors
-    /// If nothing was measured, or what was measured is no number that can be compared.
-    pub(crate) fn of(measurements: Measurements) -> anyhow::Result<Row> {
+    /// If there are no results, or a result cannot be compared.
+    pub(crate) fn new(measurements: Measurements) -> anyhow::Result<Row> {
         let Measurements { row, unit, all, skipped, seed } = measurements;
         let (ours, peers) = all.split_first().context("nothing was measured")?;
         let mut best: Option<(&Measured, f64)> = None;
         let mut figures = BTreeMap::new();
         for peer in peers {
-            let figure = Figure::of(peer)?;
+            let figure = Figure::new(peer)?;
             if best.is_none_or(|(_, least)| figure.median < least) {
                 best = Some((peer, figure.median));
             }
             figures.insert(peer.name.clone(), figure);
         }
-        let ratio_to_best_peer = best.map(|(peer, _)| Ratio::of(ours, peer)).transpose()?;
-        let ours = Figure::of(ours)?;
+        let ratio_to_best_peer = best.map(|(peer, _)| Ratio::new(ours, peer)).transpose()?;
+        let ours = Figure::new(ours)?;
         Ok(Row { format: 1, row, unit, better: "lower", ours, peers: figures, skipped, ratio_to_best_peer, seed })
     }
 }
 
 impl Figure {
-    fn of(measured: &Measured) -> anyhow::Result<Figure> {
+    fn new(measured: &Measured) -> anyhow::Result<Figure> {
         let at = |share| quantile(&measured.rounds, share).with_context(|| format!("{} has no figure", measured.name));
         Ok(Figure {
             median: median(&measured.rounds).with_context(|| format!("{} has no figure", measured.name))?,
@@ -95,7 +95,7 @@ impl Figure {
 }
 
 impl Ratio {
-    fn of(ours: &Measured, peer: &Measured) -> anyhow::Result<Ratio> {
+    fn new(ours: &Measured, peer: &Measured) -> anyhow::Result<Ratio> {
         let rounds = peer.rounds.iter().zip(&ours.rounds);
         let pairs: Vec<Pair> = rounds.map(|(peer, ours)| Pair { a: *peer, b: *ours }).collect();
         let comparison = compare(&pairs, Options::new(Direction::Lower))?;
@@ -137,11 +137,11 @@ mod tests {
 
     #[test]
     fn the_best_peer_is_the_one_with_the_lowest_median() {
-        // The machine slows by a half meanwhile: only a ratio within rounds is 2.
+        // The machine slows down by half meanwhile: only ratios within rounds are 2.
         let slowing: Vec<f64> = (0..20).map(|round| 10.0 + f64::from(round) / 4.0).collect();
         let ours: Vec<f64> = slowing.iter().map(|ms| ms * 2.0).collect();
         let all = vec![measured("ours", &ours), measured("slow", &[90.0; 20]), measured("fast", &slowing)];
-        let row = Row::of(Measurements { row: "r", unit: "ms", all, skipped: BTreeMap::new(), seed: 7 }).unwrap();
+        let row = Row::new(Measurements { row: "r", unit: "ms", all, skipped: BTreeMap::new(), seed: 7 }).unwrap();
         let ratio = row.ratio_to_best_peer.unwrap();
         assert_eq!(ratio.peer, "fast");
         assert!((ratio.ratio - 2.0).abs() < 1e-9 && ratio.low <= ratio.ratio && ratio.ratio <= ratio.high, "{ratio:?}");
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn without_peers_there_is_no_ratio() {
-        let of = |all| Row::of(Measurements { row: "r", unit: "ms", all, skipped: BTreeMap::new(), seed: 7 });
+        let of = |all| Row::new(Measurements { row: "r", unit: "ms", all, skipped: BTreeMap::new(), seed: 7 });
         assert!(of(vec![measured("ours", &[1.0])]).unwrap().ratio_to_best_peer.is_none());
         assert!(of(vec![]).is_err());
     }

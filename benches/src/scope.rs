@@ -1,4 +1,4 @@
-//! `scope`: what one scope of a profiler costs, entered and left, in nanoseconds: a thousand in a row, a batch for each number.
+//! `scope`: the cost of entering and leaving one profiler scope, in nanoseconds: a batch of a thousand per number.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const CONTENDERS: [(&str, &str, Batch); 4] = [
         for _ in 0..BATCH {
             puffin::profile_scope!("bench");
         }
-        // A frame of a thousand scopes, as a server would have; else they pile up.
+        // A frame of a thousand scopes, as a server would have. Otherwise they accumulate.
         puffin::GlobalProfiler::lock().new_frame();
     }),
     ("tracing span", "0.1, a registry and a layer that does nothing", || {
@@ -50,7 +50,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
         let _tracing = tracing::subscriber::set_default(subscriber);
         let seed = realtime_ns();
         let rounds = in_turns(CONTENDERS.len(), Rounds { count: ROUNDS, seed }, |at| {
-            // CPU time: what others do meanwhile is no cost of a scope.
+            // CPU time: other threads' work is no cost of a scope.
             let start_ns = thread_cpu_ns();
             (0..BATCHES).for_each(|_| CONTENDERS[at].2());
             Ok((thread_cpu_ns() - start_ns) as f64 / f64::from(BATCH * BATCHES))
@@ -60,7 +60,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
             version: (*version).to_owned(),
             rounds,
         });
-        Row::of(Measurements { row: "scope", unit: "ns", all: all.collect(), skipped: BTreeMap::new(), seed })
+        Row::new(Measurements { row: "scope", unit: "ns", all: all.collect(), skipped: BTreeMap::new(), seed })
     };
     std::thread::spawn(body).join().map_err(|_| anyhow!("the thread panicked"))?
 }

@@ -1,10 +1,10 @@
-//! `screening`: windows until the right set of knobs is found and proved, on a simulated server of 30 knobs of which three help, one
-//! hurts and two help only together, beside one knob after the other with the same test and certainty. `screening-regret`: how far
-//! the chosen set truly is from the best one, beside random search and Optuna's TPE with the same windows. `screening-table` prints
-//! how often each of them finds the right set.
+//! `screening`: the windows until the right set of knobs is found and proved, on a simulated server of 30 knobs. Three of them help, one
+//! hurts, and two help only together. The peer tests one knob after another with the same test and certainty. `screening-regret`: the true
+//! distance of the chosen set from the best one, compared with random search and Optuna's TPE with the same windows. `screening-table`
+//! prints how often each of them finds the right set.
 //!
-//! The server is the one that the tests search on (`evenkeel_trial::search::simulated`). Optuna runs as a process that is fed the same
-//! server line by line; it is looked for in `target/optuna`, which the hint says how to fill.
+//! The server is the one that the tests search on (`evenkeel_trial::search::simulated`). Optuna runs as a process that gets the same server
+//! line by line. It is expected in `target/optuna`; the hint says how to install it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -23,18 +23,18 @@ use crate::row::{Measured, Measurements, Row};
 /// Searches of each; 100 for the figures.
 const SEEDS: u64 = 20;
 const SEEDS_CALIBRATED: u64 = 100;
-/// What one search may use; a search that does not find the right set counts as having used it all.
+/// The budget of one search. A search that does not find the right set counts as having used all of it.
 const WINDOWS_MAX: usize = 10_000;
-/// Pairs of one knob at most, for one at a time.
+/// The most pairs of one knob, for one at a time.
 const PAIRS_MAX: usize = 300;
-/// The knobs that the truth has as helping, in order.
+/// The knobs that really help, in order.
 const RIGHT: [usize; 5] = [4, 7, 11, 23, 28];
 const PYTHON: &str = "target/optuna/bin/python";
 const SCRIPT: &str = "lab/optuna-tpe.py";
 const OPTUNA: &str = "5.0.0";
 const INSTALL: &str = "it is not here: python3 -m venv target/optuna && target/optuna/bin/pip install optuna==5.0.0";
 
-/// The truth, on a machine as noisy as `EVENKEEL_NOISE` says: 0.04 if it does not, as a median round trip of a second is.
+/// The true server, on a machine with the noise in `EVENKEEL_NOISE`, by default 0.04: that of a median round trip over a second.
 fn truth() -> Truth {
     let noise = std::env::var("EVENKEEL_NOISE").ok().and_then(|text| text.parse().ok()).filter(|noise| *noise > 0.0);
     Truth { noise: noise.unwrap_or(0.04), ..Truth::three_of_thirty() }
@@ -49,7 +49,7 @@ fn design(seed: u64) -> SearchDesign {
     SearchDesign { smallest_effect_ratio: 0.05, ..SearchDesign::new(truth().candidates(), METRIC, budget, seed) }
 }
 
-/// What a search chose.
+/// The result of a search.
 struct Chosen {
     knobs: Vec<usize>,
     windows: usize,
@@ -77,7 +77,7 @@ fn singly(seed: u64) -> anyhow::Result<Chosen> {
     Ok(Chosen { knobs, windows })
 }
 
-/// The best window of so many random arms.
+/// The best window among this many random arms.
 fn random(seed: u64, windows: usize) -> Chosen {
     let truth = truth();
     let (mut chance, mut server) = (ChaCha8Rng::seed_from_u64(seed), Simulated::new(truth.clone(), seed));
@@ -92,7 +92,7 @@ fn random(seed: u64, windows: usize) -> Chosen {
     Chosen { knobs: best.1, windows }
 }
 
-/// Optuna's TPE, fed the same server.
+/// Optuna's TPE, with the same server.
 fn optuna(seed: u64, windows: usize) -> anyhow::Result<Chosen> {
     let truth = truth();
     let mut server = Simulated::new(truth.clone(), seed);
@@ -127,7 +127,7 @@ fn arm(knobs: &[usize]) -> Arm {
     Arm((0..truth.knobs).map(|knob| if knobs.contains(&knob) { Level::Planned } else { Level::AsItWas }).collect())
 }
 
-/// How many times the metric of the best set the chosen one's truly is, without noise.
+/// The true metric of the chosen set as a multiple of the best set's, without noise.
 fn regret(chosen: &Chosen) -> f64 {
     let truth = truth();
     (truth.cost(&arm(&chosen.knobs)) - truth.cost(&arm(&RIGHT))).exp()
@@ -154,7 +154,7 @@ pub(crate) fn measure() -> anyhow::Result<Row> {
         measured("evenkeel", env!("CARGO_PKG_VERSION"), found),
         measured("one at a time", "same test and certainty", one_by_one),
     ];
-    Row::of(Measurements { row: "screening", unit: "windows", all, skipped: BTreeMap::new(), seed: 0 })
+    Row::new(Measurements { row: "screening", unit: "windows", all, skipped: BTreeMap::new(), seed: 0 })
 }
 
 /// # Errors
@@ -179,7 +179,7 @@ pub(crate) fn measure_regret() -> anyhow::Result<Row> {
     } else {
         all.push(measured("optuna TPE", OPTUNA, tpe));
     }
-    Row::of(Measurements { row: "screening-regret", unit: "times the best set's", all, skipped, seed: 0 })
+    Row::new(Measurements { row: "screening-regret", unit: "times the best set's", all, skipped, seed: 0 })
 }
 
 /// How often each finds the right set, and what else is in theirs.

@@ -1,9 +1,9 @@
-//! `tick-idle`, `tick-neighbour`, `tick-quota`: how late ticks begin, beside what a server loop would use instead: on a quiet CPU, on one
-//! that an ordinary busy thread shares, and under a limit of 4 ms in 10; the same with `-cpu` for the CPU time that ticking takes beside the
-//! work. `tick-thief`: how long it takes from due to done where a real-time thread takes 6 ms of every 10, as a hypervisor does.
+//! `tick-idle`, `tick-neighbour`, `tick-quota`: how late ticks begin, compared with what a server loop would use instead: on a quiet CPU,
+//! on one that an ordinary busy thread shares, and under a limit of 4 ms in 10. The rows with `-cpu` give the CPU time of ticking in
+//! addition to the work. `tick-hog`: the time from due to done while a real-time thread takes 6 ms of every 10, as a hypervisor does.
 //!
-//! 100 ticks a second with a millisecond of work each, every contender in a fresh thread on the same CPU, a second at a time, in an order
-//! that chance gives each round.
+//! 100 ticks per second with a millisecond of work each. Every contender runs in a fresh thread on the same CPU, a second at a time, in
+//! random order each round.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,34 +21,34 @@ use crate::row::{Measured, Measurements, Row};
 use crate::turns::{Rounds, in_turns};
 
 const ROUNDS: usize = 12;
-const THIEF_ROUNDS: usize = 6;
+const HOG_ROUNDS: usize = 6;
 const PACE: Pace = Pace { period_ns: 10_000_000, work_ns: 1_000_000, before: 0, ticks: 100 };
-const THIEF_PACE: Pace = Pace { period_ns: 20_000_000, work_ns: 3_500_000, before: 10, ticks: 100 };
-/// Ours looks for slots of a hypervisor's in its first seconds, which a server's hours of ticks do not see again: what that costs is in the
-/// findings, and here it has this long before its ticks count. The others have nothing to learn.
+const HOG_PACE: Pace = Pace { period_ns: 20_000_000, work_ns: 3_500_000, before: 10, ticks: 100 };
+/// evenkeel looks for a hypervisor's slots in its first seconds, which are negligible in a server's hours of ticks. The findings give that
+/// cost. Here it gets this long before its ticks count. The others have nothing to learn.
 const LEARNS_NS: u64 = 5_500_000_000;
-/// Beside others it then tries places for its ticks, and looks once more at the one it has found: all of that is over by then, and the
-/// next look is a quarter of a minute away.
+/// With other threads it then tries phases for its ticks, and checks once more the one that it has found. All of that is over by then, and
+/// the next check is 15 s away.
 const TRIES_NS: u64 = 20_000_000_000;
 
 /// The version of the peer that the manifest pins.
 const SPIN_SLEEP: &str = "1.3.3";
 const TOKIO: &str = "1.54.1";
 
-/// How ticks go.
+/// The tick rate and work.
 #[derive(Clone, Copy)]
 struct Pace {
     period_ns: u64,
     /// CPU time of each tick's work.
     work_ns: u64,
-    /// Ticks that go before those that count.
+    /// Ticks before those that count.
     before: u32,
     ticks: u32,
 }
 
 impl Pace {
-    /// That of the contender at this place: the first is ours, which has this long to learn.
-    fn of(self, at: usize, learns_ns: u64) -> Pace {
+    /// The pace of the contender at this place. The first is evenkeel, which gets this long to learn.
+    fn for_contender(self, at: usize, learns_ns: u64) -> Pace {
         let before = if at == 0 { (learns_ns / self.period_ns) as u32 } else { self.before };
         Pace { before, ..self }
     }
@@ -58,19 +58,19 @@ impl Pace {
     }
 }
 
-/// Runs ticks, and calls back at the beginning of each with when it was due.
+/// Runs ticks, and calls back at the beginning of each with its due time.
 type Loop = fn(Pace, &mut dyn FnMut(u64)) -> anyhow::Result<()>;
 
-/// What became of the ticks that count.
+/// The results of the counted ticks.
 #[derive(Default)]
 struct Outcome {
     late_ns: Vec<u64>,
     due_to_done_ns: Vec<u64>,
-    /// When the first and the last of them was due.
+    /// The due times of the first and the last of them.
     first_due_ns: u64,
     last_due_ns: u64,
-    /// CPU time beside the work, from the first to the last of them.
-    beside_ns: u64,
+    /// CPU time in addition to the work, from the first to the last of them.
+    overhead_ns: u64,
 }
 
 const CONTENDERS: [(&str, &str, Loop); 5] = [
@@ -81,65 +81,65 @@ const CONTENDERS: [(&str, &str, Loop); 5] = [
     ("tokio interval", TOKIO, tokio_interval),
 ];
 
-/// What the CPU is like.
+/// The load on the CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ground {
+enum Condition {
     Idle,
     Neighbour,
     Quota,
-    Thief,
+    RtHog,
     /// Another tick loop of the same kind.
     Two,
 }
 
-/// Somebody on the same CPU, or nobody.
+/// The running disturbance of the CPU.
 enum Stage {
     Alone,
-    Beside(#[expect(dead_code, reason = "held")] Beside),
+    Disturber(#[expect(dead_code, reason = "held")] Disturber),
     Limited(Group),
 }
 
-impl Ground {
+impl Condition {
     fn set(self, cpu: usize) -> anyhow::Result<Stage> {
         Ok(match self {
-            Ground::Idle | Ground::Two => Stage::Alone,
-            Ground::Neighbour => Stage::Beside(Beside::neighbour(cpu)?),
-            Ground::Quota => Stage::Limited(Group::new()?),
-            Ground::Thief => Stage::Beside(Beside::thief(cpu)?),
+            Condition::Idle | Condition::Two => Stage::Alone,
+            Condition::Neighbour => Stage::Disturber(Disturber::neighbour(cpu)?),
+            Condition::Quota => Stage::Limited(Group::new()?),
+            Condition::RtHog => Stage::Disturber(Disturber::hog(cpu)?),
         })
     }
 }
 
 pub(crate) fn measure_idle() -> anyhow::Result<Row> {
-    measure("tick-idle", "us", Ground::Idle, PACE, mean_late_us)
+    measure("tick-idle", "us", Condition::Idle, PACE, mean_late_us)
 }
 
 pub(crate) fn measure_neighbour() -> anyhow::Result<Row> {
-    measure("tick-neighbour", "us", Ground::Neighbour, PACE, mean_late_us)
+    measure("tick-neighbour", "us", Condition::Neighbour, PACE, mean_late_us)
 }
 
 pub(crate) fn measure_quota() -> anyhow::Result<Row> {
-    measure("tick-quota", "us", Ground::Quota, PACE, mean_late_us)
+    measure("tick-quota", "us", Condition::Quota, PACE, mean_late_us)
 }
 
 pub(crate) fn measure_thief() -> anyhow::Result<Row> {
-    measure("tick-thief", "ms", Ground::Thief, THIEF_PACE, |outcome| quantile(&outcome.due_to_done_ns, 0.5) / 1e6)
+    measure("tick-hog", "ms", Condition::RtHog, HOG_PACE, |outcome| quantile(&outcome.due_to_done_ns, 0.5) / 1e6)
 }
 
 pub(crate) fn measure_idle_cpu() -> anyhow::Result<Row> {
-    measure("tick-idle-cpu", "us a tick", Ground::Idle, PACE, beside_us)
+    measure("tick-idle-cpu", "us a tick", Condition::Idle, PACE, overhead_us)
 }
 
 pub(crate) fn measure_neighbour_cpu() -> anyhow::Result<Row> {
-    measure("tick-neighbour-cpu", "us a tick", Ground::Neighbour, PACE, beside_us)
+    measure("tick-neighbour-cpu", "us a tick", Condition::Neighbour, PACE, overhead_us)
 }
 
 fn mean_late_us(outcome: &Outcome) -> f64 {
     outcome.late_ns.iter().sum::<u64>() as f64 / outcome.late_ns.len().max(1) as f64 / 1e3
 }
 
-fn beside_us(outcome: &Outcome) -> f64 {
-    outcome.beside_ns as f64 / outcome.late_ns.len().max(1) as f64 / 1e3
+fn overhead_us(outcome: &Outcome) -> f64 {
+    outcome.overhead_ns as f64 / outcome.late_ns.len().max(1) as f64 / 1e3
 }
 
 fn quantile(ns: &[u64], share: f64) -> f64 {
@@ -156,72 +156,72 @@ fn the_cpu() -> anyhow::Result<usize> {
 fn measure(
     row: &'static str,
     unit: &'static str,
-    ground: Ground,
+    condition: Condition,
     pace: Pace,
     figure: fn(&Outcome) -> f64,
 ) -> anyhow::Result<Row> {
     let cpu = the_cpu()?;
-    let stage = ground.set(cpu)?;
+    let stage = condition.set(cpu)?;
     let seed = realtime_ns();
-    let count = if ground == Ground::Thief { THIEF_ROUNDS } else { ROUNDS };
+    let count = if condition == Condition::RtHog { HOG_ROUNDS } else { ROUNDS };
     let rounds = in_turns(CONTENDERS.len(), Rounds { count, seed }, |at| {
-        Ok(figure(&one(CONTENDERS[at].2, pace.of(at, LEARNS_NS), cpu, &stage)?))
+        Ok(figure(&one(CONTENDERS[at].2, pace.for_contender(at, LEARNS_NS), cpu, &stage)?))
     })?;
     let all = CONTENDERS.iter().zip(rounds).map(|((name, version, _), rounds)| Measured {
         name: (*name).to_owned(),
         version: (*version).to_owned(),
         rounds,
     });
-    Row::of(Measurements { row, unit, all: all.collect(), skipped: BTreeMap::new(), seed })
+    Row::new(Measurements { row, unit, all: all.collect(), skipped: BTreeMap::new(), seed })
 }
 
-/// `ticks-table [GROUND…]`: everything at 50 and 100 ticks a second, each contender five times for two seconds, in turns.
+/// `ticks-table [CONDITION…]`: everything at 50 and 100 ticks per second, each contender five times for two seconds, interleaved.
 pub(crate) fn print_table(asked: &[String]) -> anyhow::Result<()> {
     let cpu = the_cpu()?;
-    let grounds = [
-        ("quiet", Ground::Idle),
-        ("neighbour", Ground::Neighbour),
-        ("limit", Ground::Quota),
-        ("thief", Ground::Thief),
-        ("two", Ground::Two),
+    let conditions = [
+        ("quiet", Condition::Idle),
+        ("neighbour", Condition::Neighbour),
+        ("limit", Condition::Quota),
+        ("hog", Condition::RtHog),
+        ("two", Condition::Two),
     ];
-    if let Some(unknown) = asked.iter().find(|name| !grounds.iter().any(|(known, _)| known == name)) {
-        bail!("no ground is called {unknown}: {} are", grounds.map(|(name, _)| name).join(", "));
+    if let Some(unknown) = asked.iter().find(|name| !conditions.iter().any(|(known, _)| known == name)) {
+        bail!("unknown condition {unknown}; known: {}", conditions.map(|(name, _)| name).join(", "));
     }
     println!(
-        "ground Hz contender: lateness us p50 p99, over 1 ms %, missed %, CPU beside the work us a tick, due to done ms p50 p99"
+        "condition Hz contender: lateness us p50 p99, over 1 ms %, missed %, CPU besides the work us per tick, due to done ms p50 p99"
     );
-    for (name, ground) in grounds {
+    for (name, condition) in conditions {
         if asked.is_empty() || asked.iter().any(|one| one == name) {
-            print_ground(name, ground, cpu)?;
+            print_condition(name, condition, cpu)?;
         }
     }
     Ok(())
 }
 
-fn print_ground(name: &str, ground: Ground, cpu: usize) -> anyhow::Result<()> {
+fn print_condition(name: &str, condition: Condition, cpu: usize) -> anyhow::Result<()> {
     const TIMES: usize = 5;
-    let stage = ground.set(cpu)?;
-    let learns_ns = if matches!(ground, Ground::Neighbour | Ground::Two) { TRIES_NS } else { LEARNS_NS };
+    let stage = condition.set(cpu)?;
+    let learns_ns = if matches!(condition, Condition::Neighbour | Condition::Two) { TRIES_NS } else { LEARNS_NS };
     for period_ns in [20_000_000, 10_000_000] {
         let pace = Pace { period_ns, ticks: (2_000_000_000 / period_ns) as u32, ..PACE };
         let mut all: Vec<Vec<Outcome>> = CONTENDERS.iter().map(|_| Vec::new()).collect();
         for at in (0..TIMES).flat_map(|_| 0..CONTENDERS.len()) {
-            let (contender, pace) = (CONTENDERS[at].2, pace.of(at, learns_ns));
-            if ground == Ground::Two {
+            let (contender, pace) = (CONTENDERS[at].2, pace.for_contender(at, learns_ns));
+            if condition == Condition::Two {
                 all[at].extend(two(contender, pace, cpu)?);
             } else {
                 all[at].push(one(contender, pace, cpu, &stage)?);
             }
         }
         for ((contender, ..), outcomes) in CONTENDERS.iter().zip(&all) {
-            println!("{name} {} {contender}: {}", 1_000_000_000 / period_ns, told(outcomes, period_ns));
+            println!("{name} {} {contender}: {}", 1_000_000_000 / period_ns, summary(outcomes, period_ns));
         }
     }
     Ok(())
 }
 
-/// Two of a contender on the same CPU, each in a thread of its own.
+/// Two of a contender on the same CPU, each in its own thread.
 fn two(ticks: Loop, pace: Pace, cpu: usize) -> anyhow::Result<[Outcome; 2]> {
     std::thread::scope(|scope| {
         let other = scope.spawn(|| one(ticks, pace, cpu, &Stage::Alone));
@@ -230,7 +230,7 @@ fn two(ticks: Loop, pace: Pace, cpu: usize) -> anyhow::Result<[Outcome; 2]> {
     })
 }
 
-fn told(outcomes: &[Outcome], period_ns: u64) -> String {
+fn summary(outcomes: &[Outcome], period_ns: u64) -> String {
     let late: Vec<u64> = outcomes.iter().flat_map(|outcome| outcome.late_ns.iter().copied()).collect();
     let done: Vec<u64> = outcomes.iter().flat_map(|outcome| outcome.due_to_done_ns.iter().copied()).collect();
     let over = late.iter().filter(|ns| **ns > 1_000_000).count() as f64 / late.len().max(1) as f64;
@@ -238,14 +238,14 @@ fn told(outcomes: &[Outcome], period_ns: u64) -> String {
         (outcome.last_due_ns.saturating_sub(outcome.first_due_ns) as f64 / period_ns as f64).round() + 1.0
     };
     let due: f64 = outcomes.iter().map(due).sum();
-    let beside: u64 = outcomes.iter().map(|outcome| outcome.beside_ns).sum();
+    let overhead: u64 = outcomes.iter().map(|outcome| outcome.overhead_ns).sum();
     format!(
         "{:.1} {:.1}, {:.1}, {:.1}, {:.1}, {:.2} {:.2}",
         quantile(&late, 0.5) / 1e3,
         quantile(&late, 0.99) / 1e3,
         over * 100.0,
         (1.0 - late.len() as f64 / due) * 100.0,
-        beside as f64 / late.len().max(1) as f64 / 1e3,
+        overhead as f64 / late.len().max(1) as f64 / 1e3,
         quantile(&done, 0.5) / 1e6,
         quantile(&done, 0.99) / 1e6,
     )
@@ -277,7 +277,7 @@ fn one(ticks: Loop, pace: Pace, cpu: usize, stage: &Stage) -> anyhow::Result<Out
             if outcome.late_ns.is_empty() {
                 (outcome.first_due_ns, cpu_before_ns) = (due_ns, thread_cpu_ns());
             } else {
-                outcome.beside_ns += begun_ns.saturating_sub(cpu_before_ns);
+                outcome.overhead_ns += begun_ns.saturating_sub(cpu_before_ns);
                 cpu_before_ns = thread_cpu_ns();
             }
             outcome.last_due_ns = due_ns;
@@ -300,7 +300,7 @@ fn ours(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deadlines for the peers that have none of their own: those that passed are skipped, as ours are.
+/// Deadlines for the peers without their own. Missed ones are skipped, as evenkeel does.
 fn deadlines(pace: Pace, mut wait: impl FnMut(u64), begin: &mut dyn FnMut(u64)) {
     let mut due_ns = monotonic_ns() + pace.period_ns;
     for _ in 0..pace.all() {
@@ -358,15 +358,15 @@ fn tokio_interval(pace: Pace, begin: &mut dyn FnMut(u64)) -> anyhow::Result<()> 
 }
 
 /// A thread on the same CPU.
-struct Beside {
+struct Disturber {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Beside {
-    /// An ordinary one that never sleeps.
-    fn neighbour(cpu: usize) -> anyhow::Result<Beside> {
-        Beside::start(move |stop| {
+impl Disturber {
+    /// An ordinary thread that never sleeps.
+    fn neighbour(cpu: usize) -> anyhow::Result<Disturber> {
+        Disturber::start(move |stop| {
             let pinned = thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>());
             while pinned.is_ok() && !stop.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
@@ -374,10 +374,10 @@ impl Beside {
         })
     }
 
-    /// A real-time one that takes 6 ms of every 10.
-    fn thief(cpu: usize) -> anyhow::Result<Beside> {
+    /// A real-time thread that takes 6 ms of every 10.
+    fn hog(cpu: usize) -> anyhow::Result<Disturber> {
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
-        let thief = Beside::start(move |stop| {
+        let hog = Disturber::start(move |stop| {
             let pinned = thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>());
             let made = pinned.and_then(|()| sched::set_fifo(50));
             let is_made = made.is_ok();
@@ -391,34 +391,33 @@ impl Beside {
                 begin_ns += 10_000_000;
             }
         })?;
-        let made = is_ready.recv().context("the thief ended at once")?;
-        made.map_err(|errno| anyhow!("make the thief real-time: {errno}: this row takes root"))?;
-        Ok(thief)
+        let made = is_ready.recv().context("the real-time thread ended at once")?;
+        made.map_err(|errno| anyhow!("make the thread real-time: {errno}: this row needs root"))?;
+        Ok(hog)
     }
 
-    fn start(body: impl FnOnce(&AtomicBool) + Send + 'static) -> anyhow::Result<Beside> {
+    fn start(body: impl FnOnce(&AtomicBool) + Send + 'static) -> anyhow::Result<Disturber> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        Ok(Beside { stop, thread: Some(std::thread::Builder::new().spawn(move || body(&stopped))?) })
+        Ok(Disturber { stop, thread: Some(std::thread::Builder::new().spawn(move || body(&stopped))?) })
     }
 }
 
-impl Drop for Beside {
+impl Drop for Disturber {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// A control group with 4 ms of CPU time in 10, of the first version, which lets a single thread in.
+/// A version 1 control group with 4 ms of CPU time in 10. In version 1 a single thread can enter.
 pub(crate) struct Group(PathBuf);
 
 impl Group {
     pub(crate) fn new() -> anyhow::Result<Group> {
         let dir = Path::new("/sys/fs/cgroup/cpu").join(format!("evenkeel-bench-{}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| {
-            format!("make {}: this row takes root, and a CPU controller of the first version", dir.display())
-        })?;
+        std::fs::create_dir(&dir)
+            .with_context(|| format!("make {}: this row needs root, and a version 1 CPU controller", dir.display()))?;
         let group = Group(dir);
         for (file, value) in [("cpu.cfs_period_us", "10000"), ("cpu.cfs_quota_us", "4000")] {
             std::fs::write(group.0.join(file), value).with_context(|| format!("write {file}"))?;
@@ -426,7 +425,7 @@ impl Group {
         Ok(group)
     }
 
-    /// The calling thread is in it from now on.
+    /// Moves the calling thread into it.
     pub(crate) fn enter(&self) -> anyhow::Result<()> {
         let own = rustix::thread::gettid().as_raw_nonzero().to_string();
         std::fs::write(self.0.join("tasks"), own).context("enter the limited group")

@@ -1,5 +1,5 @@
-//! `record-trace`: what this machine does to the same work, window after window, as the text files in
-//! `crates/testkit/src/noise/traces/`. The promises about false claims are held on such noise, beside that which is made up.
+//! `record-trace`: the effect of this machine on constant work, window after window, as the text files in
+//! `crates/testkit/src/noise/traces/`. The guarantees about false claims are tested on such noise, and on simulated noise.
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;
@@ -17,13 +17,13 @@ const ROUND_TRIPS: usize = 900;
 const ROUND_TRIPS_NS: u64 = 100_000_000;
 const COMPUTES: usize = 3000;
 const COMPUTE_NS: u64 = 20_000_000;
-/// A datagram on the loopback that takes as long is lost.
+/// A datagram on the loopback that takes this long is lost.
 const LOST: Duration = Duration::from_secs(2);
 
 /// `record-trace udp|cpu FILE NOTE`.
 ///
 /// # Errors
-/// With other arguments, with fewer than two CPUs for `udp`, or if the file can't be written.
+/// With other arguments, with fewer than two CPUs for `udp`, or if the file cannot be written.
 pub(crate) fn record(arguments: &[String]) -> anyhow::Result<()> {
     let [kind, file, note] = arguments else {
         bail!("record-trace takes udp or cpu, the file to write, and a note on the machine and what else ran on it");
@@ -69,7 +69,7 @@ fn udp() -> anyhow::Result<String> {
     })
 }
 
-/// One row a window; sets `done` before the last round trip, so that the server ends with it.
+/// One row per window. Sets `done` before the last round trip, so that the server ends with it.
 fn round_trips(client: &UdpSocket, done: &AtomicBool) -> anyhow::Result<String> {
     let mut rows = String::from("# p50_us p99_us\n");
     let mut packet = [0; 64];

@@ -1,5 +1,4 @@
-//! Programs run in turns: each once a round, in an order that chance gives each round anew, so that what the machine does
-//! meanwhile falls on all alike.
+//! Runs programs interleaved: each once per round, in a new random order each round, so that changes of the machine affect all alike.
 
 use std::process::{Command, Stdio};
 
@@ -9,16 +8,16 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// A program and what it is asked.
+/// A program and its arguments.
 pub(crate) struct Contender {
     pub(crate) program: String,
     pub(crate) arguments: Vec<String>,
-    /// What puts the machine as it is to find it, before each run; its time does not count.
+    /// Restores the machine before each run. Its time does not count.
     pub(crate) before: Option<Box<Contender>>,
 }
 
 impl Contender {
-    pub(crate) fn of(program: impl Into<String>, arguments: &[&str]) -> Contender {
+    pub(crate) fn new(program: impl Into<String>, arguments: &[&str]) -> Contender {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         Contender { program: program.into(), arguments, before: None }
     }
@@ -33,7 +32,7 @@ impl Contender {
         command
     }
 
-    /// Runs it to its end; gives how long that took, in milliseconds.
+    /// Runs it to its end, and returns the time in milliseconds.
     pub(crate) fn run(&self) -> anyhow::Result<f64> {
         let before_ns = monotonic_ns();
         let status = self.command().status().with_context(|| format!("start {}", self.program))?;
@@ -43,18 +42,18 @@ impl Contender {
     }
 }
 
-/// How many rounds, and the seed of their orders.
+/// The number of rounds, and the seed of their orders.
 #[derive(Clone, Copy)]
 pub(crate) struct Rounds {
     pub(crate) count: usize,
     pub(crate) seed: u64,
 }
 
-/// Wall time of the whole process in milliseconds, for each contender a number for each round. One more round goes before and
-/// is not counted: it fills the page cache.
+/// Wall time of the whole process in milliseconds: for each contender one number per round. An uncounted round comes first, to fill the
+/// page cache.
 ///
 /// # Errors
-/// If a contender can't be started or fails.
+/// If a contender cannot be started or fails.
 pub(crate) fn wall_ms(contenders: &[Contender], rounds: Rounds) -> anyhow::Result<Vec<Vec<f64>>> {
     in_turns(contenders.len(), rounds, |at| {
         let contender = &contenders[at];
@@ -63,10 +62,10 @@ pub(crate) fn wall_ms(contenders: &[Contender], rounds: Rounds) -> anyhow::Resul
     })
 }
 
-/// What `run` says of each of so many contenders, a number for each round. One more round goes before and is not counted.
+/// The results of `run` for this many contenders, one number per round. An uncounted round comes first.
 ///
 /// # Errors
-/// What `run` says.
+/// The error of `run`.
 pub(crate) fn in_turns(
     contenders: usize,
     rounds: Rounds,
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     fn contender(program: &str) -> Contender {
-        Contender::of(program, &[])
+        Contender::new(program, &[])
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! `udp-tx`, `udp-rx` and their kin: CPU time a packet of 100 bytes in a tick of 64 peers, beside a plain loop, quinn-udp and io_uring. One
-//! packet from or to each peer, or four; and an echo, which receives and sends.
+//! `udp-tx`, `udp-rx` and related rows: CPU time per packet of 100 bytes in a tick of 64 peers, compared with a plain loop, quinn-udp and
+//! io_uring. One packet from or to each peer, or four. Also an echo, which receives and sends.
 //!
-//! On loopback, IPv4, one thread on one CPU. Only the contender's calls are timed: what feeds it, and what drains its peers, is not. Sending on
-//! loopback has the receiver's side of the kernel in it. Each contender has a socket of its own; they take turns in an order of chance.
+//! On loopback, IPv4, one thread on one CPU. Only the contender's calls are timed, without feeding it or draining its peers. Sending on
+//! loopback includes the receiver's side of the kernel. Each contender has its own socket; their order is random.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,7 +24,7 @@ use peers::{Plain, Quinn, Uring};
 
 const PEERS: usize = 64;
 const BYTES: usize = 100;
-/// What all ask for: 256 packets fit.
+/// The requested receive buffer: 256 packets fit.
 const BUFFER_BYTES: u32 = 1 << 20;
 /// Ticks of one turn.
 const TICKS: usize = 60;
@@ -34,7 +34,7 @@ const ROUNDS: usize = 24;
 const QUINN: &str = "0.6.3";
 const IO_URING: &str = "0.7.15";
 
-/// What a tick does.
+/// The work of a tick.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Send { each: usize },
@@ -51,19 +51,19 @@ impl Shape {
     }
 }
 
-/// Who takes part.
+/// A contender.
 trait Contender {
-    /// Where its packets are to go.
+    /// The destination of its packets.
     fn address(&self) -> anyhow::Result<SocketAddr>;
-    /// Receives all that waits, and says how many packets that was.
+    /// Receives all queued packets, and returns how many.
     fn receive(&mut self) -> anyhow::Result<usize>;
-    /// Sends so many packets to each.
+    /// Sends this many packets to each peer.
     fn send(&mut self, to: &[SocketAddr], each: usize) -> anyhow::Result<()>;
-    /// Answers all that waits with what it said, and says how many packets that was.
+    /// Echoes all queued packets, and returns how many.
     fn echo(&mut self) -> anyhow::Result<usize>;
 }
 
-/// Ours, as a server uses it.
+/// evenkeel, as a server uses it.
 struct Ours(Udp);
 
 impl Ours {
@@ -105,12 +105,12 @@ impl Contender for Ours {
     }
 }
 
-/// What a server would do with a packet comes on top: nothing here.
+/// A server's handling of a packet would come on top: nothing here.
 fn seen(from: SocketAddr, bytes: &[u8]) {
     std::hint::black_box((from, bytes.len(), bytes.first()));
 }
 
-/// Those whom the contenders receive from and send to.
+/// The peers from which contenders receive and to which they send.
 struct Peers {
     sockets: Vec<UdpSocket>,
     addresses: Vec<SocketAddr>,
@@ -125,7 +125,7 @@ impl Peers {
         Ok(Peers { sockets, addresses, sender: Sender::new(PEERS) })
     }
 
-    /// Each sends so many packets, which arrive merged where the receiver asked for that, as from a device that merges.
+    /// Each sends this many packets. They arrive merged if the receiver requested it, as from a device that merges.
     fn feed(&mut self, to: SocketAddr, each: usize) -> anyhow::Result<()> {
         let bytes = vec![7_u8; BYTES * each];
         let segment = (each > 1).then_some(BYTES as u16);
@@ -137,7 +137,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Takes what was sent to them, and says how many packets that was.
+    /// Takes the packets that were sent to them, and returns how many.
     fn drain(&self) -> usize {
         let mut bytes = [0; 2 * BYTES];
         self.sockets.iter().map(|socket| std::iter::from_fn(|| socket.recv(&mut bytes).ok()).count()).sum()
@@ -167,7 +167,7 @@ pub(crate) fn measure_echo() -> anyhow::Result<Row> {
 fn measure(row: &'static str, shape: Shape) -> anyhow::Result<Row> {
     let cpu = thread::affinity().map_err(|errno| anyhow!("read the affinity: {errno}"))?.iter().last();
     let cpu = cpu.context("no CPU may be used")?;
-    // A thread of its own: what is set of it ends with it, and a ring belongs to the thread that first uses it.
+    // A separate thread: its settings end with it, and a ring belongs to the thread that first uses it.
     let body = move || -> anyhow::Result<Row> {
         thread::set_affinity(&[cpu].into_iter().collect::<CpuSet>())
             .map_err(|errno| anyhow!("run on CPU {cpu}: {errno}"))?;
@@ -208,16 +208,16 @@ fn contend(row: &'static str, shape: Shape) -> anyhow::Result<Row> {
         version: version.clone(),
         rounds,
     });
-    Row::of(Measurements { row, unit: "ns", all: all.collect(), skipped, seed })
+    Row::new(Measurements { row, unit: "ns", all: all.collect(), skipped, seed })
 }
 
-/// What reading the thread's clock takes.
+/// The cost of reading the thread's clock.
 fn clock_ns() -> anyhow::Result<f64> {
     let one = || thread_cpu_ns().abs_diff(thread_cpu_ns()) as f64;
     median(&(0..1000).map(|_| one()).collect::<Vec<_>>()).context("the clock has no figure")
 }
 
-/// CPU time a packet in nanoseconds: the median of some ticks.
+/// CPU time per packet in nanoseconds: the median of some ticks.
 fn turn(contender: &mut dyn Contender, peers: &mut Peers, shape: Shape, clock_ns: f64) -> anyhow::Result<f64> {
     let wanted = PEERS * shape.each();
     let to = contender.address()?;

@@ -1,7 +1,7 @@
-//! `jobs` and its kin: what a job costs, a thousand of them a frame, beside the pools that a server would use instead.
+//! `jobs` and related rows: the cost of a job with a thousand of them per frame, compared with the pools that a server would use instead.
 //!
-//! Either frames run one after the other and the time of one by the number of its jobs counts, or there are 50 a second and the CPU time
-//! of the whole process counts, or how long the slowest of a hundred frames takes. Every contender gets fresh threads on the same CPUs.
+//! Either frames run one after another and the time per job counts. Or there are 50 frames per second, and the CPU time of the whole
+//! process counts, or the time of the slowest of a hundred frames. Every contender gets fresh threads on the same CPUs.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ const JOBS: u32 = 1000;
 const ROUNDS: usize = 12;
 const PERIOD_NS: u64 = 20_000_000;
 
-/// What is measured of a contender.
+/// The measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
-    /// Wall time a job, in nanoseconds, one frame after the other.
+    /// Wall time per job, in nanoseconds, one frame after another.
     Job,
-    /// CPU time of the process a frame, in microseconds, 50 frames a second.
+    /// CPU time of the process per frame, in microseconds, at 50 frames per second.
     FrameCpu,
-    /// From the beginning to the end of the slowest of a hundred frames, in microseconds, 50 frames a second.
+    /// The duration of the slowest of a hundred frames, in microseconds, at 50 frames per second.
     SlowestFrame,
 }
 
-/// What a job does.
+/// The work of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Empty,
@@ -45,7 +45,7 @@ struct Case {
     measure: Measure,
     work: Work,
     cpus: usize,
-    /// The one that opens frames included.
+    /// Including the thread that opens frames.
     threads: usize,
 }
 
@@ -96,10 +96,10 @@ pub(crate) fn measure_two_cpus_cpu() -> anyhow::Result<Row> {
 /// Runs a frame of a thousand jobs.
 type Frame<'a> = &'a mut dyn FnMut();
 
-/// Sets a pool of so many threads up on the calling thread, and calls back with what runs a frame on it.
+/// Sets up a pool of this many threads on the calling thread, and calls back with a function that runs a frame on it.
 type Contender = fn(Case, &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()>;
 
-/// A contender's name and version, and what gives one round of it.
+/// A contender's name and version, and a function for one round.
 type Round = (&'static str, &'static str, Box<dyn Fn() -> anyhow::Result<f64>>);
 
 fn measure(case: Case) -> anyhow::Result<Row> {
@@ -130,7 +130,7 @@ fn measure(case: Case) -> anyhow::Result<Row> {
         rounds,
     });
     let unit = if case.measure == Measure::Job { "ns" } else { "us" };
-    Row::of(Measurements { row: case.row, unit, all: all.collect(), skipped, seed })
+    Row::new(Measurements { row: case.row, unit, all: all.collect(), skipped, seed })
 }
 
 /// Measures a pool of this process.
@@ -187,7 +187,7 @@ fn at_fifty_hertz(frames: u32, mut frame: impl FnMut()) {
 }
 
 impl Work {
-    /// What one job does.
+    /// The work of one job.
     #[inline(always)]
     fn one(self, number: u32, steps: u64) {
         std::hint::black_box(number);
@@ -196,7 +196,7 @@ impl Work {
         }
     }
 
-    /// How many steps a microsecond has on this machine: by the quickest of many, so that nobody else's time is in it.
+    /// How many steps a microsecond has on this machine: the fastest of many, so that it contains no other thread's time.
     fn steps(self) -> u64 {
         if self == Work::Empty {
             return 0;
@@ -211,7 +211,7 @@ impl Work {
     }
 }
 
-/// So many steps. Never inlined: what a step takes hangs on the code around it, and a job must take what was measured.
+/// This many steps. Never inlined: the time of a step depends on the surrounding code, and a job must take the measured time.
 #[inline(never)]
 fn spin(steps: u64) {
     (0..steps).for_each(|step| _ = std::hint::black_box(step));

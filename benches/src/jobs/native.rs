@@ -1,4 +1,4 @@
-//! oneTBB and Taskflow: a small C++ program each, compiled here when the row is measured.
+//! oneTBB and Taskflow: one small C++ program each, compiled here when the row is measured.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The pools of this process: ours, rayon, bevy_tasks, and one made of crossbeam's deques as people make them.
+//! The pools of this process: evenkeel's, rayon, bevy_tasks, and a typical one made of crossbeam's deques.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -16,7 +16,7 @@ pub(super) const ALL: &[(&str, &str, Contender)] = &[
     ("bevy_tasks scope", "0.20.1", bevy),
 ];
 
-/// As a server would have it: two queues for frames, the more urgent first, and one for what may last.
+/// As a server would use it: two queues for frames, the more urgent first, and one for long work.
 fn ours(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
     const NOW: Queue = Queue(1);
     let queues = vec![QueueSettings::frame(1024), QueueSettings::frame(1024), QueueSettings::asynchronous(64)];
@@ -35,7 +35,7 @@ fn ours(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
 }
 
 fn rayon_scope(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
-    // The calling thread is one of the pool: else there would be one more.
+    // The calling thread belongs to the pool: otherwise there would be one thread more.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(case.threads).use_current_thread().build()?;
     let steps = case.work.steps();
     take(&mut || {
@@ -48,7 +48,7 @@ fn rayon_scope(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()
 }
 
 fn bevy(case: Case, take: &mut dyn FnMut(Frame<'_>)) -> anyhow::Result<()> {
-    // Who opens a scope runs its tasks too; without a thread of its own it does not start.
+    // The thread that opens a scope also runs its tasks. Without a thread of its own the pool does not start.
     let threads = (case.threads - 1).max(1);
     let pool = bevy_tasks::TaskPoolBuilder::new().num_threads(threads).build();
     let steps = case.work.steps();
@@ -97,7 +97,7 @@ impl Pool {
         }
     }
 
-    /// Sleeps unless there is something to do.
+    /// Sleeps unless there is work.
     fn park(&self, is_over: impl Fn() -> bool) {
         let Ok(mut guard) = self.lock.lock() else { return };
         self.asleep.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! What a server would use instead: a plain loop, quinn-udp, io_uring.
+//! The alternatives of a server: a plain loop, quinn-udp, io_uring.
 
 use std::io::{ErrorKind, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -10,7 +10,7 @@ use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 
 use super::{BUFFER_BYTES, BYTES, Contender, PEERS, seen};
 
-/// Room for what the kernel merges.
+/// Space for merged packets.
 const MERGED_BYTES: usize = 65_536;
 
 fn bind() -> anyhow::Result<UdpSocket> {
@@ -20,7 +20,7 @@ fn bind() -> anyhow::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// One packet a call.
+/// One packet per call.
 pub(super) struct Plain {
     socket: UdpSocket,
     bytes: Vec<u8>,
@@ -65,7 +65,7 @@ impl Contender for Plain {
     }
 }
 
-/// quinn's own sockets, with merging and taking apart.
+/// quinn's own sockets, with merging and splitting.
 pub(super) struct Quinn {
     socket: UdpSocket,
     state: UdpSocketState,
@@ -76,12 +76,12 @@ impl Quinn {
     pub(super) fn new() -> anyhow::Result<Quinn> {
         let socket = bind()?;
         let state = UdpSocketState::new((&socket).into())?;
-        // As quinn's endpoint has them: room for what may be merged, and a cache line, lest their beginnings compete.
+        // As in quinn's endpoint: space for merged packets plus a cache line, so that their starts do not compete.
         let buffers = (0..BATCH_SIZE).map(|_| vec![0; state.gro_segments() * 1500 + 64]).collect();
         Ok(Quinn { socket, state, buffers })
     }
 
-    /// Gives each packet that waits.
+    /// Passes on each queued packet.
     fn drain(&mut self, mut each: impl FnMut(&UdpSocketState, &UdpSocket, SocketAddr, &[u8])) -> anyhow::Result<usize> {
         let Quinn { socket, state, buffers } = self;
         let (mut metas, mut count) = ([RecvMeta::default(); BATCH_SIZE], 0);
@@ -147,7 +147,7 @@ pub(super) struct Uring {
 }
 
 impl Uring {
-    /// With merging where a peer sends several.
+    /// With merging if a peer sends several.
     pub(super) fn new(merges: bool) -> anyhow::Result<Uring> {
         let socket = bind()?;
         if merges {

@@ -1,5 +1,5 @@
-//! UDP by io_uring, as its best users write it, for `make bench` to compare with: one multishot request that fills a ring of buffers, and a
-//! batch of messages a submission; a single issuer with deferred task work, the socket registered.
+//! UDP by io_uring as its best users write it, for comparison in `make bench`: one multishot request that fills a ring of buffers, and one
+//! submission per batch of messages; a single issuer with deferred task work, and a registered socket.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -28,7 +28,7 @@ fn ring(entries: u32, socket: &UdpSocket) -> anyhow::Result<IoUring> {
     Ok(ring)
 }
 
-/// Memory at a page's beginning.
+/// Page-aligned memory.
 struct Pages {
     start: *mut u8,
     bytes: usize,
@@ -65,17 +65,17 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// With buffers for packets of so many bytes.
+    /// With buffers for packets of this many bytes.
     ///
     /// # Errors
-    /// If the kernel has no such thing.
+    /// If the kernel does not support this.
     pub fn new(socket: &UdpSocket, bytes: usize) -> anyhow::Result<Receiver> {
         let ring = ring(8, socket)?;
         // SAFETY: a message header of nothing is one.
         let mut template: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
         template.msg_namelen = size_of::<libc::sockaddr_in>() as _;
         template.msg_controllen = CONTROL_BYTES as _;
-        // A cache line more, so that buffers of a power of two do not compete for the same places of a cache.
+        // One cache line more, so that buffers do not compete for the same places of a cache.
         let bytes_each = (16 + 16 + CONTROL_BYTES + bytes).next_multiple_of(128) + 64;
         let entries = Pages::new(usize::from(BUFFERS) * size_of::<BufRingEntry>())?;
         let buffers = Pages::new(usize::from(BUFFERS) * bytes_each)?;
@@ -104,10 +104,10 @@ impl Receiver {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// Gives all packets that wait: from whom, the bytes, and the length of each if several were merged.
+    /// Passes on all queued packets: the sender, the bytes, and the size of each if several were merged.
     ///
     /// # Errors
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn drain(&mut self, mut each: impl FnMut(SocketAddr, &[u8], usize)) -> anyhow::Result<()> {
         loop {
             let mut seen = 0;
@@ -154,7 +154,7 @@ fn address(name: &[u8]) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(name[4], name[5], name[6], name[7])), port)
 }
 
-/// The one control message that was asked for: a header of 16 bytes and a number.
+/// The single requested control message: a header of 16 bytes and a number.
 fn segment(control: &[u8]) -> usize {
     let word = |at: usize| Some(i32::from_ne_bytes(control.get(at..at + 4)?.try_into().ok()?));
     if (word(8), word(12)) == (Some(libc::SOL_UDP), Some(UDP_GRO)) { word(16).unwrap_or(0) as usize } else { 0 }
@@ -173,7 +173,7 @@ pub struct Sender {
 
 impl Sender {
     /// # Errors
-    /// If the kernel has no such thing.
+    /// If the kernel does not support this.
     pub fn new(socket: &UdpSocket) -> anyhow::Result<Sender> {
         // SAFETY: zeros are a value of each.
         let (name, header) = unsafe { (std::mem::zeroed::<libc::sockaddr_in>(), std::mem::zeroed::<libc::msghdr>()) };
@@ -186,11 +186,11 @@ impl Sender {
         })
     }
 
-    /// Sends these, at most 64, in one submission, each taken apart into packets of so many bytes if that is not 0; and waits until the
-    /// kernel has taken them.
+    /// Sends these messages, at most 64, in one submission, and waits until the kernel has accepted them. Each is split into packets of
+    /// this many bytes, unless that is 0.
     ///
     /// # Errors
-    /// What the kernel said to the last that it refused.
+    /// The kernel's last error.
     pub fn send(&mut self, messages: &[(SocketAddr, &[u8])], segment_bytes: u16) -> anyhow::Result<()> {
         for (at, (to, bytes)) in messages.iter().enumerate().take(MESSAGES) {
             let SocketAddr::V4(to) = to else { bail!("{to} is not of version 4") };
