@@ -1,4 +1,4 @@
-//! Fuzz targets: see `targets.rs` for what they are, and `README.md` for how they are run.
+//! Fuzz targets: `targets.rs` describes them, and `README.md` how to run them.
 
 #![allow(dead_code, reason = "of the program's modules only the reader of waivers is wanted")]
 
@@ -19,7 +19,7 @@ use targets::{Reads, TARGETS};
 
 static DIR: LazyLock<TempDir> = LazyLock::new(|| TempDir::new_in("/dev/shm").expect("/dev/shm takes a folder"));
 
-/// Gives a text to the target of this name.
+/// Passes a text to the target with this name.
 pub fn run(name: &str, text: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("Cargo.toml names targets that there are");
     match target.reads {

@@ -6,14 +6,13 @@ use evenkeel_arena::net::wire;
 use evenkeel_arena::record::replay;
 use evenkeel_arena::worker_group::WorkerGroup;
 
-/// Each replay makes a room of up to 255 players: a text may hold thousands of records, and whoever plays one again gives one.
+/// The most replays: each makes a room of up to 255 players, and a text may hold thousands of records.
 const REPLAYS_MAX: u32 = 16;
 
-/// What anybody can send to the arena's server, its bots and whoever plays a record again. Packets are the characters up to 255,
-/// apart by any other; a session of eight `S` is the player's. Whoever sends, nobody gets in without a cookie, and no answer to
-/// a stranger outgrows its question.
+/// Anything that can reach the arena's server, its bots and its replay. Packets are the characters up to 255, separated by any other; a
+/// session of eight `S` is the player's. Nobody gets in without a cookie, and no answer to a stranger is longer than its question.
 pub(super) fn arena(text: &str) {
-    let (events, told) = std::sync::mpsc::sync_channel(64);
+    let (events, received) = std::sync::mpsc::sync_channel(64);
     let mut gate = Gate::new(GateConfig { slots: 4, tick_hz: 50, seed: 1 }, events);
     let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
     let mut admit = |from: [u8; 4], bytes: &[u8]| {
@@ -41,7 +40,7 @@ pub(super) fn arena(text: &str) {
         if let Ok(wire::FromServer::Snapshot(packed)) = wire::FromServer::parse(&bytes) {
             let _ = mirror.take_in(&packed);
         }
-        // A long record of many players takes as long as the match did: that is what it is for.
+        // A long record of many players takes as long as the match did, by design.
         let is_record = bytes.starts_with(b"EKMATCH");
         if bytes.len() < 300 && (!is_record || replays.next().is_some()) {
             let _ = replay(&bytes, &mut WorkerGroup::default());
@@ -53,6 +52,6 @@ pub(super) fn arena(text: &str) {
         }
         let _ = admit(known, &bytes);
     }
-    let joins = told.try_iter().filter(|event| matches!(event, Event::Join { .. }));
+    let joins = received.try_iter().filter(|event| matches!(event, Event::Join { .. }));
     assert_eq!((joins.count(), gate.players()), (1, 1));
 }

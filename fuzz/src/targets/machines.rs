@@ -1,4 +1,4 @@
-//! The targets that are files of a machine: captured ones with another text in a place, and what strangers send as a capture.
+//! The targets that are files of a machine: captured ones with one file replaced, and captures from strangers.
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ pub(crate) fn machine(text: &str) -> Capture {
     machine.clone()
 }
 
-/// Gives a text to the paths of a captured machine, and makes facts and advice of it.
+/// Replaces these paths of a captured machine by a text, and computes facts and advice.
 pub(crate) fn on_paths(host: &str, paths: &[&str], text: &str) -> Facts {
     let mut capture = machine(host);
     for path in paths {
@@ -36,7 +36,7 @@ pub(crate) fn on_paths(host: &str, paths: &[&str], text: &str) -> Facts {
     answered(capture)
 }
 
-/// The facts of a machine; that there is advice from them is all that is asked of it.
+/// The facts of a machine. Advice must merely be computable.
 fn answered(capture: Capture) -> Facts {
     let facts = Facts::probe(&Root::captured(capture));
     for goal in Goal::ALL {
@@ -45,7 +45,7 @@ fn answered(capture: Capture) -> Facts {
     facts
 }
 
-/// A capture that a stranger sends: what is one gives facts and advice, and prints as what it was read from.
+/// A capture from a stranger: a valid one gives facts and advice, and prints as it was read.
 pub(super) fn capture(text: &str) {
     let Ok(capture) = Capture::parse(text) else { return };
     let printed = capture.to_string();
@@ -53,15 +53,15 @@ pub(super) fn capture(text: &str) {
     answered(capture);
 }
 
-/// One file of a machine that says something strange: the first line of the text is its path, the rest what it says. So every
-/// reader is within reach, those too that have no target of their own.
+/// One arbitrary file of a machine: the first line of the text is its path, the rest its contents. This reaches every reader, including
+/// those without their own target.
 pub(super) fn look(text: &str) {
     if let Some((path, text)) = text.split_once('\n') {
         on_paths(QUEUES, &[path], text);
     }
 }
 
-/// The list of VLANs on a machine that has one, which the list may name or not.
+/// The list of VLANs on a machine with one VLAN, which the list may name or not.
 pub(super) fn vlans(text: &str) {
     let mut capture = machine(BOND);
     capture.saw_text("/sys/class/net/bond0.7/uevent", Ok("DEVTYPE=vlan".to_owned()));

@@ -1,5 +1,5 @@
-//! Every fuzz target as a function from text to nothing, which must come back whatever the text is. The fuzzer runs them with
-//! what it finds, and an ordinary test of the program with what stands in `corpus/`, so that they cannot rot.
+//! Every fuzz target is a function that takes a text and must return for any text. The fuzzer runs them with its findings. An ordinary test
+//! of the program runs them with the files in `corpus/`, so that they keep working.
 
 mod arena;
 mod counts;
@@ -12,21 +12,21 @@ mod trials;
 
 use machines::{EC2, FOUR_CPUS, FOUR_NODES, GOOGLE, IDLE, QUEUES, SWAP, SYSTEMD};
 
-/// One target: its name, and what it does with a text.
+/// One target: its name, and its function.
 pub(crate) struct Target {
-    /// As in `corpus/NAME` and `cargo fuzz run NAME`.
+    /// The name in `corpus/NAME` and `cargo fuzz run NAME`.
     pub(crate) name: &'static str,
-    /// What reads the text.
+    /// The reader of the text.
     pub(crate) reads: Reads,
 }
 
-/// What reads a text.
+/// The kinds of readers.
 pub(crate) enum Reads {
-    /// A function of ours.
+    /// A function in this crate.
     Whole(fn(&str)),
-    /// The facts and advice of a captured machine (`hosts/NAME.txt`) in which each of these paths says it.
+    /// The facts and advice of a captured machine (`hosts/NAME.txt`) in which each of these paths has the text.
     Paths(&'static str, &'static [&'static str]),
-    /// The program itself, whose reader is no library's: `lib.rs` and the test each have their way to it.
+    /// The program itself, whose reader is in no library: `lib.rs` and the test each reach it in their own way.
     Program,
 }
 
@@ -149,7 +149,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ),
     target("goal", Whole(trials::goal)),
     target("http", Whole(packets::http)),
-    // The catalogue is asked for whatever the firmware calls the machine.
+    // The instance catalogue is consulted for any machine name that the firmware gives.
     target("instance", Paths(EC2, &["/sys/class/dmi/id/product_name"])),
     target("interrupts", Paths(QUEUES, &["/proc/interrupts"])),
     target("irqbalance", Paths(GOOGLE, &["/etc/sysconfig/irqbalance"])),

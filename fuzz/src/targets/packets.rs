@@ -1,4 +1,4 @@
-//! The targets of the network: what anybody can send to the meter of UDP, to Agones' client, to a game's player, and into the kernel's records.
+//! The targets of the network: everything that can reach the UDP meter, Agones' client, a game's player, and the kernel's records.
 
 use evenkeel_measure::meters::bandwidth::wire as stream;
 use evenkeel_measure::meters::ticks::wakes::Wakes;
@@ -10,13 +10,13 @@ use evenkeel_sys::packet_ring::{read_block, read_packet};
 use evenkeel_sys::perf_thread::first_thread_record;
 use evenkeel_workload::load::ddnet::{Event, Player};
 
-/// What the sidecar of Agones reports of a game server.
+/// What the Agones sidecar reports of a game server.
 pub(super) fn agones(text: &str) {
     let _ = GameServer::parse(text.as_bytes());
 }
 
-/// What a server answers over HTTP, each character a byte. The pieces that it comes in do not matter, its body is no longer than the answer
-/// or its bound, and the head on its own says the same as the whole.
+/// A server's answer over HTTP, each character a byte. The pieces in which it arrives do not matter, its body is not longer than the answer
+/// or its bound, and the head alone gives the same result as the whole.
 pub(super) fn http(text: &str) {
     const BODY_BYTES_MAX: usize = 1 << 10;
     let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
@@ -49,9 +49,9 @@ pub(super) fn http(text: &str) {
     }
 }
 
-/// Packets that a server of DDNet, or somebody in its place, sends to a player who has connected: each character is a byte, and one that is none
-/// begins the next packet. Those that end with `host` have the server's token. Whatever they say, the player says little, in packets that
-/// fit, and an end is told once.
+/// Packets from a DDNet server, or an impostor, to a connected player: each character is a byte, and characters above 255 separate packets.
+/// Packets that end with `host` have the server's token. Whatever arrives, the player sends little, in packets that fit, and reports an end
+/// once.
 pub(super) fn ddnet(text: &str) {
     let mut player = Player::new(1, 1);
     let (mut answers, mut events) = (Vec::new(), Vec::new());
@@ -69,8 +69,8 @@ pub(super) fn ddnet(text: &str) {
     assert!(events.iter().filter(|event| matches!(event, Event::Closed { .. })).count() <= 1);
 }
 
-/// Packets that somebody sends to either end of the UDP meter, and the head of a stream: each character is a byte, and one that is none
-/// begins the next packet. Some come from an address that is proved, with its session's secret where they say `S`.
+/// Packets to either end of the UDP meter, and the head of a stream: each character is a byte, and characters above 255 separate packets.
+/// Some come from a proved address, with the secret of its session where they contain `S`.
 pub(super) fn udp_packets(text: &str) {
     let mut gate = Gate::new(1000).giving(1_000_000);
     let (known, stranger) = ([10, 0, 0, 1], [10, 0, 0, 2]);
@@ -108,7 +108,7 @@ pub(super) fn udp_packets(text: &str) {
     assert!(gate.sessions() <= 1);
 }
 
-/// What the kernel writes into shared memory: records of switches, and blocks of packets with whatever somebody sent in them.
+/// The kernel's output in shared memory: records of switches, and blocks of packets with arbitrary contents.
 fn kernel_records(bytes: &[u8]) {
     let _ = read_packet(bytes);
     let mut packets = 0_u32;

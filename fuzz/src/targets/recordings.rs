@@ -1,4 +1,4 @@
-//! The targets of recordings: what perf writes into files, and what it prints of them.
+//! The targets for recordings: perf's files and printed output.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -18,10 +18,10 @@ use evenkeel_profile::unwind::{NoUnwind, Unwinder};
 /// A recording of a small program, with copies of its stack.
 const RECORDED: &[u8] = include_bytes!("../../../crates/profile/tests/data/dwarf.data");
 
-/// The program's path as the recording has it, with the room behind it.
+/// The program's path in the recording, including its padding.
 const PROGRAM: &[u8] = b"/tmp/fx/tiny\0\0\0\0";
 
-/// A `perf.data` file, of which each character is a byte: it is read, or refused with a place that it has or whose part it lacks.
+/// A `perf.data` file, each character a byte: it is parsed, or refused with a place in it or the name of a missing part.
 pub(super) fn perf_data(text: &str) {
     let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
     match read(&bytes, &mut NoUnwind) {
@@ -30,8 +30,7 @@ pub(super) fn perf_data(text: &str) {
     }
 }
 
-/// The file of a program, each character a byte, in the place of the one that a recording was made of: every sample is named and its stack
-/// followed, by whatever the file says.
+/// The program file of a recording, replaced byte by byte: every sample gets a name and an unwound stack, whatever the file contains.
 pub(super) fn programs(text: &str) {
     static PATH: LazyLock<String> = LazyLock::new(|| format!("/dev/shm/{:06}", std::process::id() % 1_000_000));
     let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
@@ -52,7 +51,7 @@ pub(super) fn programs(text: &str) {
     fs::remove_file(&*PATH).expect("it was written");
 }
 
-/// What `measure ticks --save` writes: it is refused with a line that it has, or read, written as it was read, and reported on.
+/// A file from `measure ticks --save`: it is refused with a line number, or it is parsed, prints as it was read, and gives a report.
 pub(super) fn ticks(text: &str) {
     match Stream::parse(text) {
         Ok(stream) => {
@@ -65,7 +64,7 @@ pub(super) fn ticks(text: &str) {
     }
 }
 
-/// What `perf script` printed, and stacks that somebody folded.
+/// The output of `perf script`, and folded stacks.
 pub(super) fn perf_script(text: &str) {
     if let Ok(folded) = Folded::parse(text) {
         assert!(folded.lines.len() <= text.lines().count());
@@ -76,7 +75,7 @@ pub(super) fn perf_script(text: &str) {
     }
 }
 
-/// What was read is no more than its bytes can say, is in order, and folds to what it weighs.
+/// The result is not larger than its bytes allow, is in order, and folds to its own weight.
 fn adds_up(recording: &Recording, bytes: usize) {
     assert!(recording.samples.len() + recording.switches.len() + recording.mappings.len() <= bytes / 4);
     assert!(recording.stacks.count() <= bytes + 1 && recording.raw.len() <= bytes);
@@ -91,7 +90,7 @@ fn adds_up(recording: &Recording, bytes: usize) {
     }
 }
 
-/// The lists of functions that others make: a compiler at run time, and the kernel; marks of programs, and places as people write them.
+/// Function lists of other programs: a JIT compiler's, and the kernel's. Also USDT markers, and places as people write them.
 pub(super) fn symbols(text: &str) {
     let numbers = text.split_whitespace().filter_map(|word| u64::from_str_radix(word, 16).ok());
     let map = parse_perf_map(text);

@@ -1,9 +1,9 @@
-//! The target of scopes: what servers on `evenkeel-rt` recorded, as anybody may write it.
+//! The target for scopes: recordings of servers on `evenkeel-rt`, possibly forged.
 
 use evenkeel_profile::recording::{Recording, Span, Switch, Turn};
 use evenkeel_profile::scopes::{Which, long, parse};
 
-/// A file of scopes: an error that is in the file, or scopes of which none is longer for what is taken off.
+/// A file of scopes: an error in the file, or scopes that corrections never lengthen.
 pub(super) fn scopes(text: &str) {
     let scopes = match parse(text.as_bytes()) {
         Ok(scopes) => scopes,
@@ -11,7 +11,7 @@ pub(super) fn scopes(text: &str) {
     };
     let whole_ns = scopes.threads.iter().flat_map(|thread| &thread.scopes).map(|scope| scope.length_ns);
     let whole_ns = whole_ns.fold(0_u64, u64::saturating_add);
-    let recording = beside(scopes.threads.iter().filter_map(|thread| thread.tid));
+    let recording = recording_of(scopes.threads.iter().filter_map(|thread| thread.tid));
     for which in [Which::Leaf, Which::All] {
         for recording in [None, Some(&recording)] {
             let Ok(found) = long(&scopes, 0, which, recording) else { continue };
@@ -21,7 +21,7 @@ pub(super) fn scopes(text: &str) {
 }
 
 /// A recording in which each of these threads has the CPU for every other millisecond of a second.
-fn beside(tids: impl Iterator<Item = u32>) -> Recording {
+fn recording_of(tids: impl Iterator<Item = u32>) -> Recording {
     let mut recording =
         Recording { clock: Some(1), span: Span { start_ns: 0, end_ns: 1_000_000_000 }, ..Recording::default() };
     for tid in tids.take(16) {

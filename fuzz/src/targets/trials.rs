@@ -1,4 +1,4 @@
-//! The targets of trials: what servers under load answer and print, the pages of their metrics, kept sessions, reports, trials over boots.
+//! The targets for trials: answers and output of servers under load, their metrics pages, kept sessions, reports, trials over boots.
 
 use std::fs;
 use std::sync::{Arc, LazyLock};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 static DIR: LazyLock<TempDir> = LazyLock::new(|| TempDir::new_in("/dev/shm").expect("/dev/shm takes a folder"));
 
-/// What a server under load answers (each character a byte), by each protocol: an answer is whole at one length, and at none before.
+/// A server's answer under load (each character a byte), by each protocol: an answer is complete at one length, and at none before.
 pub(super) fn answers(text: &str) {
     let bytes: Vec<u8> = text.chars().map(|char| char as u8).collect();
     for value_bytes in [0, 5] {
@@ -45,8 +45,8 @@ pub(super) fn answers(text: &str) {
     }
 }
 
-/// What a server prints (each character a byte) behind a line with a path and one with an expression: however it is cut, the same
-/// numbers come out, and they are numbers.
+/// A server's output (each character a byte) after a line with a path and one with an expression: however it is divided, the same numbers
+/// result, and they are valid.
 pub(super) fn output_lines(text: &str) {
     let mut parts = text.splitn(3, '\n');
     let mut next = || parts.next().unwrap_or_default().to_owned();
@@ -72,8 +72,7 @@ pub(super) fn output_lines(text: &str) {
     }
 }
 
-/// A page of metrics, behind a line that says what is wanted of it, as it is at a window's begin and, behind `=`, at its end; and the
-/// address of one.
+/// A metrics page, after a line with the selectors: its state at a window's begin and, after `=`, at its end. Also the address of one.
 pub(super) fn metrics_page(text: &str) {
     let _ = Address::parse(text);
     let (wanted, pages) = text.split_once('\n').unwrap_or((text, ""));
@@ -95,13 +94,13 @@ fn boots(text: &str) {
     let machine = BootWords::default();
     let status = BootStatus { boot_id: "b".to_owned(), now_s: state.begun_s, is_licensed: true, machine };
     drop(next(&mut state, &status));
-    // What is let through can be written and read again.
+    // An accepted state can be written and read again.
     if let Ok(text) = state.text() {
         assert!(evenkeel_trial::boots::parse(text.as_bytes()).is_ok());
     }
 }
 
-/// A goal that a search wrote, or somebody who would have us believe it: what is one has its own text, and settings or a reason why not.
+/// A goal file of a search, or a forged one: a valid one prints to its own text, and gives settings or a reason why not.
 pub(super) fn goal(text: &str) {
     let Ok(goal) = GoalFile::parse(text) else { return };
     let written = goal.text().expect("a goal is plain data");
@@ -110,7 +109,7 @@ pub(super) fn goal(text: &str) {
     let _ = goal.settings();
 }
 
-/// The windows of a search as a kill, or somebody else, left them: what is a log can be gone on with.
+/// The windows of a search after a kill, or forged ones: a valid log can be continued.
 pub(super) fn search_log(text: &str) {
     let file = DIR.path().join("tune.jsonl");
     fs::write(&file, text).expect("/dev/shm takes a file");
@@ -119,7 +118,7 @@ pub(super) fn search_log(text: &str) {
     let _ = is_over(&header.design, &mut log);
 }
 
-/// A report of a trial, and what is said of it beside another; or a session that was kept.
+/// A report of a trial and its comparison with another, or a kept session.
 pub(super) fn report(text: &str) {
     let _ = evenkeel_trial::session_log::parse(text.as_bytes());
     boots(text);
