@@ -3,7 +3,7 @@
 # Each does the set-up that it needs on a fresh Debian or Ubuntu machine that has a Rust toolchain.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test live check model mutants lab bench build dist release-check install-rt setup fmt clean
+.PHONY: help demo test live check model mutants lab bench site build dist release-check install-rt setup fmt clean
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
@@ -54,6 +54,10 @@ lab: setup ## capture guests under QEMU anew (hosts/qemu-*), compare facts with 
 bench: build ## measure evenkeel beside its peers, into target/bench/; ROW=… for one row
 	$(CARGO) build --release --locked -p evenkeel-bench
 	$(or $(CARGO_TARGET_DIR),target)/release/evenkeel-bench $(ROW)
+
+site: setup ## build the documentation site in target/site, with mdBook
+	@deploy/setup.sh site
+	lab/site.sh target/tools/bin/mdbook
 
 build: setup ## build the program and the reference server
 	$(CARGO) build --release --locked -p evenkeel -p evenkeel-arena

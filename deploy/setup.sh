@@ -2,10 +2,11 @@
 # Prepares a fresh Debian or Ubuntu machine to build evenkeel: checks the Rust toolchain, and installs a C linker.
 # It installs only what is missing, and nothing without root.
 #
-# usage: deploy/setup.sh [lab|dist]
+# usage: deploy/setup.sh [lab|dist|site]
 #
 #   lab   installs the programs that lab/ and some tests use; without them, those report what they skip
 #   dist  installs what `make dist` needs to make packages
+#   site  builds mdBook, which makes the documentation site, into target/tools
 set -eu
 
 if [ "${1:-}" = dist ]; then
@@ -102,6 +103,16 @@ LIST
         esac
     done
     exit 0
+fi
+
+if [ "${1:-}" = site ]; then
+    version=0.5.4
+    tools=$(cd "$(dirname "$0")/.." && pwd)/target/tools
+    [ "$("$tools/bin/mdbook" --version 2>/dev/null)" = "mdbook v$version" ] && exit 0
+    echo "building mdBook $version" >&2
+    # A target folder that the caller set would hold its build, and mix it with that of evenkeel.
+    exec env -u CARGO_TARGET_DIR "${CARGO:-cargo}" install mdbook --version "$version" --locked --debug \
+        --no-default-features --features search --root "$tools"
 fi
 
 if ! command -v "${CARGO:-cargo}" >/dev/null 2>&1; then

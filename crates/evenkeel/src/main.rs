@@ -5,6 +5,8 @@ mod arms;
 mod command_args;
 mod command_line;
 mod commands;
+#[cfg(test)]
+mod documents;
 mod exit;
 mod experiment;
 mod failure;

@@ -55,6 +55,11 @@
 #[doc = include_str!("../../../docs/rt.md")]
 struct Guide;
 
+/// The same of the tutorial.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tutorials/fifty-hertz-server.md")]
+struct Tutorial;
+
 #[cfg(feature = "agones")]
 pub mod agones;
 mod guard;

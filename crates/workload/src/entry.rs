@@ -12,6 +12,7 @@ use evenkeel_measure::meters::ticks::function::ReadFunction;
 
 use crate::clock::SimulatedMachine;
 use crate::error::WorkloadError;
+use crate::metric::Metric;
 use crate::placement::Placement;
 use crate::workload::Workload;
 
@@ -48,6 +49,8 @@ pub struct Entry {
     pub install: Option<&'static str>,
     /// The settings for `--set`: `NAME=VALUE` with the default, and a description.
     pub settings: &'static [(&'static str, &'static str)],
+    /// The metrics that may decide a trial of it, in groups. A workload may lack some, such as those of a tick that it does not have.
+    pub metrics: &'static [&'static [Metric]],
     /// Starts it and waits until it is ready.
     pub start: fn(&Options) -> Result<Box<dyn Workload>, WorkloadError>,
 }

@@ -17,6 +17,9 @@ mod profile_ticks;
 mod scene;
 mod servers;
 mod trials;
+mod tutorials;
+#[path = "../common/tutorials.rs"]
+mod tutorials_run;
 #[path = "../common/wait.rs"]
 mod wait;
 mod workloads;

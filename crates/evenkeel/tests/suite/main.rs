@@ -13,6 +13,7 @@ mod change;
 mod changes;
 mod clock_wake;
 mod disturb;
+mod documents;
 #[path = "../common/faults.rs"]
 mod faults;
 mod formats;
@@ -50,6 +51,9 @@ mod topology;
 mod trials;
 mod tries;
 mod tune;
+mod tutorials;
+#[path = "../common/tutorials.rs"]
+mod tutorials_run;
 #[path = "../common/wait.rs"]
 mod wait;
 mod workloads;

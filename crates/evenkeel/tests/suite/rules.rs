@@ -282,7 +282,7 @@ fn the_walks_of_the_architecture_name_functions_that_are_there() {
 }
 
 /// Commands that open the journal of the host that they run on, or take the lock of its trials.
-const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
+pub(crate) const OF_THE_JOURNAL: [&str; 6] = ["apply", "confirm", "demo", "prove", "revert", "tune"];
 
 /// Commands of tests that stand without a state directory, each with the reason.
 const WITHOUT_STATE: [(&str, &str, &str); 12] = [

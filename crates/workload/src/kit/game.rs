@@ -24,9 +24,10 @@ use crate::source::Source;
 use crate::source::outside_ticks::OutsideTicks;
 use crate::workload::{Sample, Workload};
 
-const CPU: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
+pub(crate) const CPU: Metric =
+    Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
 /// The metrics of the players.
-const PLAYED: [Metric; 7] = [
+pub(crate) const PLAYED: [Metric; 7] = [
     Metric::us("round_trip_us_p50", "median time until a player's input with its ping is answered"),
     Metric::us("round_trip_us_p90", "90th percentile of the time until a player's input with its ping is answered"),
     Metric::us("round_trip_us_p99", "99th percentile of the time until a player's input with its ping is answered"),

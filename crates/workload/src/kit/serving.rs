@@ -37,6 +37,8 @@ const P999: Metric = Metric::us("request_us_p999", "99.9th percentile of the tim
 const CPU: Metric = Metric::new("cpu_share", "CPU time of the server in one CPU's", "share", Direction::Lower);
 const CPU_EACH: Metric = Metric::us("cpu_us_per_request", "CPU time of the server for one request");
 
+/// Every metric of a server that answers requests, as documents list them.
+pub(crate) const METRICS: &[Metric] = CLOSED;
 /// In a closed loop the throughput decides. In an open loop the rate is given, and the latencies decide.
 const CLOSED: &[Metric] = &[THROUGHPUT, P50, P90, P99, P999, CPU_EACH, CPU];
 const OPEN: &[Metric] = &[P99, P50, P90, P999, CPU_EACH, CPU, THROUGHPUT];

@@ -53,6 +53,7 @@ pub(super) const ENTRY: Entry = Entry {
         ("work-us=300", "work in each tick in addition to the game's own, in microseconds, 0 to 100000"),
         ("tail-us=0", "extra work in one tick of fifty, to simulate a tail, in microseconds, 0 to 100000"),
     ],
+    metrics: &[METRICS],
     start: |options| {
         let mut config = Config {
             programs: options.programs.clone(),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::entry::{Entry, unknown};
 use crate::error::WorkloadError;
-use crate::kit::game::{Game, Players, Preset};
+use crate::kit::game::{CPU, Game, PLAYED, Players, Preset};
+use crate::source::outside_ticks;
 
 const INSTALL: &str = "apt-get install --no-install-recommends ddnet-server";
 /// The most players of the server.
@@ -18,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     title: "DDNet's game server on loopback with players who walk about, jump and hook, as they and the kernel see it",
     install: Some(INSTALL),
     settings: &[],
+    metrics: &[&PLAYED, outside_ticks::METRICS, &[CPU]],
     start: |options| {
         if let Some(name) = options.set.keys().next() {
             return Err(unknown(&ENTRY, name));

@@ -43,6 +43,7 @@ pub(super) const ENTRY: Entry = Entry {
             "receive buffer that the server asks for, which net.core.rmem_max bounds; 0 for net.core.rmem_default",
         ),
     ],
+    metrics: &[METRICS],
     start: |options| Ok(Box::new(Drain::start(options)?)),
 };
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use evenkeel_sys::process;
 
 use crate::entry::{Entry, number};
-use crate::kit::serving::{Preset, Serving};
+use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Memcached, Settings};
 
 const INSTALL: &str = "apt-get install --no-install-recommends memcached";
@@ -27,6 +27,7 @@ pub(super) const ENTRY: Entry = Entry {
         COMMON[6],
         ("threads=1", "memcached's own threads, 1 to 64"),
     ],
+    metrics: &[METRICS],
     start: |options| {
         let mut load = Settings::usual(options)?;
         let mut threads = 1_u32;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::entry::Entry;
-use crate::kit::serving::{Preset, Serving};
+use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Mqtt, Settings};
 
 const INSTALL: &str = "apt-get install --no-install-recommends mosquitto";
@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
         COMMON[1],
         ("message-bytes=100", "length of a message: a number, a range such as 100-1000, or etc; 0 to 524288"),
     ],
+    metrics: &[METRICS],
     start: |options| {
         // A thousand different messages, so that a swapped message is noticed.
         let mut load = Settings { get_percent: 100, keys: 1000, ..Settings::usual(options)? };

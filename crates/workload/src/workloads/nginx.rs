@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::entry::{Entry, number};
-use crate::kit::serving::{Preset, Serving};
+use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Dataset, Http, Settings, Sizes};
 
 const INSTALL: &str = "apt-get install --no-install-recommends nginx-light";
@@ -24,6 +24,7 @@ pub(super) const ENTRY: Entry = Entry {
         ("files=100", "files, 1 to 10000"),
         ("file-bytes=600", "length of a file: a number, a range such as 100-10000, or etc; 0 to 524288"),
     ],
+    metrics: &[METRICS],
     start: |options| {
         let mut load = Settings { get_percent: 100, value_sizes: Sizes::Fixed(600), ..Settings::usual(options)? };
         let mut files = 100;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::entry::{Entry, number, unknown};
 use crate::error::WorkloadError;
-use crate::kit::game::{Game, Preset};
+use crate::kit::game::{CPU, Game, Preset};
+use crate::source::outside_ticks;
 
 const INSTALL: &str = "apt-get install --no-install-recommends openarena-server";
 const BOTS_MAX: u32 = 16;
@@ -18,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     title: "OpenArena's game server on loopback with bots that play in it: only what is seen from outside",
     install: Some(INSTALL),
     settings: &[("fps=20", "ticks a second, 10 to 125; the server rounds their length to whole milliseconds")],
+    metrics: &[outside_ticks::METRICS, &[CPU]],
     start: |options| {
         let mut fps = 20_u32;
         for (name, value) in &options.set {

@@ -11,8 +11,8 @@ use crate::error::WorkloadError;
 use crate::kit::child::sleep;
 use crate::metric::Metric;
 use crate::source::Source;
-use crate::source::outside_packets::OutsidePackets;
-use crate::source::outside_ticks::OutsideTicks;
+use crate::source::outside_packets::{self, OutsidePackets};
+use crate::source::outside_ticks::{self, OutsideTicks};
 use crate::workload::{Sample, Workload};
 
 /// The most processes with one name to use.
@@ -34,6 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
         ("tick-function=", "the function that the server enters once a tick: SYMBOL of its program, or BINARY:SYMBOL"),
         ("see=ticks", "what is looked at: ticks, packets, or both"),
     ],
+    metrics: &[outside_ticks::METRICS, outside_packets::METRICS],
     start: |options| Ok(Box::new(Outside::start(options)?)),
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::entry::Entry;
-use crate::kit::serving::{Preset, Serving};
+use crate::kit::serving::{METRICS, Preset, Serving};
 use crate::load::{COMMON, Redis, Settings};
 
 const INSTALL: &str = "apt-get install --no-install-recommends redis-server";
@@ -14,6 +14,7 @@ pub(super) const ENTRY: Entry = Entry {
     title: "Redis on loopback with a load of its own, in an open or a closed loop; nothing goes to disk",
     install: Some(INSTALL),
     settings: COMMON,
+    metrics: &[METRICS],
     start: |options| {
         let mut load = Settings::usual(options)?;
         load.take_all(&ENTRY, options, &mut |_, _| None)?;

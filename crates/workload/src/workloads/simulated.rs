@@ -46,6 +46,7 @@ pub(super) const ENTRY: Entry = Entry {
         ("noise-percent=4", "standard deviation of a window of one second, 0 to 100"),
         ("script=", "a JSON file with effects of settings and events in windows, as docs/proving.md describes"),
     ],
+    metrics: &[METRICS],
     start: |options| Ok(Box::new(Simulated::start(options)?)),
 };
 

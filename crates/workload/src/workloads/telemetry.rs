@@ -19,6 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     title: "a server that runs already and keeps a page of evenkeel-rt's telemetry",
     install: None,
     settings: &[("session=", "its name, or its process number; may be omitted if only one runs")],
+    metrics: &[METRICS],
     start: |options| Ok(Box::new(Attached::start(options)?)),
 };
 

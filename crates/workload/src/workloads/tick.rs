@@ -41,6 +41,7 @@ pub(super) const ENTRY: Entry = Entry {
              (evenkeel-rt: short slice, exact timers, a learned margin waited out awake)",
         ),
     ],
+    metrics: &[METRICS],
     start: |options| Ok(Box::new(Tick::start(options)?)),
 };
 

@@ -32,6 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
         ("bytes=100", "length of a packet in bytes, 8 to 1472"),
         ("rate-hz=0", "round trips a second at the most, up to 1000000; 0 for each as soon as the one before is back"),
     ],
+    metrics: &[METRICS],
     start: |options| Ok(Box::new(UdpEcho::start(options)?)),
 };
 

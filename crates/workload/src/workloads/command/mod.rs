@@ -24,7 +24,7 @@ use crate::source::named::Directions;
 use crate::source::prometheus::Prometheus;
 use crate::source::regex::RegexLines;
 use crate::source::rule::First;
-use crate::source::{InvalidMetric, Source};
+use crate::source::{InvalidMetric, Source, outside_packets, outside_ticks};
 use crate::workload::{Sample, Workload};
 
 mod load;
@@ -57,6 +57,7 @@ pub(super) const ENTRY: Entry = Entry {
     title: "the server that stands behind --, with a load of yours",
     install: None,
     settings: &[],
+    metrics: &[&[CPU_SHARE], outside_ticks::METRICS, outside_packets::METRICS],
     start: |options| Ok(Box::new(Command::start(options, Settings::default())?)),
 };
 

@@ -1,0 +1,198 @@
+//! Every command line of evenkeel in the pages is one of today: an option that was renamed, or that never was, fails here. Nothing is run.
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use crate::command_line::Args;
+
+/// What stands for a value of the reader's, and a value that the parser takes.
+const PLACEHOLDERS: [(&str, &str); 10] = [
+    ("NAME=PERCENT", "round_trip_us_p99=25"),
+    ("METER", "gaps"),
+    ("KIND", "spinner"),
+    ("SECONDS", "60"),
+    ("N", "5"),
+    ("LIST", "0-1"),
+    ("PERCENT", "10"),
+    ("HZ", "30"),
+    ("PID", "1234"),
+    ("SHELL", "bash"),
+];
+
+/// The first lines of files that begin with the program's name.
+const HEADS_OF_FILES: [&str; 2] = ["ticks 1", "ticks 2"];
+
+/// A command line of evenkeel, and where it stands.
+struct Line {
+    place: String,
+    text: String,
+    /// It stands in a sentence, so it may name a command without its arguments.
+    is_inline: bool,
+}
+
+#[test]
+fn every_command_line_of_the_pages_is_one_of_today() {
+    let (mut seen, mut wrong) = (0, Vec::new());
+    for page in super::pages() {
+        let text = std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        let name = page.strip_prefix(super::project()).unwrap().display().to_string();
+        for line in lines(&name, &text) {
+            seen += 1;
+            wrong.extend(refused(&line).map(|why| format!("{}: {}\n    {why}", line.place, line.text)));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {seen} command lines:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(seen > 300, "only {seen} command lines were found");
+}
+
+#[test]
+fn lines_are_found_where_they_stand() {
+    let page = "Type `sudo evenkeel verify` or `evenkeel explain KNOB`, not `evenkeel-rt`.\n\n```sh\n$ evenkeel audit --host \\\n    a.txt | head\n\
+                evenkeel disturb quantum -- evenkeel measure gaps > x  # a remark\n```\n\n| `evenkeel diff A\\|B` |\n";
+    let found: Vec<(String, bool)> = lines("page", page).into_iter().map(|line| (line.text, line.is_inline)).collect();
+    let expected = [
+        ("verify", true),
+        ("explain KNOB", true),
+        ("audit --host a.txt", false),
+        ("disturb quantum -- evenkeel measure gaps", false),
+        ("measure gaps", false),
+        ("diff A", true),
+    ];
+    assert_eq!(found, expected.map(|(text, is_inline)| (text.to_owned(), is_inline)));
+}
+
+#[test]
+fn what_is_no_command_line_is_found_out() {
+    let line = |text: &str, is_inline| Line { place: String::new(), text: text.to_owned(), is_inline };
+    let table = [
+        ("audit --no-such-option", true, true),
+        ("audits", true, true),
+        ("explain KNOB", true, false),
+        ("prove", true, false),
+        ("measure", true, false),
+        ("measure", false, true),
+        ("apply 'unclosed", true, true),
+        ("prove KNOB=VALUE … -- CMD", true, false),
+    ];
+    for (text, is_inline, is_wrong) in table {
+        assert_eq!(refused(&line(text, is_inline)).is_some(), is_wrong, "{text}");
+    }
+}
+
+/// Why the parser does not take the line.
+fn refused(line: &Line) -> Option<String> {
+    let Some(words) = shlex::split(&line.text.replace(['…', '[', ']'], " ")) else {
+        return Some("a quote is not closed".to_owned());
+    };
+    let words = std::iter::once("evenkeel".to_owned()).chain(words.into_iter().map(value_for));
+    let error = Args::command().try_get_matches_from(words).err()?;
+    let names_a_command = matches!(
+        error.kind(),
+        ErrorKind::MissingRequiredArgument
+            | ErrorKind::MissingSubcommand
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    let is_fine = is_help || (line.is_inline && names_a_command);
+    (!is_fine).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
+}
+
+/// A value of the reader's in place of a word that stands for one.
+fn value_for(word: String) -> String {
+    if let Some((_, value)) = PLACEHOLDERS.iter().find(|(placeholder, _)| *placeholder == word) {
+        return (*value).to_owned();
+    }
+    // Some commands take only the names of knobs.
+    let knob = evenkeel_host::knobs::ALL.first().map_or("", |knob| knob.id);
+    match word.as_str() {
+        "KNOB" => knob.to_owned(),
+        // The output of another program, which is a process in all pages.
+        text if text.starts_with("$(") => "1234".to_owned(),
+        _ => word.replace("KNOB=", &format!("{knob}=")),
+    }
+}
+
+/// The command lines of evenkeel in a page: those of code blocks, and those between backticks.
+fn lines(page: &str, text: &str) -> Vec<Line> {
+    let mut found = Vec::new();
+    let (mut block, mut begun) = (None, String::new());
+    for (at, line) in text.lines().enumerate() {
+        let place = format!("{page}:{}", at + 1);
+        if let Some(kind) = line.trim_start().strip_prefix("```") {
+            block = block.is_none().then_some(kind);
+        } else if block == Some("text") {
+            // Output, or the form of a command.
+        } else if block.is_some() || line.starts_with("    ") {
+            // A prompt and a remark are no part of it, and a backslash continues it.
+            let line = line.trim().trim_start_matches("$ ");
+            match line.strip_suffix('\\') {
+                Some(part) => begun.push_str(part),
+                None => {
+                    let whole = std::mem::take(&mut begun) + line;
+                    add(&mut found, &place, &whole, false);
+                }
+            }
+        } else {
+            for code in line.split('`').skip(1).step_by(2) {
+                add(&mut found, &place, code, true);
+            }
+        }
+    }
+    found
+}
+
+fn add(found: &mut Vec<Line>, place: &str, text: &str, is_inline: bool) {
+    for part in commands(text) {
+        let mut words = part.trim();
+        // Variables that are set for this command alone.
+        while let Some((first, rest)) = words.split_once(' ')
+            && (first == "sudo" || (first.contains('=') && first.starts_with(char::is_uppercase)))
+        {
+            words = rest.trim_start();
+        }
+        let Some(words) = words.strip_prefix("evenkeel ").filter(|words| !HEADS_OF_FILES.contains(words)) else {
+            continue;
+        };
+        found.push(Line { place: place.to_owned(), text: words.trim().to_owned(), is_inline });
+        if let Some((_, inner)) = words.split_once(" -- ") {
+            add(found, place, inner, is_inline);
+        }
+    }
+}
+
+/// The commands of a line of a shell, without where their output goes.
+fn commands(text: &str) -> Vec<String> {
+    let (mut parts, mut part, mut quote, mut skips) = (Vec::new(), String::new(), None, false);
+    let mut before = ' ';
+    for letter in text.replace("<(", "| ").chars() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, '#') if before == ' ' => break,
+            (None, '|' | ';' | '&' | ')') => {
+                parts.push(std::mem::take(&mut part));
+                skips = false;
+                before = ' ';
+                continue;
+            }
+            (None, '>') => skips = true,
+            _ => {}
+        }
+        if !skips {
+            part.push(letter);
+        }
+        before = letter;
+    }
+    parts.push(part);
+    parts
+        .iter()
+        .map(|part| {
+            part.split("   ")
+                .find(|part| !part.trim().is_empty())
+                .unwrap_or_default()
+                .trim_end_matches('\\')
+                .trim()
+                .to_owned()
+        })
+        .collect()
+}

@@ -1,0 +1,35 @@
+//! Holds the pages in docs/ to the command line of today: tests only, because they need the parser's definition, and no other program has it.
+
+mod commands;
+mod lines;
+mod metrics;
+
+use std::path::{Path, PathBuf};
+
+/// The project's folder.
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The pages that people read: those of docs/ and of the project's folder. Dated findings keep the options of their day.
+fn pages() -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "hosts/README.md", "lab/README.md"]
+            .map(|page| project().join(page))
+            .to_vec();
+    let mut folders = vec![project().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_page = path.extension().is_some_and(|end| end == "md");
+            match path.is_dir() {
+                true if path.ends_with("findings") => pages.push(path.join("README.md")),
+                true => folders.push(path),
+                false if is_page => pages.push(path),
+                false => {}
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
